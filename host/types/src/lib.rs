@@ -1,0 +1,24 @@
+//! What crosses the gate.
+//!
+//! Every privileged thing that a plugin can ask for is one variant of [`Operation`]: plain data that is serialised,
+//! decided on, journalled, carried out and audited. The sandbox turns a WIT call into an `Operation`, the gate answers
+//! with a [`Reply`] or an [`OpError`]; there is no second way to the kernel.
+//!
+//! This crate does nothing. It is shared by the gate, the sandbox and the guest SDK (whose fake host answers the same
+//! operations in unit tests), and compiles for `wasm32-wasip2`.
+
+mod error;
+mod mac;
+mod message;
+mod operation;
+mod reply;
+mod values;
+
+pub use error::{DelegateError, ErrorCode, OpError};
+pub use mac::{Mac, MacParseError};
+pub use message::{FromSandbox, Start, ToSandbox};
+pub use operation::{Handle, Operation};
+pub use reply::Reply;
+pub use values::{
+    Address, Backend, BridgeInfo, Dns, LeaseGrant, LeaseRange, LinkInfo, LinkSysctl, PortSpec, Route, VethPair, VlanId,
+};

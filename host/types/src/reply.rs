@@ -1,0 +1,52 @@
+//! What the gate answers.
+
+use crate::{Address, BridgeInfo, Dns, LeaseGrant, LinkInfo, OpError, Route, VethPair};
+use serde::{Deserialize, Serialize};
+
+/// The answer to an [`crate::Operation`] that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reply", content = "value", rename_all = "kebab-case")]
+pub enum Reply {
+    /// Done, nothing to tell.
+    Done,
+    /// A link: `link.attributes`, `veth.wait-running`.
+    Link(LinkInfo),
+    /// A link if there is one: `link.own`, `bridge.ensure-gateways` (the VLAN gateway).
+    MaybeLink(Option<LinkInfo>),
+    /// `veth.create`.
+    Veth(VethPair),
+    /// `veth.find`.
+    MaybeVeth(Option<VethPair>),
+    /// `bridge.ensure`.
+    Bridge(BridgeInfo),
+    /// `bridge.find`.
+    MaybeBridge(Option<BridgeInfo>),
+    /// `addresses.list`.
+    Addresses(Vec<Address>),
+    /// `loopback.addresses`: up, and the addresses.
+    Loopback {
+        /// `lo` is up.
+        up: bool,
+        /// Its addresses.
+        addresses: Vec<Address>,
+    },
+    /// `routes.list`.
+    Routes(Vec<Route>),
+    /// `ipam.add`: the delegate's result as a CNI 1.1.0 result object.
+    Result(String),
+    /// `leases.reserve`, `leases.held`.
+    Leases(Vec<LeaseGrant>),
+    /// `leases.available`.
+    Available(bool),
+    /// `resolv-conf.read`.
+    Dns(Dns),
+    /// How many objects were removed: `leases.retain`, `attachments.collect`.
+    Removed(u32),
+}
+
+impl Reply {
+    /// The error for an answer that does not fit its question: a fault of the host, never of the guest.
+    pub fn unexpected(&self) -> OpError {
+        OpError::new(crate::ErrorCode::Kernel, "", format!("the host gave an answer of the wrong kind: {self:?}"))
+    }
+}

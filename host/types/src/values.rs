@@ -1,0 +1,170 @@
+//! The plain values that operations and replies are made of.
+
+use crate::{Handle, Mac};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// An 802.1Q VLAN identifier, 1 to 4094.
+pub type VlanId = u16;
+
+/// A link as the gate shows it: the handle that stands for it, and what the kernel said of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkInfo {
+    /// Names the link in later operations of this run.
+    pub handle: Handle,
+    /// Interface name in the link's own namespace.
+    pub name: String,
+    /// Link-layer address; `None` for links that have none.
+    pub mac: Option<Mac>,
+    /// Maximum transmission unit in bytes.
+    pub mtu: u32,
+    /// Kernel's link kind (`IFLA_INFO_KIND`): `veth`, `bridge`, …; empty for physical links and `lo`.
+    pub kind: String,
+    /// `IFF_UP` is set.
+    pub up: bool,
+    /// Operational state is "up" (RFC 2863, `IFLA_OPERSTATE` 6).
+    pub running: bool,
+}
+
+/// Both ends of a veth pair that belongs to this attachment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VethPair {
+    /// The end in the container's namespace, named `CNI_IFNAME`.
+    pub container: LinkInfo,
+    /// The end in the host's namespace.
+    pub host: LinkInfo,
+    /// Name of the bridge that the host end is a port of, if any.
+    pub bridge: Option<String>,
+}
+
+/// A bridge that policy grants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BridgeInfo {
+    /// The bridge itself.
+    pub link: LinkInfo,
+    /// `IFF_PROMISC` is set on it.
+    pub promisc: bool,
+}
+
+/// How a port joins a bridge (`IFLA_BRPORT_*`, `bridge(8)`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortSpec {
+    /// Frames may leave through the port that they came in by.
+    pub hairpin: bool,
+    /// The port talks to non-isolated ports only.
+    pub isolated: bool,
+    /// Access VLAN: PVID and untagged. `None` leaves the bridge's default, or VLAN 1 if only `trunk` is given.
+    pub vlan: Option<VlanId>,
+    /// VLANs carried tagged.
+    pub trunk: Vec<VlanId>,
+    /// Keep the VLANs that the port already has (normally 1).
+    pub preserve_default_vlan: bool,
+}
+
+/// An address on a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    /// Host address with prefix length.
+    pub net: IpNet,
+    /// `rt_scope_t` of `linux/rtnetlink.h`: 0 global, 253 link, 254 host.
+    pub scope: u8,
+    /// Duplicate address detection is still running (`IFA_F_TENTATIVE`).
+    pub tentative: bool,
+}
+
+/// A route through a held link. Optional attributes are those of a CNI 1.1.0 route object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Destination network; host bits are cut off.
+    pub dst: IpNet,
+    /// Next hop; `None` for a directly connected destination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+    /// Preferred source address (`RTA_PREFSRC`); must be the attachment's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+    /// Path MTU in bytes (`RTAX_MTU`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// TCP maximum segment size in bytes (`RTAX_ADVMSS`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advmss: Option<u32>,
+    /// Metric (`RTA_PRIORITY`); lower wins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u32>,
+    /// Routing table (`RTA_TABLE`); `None` is the main table, 254.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<u32>,
+    /// `rt_scope_t`: 0 universe, 253 link, 254 host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<u8>,
+}
+
+/// A per-link sysctl that a plugin may set on its own link, in the container's namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkSysctl {
+    /// `net/ipv6/conf/<link>/accept_dad`: duplicate address detection.
+    AcceptDad,
+    /// `net/ipv6/conf/<link>/enhanced_dad` (RFC 7527).
+    EnhancedDad,
+    /// `net/ipv4/conf/<link>/arp_notify`: gratuitous ARP when the link comes up.
+    ArpNotify,
+    /// `net/ipv6/conf/<link>/keep_addr_on_down`.
+    KeepAddrOnDown,
+    /// `net/ipv6/conf/<link>/disable_ipv6`.
+    DisableIpv6,
+}
+
+/// Which packet filter carries a masquerade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// nftables over netlink, the default.
+    Nftables,
+    /// The node's own iptables programs.
+    Iptables,
+}
+
+/// One range to take addresses from, as host-local's configuration gives it; the gate fills in what is absent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseRange {
+    /// The subnet; host bits must be zero.
+    pub subnet: IpNet,
+    /// First address to hand out; default the network's first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<IpAddr>,
+    /// Last address to hand out; default the network's last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<IpAddr>,
+    /// Never handed out; default the network's first address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+}
+
+/// An address that was reserved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseGrant {
+    /// Address with the prefix length of its subnet.
+    pub address: IpNet,
+    /// Gateway of the range that it came from.
+    pub gateway: Option<IpAddr>,
+}
+
+/// Name resolution settings (`resolv.conf(5)`, CNI's `dns` object).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dns {
+    /// Servers, in order of preference.
+    #[serde(default)]
+    pub nameservers: Vec<String>,
+    /// Local domain; empty if none.
+    #[serde(default)]
+    pub domain: String,
+    /// Search list.
+    #[serde(default)]
+    pub search: Vec<String>,
+    /// Resolver options.
+    #[serde(default)]
+    pub options: Vec<String>,
+}

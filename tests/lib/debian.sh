@@ -1,0 +1,47 @@
+# Sourced by the scripts here: fetch packages of another Debian suite with apt's ordinary client, without root and without
+# touching the machine's own package lists (own source list, own state, own cache).
+#
+# debian_fetch SUITE DIRECTORY PACKAGE...: download and unpack the packages (no dependencies) under DIRECTORY; prints
+# "PACKAGE VERSION" lines. The mirror is the one this machine's apt uses for its own release, or $POSTERN_DEBIAN_MIRROR.
+
+debian_mirror() {
+  if [ -n "${POSTERN_DEBIAN_MIRROR-}" ]; then echo "$POSTERN_DEBIAN_MIRROR"; return; fi
+  local codename
+  codename=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
+  # The release's own suite only: third-party lists and the security archive carry other suites.
+  apt-get indextargets --format '$(SITE) $(RELEASE)' 'Identifier: Packages' 2>/dev/null |
+    awk -v release="$codename" '$2 == release || $2 == "sid" || $2 == "unstable" { print $1; exit }'
+}
+
+debian_fetch() {
+  local suite=$1 directory=$2 mirror work status=0
+  shift 2
+  command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || {
+    echo "this needs apt-get and dpkg-deb (a Debian or derived system)" >&2; return 1; }
+  mirror=$(debian_mirror)
+  [ -n "$mirror" ] || {
+    echo "apt's configuration names no mirror of this release; set POSTERN_DEBIAN_MIRROR to a Debian mirror's URL" >&2; return 1; }
+  work=$(mktemp -d "${TMPDIR:-/tmp}/postern-apt.XXXXXX")
+  mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/debs" "$directory"
+  : > "$work/status"
+  local keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed=""
+  [ -e "$keyring" ] && signed="[signed-by=$keyring] "
+  echo "deb $signed$mirror $suite main" > "$work/sources.list"
+  local options=(
+    -o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferencesparts=/dev/null
+    -o "Dir::State=$work" -o "Dir::State::lists=$work/lists" -o "Dir::State::status=$work/status" -o "Dir::Cache=$work/cache"
+    -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false
+    -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false -o Acquire::Retries=3 -o APT::Update::Post-Invoke-Success::=
+    -o DPkg::Post-Invoke::=)
+  { apt-get "${options[@]}" update -qq && (cd "$work/debs" && apt-get "${options[@]}" download -qq "$@") ; } >&2 || status=$?
+  if [ $status = 0 ]; then
+    local deb
+    for deb in "$work"/debs/*.deb; do
+      dpkg-deb -x "$deb" "$directory" && dpkg-deb -W --showformat '${Package} ${Version}\n' "$deb" || status=$?
+    done
+  else
+    echo "could not fetch $* from suite $suite of $mirror (messages of apt-get above)" >&2
+  fi
+  rm -rf "$work"
+  return $status
+}

@@ -1,0 +1,82 @@
+//! One call of a plugin, and its answer.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// One call of a plugin: program, `CNI_*` environment and stdin.
+#[derive(Debug, Clone)]
+pub struct Call {
+    program: PathBuf,
+    environment: BTreeMap<String, String>,
+    stdin: Vec<u8>,
+}
+
+impl Call {
+    /// A call of `plugin` in `bin`, which is the whole `CNI_PATH` too.
+    pub fn new(bin: &Path, plugin: &str, verb: &str, stdin: impl Into<Vec<u8>>) -> Self {
+        let call = Self { program: bin.join(plugin), environment: BTreeMap::new(), stdin: stdin.into() };
+        call.env("CNI_COMMAND", verb).env("CNI_PATH", &bin.to_string_lossy())
+    }
+
+    /// For an attachment: container ID, namespace path and interface name.
+    #[must_use]
+    pub fn attachment(self, container: &str, netns: &str, interface: &str) -> Self {
+        self.env("CNI_CONTAINERID", container).env("CNI_NETNS", netns).env("CNI_IFNAME", interface)
+    }
+
+    /// Sets a variable.
+    #[must_use]
+    pub fn env(mut self, key: &str, value: &str) -> Self {
+        self.environment.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Removes a variable.
+    #[must_use]
+    pub fn without(mut self, key: &str) -> Self {
+        self.environment.remove(key);
+        self
+    }
+
+    /// The plugin's path.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The environment of the call, apart from `PATH`.
+    pub fn environment(&self) -> &BTreeMap<String, String> {
+        &self.environment
+    }
+
+    /// What the plugin reads.
+    pub fn stdin(&self) -> &[u8] {
+        &self.stdin
+    }
+}
+
+/// What a plugin answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Exit status; 124 when it was killed after 120 s, -1 when a signal killed it.
+    pub status: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Answer {
+    /// The result of a call that must succeed; `null` when it printed nothing.
+    ///
+    /// # Errors
+    /// When the plugin failed or printed something else than JSON.
+    pub fn success(&self) -> Result<Value> {
+        anyhow::ensure!(self.status == 0, "plugin failed with status {}: {} {}", self.status, self.stdout, self.stderr);
+        if self.stdout.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_str(&self.stdout).with_context(|| format!("plugin printed no JSON: {}", self.stdout))
+    }
+}

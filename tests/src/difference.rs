@@ -1,0 +1,118 @@
+//! The intended differences: one list, each entry with its reason, and each entry must be needed.
+
+use crate::Mismatch;
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One intended difference. Patterns: `*` stands for any text.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Difference {
+    /// Pattern of the case's name.
+    pub case: String,
+    /// Pattern of the leaf's path, which starts with the step.
+    pub path: String,
+    /// Pattern of the native value (JSON text); any when absent.
+    pub native: Option<String>,
+    /// Pattern of our value (JSON text); any when absent.
+    pub ours: Option<String>,
+    /// Why we differ.
+    pub reason: String,
+    #[serde(skip)]
+    used: AtomicUsize,
+}
+
+/// All intended differences.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Differences {
+    #[serde(default)]
+    difference: Vec<Difference>,
+}
+
+impl Differences {
+    /// Reads the list.
+    ///
+    /// # Errors
+    /// When it can't be read or an entry has no reason.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let list: Self = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        for entry in &list.difference {
+            ensure!(!entry.reason.trim().is_empty(), "{}: {} {} has no reason", path.display(), entry.case, entry.path);
+        }
+        Ok(list)
+    }
+
+    /// No difference is intended.
+    pub fn none() -> Self {
+        Self { difference: Vec::new() }
+    }
+
+    /// Whether an entry covers this mismatch; counts its use.
+    pub fn intended(&self, case: &str, mismatch: &Mismatch) -> bool {
+        let value = |pattern: &Option<String>, value: &Option<String>| {
+            pattern.as_deref().is_none_or(|pattern| matches(pattern, value.as_deref().unwrap_or("(absent)")))
+        };
+        let covers = |entry: &&Difference| {
+            matches(&entry.case, case) && matches(&entry.path, &mismatch.path) && value(&entry.native, &mismatch.native) && value(&entry.ours, &mismatch.ours)
+        };
+        // Every entry that covers it is needed: no order among them.
+        self.difference.iter().filter(covers).map(|entry| entry.used.fetch_add(1, Ordering::Relaxed)).count() > 0
+    }
+
+    /// Entries that covered nothing.
+    pub fn unused(&self) -> impl Iterator<Item = &Difference> {
+        self.difference.iter().filter(|entry| entry.used.load(Ordering::Relaxed) == 0)
+    }
+}
+
+/// Whether the pattern matches the whole text.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let mut parts: Vec<_> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        let Some((_, after)) = rest.split_once(part).filter(|_| !part.is_empty()).or_else(|| part.is_empty().then_some(("", rest))) else {
+            return false;
+        };
+        rest = after;
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, expected) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "", true),
+            ("a*c", "abc", true),
+            ("a*c", "abd", false),
+            ("*b*", "abc", true),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxyyc", false),
+            ("ab*ba", "aba", false),
+            ("**", "x", true),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn an_entry_without_use_shows() {
+        let list: Differences = toml::from_str("[[difference]]\ncase = 'bridge/*'\npath = '*/mtu'\nours = '1'\nreason = 'test'\n").unwrap();
+        let mismatch = |ours: &str| Mismatch { path: "1/mtu".to_owned(), native: None, ours: Some(ours.to_owned()) };
+        assert!(!list.intended("bridge/x", &mismatch("2")));
+        assert_eq!(list.unused().count(), 1);
+        assert!(list.intended("bridge/x", &mismatch("1")));
+        assert_eq!(list.unused().count(), 0);
+    }
+}

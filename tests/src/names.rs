@@ -1,0 +1,101 @@
+//! Names for what is random: veth names, hardware addresses and addresses made from them.
+
+use std::collections::BTreeMap;
+
+/// What stands for each random text seen so far. Kept per node for a whole case, so that a name keeps its meaning after
+/// the link is gone.
+#[derive(Debug, Default, Clone)]
+pub struct Names {
+    symbols: BTreeMap<String, String>,
+    literal: String,
+}
+
+impl Names {
+    /// `literal`: the case's own input, whose addresses are no random ones and stay.
+    pub fn new(literal: &str) -> Self {
+        Self { symbols: BTreeMap::new(), literal: literal.to_lowercase() }
+    }
+
+    /// `text` stands for something that this test chose.
+    pub fn fixed(&mut self, text: &str, symbol: &str) {
+        self.symbols.insert(text.to_owned(), symbol.to_owned());
+    }
+
+    /// Names a random link name, unless it has one.
+    pub fn link(&mut self, name: &str, symbol: &str) {
+        if is_random_veth(name) {
+            self.symbols.entry(name.to_owned()).or_insert_with(|| symbol.to_owned());
+        }
+    }
+
+    /// Names a hardware address after the link that has it, unless it has a name or stands in the case's input.
+    pub fn hardware(&mut self, address: &str, owner: &str) {
+        let zero = address.chars().all(|digit| matches!(digit, '0' | ':'));
+        if !zero && is_hardware(address) && !self.literal.contains(address) {
+            self.symbols.entry(address.to_owned()).or_insert_with(|| format!("mac({owner})"));
+        }
+    }
+
+    /// `text` with symbols for everything that is random.
+    pub fn apply(&self, text: &str) -> String {
+        let mut result = text.to_owned();
+        // Longer texts first: one path may start another.
+        let mut known: Vec<_> = self.symbols.iter().collect();
+        known.sort_by_key(|(random, _)| std::cmp::Reverse(random.len()));
+        for (random, symbol) in known {
+            if result.contains(random.as_str()) {
+                result = result.replace(random.as_str(), symbol);
+            }
+        }
+        let result = scan(&result, 12, is_random_veth, |_| "veth(?)".to_owned());
+        scan(&result, 17, is_hardware, |address| {
+            let known = self.literal.contains(&address.to_lowercase()) || address.chars().all(|digit| matches!(digit, '0' | 'f' | ':'));
+            if known { address.to_owned() } else { "mac(?)".to_owned() }
+        })
+    }
+}
+
+fn is_random_veth(name: &str) -> bool {
+    name.strip_prefix("veth").is_some_and(|rest| rest.len() == 8 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+fn is_hardware(text: &str) -> bool {
+    text.len() == 17 && text.bytes().enumerate().all(|(at, byte)| if at % 3 == 2 { byte == b':' } else { byte.is_ascii_hexdigit() })
+}
+
+/// Replaces every stretch of `length` bytes that satisfies `is`.
+fn scan(text: &str, length: usize, is: impl Fn(&str) -> bool, symbol: impl Fn(&str) -> String) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        match rest.get(..length) {
+            Some(stretch) if is(stretch) => {
+                result.push_str(&symbol(stretch));
+                rest = rest.get(length..).unwrap_or_default();
+            }
+            _ => {
+                result.push(first);
+                rest = rest.get(first.len_utf8()..).unwrap_or_default();
+            }
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_texts_get_symbols() {
+        let mut names = Names::new(r#"{"mac":"02:AA:00:00:00:01"}"#);
+        names.link("veth01234567", "veth(c1/eth0)");
+        names.link("eth0", "never");
+        names.hardware("52:54:00:11:22:33", "host/cni0");
+        names.hardware("02:aa:00:00:00:01", "never");
+        assert_eq!(
+            names.apply("veth01234567 veth89abcdef eth0 52:54:00:11:22:33 66:66:66:66:66:66 02:aa:00:00:00:01 00:00:00:00:00:00"),
+            "veth(c1/eth0) veth(?) eth0 mac(host/cni0) mac(?) 02:aa:00:00:00:01 00:00:00:00:00:00"
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! A node: a network and a mount namespace that stand for one host, and container namespaces in it.
+
+use crate::{Answer, Call};
+use anyhow::{Context, Result, bail, ensure};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Set by `tests/in-namespaces`.
+const PRIVATE: &str = "POSTERN_PRIVATE";
+
+/// What the process that holds a node's namespaces open does first. `/run` and `/var/lib` are the node's own, so that
+/// twin nodes can use the same paths (they appear in results) without sharing state.
+const HOLDER: &str = "mount -t tmpfs -o mode=755 run /run && mkdir -p /run/netns /run/lock && \
+    mount -t tmpfs -o mode=755 lib /var/lib && ip link set lo up && echo ready && exec cat";
+
+/// A host of its own. Dropping it takes everything down: its namespaces live as long as one process of it.
+#[derive(Debug)]
+pub struct Node {
+    holder: Child,
+}
+
+impl Node {
+    /// A fresh node: `lo` is up, nothing else is there.
+    ///
+    /// # Errors
+    /// Outside `tests/in-namespaces`, or when the kernel refuses namespaces.
+    pub fn new() -> Result<Self> {
+        ensure!(std::env::var_os(PRIVATE).is_some(), "not in private namespaces: run it through cargo or tests/in-namespaces");
+        let mut holder = Command::new("unshare")
+            .args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", HOLDER])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("unshare (package util-linux)")?;
+        let mut line = String::new();
+        if let Some(stdout) = holder.stdout.as_mut() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        let node = Self { holder };
+        ensure!(line == "ready\n", "could not set up a node's namespaces: the messages above say why");
+        Ok(node)
+    }
+
+    /// A path of the node's own file system, as seen from this process.
+    pub fn path(&self, inside: impl AsRef<Path>) -> PathBuf {
+        let inside = inside.as_ref();
+        Path::new("/proc").join(self.holder.id().to_string()).join("root").join(inside.strip_prefix("/").unwrap_or(inside))
+    }
+
+    /// A command on the node.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        self.enter(format!("/proc/{}/ns/net", self.holder.id()).as_ref(), program.as_ref())
+    }
+
+    /// A command in a container's network namespace (and the node's mount namespace).
+    pub fn command_in(&self, container: &str, program: impl AsRef<OsStr>) -> Command {
+        self.enter(self.path(netns(container)).as_ref(), program.as_ref())
+    }
+
+    fn enter(&self, net: &OsStr, program: &OsStr) -> Command {
+        let mut option = std::ffi::OsString::from("--net=");
+        option.push(net);
+        // No hang outlives the test: a plugin that doesn't answer is killed, which shows as status 124.
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=2", "120", "nsenter"]);
+        command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id())).arg(option).arg("--").arg(program);
+        command
+    }
+
+    /// Runs a shell script on the node and returns its output.
+    ///
+    /// # Errors
+    /// When the script fails.
+    pub fn sh(&self, script: &str) -> Result<String> {
+        output(self.command("sh").args(["-ec", script]), script)
+    }
+
+    /// Runs a shell script in a container's network namespace and returns its output.
+    ///
+    /// # Errors
+    /// When the script fails.
+    pub fn sh_in(&self, container: &str, script: &str) -> Result<String> {
+        output(self.command_in(container, "sh").args(["-ec", script]), script)
+    }
+
+    /// Adds a container: an empty network namespace at [`netns`](Self::netns) (its `lo` is down, as runtimes leave it).
+    ///
+    /// # Errors
+    /// When there is one of that name.
+    pub fn add_container(&self, container: &str) -> Result<()> {
+        self.sh(&format!("ip netns add {container}")).map(drop)
+    }
+
+    /// Removes a container's network namespace and waits until the kernel has removed the links in it (it does that
+    /// later, on its own).
+    ///
+    /// # Errors
+    /// When there is none, or when links stay for more than 10 s.
+    pub fn remove_container(&self, container: &str) -> Result<()> {
+        self.sh(&format!(
+            "indexes=$(nsenter --net={path} ip -o link | sed -n 's/^[0-9]*: [^@]*@if\\([0-9]*\\):.*/\\1/p'); ip netns del {container}; \
+             for index in $indexes; do tries=0; \
+               while ip -o link | grep -q \"^$index: veth\"; do sleep .02; tries=$((tries+1)); [ $tries -lt 500 ]; done; done",
+            path = netns(container),
+        ))
+        .map(drop)
+    }
+
+    /// The path of a container's network namespace, valid on the node.
+    pub fn netns(&self, container: &str) -> String {
+        netns(container)
+    }
+
+    /// Calls a plugin on the node.
+    ///
+    /// # Errors
+    /// When it can't be started. A plugin that fails is an answer.
+    pub fn call(&self, call: &Call) -> Result<Answer> {
+        let mut command = self.command(call.program());
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(call.environment());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A plugin may exit without reading (VERSION): no failure of the test.
+            let _ = stdin.write_all(call.stdin());
+        }
+        let output = child.wait_with_output()?;
+        Ok(Answer {
+            status: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+fn netns(container: &str) -> String {
+    format!("/run/netns/{container}")
+}
+
+fn output(command: &mut Command, what: &str) -> Result<String> {
+    let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output()?;
+    if !status.success() {
+        bail!("{what}: {status}\n{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    }
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
+}

@@ -1,0 +1,34 @@
+//! Where the plugins are.
+
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+
+/// The workspace's `target` directory: of `CARGO_TARGET_DIR`'s default, whatever this build uses, because `make build`
+/// and `fetch-native` write there.
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
+}
+
+/// The CNI bin directory of the native plugins: `$POSTERN_NATIVE/bin`, or what `tests/fetch-native` fetched.
+///
+/// # Errors
+/// Without the plugins there; the message says how to get them.
+pub fn native_bin() -> Result<PathBuf> {
+    let root = std::env::var_os("POSTERN_NATIVE").map_or_else(|| target().join("native"), PathBuf::from);
+    directory(&root.join("bin"), "tests/fetch-native fetches the native plugins")
+}
+
+/// The CNI bin directory under test: `$POSTERN_CNI_BIN`, or what `make build` left in `target/cni/bin`.
+///
+/// # Errors
+/// Without the plugins there; the message says how to get them.
+pub fn plugin_bin() -> Result<PathBuf> {
+    let path = std::env::var_os("POSTERN_CNI_BIN").map_or_else(|| target().join("cni/bin"), PathBuf::from);
+    directory(&path, "`make build` builds them, POSTERN_CNI_BIN names another directory")
+}
+
+fn directory(path: &Path, remedy: &str) -> Result<PathBuf> {
+    let path = path.canonicalize().with_context(|| format!("no plugins in {}: {remedy}", path.display()))?;
+    ensure!(path.join("bridge").exists(), "no plugin `bridge` in {}: {remedy}", path.display());
+    Ok(path)
+}
