@@ -1,1 +1,80 @@
-//! guest-sdk
+//! What a Postern plugin is written with.
+//!
+//! A plugin is an ordinary `wasm32-wasip2` program: it implements [`Plugin`], and its `main` is [`run`]. Everything that
+//! it can do to the node is a typed function of one of the modules here, one module for each capability of `wit/`; what
+//! the plugin calls becomes the import list of its component, and nothing else does. A policy narrows it further, and
+//! whatever a failed ADD did is undone by the host.
+//!
+//! This one gives the container a link and its addresses, and leaves the rest to others:
+//!
+//! ```
+//! use postern_guest::cni::CniResult;
+//! use postern_guest::{Error, Plugin, Request, all, check, configure, fake, interface, ipam, link, veth};
+//!
+//! struct Minimal;
+//!
+//! impl Plugin for Minimal {
+//!     fn add(&self, request: &Request) -> Result<CniResult, Error> {
+//!         let pair = veth::create(&veth::Options::default())?;
+//!         let mut result = ipam::add()?;
+//!         configure::configure(&pair.container, &result.ips, &configure::kernel_routes(&result)?)?;
+//!         let container = interface(&pair.container_attributes, &request.env.netns);
+//!         result.interfaces = vec![interface(&pair.host_attributes, ""), container];
+//!         result.ips.iter_mut().for_each(|ip| ip.interface = Some(1));
+//!         Ok(result)
+//!     }
+//!
+//!     fn del(&self, _request: &Request) -> Result<(), Error> {
+//!         all([link::delete_own(), ipam::del()])
+//!     }
+//!
+//!     fn check(&self, request: &Request) -> Result<(), Error> {
+//!         let result = check::previous_result(&request.conf()?, "prevResult is required")?;
+//!         let link = link::own()?.ok_or_else(|| Error::new("the container has no such link"))?;
+//!         check::configuration(&link, &request.env.ifname, &result)
+//!     }
+//! }
+//!
+//! // fn main() -> std::process::ExitCode { postern_guest::run(&Minimal) }
+//!
+//! // The fake host stands behind the same functions in tests, which need neither root nor a network namespace.
+//! fake::install(fake::Kernel::with_ipam(r#"{"ips": [{"address": "10.1.2.3/24", "gateway": "10.1.2.1"}]}"#));
+//! let outcome = fake::run(&Minimal, "ADD", r#"{"cniVersion": "1.0.0", "name": "n", "ipam": {"type": "static"}}"#);
+//! assert!(outcome.status == 0 && outcome.stdout.contains("10.1.2.3/24"), "{outcome:?}");
+//! ```
+
+mod error;
+mod plugin;
+mod request;
+mod result;
+mod sys;
+
+pub mod addresses;
+pub mod attachments;
+pub mod bridge;
+pub mod check;
+pub mod configure;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod fake;
+pub mod forwarding;
+pub mod ipam;
+pub mod leases;
+pub mod link;
+pub mod link_sysctl;
+pub mod loopback;
+pub mod mac_guard;
+pub mod masquerade;
+pub mod point_to_point;
+pub mod resolv_conf;
+pub mod routes;
+pub mod veth;
+
+pub use error::{DENIED, Error, all};
+pub use plugin::{Plugin, run};
+pub use request::{Request, dns_override, mtu, routes as routes_of};
+pub use result::{interface, mac};
+
+/// The types of the protocol.
+pub use postern_cni as cni;
+/// The values that capabilities take and return.
+pub use postern_types as types;

@@ -57,10 +57,18 @@ impl Differences {
             pattern.as_deref().is_none_or(|pattern| matches(pattern, value.as_deref().unwrap_or("(absent)")))
         };
         let covers = |entry: &&Difference| {
-            matches(&entry.case, case) && matches(&entry.path, &mismatch.path) && value(&entry.native, &mismatch.native) && value(&entry.ours, &mismatch.ours)
+            matches(&entry.case, case)
+                && matches(&entry.path, &mismatch.path)
+                && value(&entry.native, &mismatch.native)
+                && value(&entry.ours, &mismatch.ours)
         };
-        // Every entry that covers it is needed: no order among them.
-        self.difference.iter().filter(covers).map(|entry| entry.used.fetch_add(1, Ordering::Relaxed)).count() > 0
+        // Every entry that covers it counts as used: there is no order among them.
+        let mut intended = false;
+        for entry in self.difference.iter().filter(covers) {
+            entry.used.fetch_add(1, Ordering::Relaxed);
+            intended = true;
+        }
+        intended
     }
 
     /// Entries that covered nothing.
@@ -76,7 +84,9 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     let mut parts: Vec<_> = parts.collect();
     let Some(last) = parts.pop() else { return rest.is_empty() };
     for part in parts {
-        let Some((_, after)) = rest.split_once(part).filter(|_| !part.is_empty()).or_else(|| part.is_empty().then_some(("", rest))) else {
+        let Some((_, after)) =
+            rest.split_once(part).filter(|_| !part.is_empty()).or_else(|| part.is_empty().then_some(("", rest)))
+        else {
             return false;
         };
         rest = after;
@@ -108,7 +118,8 @@ mod tests {
 
     #[test]
     fn an_entry_without_use_shows() {
-        let list: Differences = toml::from_str("[[difference]]\ncase = 'bridge/*'\npath = '*/mtu'\nours = '1'\nreason = 'test'\n").unwrap();
+        let list: Differences =
+            toml::from_str("[[difference]]\ncase = 'bridge/*'\npath = '*/mtu'\nours = '1'\nreason = 'test'\n").unwrap();
         let mismatch = |ours: &str| Mismatch { path: "1/mtu".to_owned(), native: None, ours: Some(ours.to_owned()) };
         assert!(!list.intended("bridge/x", &mismatch("2")));
         assert_eq!(list.unused().count(), 1);

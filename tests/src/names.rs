@@ -49,7 +49,8 @@ impl Names {
         }
         let result = scan(&result, 12, is_random_veth, |_| "veth(?)".to_owned());
         scan(&result, 17, is_hardware, |address| {
-            let known = self.literal.contains(&address.to_lowercase()) || address.chars().all(|digit| matches!(digit, '0' | 'f' | ':'));
+            let known = self.literal.contains(&address.to_lowercase())
+                || address.chars().all(|digit| matches!(digit, '0' | 'f' | ':'));
             if known { address.to_owned() } else { "mac(?)".to_owned() }
         })
     }
@@ -60,7 +61,8 @@ fn is_random_veth(name: &str) -> bool {
 }
 
 fn is_hardware(text: &str) -> bool {
-    text.len() == 17 && text.bytes().enumerate().all(|(at, byte)| if at % 3 == 2 { byte == b':' } else { byte.is_ascii_hexdigit() })
+    text.len() == 17
+        && text.bytes().enumerate().all(|(at, byte)| if at % 3 == 2 { byte == b':' } else { byte.is_ascii_hexdigit() })
 }
 
 /// Replaces every stretch of `length` bytes that satisfies `is`.
@@ -94,7 +96,9 @@ mod tests {
         names.hardware("52:54:00:11:22:33", "host/cni0");
         names.hardware("02:aa:00:00:00:01", "never");
         assert_eq!(
-            names.apply("veth01234567 veth89abcdef eth0 52:54:00:11:22:33 66:66:66:66:66:66 02:aa:00:00:00:01 00:00:00:00:00:00"),
+            names.apply(
+                "veth01234567 veth89abcdef eth0 52:54:00:11:22:33 66:66:66:66:66:66 02:aa:00:00:00:01 00:00:00:00:00:00"
+            ),
             "veth(c1/eth0) veth(?) eth0 mac(host/cni0) mac(?) 02:aa:00:00:00:01 00:00:00:00:00:00"
         );
     }

@@ -1,10 +1,10 @@
-//! Differences between two JSON trees, leaf by leaf.
+//! Differences between two JSON trees, place by place.
 
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
-/// One leaf that differs.
+/// One place that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// Keys from the root, joined by `/`.
@@ -24,28 +24,30 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// All leaves that differ, in order of their paths.
+/// Everything that differs, in order of paths: a leaf, or a whole branch that one side lacks.
 pub fn compare(native: &Value, ours: &Value) -> Vec<Mismatch> {
-    let (native, ours) = (leaves(native), leaves(ours));
-    let paths: BTreeSet<_> = native.keys().chain(ours.keys()).collect();
-    let differing = paths.into_iter().filter(|path| native.get(*path) != ours.get(*path));
-    differing.map(|path| Mismatch { path: path.clone(), native: native.get(path).cloned(), ours: ours.get(path).cloned() }).collect()
+    let mut found = Vec::new();
+    branch(Some(native), Some(ours), String::new(), &mut found);
+    found
 }
 
-fn leaves(tree: &Value) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
-    collect(tree, String::new(), &mut all);
-    all
-}
-
-fn collect(tree: &Value, path: String, all: &mut BTreeMap<String, String>) {
+fn branch(native: Option<&Value>, ours: Option<&Value>, path: String, found: &mut Vec<Mismatch>) {
+    if native == ours {
+        return;
+    }
     let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}/{key}") };
-    match tree {
-        Value::Object(map) if !map.is_empty() => map.iter().for_each(|(key, value)| collect(value, below(key), all)),
-        Value::Array(list) if !list.is_empty() => {
-            list.iter().enumerate().for_each(|(index, value)| collect(value, below(&index.to_string()), all));
+    match (native, ours) {
+        (Some(Value::Object(left)), Some(Value::Object(right))) => {
+            for key in left.keys().chain(right.keys()).collect::<BTreeSet<_>>() {
+                branch(left.get(key), right.get(key), below(key), found);
+            }
         }
-        leaf => drop(all.insert(path, leaf.to_string())),
+        (Some(Value::Array(left)), Some(Value::Array(right))) => {
+            for index in 0..left.len().max(right.len()) {
+                branch(left.get(index), right.get(index), below(&index.to_string()), found);
+            }
+        }
+        _ => found.push(Mismatch { path, native: native.map(Value::to_string), ours: ours.map(Value::to_string) }),
     }
 }
 
@@ -61,5 +63,7 @@ mod tests {
         assert_eq!(text, ["a/b/1\n    native: 2\n    ours:   3", "a/b/2\n    native: (absent)\n    ours:   4"]);
         assert!(compare(&json!({"x": []}), &json!({"x": []})).is_empty());
         assert_eq!(compare(&json!({"x": []}), &json!({"x": {}})).len(), 1);
+        let branch = compare(&json!({}), &json!({"x": {"y": 1}}));
+        assert_eq!(branch.first().unwrap().to_string(), "x\n    native: (absent)\n    ours:   {\"y\":1}");
     }
 }

@@ -1,1 +1,32 @@
-//! cni
+//! The Container Network Interface, specifications 0.1.0 to 1.1.0, as its runtimes meet it.
+//!
+//! Host and guests share this crate: the host reads the environment and the configuration with it, a guest its
+//! configuration and the results of others, both print results and errors. It does no I/O, and nothing that it is given
+//! makes it panic.
+//!
+//! The programs of the CNI project are written in Go, and runtimes know the texts and the JSON that Go's encoder
+//! produces; [`mod@print`] and [`Fields`] follow them where they are visible from outside.
+
+mod address;
+mod args;
+mod conf;
+mod error;
+mod fields;
+mod json;
+mod names;
+pub mod print;
+mod quote;
+mod request;
+mod result;
+mod version;
+
+pub use address::{parse_cidr, parse_ip};
+pub use args::Args;
+pub use conf::{Attachment, NetConf};
+pub use error::{Error, code};
+pub use fields::Fields;
+pub use json::Json;
+pub use names::{validate_container_id, validate_interface_name, validate_network_name};
+pub use request::{Env, Verb, about, check_version, config_version, validate_conf, version_output};
+pub use result::{CniResult, Dns, Interface, IpConfig, Route};
+pub use version::{NumericVersion, Version, VersionInfo};

@@ -1,1 +1,86 @@
-fn main() {}
+//! host-local: hands out addresses of ranges, and remembers them in files on this host.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `ipam.ranges` | list of range sets, each a list of ranges; **one address is taken from each set** |
+//! | range: `subnet` | network with prefix length, required; host bits must be zero |
+//! | range: `rangeStart`, `rangeEnd` | first and last address; default the network's first and last |
+//! | range: `gateway` | never handed out; default the network's first address |
+//! | `ipam.subnet`, `rangeStart`, `rangeEnd`, `gateway` | a single range in the old style; comes before `ranges`, and counts only with `subnet` |
+//! | `ipam.routes` | routes, handed on as they are, attributes of 1.1.0 included |
+//! | `ipam.resolvConf` | a resolv.conf(5) file, which becomes the result's `dns` |
+//! | `ipam.dataDir` | where the store is; read by the host, this plugin never sees a file |
+//! | `runtimeConfig.ipRanges` (capability `ipRanges`) | like `ranges`, before everything else |
+//! | `runtimeConfig.ips` (capability `ips`), `args.cni.ips`, `CNI_ARGS` `IP` | addresses to be handed out; a prefix length is ignored |
+//!
+//! * ADD: one address of each set: the requested one that lies in it, or the next free one, round robin. What makes a
+//!   range or a request impossible is the host's to say; its messages are those of the native plugin.
+//! * DEL: gives the addresses back. It needs nothing of the configuration, so that a broken one can't keep them.
+//! * CHECK: the attachment must have an address.
+//! * STATUS: code 50 if the configuration has no ranges, or if a set has no free address. Native plugins never tell.
+//! * GC: frees the addresses of attachments that the runtime no longer has.
+
+mod config;
+
+use config::Config;
+use postern_guest::cni::{CniResult, Dns, IpConfig};
+use postern_guest::{Error, Plugin, Request, leases, resolv_conf};
+use std::process::ExitCode;
+
+struct HostLocal;
+
+impl Plugin for HostLocal {
+    fn add(&self, request: &Request) -> Result<CniResult, Error> {
+        let config = Config::read(request)?;
+        config.validate(request.version)?;
+        let mut dns = Dns::default();
+        if config.resolv_conf {
+            let file = resolv_conf::read()?;
+            dns =
+                Dns { nameservers: file.nameservers, domain: file.domain, search: file.search, options: file.options };
+        }
+        let ips = leases::reserve(&config.sets, &config.requested)?
+            .into_iter()
+            .map(|lease| IpConfig { interface: None, address: lease.address, gateway: lease.gateway })
+            .collect();
+        Ok(CniResult { ips, routes: config.routes, dns, ..CniResult::default() })
+    }
+
+    fn del(&self, _request: &Request) -> Result<(), Error> {
+        Ok(leases::release()?)
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        Config::read(request)?.validate(request.version)?;
+        if leases::held()?.is_empty() {
+            let container = &request.env.container_id;
+            return Err(Error::new(format!("host-local: Failed to find address added by container {container}")));
+        }
+        Ok(())
+    }
+
+    fn status(&self, request: &Request) -> Result<(), Error> {
+        let config = Config::read(request)?;
+        // Where the runtime brings the ranges with each ADD, there is nothing to look at yet.
+        if config.sets.is_empty() && config.ranges_at_run_time {
+            return Ok(());
+        }
+        config.validate(request.version).map_err(|error| Error::unavailable(error.object().msg.clone()))?;
+        match leases::available(&config.sets)? {
+            true => Ok(()),
+            false => Err(Error::unavailable("no IP addresses available")),
+        }
+    }
+
+    fn gc(&self, _request: &Request) -> Result<(), Error> {
+        leases::retain()?;
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    postern_guest::run(&HostLocal)
+}
+
+#[cfg(test)]
+mod tests;

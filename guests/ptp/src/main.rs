@@ -1,1 +1,165 @@
-fn main() {}
+//! ptp: connects the container with the host by a pair of its own; every address is routed, none is bridged.
+//!
+//! | key | default | meaning |
+//! |---|---|---|
+//! | `ipam` | – | required: every address must come with a gateway |
+//! | `ipMasq` | false | traffic to other networks leaves under the node's address |
+//! | `ipMasqBackend` | nftables | `nftables` or `iptables` |
+//! | `mtu` | kernel's | of both ends, in bytes |
+//! | `dns` | IPAM's | replaces what IPAM says, if any key of it is given |
+//!
+//! `CNI_ARGS` isn't read here; IPAM gets it unchanged.
+//!
+//! * ADD: addresses from IPAM; the pair; in the container the gateway is made reachable through the link alone, and
+//!   everything else, the address's own network too, through the gateway; on the host the gateway's address is put on
+//!   the other end, and the container's addresses are routed there; masquerading.
+//! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told.
+//! * CHECK: IPAM's CHECK, the link, its addresses and routes, masquerading.
+//! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+//!
+//! Better than the native plugin: there is no waiting for duplicate address detection, whole addresses (/32, /128) and
+//! addresses that share a gateway work, and masquerading is removed even if the container is gone.
+
+mod config;
+
+use config::Config;
+use ipnet::IpNet;
+use postern_guest::cni::{CniResult, IpConfig};
+use postern_guest::types::Route;
+use postern_guest::{
+    Error, Plugin, Request, all, attachments, check, configure, forwarding, interface, ipam, link, link_sysctl, mac,
+    masquerade, point_to_point, routes, veth,
+};
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+struct PointToPoint;
+
+impl Plugin for PointToPoint {
+    fn add(&self, request: &Request) -> Result<CniResult, Error> {
+        let config = Config::read(request)?;
+        let mut result = ipam::add()?;
+        let gateways = gateways(&result.ips)?;
+        let kernel_routes = configure::kernel_routes(&result)?;
+
+        let options = veth::Options { mtu: config.mtu, mac: None };
+        let pair = veth::create(&options).map_err(|error| request.namespace_error(error))?;
+        if configure::has_ipv6(&result.ips) {
+            // There is nobody else on this link who could have the address.
+            configure::if_there(link_sysctl::set_accept_dad(&pair.container, false))?;
+        }
+        let (whole, networks): (Vec<_>, Vec<_>) = gateways.iter().partition(|(net, _)| is_whole(net));
+        // No network contains the gateway of a whole address, so it must be reachable before other routes can use it.
+        let mut first = Vec::new();
+        whole.into_iter().for_each(|pair| configure::push_new(&mut first, to_gateway(pair)));
+        kernel_routes.into_iter().for_each(|route| configure::push_new(&mut first, route));
+        configure::configure(&pair.container, &result.ips, &first)?;
+        through_gateways(&pair.container, &networks, &first)?;
+
+        forwarding::enable().map_err(|error| Error::from(error).context("Could not enable IP forwarding"))?;
+        point_to_point::ensure(&pair.host)?;
+        config.masquerade.ensure()?;
+
+        result.ips.iter_mut().for_each(|ip| ip.interface = Some(1));
+        result.interfaces =
+            vec![interface(&pair.host_attributes, ""), interface(&pair.container_attributes, &request.env.netns)];
+        result.dns = config.dns.unwrap_or(result.dns);
+        Ok(result)
+    }
+
+    fn del(&self, request: &Request) -> Result<(), Error> {
+        // A configuration that ADD would refuse must not keep DEL from its work.
+        let conf = request.conf().map_err(config::load_error)?;
+        let masquerading = matches!(conf.fields().bool("ipMasq"), Ok(Some(true)));
+        all([
+            if conf.ipam_type.is_empty() { Ok(()) } else { ipam::del() },
+            link::delete_own(),
+            if masquerading { masquerade::remove() } else { Ok(()) },
+        ])
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        let config = Config::read(request)?;
+        ipam::check()?;
+        let result = check::previous_result(&request.conf()?, "ptp: Required prevResult missing")?;
+        let expected = request.own_interface(&result)?;
+        let name = &expected.name;
+        let Some(pair) = veth::find()? else {
+            return Err(match link::own()? {
+                None => Error::new(format!("ptp: Container Interface name in prevResult: {name} not found")),
+                Some(_) => Error::new(format!("Error: Container interface {name} not of type veth/p2p")),
+            });
+        };
+        let found = mac(&pair.container_attributes);
+        if !expected.mac.is_empty() && expected.mac != found {
+            let mac = &expected.mac;
+            return Err(Error::new(format!("ptp: Interface {name} Mac {mac} doesn't match container Mac: {found}")));
+        }
+        check::configuration(&pair.container, name, &result)?;
+        Ok(config.masquerade.check()?)
+    }
+
+    fn status(&self, _request: &Request) -> Result<(), Error> {
+        Ok(ipam::status()?)
+    }
+
+    fn gc(&self, request: &Request) -> Result<(), Error> {
+        let conf = request.conf().map_err(config::load_error)?;
+        all([attachments::collect().map(drop), if conf.ipam_type.is_empty() { Ok(()) } else { ipam::gc() }])
+    }
+}
+
+/// Every address with its gateway; a pair can't do without.
+fn gateways(ips: &[IpConfig]) -> Result<Vec<(IpNet, IpAddr)>, Error> {
+    if ips.is_empty() {
+        return Err(Error::new("IPAM plugin returned missing IP config"));
+    }
+    let pair = |ip: &IpConfig| {
+        let missing = || Error::new(format!("IPAM plugin returned no gateway for {}", ip.address));
+        Ok((ip.address, ip.gateway.ok_or_else(missing)?))
+    };
+    ips.iter().map(pair).collect()
+}
+
+fn is_whole(net: &IpNet) -> bool {
+    net.prefix_len() == net.max_prefix_len()
+}
+
+/// The gateway is on the link.
+fn to_gateway((net, gateway): &(IpNet, IpAddr)) -> Route {
+    Route { source: Some(net.addr()), scope: Some(253), ..routes::to(IpNet::from(*gateway)) }
+}
+
+/// The network is behind the gateway.
+fn to_network((net, gateway): &(IpNet, IpAddr)) -> Route {
+    Route { source: Some(net.addr()), gateway: Some(*gateway), ..routes::to(net.trunc()) }
+}
+
+/// Replaces the kernel's own route to each network by one through its gateway. Addresses may share network or gateway.
+fn through_gateways(link: &link::Link, pairs: &[&(IpNet, IpAddr)], present: &[Route]) -> Result<(), Error> {
+    let mut connected: Vec<IpNet> = Vec::new();
+    let mut wanted = Vec::new();
+    for pair in pairs {
+        let network = pair.0.trunc();
+        if !connected.contains(&network) {
+            connected.push(network);
+        }
+        for route in [to_gateway(pair), to_network(pair)] {
+            configure::push_new(&mut wanted, route);
+        }
+    }
+    // An IPAM route may have said the same.
+    wanted.retain(|route| !present.iter().any(|known| (known.dst, known.gateway) == (route.dst, route.gateway)));
+    if connected.is_empty() {
+        return Ok(());
+    }
+    routes::remove_connected(link, &connected)?;
+    Ok(routes::add(link, &wanted)?)
+}
+
+fn main() -> ExitCode {
+    postern_guest::run(&PointToPoint)
+}
+
+#[cfg(test)]
+mod tests;

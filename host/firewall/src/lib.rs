@@ -1,1 +1,47 @@
-//! firewall
+//! The host's firewall, in the formats of the native CNI plugins: mechanism, no decisions.
+//!
+//! Everything here works in the network namespace of the calling thread, and removes only what carries the marks
+//! (comment, chain name) of what it is told to remove. What to ask for, and on whose behalf, the gate decides.
+//!
+//! | module | what it keeps |
+//! |---|---|
+//! | [`masquerade`] | source NAT of an attachment's addresses, by nftables |
+//! | [`iptables`] | the same, by the system's iptables |
+//! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |
+//! | [`node`] | the shared tables and chains, once nothing uses them |
+//!
+//! nftables is spoken over netlink ([`Nft`]): a rule costs tens of microseconds that way, and milliseconds through the
+//! `nft` program. For iptables there is no such way: which of its two kernel interfaces a node uses is the
+//! distribution's choice, so the system's own programs are run, once per family and change.
+//!
+//! ```no_run
+//! use std::time::{Duration, Instant};
+//! use postern_firewall::{MasqueradeKey, Nft, masquerade};
+//!
+//! let key = MasqueradeKey {
+//!     network: "mynet".into(),
+//!     container_id: "cid1".into(),
+//!     ifname: "eth0".into(),
+//! };
+//! let mut nft = Nft::open(Instant::now() + Duration::from_secs(5))?;
+//! masquerade::nft_ensure(&mut nft, &key, &["10.1.0.2/16".parse()?])?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod attribute;
+mod batch;
+mod error;
+pub mod iptables;
+mod key;
+pub mod macguard;
+pub mod masquerade;
+mod nft;
+pub mod node;
+mod program;
+mod rule;
+mod saved;
+mod transport;
+
+pub use error::FirewallError;
+pub use key::MasqueradeKey;
+pub use nft::Nft;

@@ -1,1 +1,47 @@
-fn main() {}
+//! The executable that runtimes start, under a plugin's name. Under its own name it is the command that people type, and
+//! hands over to `postern-admin`, which has the compiler and the argument parser that this program does without.
+
+use postern_cni::Error;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The name of this program, and of the sibling that does what people ask for.
+const OWN: &str = "postern";
+const SIBLING: &str = "postern-admin";
+
+fn main() {
+    let mut arguments = std::env::args_os();
+    let called = arguments.next().unwrap_or_default();
+    let name = Path::new(&called).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if name == OWN {
+        hand_over(arguments.collect());
+    }
+    // A panic is a fault of ours, but a runtime has to be able to read what became of its request.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        print!("{}", Error::internal(format!("postern itself failed at {place}: this is a bug")).to_json());
+        eprintln!("{panic}");
+        std::process::exit(1);
+    }));
+    let status = postern_gate::protocol::main(&name, |channel, code| postern_sandbox::child::run(channel, code, &postern_sandbox::Limits::default()));
+    std::process::exit(status.into());
+}
+
+/// Becomes the sibling, which lies beside this program or where `make install` puts it.
+fn hand_over(arguments: Vec<OsString>) -> ! {
+    let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let beside = own.parent().unwrap_or(Path::new("/")).join(SIBLING);
+    let places =
+        [beside, PathBuf::from("/usr/local/lib/postern").join(SIBLING), PathBuf::from("/usr/lib/postern").join(SIBLING)];
+    for place in places {
+        if place.is_file() {
+            let error = Command::new(&place).args(&arguments).exec();
+            eprintln!("postern: cannot start {}: {error}", place.display());
+            std::process::exit(1);
+        }
+    }
+    eprintln!("postern: there is no {SIBLING} beside {}; `make install` puts one there", own.display());
+    std::process::exit(1);
+}

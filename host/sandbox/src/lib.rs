@@ -1,1 +1,25 @@
-//! sandbox
+//! The unprivileged side: one process that runs one guest and owns nothing but a socket to the gate.
+//!
+//! The gate forks, and the child calls [`child::run`], which gives up every privilege, maps the precompiled component,
+//! runs it and exits. The same code runs a guest in the calling process through [`Guest`] and any [`Gate`]: for tests,
+//! measurements, and hosts that are not privileged in the first place.
+//!
+//! With the feature `compiler` there is [`compile`] as well. What a runtime starts is built without it.
+
+pub mod child;
+pub mod confine;
+pub mod engine;
+
+mod bindings;
+mod capture;
+mod code;
+#[cfg(feature = "compiler")]
+pub mod compile;
+mod guest;
+mod limits;
+mod state;
+mod wasi;
+
+pub use guest::{Guest, Outcome};
+pub use limits::Limits;
+pub use state::Gate;

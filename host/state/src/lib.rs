@@ -1,1 +1,35 @@
-//! state
+//! What Postern keeps on disk: IP leases shared with the native host-local plugin, attachment records (the journal from
+//! which an ADD is undone and a DEL is done), and notes on node objects that outlive attachments.
+//!
+//! Everything here is mechanism for the privileged process: no CNI parsing, no policy. Three rules hold throughout:
+//!
+//! * Locks are `flock(2)` locks and obey a deadline. They belong to the open file, which a fork shares: fork helpers
+//!   before taking a lock, or the lock outlives this process for as long as they live.
+//! * Paths inside a directory are single names opened with `O_NOFOLLOW`, so nothing in a directory can redirect.
+//! * Nothing is synced to disk. A power cut ends every attachment, so what matters is that a file is never seen torn,
+//!   and that state of an earlier boot is recognised as such.
+
+mod error;
+mod files;
+mod lease_dir;
+mod lease_index;
+mod leases;
+pub mod node;
+mod ranges;
+mod record;
+
+pub use error::{Result, StateError};
+pub use leases::{Lease, LeaseStore, Leases, Owner};
+pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
+pub use record::{Effect, Header, Record, RecordKey, Summary, is_held, list};
+
+/// Identity of the running kernel, from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)): changes with every boot.
+///
+/// # Errors
+/// [`StateError::Io`] if `/proc` isn't mounted.
+pub fn boot_id() -> Result<String> {
+    let path = std::path::Path::new("/proc/sys/kernel/random/boot_id");
+    std::fs::read_to_string(path)
+        .map(|text| text.trim().to_owned())
+        .map_err(|source| StateError::io("read", path, source))
+}

@@ -7,6 +7,8 @@
 //! This crate does nothing. It is shared by the gate, the sandbox and the guest SDK (whose fake host answers the same
 //! operations in unit tests), and compiles for `wasm32-wasip2`.
 
+#[cfg(unix)]
+pub mod channel;
 mod error;
 mod mac;
 mod message;

@@ -1,0 +1,229 @@
+//! The network configuration of one plugin.
+
+use crate::error::Error;
+use crate::fields::Fields;
+use crate::json::Json;
+use crate::result::{CniResult, Dns};
+use crate::version::Version;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+const STRUCTURE: &str = "NetConf";
+
+/// The keys that every plugin has; a plugin reads its own from [`NetConf::fields`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetConf {
+    /// `cniVersion` as written; empty if absent. Dispatch has compared it with what the plugin supports.
+    pub cni_version: String,
+    /// `name`, the network's.
+    pub name: String,
+    /// `type`, the plugin's.
+    pub plugin_type: String,
+    /// `capabilities`: what the plugin asks the runtime for in `runtimeConfig`.
+    pub capabilities: BTreeMap<String, bool>,
+    /// `ipam.type`, the plugin to delegate to; empty if absent.
+    pub ipam_type: String,
+    /// `dns`.
+    pub dns: Dns,
+    /// `cni.dev/valid-attachments`, the key of the specification for GC. Absent and empty differ.
+    pub valid_attachments: Option<Vec<Attachment>>,
+    /// `cni.dev/attachments`, under which runtimes send the same list again. Absent and empty differ.
+    pub attachments: Option<Vec<Attachment>>,
+    /// The whole configuration as it was written.
+    pub raw: Json,
+}
+
+/// An attachment to this network that the runtime still has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Attachment {
+    /// `containerID`.
+    pub container_id: String,
+    /// `ifname`.
+    pub ifname: String,
+}
+
+impl NetConf {
+    /// Reads the common keys. That there is a valid name is [`validate_conf`](crate::validate_conf)'s concern.
+    ///
+    /// # Errors
+    /// Code 999 for a key of the wrong type, in words to which native plugins add a prefix of their own
+    /// (see [`Error::context`]). `prevResult` must be an object; it is decoded by [`NetConf::previous_result`].
+    pub fn parse(raw: Json) -> Result<NetConf, Error> {
+        let fields = raw.fields(STRUCTURE)?;
+        let mut capabilities = BTreeMap::new();
+        for (name, value) in fields.map("capabilities")?.unwrap_or_default() {
+            match value {
+                Json::Bool(on) => capabilities.insert(name.to_owned(), *on),
+                Json::Null => capabilities.insert(name.to_owned(), false),
+                other => return Err(fields.mismatch("capabilities", other, "bool")),
+            };
+        }
+        let ipam_type = match fields.object("ipam")? {
+            Some(ipam) => ipam.string("type")?.unwrap_or_default(),
+            None => String::new(),
+        };
+        let dns = match fields.object("dns")? {
+            Some(dns) => Dns::parse(&dns)?,
+            None => Dns::default(),
+        };
+        fields.map("prevResult")?;
+        Ok(NetConf {
+            cni_version: fields.string("cniVersion")?.unwrap_or_default(),
+            name: fields.string("name")?.unwrap_or_default(),
+            plugin_type: fields.string("type")?.unwrap_or_default(),
+            capabilities,
+            ipam_type,
+            dns,
+            valid_attachments: attachments(&fields, "cni.dev/valid-attachments")?,
+            attachments: attachments(&fields, "cni.dev/attachments")?,
+            raw,
+        })
+    }
+
+    /// All keys, to read a plugin's own ones from.
+    pub fn fields(&self) -> Fields<'_> {
+        // Parsing has made sure that this is an object; if one assembles a NetConf otherwise, it has no keys.
+        self.raw.fields(STRUCTURE).unwrap_or_else(|_| Fields::none(STRUCTURE))
+    }
+
+    /// `runtimeConfig`, what the runtime knows about this container; without keys if absent.
+    ///
+    /// # Errors
+    /// Code 999 if it isn't an object.
+    pub fn runtime_config(&self) -> Result<Fields<'_>, Error> {
+        Ok(self.fields().object("runtimeConfig")?.unwrap_or_else(|| Fields::none(STRUCTURE)))
+    }
+
+    /// `args.cni`, the conventional part of `args`; without keys if absent.
+    ///
+    /// # Errors
+    /// Code 999 if it or `args` isn't an object.
+    pub fn args_cni(&self) -> Result<Fields<'_>, Error> {
+        let args = self.fields().object("args")?;
+        let cni = args.map(|args| args.object("cni")).transpose()?.flatten();
+        Ok(cni.unwrap_or_else(|| Fields::none(STRUCTURE)))
+    }
+
+    /// The version of the configuration, if it is a known one.
+    pub fn version(&self) -> Option<Version> {
+        Version::parse(&self.cni_version)
+    }
+
+    /// `prevResult` as written, `null` being absent.
+    pub fn raw_previous_result(&self) -> Option<Json> {
+        // A map is merged over its occurrences, and only one that isn't null counts.
+        let map = self.fields().map("prevResult").ok().flatten()?;
+        Some(Json::Object(map.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect()))
+    }
+
+    /// `prevResult`, decoded with the version of the configuration.
+    ///
+    /// # Errors
+    /// Code 999, `could not parse prevResult: …`.
+    pub fn previous_result(&self) -> Result<Option<CniResult>, Error> {
+        self.raw_previous_result().map(|raw| CniResult::parse_previous(&raw, &self.cni_version)).transpose()
+    }
+
+    /// What GC must keep: every attachment that either list names, since one removed in error is worse than one kept.
+    /// `None` if there is no list, in which case nothing may be removed; an empty list means that nothing is valid.
+    pub fn still_valid(&self) -> Option<Vec<&Attachment>> {
+        if self.valid_attachments.is_none() && self.attachments.is_none() {
+            return None;
+        }
+        let mut all: Vec<_> = [&self.valid_attachments, &self.attachments].into_iter().flatten().flatten().collect();
+        all.sort();
+        all.dedup();
+        Some(all)
+    }
+}
+
+fn attachments(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<Attachment>>, Error> {
+    let Some(items) = fields.objects(name)? else { return Ok(None) };
+    let read = |item: &Fields<'_>| {
+        Ok(Attachment {
+            container_id: item.string("containerID")?.unwrap_or_default(),
+            ifname: item.string("ifname")?.unwrap_or_default(),
+        })
+    };
+    items.iter().map(read).collect::<Result<_, _>>().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<NetConf, Error> {
+        NetConf::parse(Json::parse(text.as_bytes(), 10_000).unwrap())
+    }
+
+    #[test]
+    fn common_keys() {
+        let conf = parse(
+            r#"{"CNIVersion":"1.1.0","name":"n","type":"bridge","capabilities":{"mac":true,"MAC":false},"isGateway":true,
+                "ipam":{"type":"static","x":1},"IPAM":{"TYPE":"host-local"},"dns":{"nameservers":["a"],"domain":"d"},
+                "runtimeConfig":{"mac":"m"},"args":{"cni":{"ips":["1"]}}}"#,
+        )
+        .unwrap();
+        assert_eq!(conf.version(), Some(Version::V1_1_0));
+        assert_eq!(
+            (conf.name.as_str(), conf.plugin_type.as_str(), conf.ipam_type.as_str()),
+            ("n", "bridge", "host-local")
+        );
+        assert_eq!(conf.capabilities, BTreeMap::from([("mac".into(), true), ("MAC".into(), false)]));
+        assert_eq!((conf.dns.nameservers.as_slice(), conf.dns.domain.as_str()), (["a".to_owned()].as_slice(), "d"));
+        assert_eq!(conf.fields().bool("isGateway").unwrap(), Some(true));
+        assert_eq!(conf.runtime_config().unwrap().str("mac").unwrap(), Some("m"));
+        assert_eq!(conf.args_cni().unwrap().strings("ips").unwrap().unwrap(), ["1"]);
+        assert_eq!(conf.still_valid(), None);
+        let empty = parse("null").unwrap();
+        assert!(empty.runtime_config().unwrap().entries().is_empty());
+        assert_eq!(empty.version(), Some(Version::V0_1_0));
+    }
+
+    #[test]
+    fn wrong_types() {
+        for text in [
+            r#"{"cniVersion":1}"#,
+            r#"{"type":[]}"#,
+            r#"{"capabilities":{"mac":"true"}}"#,
+            r#"{"ipam":"host-local"}"#,
+            r#"{"ipam":{"type":{}}}"#,
+            r#"{"dns":[]}"#,
+            r#"{"prevResult":"x"}"#,
+            r#"{"prevResult":[]}"#,
+            r#"{"cni.dev/valid-attachments":{}}"#,
+            r#"{"cni.dev/valid-attachments":[null]}"#,
+            r#"{"cni.dev/attachments":[{"ifname":1}]}"#,
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.code, 999);
+            assert!(error.msg.starts_with("json: cannot unmarshal "), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_absent_list_is_no_empty_list() {
+        assert_eq!(parse("{}").unwrap().still_valid(), None);
+        assert_eq!(parse(r#"{"cni.dev/valid-attachments":null}"#).unwrap().still_valid(), None);
+        assert_eq!(parse(r#"{"cni.dev/valid-attachments":[]}"#).unwrap().still_valid(), Some(vec![]));
+        assert_eq!(parse(r#"{"cni.dev/attachments":[]}"#).unwrap().still_valid(), Some(vec![]));
+        let conf = parse(
+            r#"{"cni.dev/valid-attachments":[{"containerID":"b","ifname":"eth0"},{"containerID":"a","ifname":"eth0"}],
+                "cni.dev/attachments":[{"containerID":"a","ifname":"eth0"},{"containerid":"a","IFNAME":"eth1"}]}"#,
+        )
+        .unwrap();
+        let valid = conf.still_valid().unwrap();
+        let pairs: Vec<_> = valid.iter().map(|a| (a.container_id.as_str(), a.ifname.as_str())).collect();
+        assert_eq!(pairs, [("a", "eth0"), ("a", "eth1"), ("b", "eth0")]);
+    }
+
+    #[test]
+    fn previous_results() {
+        assert_eq!(parse("{}").unwrap().previous_result().unwrap(), None);
+        assert_eq!(parse(r#"{"prevResult":null}"#).unwrap().previous_result().unwrap(), None);
+        assert_eq!(parse(r#"{"prevResult":{}}"#).unwrap().previous_result().unwrap(), Some(CniResult::default()));
+        let conf = parse(r#"{"cniVersion":"1.1.0","prevResult":{"cniVersion":"0.4.0"}}"#).unwrap();
+        let error = conf.previous_result().unwrap_err();
+        assert!(error.msg.starts_with("could not parse prevResult: result type supports [1.0.0 1.1.0]"), "{error}");
+    }
+}

@@ -1,0 +1,320 @@
+//! Reading the fields of a structure the way Go's decoder does.
+//!
+//! Each key of the document, in its order, is assigned to the field whose name it has, upper and lower case being the
+//! same. So of several spellings the last in the document wins, even over one that is exact; an object that is given
+//! twice is merged; `null` leaves a scalar or an object as it is and empties a list or a map. Host and guests, and the
+//! native plugins that get the same bytes, must agree on what a configuration says, so this is followed to the letter.
+//! Where a difference would matter to policy, [`Fields::spellings`] tells that a key was given more than once.
+
+use crate::address::{parse_cidr, parse_ip};
+use crate::error::Error;
+use crate::json::Json;
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The members of an object, read as fields of a structure. All readers return `None` for an absent field and an error
+/// of code 999 for one of the wrong type.
+#[derive(Clone, Debug)]
+pub struct Fields<'a> {
+    structure: &'static str,
+    path: String,
+    entries: Vec<(&'a str, &'a Json)>,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn of(json: &'a Json, structure: &'static str) -> Result<Fields<'a>, Error> {
+        let mut fields = Fields::none(structure);
+        if !fields.merge(json) {
+            let kind = json.kind();
+            return Err(Error::internal(format!("json: cannot unmarshal {kind} into Go value of type {structure}")));
+        }
+        Ok(fields)
+    }
+
+    /// No members at all: what stands for an absent object.
+    pub(crate) fn none(structure: &'static str) -> Fields<'a> {
+        Fields { structure, path: String::new(), entries: Vec::new() }
+    }
+
+    /// Adds the members of an object, or nothing for `null`; `false` for everything else.
+    fn merge(&mut self, json: &'a Json) -> bool {
+        match json {
+            Json::Null => true,
+            Json::Object(entries) => {
+                self.entries.extend(entries.iter().map(|(key, value)| (key.as_str(), value)));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn child(&self, name: &str) -> Fields<'a> {
+        Fields { structure: self.structure, path: self.path_to(name), entries: Vec::new() }
+    }
+
+    fn path_to(&self, name: &str) -> String {
+        match self.path.as_str() {
+            "" => name.to_owned(),
+            path => format!("{path}.{name}"),
+        }
+    }
+
+    /// No structure has two fields that differ in case alone, so an exact match needs no precedence here.
+    fn named<'n>(&self, name: &'n str) -> impl Iterator<Item = (&'a str, &'a Json)> + use<'_, 'a, 'n> {
+        self.entries.iter().copied().filter(move |(key, _)| same_name(key, name))
+    }
+
+    /// The value that the field `name` has in the end, unread; `null` is absent. Objects aren't merged here.
+    pub fn get(&self, name: &str) -> Option<&'a Json> {
+        self.named(name).last().map(|(_, value)| value).filter(|value| !value.is_null())
+    }
+
+    /// Every key that was given for the field `name`, as spelt and in the order of the document: more than one means
+    /// that the document says it more than once, in one spelling or in several.
+    pub fn spellings(&self, name: &str) -> Vec<&'a str> {
+        self.named(name).map(|(key, _)| key).collect()
+    }
+
+    /// All members, keys as spelt, in the order of the document.
+    pub fn entries(&self) -> &[(&'a str, &'a Json)] {
+        &self.entries
+    }
+
+    /// The error for a value that the field `name` can't take: `found` where `wanted`, a type of Go, belongs.
+    pub fn mismatch(&self, name: &str, found: &Json, wanted: &str) -> Error {
+        let (structure, path) = (self.structure, self.path_to(name));
+        let found = match found {
+            // A number is only quoted where some numbers would do.
+            Json::Number(number) if wanted.ends_with("int") => format!("number {number}"),
+            other => other.kind().to_owned(),
+        };
+        Error::internal(format!(
+            "json: cannot unmarshal {found} into Go struct field {structure}.{path} of type {wanted}"
+        ))
+    }
+
+    fn scalar<T>(&self, name: &str, wanted: &str, read: impl Fn(&'a Json) -> Option<T>) -> Result<Option<T>, Error> {
+        let mut value = None;
+        for (_, json) in self.named(name).filter(|(_, json)| !json.is_null()) {
+            value = Some(read(json).ok_or_else(|| self.mismatch(name, json, wanted))?);
+        }
+        Ok(value)
+    }
+
+    /// A boolean; neither 1 nor "true" is one.
+    pub fn bool(&self, name: &str) -> Result<Option<bool>, Error> {
+        self.scalar(name, "bool", |json| match json {
+            Json::Bool(value) => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// A whole number.
+    pub fn int(&self, name: &str) -> Result<Option<i64>, Error> {
+        self.scalar(name, "int", |json| match json {
+            Json::Number(number) => number.as_i64(),
+            _ => None,
+        })
+    }
+
+    /// A whole number that isn't negative.
+    pub fn uint(&self, name: &str) -> Result<Option<u64>, Error> {
+        self.scalar(name, "uint", |json| match json {
+            Json::Number(number) => number.as_u64(),
+            _ => None,
+        })
+    }
+
+    /// A text.
+    pub fn string(&self, name: &str) -> Result<Option<String>, Error> {
+        Ok(self.str(name)?.map(str::to_owned))
+    }
+
+    /// A text, borrowed.
+    pub fn str(&self, name: &str) -> Result<Option<&'a str>, Error> {
+        self.scalar(name, "string", |json| match json {
+            Json::String(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// An IP address; an empty text is absent. IPv4-mapped addresses are IPv4 addresses.
+    pub fn ip(&self, name: &str) -> Result<Option<IpAddr>, Error> {
+        self.str(name)?.filter(|text| !text.is_empty()).map(parse_ip).transpose()
+    }
+
+    /// An address with prefix length, host bits kept.
+    pub fn cidr(&self, name: &str) -> Result<Option<IpNet>, Error> {
+        self.str(name)?.map(parse_cidr).transpose()
+    }
+
+    /// A list. An absent list and an empty one are different.
+    pub fn list(&self, name: &str) -> Result<Option<&'a [Json]>, Error> {
+        let mut value = None;
+        for (_, json) in self.named(name) {
+            value = match json {
+                Json::Null => None,
+                Json::Array(items) => Some(items.as_slice()),
+                other => return Err(self.mismatch(name, other, "[]interface {}")),
+            };
+        }
+        Ok(value)
+    }
+
+    /// A list of texts; `null` in it is an empty text.
+    pub fn strings(&self, name: &str) -> Result<Option<Vec<String>>, Error> {
+        let Some(items) = self.list(name)? else { return Ok(None) };
+        let read = |item: &Json| match item {
+            Json::String(text) => Ok(text.clone()),
+            Json::Null => Ok(String::new()),
+            other => Err(self.mismatch(name, other, "string")),
+        };
+        items.iter().map(read).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// An object whose keys are fields again.
+    pub fn object(&self, name: &str) -> Result<Option<Fields<'a>>, Error> {
+        let mut child = None;
+        for (_, json) in self.named(name).filter(|(_, json)| !json.is_null()) {
+            if !child.get_or_insert_with(|| self.child(name)).merge(json) {
+                return Err(self.mismatch(name, json, "struct"));
+            }
+        }
+        Ok(child)
+    }
+
+    /// A list of objects whose keys are fields. `null` in it is refused: native plugins crash on it.
+    pub fn objects(&self, name: &str) -> Result<Option<Vec<Fields<'a>>>, Error> {
+        let Some(items) = self.list(name)? else { return Ok(None) };
+        let read = |item: &'a Json| {
+            let mut child = self.child(name);
+            if item.is_null() || !child.merge(item) {
+                return Err(self.mismatch(name, item, "struct"));
+            }
+            Ok(child)
+        };
+        items.iter().map(read).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// A map, such as `sysctl`: keys as they are, never folded, the last of equal ones kept.
+    pub fn map(&self, name: &str) -> Result<Option<BTreeMap<&'a str, &'a Json>>, Error> {
+        let mut map: Option<BTreeMap<_, _>> = None;
+        for (_, json) in self.named(name) {
+            match json {
+                Json::Null => map = None,
+                Json::Object(entries) => {
+                    let entries = entries.iter().map(|(key, value)| (key.as_str(), value));
+                    map.get_or_insert_default().extend(entries);
+                }
+                other => return Err(self.mismatch(name, other, "map[string]interface {}")),
+            }
+        }
+        Ok(map)
+    }
+}
+
+/// Whether `key` is a spelling of `name`, which is ASCII. Two letters outside ASCII fold into it as well: the long s
+/// and the Kelvin sign.
+fn same_name(key: &str, name: &str) -> bool {
+    let fold = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    key == name || key.chars().map(fold).eq(name.chars().map(fold))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with<T>(text: &str, read: impl FnOnce(Fields<'_>) -> T) -> T {
+        let json = Json::parse(text.as_bytes(), 10_000).unwrap();
+        read(json.fields("NetConf").unwrap())
+    }
+
+    #[test]
+    fn the_last_spelling_wins() {
+        with(r#"{"bridge":"x1","Bridge":"x2","BRIDGE":"x3","bridges":"x4"}"#, |fields| {
+            assert_eq!(fields.string("bridge").unwrap().unwrap(), "x3");
+            assert_eq!(fields.get("bridge"), Some(&Json::from("x3")));
+            assert_eq!(fields.spellings("bridge"), ["bridge", "Bridge", "BRIDGE"]);
+            assert_eq!(fields.spellings("ipam"), [""; 0]);
+        });
+        with(r#"{"i\u017fGateway":true}"#, |fields| assert_eq!(fields.bool("isGateway").unwrap(), Some(true)));
+        with(r#"{"\u212aind":1}"#, |fields| assert_eq!(fields.int("kind").unwrap(), Some(1)));
+        with(r#"{"İsGateway":1, "is_gateway":1}"#, |fields| assert_eq!(fields.bool("isGateway").unwrap(), None));
+    }
+
+    #[test]
+    fn null_leaves_scalars_and_empties_lists() {
+        with(r#"{"a":"x","A":null,"l":[1],"L":null,"m":{"k":1},"M":null,"n":null}"#, |fields| {
+            assert_eq!(fields.string("a").unwrap().unwrap(), "x");
+            assert_eq!(fields.list("l").unwrap(), None);
+            assert_eq!(fields.map("m").unwrap(), None);
+            assert_eq!((fields.bool("n").unwrap(), fields.get("n")), (None, None));
+            assert!(fields.object("n").unwrap().is_none());
+        });
+    }
+
+    #[test]
+    fn objects_are_merged_and_maps_verbatim() {
+        with(r#"{"ipam":{"type":"a","x":1},"IPAM":{"TYPE":"b"},"sysctl":{"a.B":"1","a.b":"2","a.b":"3"}}"#, |fields| {
+            let ipam = fields.object("ipam").unwrap().unwrap();
+            assert_eq!(ipam.string("type").unwrap().unwrap(), "b");
+            assert_eq!(ipam.uint("x").unwrap(), Some(1));
+            assert_eq!(ipam.spellings("type"), ["type", "TYPE"]);
+            let sysctl = fields.map("sysctl").unwrap().unwrap();
+            assert_eq!(sysctl, BTreeMap::from([("a.B", &Json::from("1")), ("a.b", &Json::from("3"))]));
+        });
+    }
+
+    #[test]
+    fn wrong_types_are_named_as_go_names_them() {
+        let check = |text: &str, read: fn(Fields<'_>) -> Result<(), Error>, message: &str| {
+            let error = with(text, read).unwrap_err();
+            assert_eq!(error.code, 999);
+            assert_eq!(error.msg, format!("json: cannot unmarshal {message}"));
+        };
+        let bool = |fields: Fields<'_>| fields.bool("isGateway").map(drop);
+        check(r#"{"isGateway":"true"}"#, bool, "string into Go struct field NetConf.isGateway of type bool");
+        check(r#"{"ISGATEWAY":1}"#, bool, "number into Go struct field NetConf.isGateway of type bool");
+        // An earlier spelling is decoded too, so that it can fail.
+        check(
+            r#"{"isgateway":[],"isGateway":true}"#,
+            bool,
+            "array into Go struct field NetConf.isGateway of type bool",
+        );
+        let int = |fields: Fields<'_>| fields.int("mtu").map(drop);
+        check(r#"{"mtu":1.5}"#, int, "number 1.5 into Go struct field NetConf.mtu of type int");
+        check(r#"{"mtu":"1"}"#, int, "string into Go struct field NetConf.mtu of type int");
+        check(
+            r#"{"mtu":9223372036854775808}"#,
+            int,
+            "number 9223372036854775808 into Go struct field NetConf.mtu of type int",
+        );
+        let uint = |fields: Fields<'_>| fields.uint("mtu").map(drop);
+        check(r#"{"mtu":-1}"#, uint, "number -1 into Go struct field NetConf.mtu of type uint");
+        let nested = |fields: Fields<'_>| fields.object("ipam")?.unwrap().string("type").map(drop);
+        check(r#"{"ipam":{"type":1}}"#, nested, "number into Go struct field NetConf.ipam.type of type string");
+        check(r#"{"ipam":"x"}"#, nested, "string into Go struct field NetConf.ipam of type struct");
+        let strings = |fields: Fields<'_>| fields.strings("l").map(drop);
+        check(r#"{"l":["a",1]}"#, strings, "number into Go struct field NetConf.l of type string");
+        let objects = |fields: Fields<'_>| fields.objects("l").map(drop);
+        check(r#"{"l":[null]}"#, objects, "null into Go struct field NetConf.l of type struct");
+        let error = Json::Array(vec![]).fields("NetConf").unwrap_err();
+        assert_eq!(error.msg, "json: cannot unmarshal array into Go value of type NetConf");
+    }
+
+    #[test]
+    fn addresses() {
+        with(r#"{"gw":"","ip":"::ffff:1.2.3.4","net":"10.1.2.3/8","bad":"x"}"#, |fields| {
+            assert_eq!(fields.ip("gw").unwrap(), None);
+            assert_eq!(fields.ip("ip").unwrap(), Some("1.2.3.4".parse().unwrap()));
+            assert_eq!(fields.cidr("net").unwrap(), Some("10.1.2.3/8".parse().unwrap()));
+            assert_eq!(fields.ip("bad").unwrap_err().msg, "invalid IP address: x");
+            assert_eq!(fields.cidr("bad").unwrap_err().msg, "invalid CIDR address: x");
+        });
+    }
+}

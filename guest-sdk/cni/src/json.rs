@@ -1,0 +1,276 @@
+//! JSON as it was written: order, duplicates and spelling kept.
+//!
+//! A `serde_json::Value` forgets the order of keys and all but one of equal ones, and both decide what a native plugin
+//! reads (see [`Fields`](crate::Fields)).
+
+use crate::error::Error;
+use crate::fields::Fields;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Number, Value};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A JSON document or a part of one.
+///
+/// Trees that [`Json::parse`] makes are at most 127 deep, so that everything that walks one may recurse.
+#[allow(missing_docs, reason = "the names say it")]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json {
+    Null,
+    Bool(bool),
+    Number(Number),
+    String(String),
+    Array(Vec<Json>),
+    /// The members in the order of the document; keys may repeat.
+    Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// Parses exactly one document of at most `limit` bytes, blanks around it allowed.
+    ///
+    /// Stricter than native plugins where they are dangerously lenient: invalid UTF-8 and lone surrogates are errors
+    /// rather than replaced, numbers must fit a double, and nesting ends at 127.
+    ///
+    /// # Errors
+    /// Code 6.
+    pub fn parse(bytes: &[u8], limit: usize) -> Result<Json, Error> {
+        if bytes.len() > limit {
+            return Err(Error::decoding(format!("{} bytes of JSON are more than the limit of {limit}", bytes.len())));
+        }
+        serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+            serde_json::error::Category::Eof => Error::decoding("unexpected end of JSON input"),
+            _ => Error::decoding(error.to_string()),
+        })
+    }
+
+    /// The members as fields of the structure `structure`, a name that only messages use. `null` has no fields.
+    ///
+    /// # Errors
+    /// Code 999 if this is neither an object nor `null`.
+    pub fn fields<'a>(&'a self, structure: &'static str) -> Result<Fields<'a>, Error> {
+        Fields::of(self, structure)
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Json::Null)
+    }
+
+    /// What Go's error messages call this kind of value.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Json::Null => "null",
+            Json::Bool(_) => "bool",
+            Json::Number(_) => "number",
+            Json::String(_) => "string",
+            Json::Array(_) => "array",
+            Json::Object(_) => "object",
+        }
+    }
+
+    /// The document after a passage through a map: keys sorted by their bytes at every level, the last of equal ones
+    /// kept. Natives do this to a `prevResult` before they decode it, and to every result from 1.0.0 on.
+    #[must_use]
+    pub fn sorted(&self) -> Json {
+        match self {
+            Json::Array(items) => Json::Array(items.iter().map(Json::sorted).collect()),
+            Json::Object(entries) => {
+                let map: BTreeMap<&str, &Json> = entries.iter().map(|(key, value)| (key.as_str(), value)).collect();
+                Json::Object(map.into_iter().map(|(key, value)| (key.to_owned(), value.sorted())).collect())
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+impl From<&str> for Json {
+    fn from(text: &str) -> Json {
+        Json::String(text.to_owned())
+    }
+}
+
+impl From<i64> for Json {
+    fn from(number: i64) -> Json {
+        Json::Number(number.into())
+    }
+}
+
+impl From<Value> for Json {
+    fn from(value: Value) -> Json {
+        match value {
+            Value::Null => Json::Null,
+            Value::Bool(value) => Json::Bool(value),
+            Value::Number(number) => Json::Number(number),
+            Value::String(text) => Json::String(text),
+            Value::Array(items) => Json::Array(items.into_iter().map(Json::from).collect()),
+            Value::Object(map) => Json::Object(map.into_iter().map(|(key, value)| (key, value.into())).collect()),
+        }
+    }
+}
+
+/// Order is lost, and of equal keys the last is kept.
+impl From<Json> for Value {
+    fn from(json: Json) -> Value {
+        match json {
+            Json::Null => Value::Null,
+            Json::Bool(value) => Value::Bool(value),
+            Json::Number(number) => Value::Number(number),
+            Json::String(text) => Value::String(text),
+            Json::Array(items) => Value::Array(items.into_iter().map(Value::from).collect()),
+            Json::Object(entries) => {
+                Value::Object(entries.into_iter().map(|(key, value)| (key, value.into())).collect())
+            }
+        }
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Json::Null => serializer.serialize_unit(),
+            Json::Bool(value) => serializer.serialize_bool(*value),
+            Json::Number(number) => number.serialize(serializer),
+            Json::String(text) => serializer.serialize_str(text),
+            Json::Array(items) => serializer.collect_seq(items),
+            Json::Object(entries) => {
+                let mut map = serializer.serialize_map(Some(entries.len()))?;
+                for (key, value) in entries {
+                    map.serialize_entry(key, value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+        deserializer.deserialize_any(Tree)
+    }
+}
+
+struct Tree;
+
+impl<'de> Visitor<'de> for Tree {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Json, E> {
+        Ok(Json::Number(number.into()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Json, E> {
+        Ok(Json::Number(number.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Json, E> {
+        Number::from_f64(number).map(Json::Number).ok_or_else(|| E::custom("number is not finite"))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Json, E> {
+        Ok(Json::from(text))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Json, E> {
+        Ok(Json::String(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Json::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Json::Object(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Json, Error> {
+        Json::parse(text.as_bytes(), 1 << 20)
+    }
+
+    #[test]
+    fn order_and_duplicates_are_kept() {
+        let text = r#"{"b":1,"a":[null,true,"x",-2,1.5],"b":{"z":0,"Z":1}}"#;
+        assert_eq!(serde_json::to_string(&parse(text).unwrap()).unwrap(), text);
+        let sorted = serde_json::to_string(&parse(text).unwrap().sorted()).unwrap();
+        assert_eq!(sorted, r#"{"a":[null,true,"x",-2,1.5],"b":{"Z":1,"z":0}}"#);
+    }
+
+    #[test]
+    fn values_there_and_back() {
+        let json = parse(r#"{"a":[null,true,"x",-2,1.5],"b":{"Z":1,"z":0}}"#).unwrap();
+        assert_eq!(Json::from(Value::from(json.clone())), json);
+        // serde_json's private markers are keys like any other.
+        let marked = parse(r#"{"$serde_json::private::Number":"1"}"#).unwrap();
+        assert_eq!(marked.kind(), "object");
+    }
+
+    #[test]
+    fn broken_documents() {
+        for (text, message) in [
+            ("", "unexpected end of JSON input"),
+            ("  \n", "unexpected end of JSON input"),
+            ("{\"a\":", "unexpected end of JSON input"),
+            ("{} {}", "trailing characters"),
+            ("{}x", "trailing characters"),
+            ("{} \0", "trailing characters"),
+            ("\u{feff}{}", "expected value"),
+            ("{'a':1}", "key must be a string"),
+            ("{\"a\":1,}", "trailing comma"),
+            ("// c\n{}", "expected value"),
+            ("\"a\nb\"", "control character"),
+            ("\"a\0b\"", "control character"),
+            (r#""\ud800""#, "unexpected end of hex escape"),
+            (r#""\udc00""#, "lone leading surrogate"),
+            (r#""\ud800\u0041""#, "lone leading surrogate"),
+            ("1e400", "number out of range"),
+            ("01", "invalid number"),
+            ("NaN", "expected value"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.code, 6);
+            assert!(error.msg.contains(message), "{text:?}: {error}");
+        }
+        assert_eq!(Json::parse(b"\"\xff\"", 100).unwrap_err().code, 6);
+        assert_eq!(Json::parse(b"\"\xed\xa0\x80\"", 100).unwrap_err().code, 6);
+    }
+
+    #[test]
+    fn depth_and_size_have_limits() {
+        for open in ["[", "{\"a\":", "[{\"a\":"] {
+            let error = parse(&open.repeat(10_000)).unwrap_err();
+            assert_eq!(error.code, 6);
+            assert!(error.msg.contains("recursion limit"), "{error}");
+        }
+        let deepest = format!("{}{}", "[".repeat(127), "]".repeat(127));
+        assert_eq!(Json::from(Value::from(parse(&deepest).unwrap())), parse(&deepest).unwrap());
+        assert!(parse(&format!("[{deepest}]")).is_err());
+        assert!(Json::parse(b"[1]", 3).is_ok());
+        let error = Json::parse(b"[1] ", 3).unwrap_err();
+        assert_eq!((error.code, error.msg.as_str()), (6, "4 bytes of JSON are more than the limit of 3"));
+    }
+}

@@ -1,0 +1,407 @@
+//! What a runtime asks: the environment, the first look at the configuration, and the choice of the verb.
+//!
+//! The order decides which error a runtime sees, and it is that of the native plugins:
+//! 1. [`Env::validate`]: variables, code 4. Without `CNI_COMMAND` a plugin prints its [`about`] text instead.
+//! 2. For every verb but VERSION, standard input is read (code 5 if that fails) and [`validate_conf`] looks at it,
+//!    codes 6 and 7, even if the verb is unknown.
+//! 3. [`Env::verb`]: an unknown verb, code 4.
+//! 4. [`config_version`] and [`check_version`], codes 6 and 1.
+
+use crate::error::{Error, code};
+use crate::json::Json;
+use crate::names::{validate_container_id, validate_interface_name, validate_network_name};
+use crate::print::compact;
+use crate::quote::{quote, quote_list};
+use crate::version::{NumericVersion, Version};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a plugin can be asked for.
+#[allow(missing_docs, reason = "the names are those of the specification")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Verb {
+    Add,
+    Del,
+    Check,
+    Gc,
+    Status,
+    Version,
+}
+
+impl Verb {
+    /// The verb of this name; case matters.
+    pub fn parse(text: &str) -> Option<Verb> {
+        [Verb::Add, Verb::Del, Verb::Check, Verb::Gc, Verb::Status, Verb::Version]
+            .into_iter()
+            .find(|verb| verb.as_str() == text)
+    }
+
+    /// The value of `CNI_COMMAND`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Verb::Add => "ADD",
+            Verb::Del => "DEL",
+            Verb::Check => "CHECK",
+            Verb::Gc => "GC",
+            Verb::Status => "STATUS",
+            Verb::Version => "VERSION",
+        }
+    }
+
+    /// The oldest version that has the verb.
+    pub const fn since(self) -> Version {
+        match self {
+            Verb::Add | Verb::Del | Verb::Version => Version::V0_1_0,
+            Verb::Check => Version::V0_4_0,
+            Verb::Gc | Verb::Status => Version::V1_1_0,
+        }
+    }
+
+    /// Whether the verb concerns one attachment, and so needs its container and interface.
+    const fn has_attachment(self) -> bool {
+        matches!(self, Verb::Add | Verb::Del | Verb::Check)
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The variables of the protocol. An unset variable is the same as an empty one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Env {
+    /// `CNI_COMMAND`, the verb.
+    pub command: String,
+    /// `CNI_CONTAINERID`.
+    pub container_id: String,
+    /// `CNI_NETNS`, the path of the container's network namespace.
+    pub netns: String,
+    /// `CNI_IFNAME`, the name of the interface in the container.
+    pub ifname: String,
+    /// `CNI_ARGS`, see [`Args`](crate::Args).
+    pub args: String,
+    /// `CNI_PATH`, directories to find plugins in, with colons between them.
+    pub path: String,
+    /// `CNI_NETNS_OVERRIDE`, see [`Env::allows_own_netns`].
+    pub netns_override: String,
+}
+
+impl Env {
+    /// Collects the variables from `lookup`, which is asked for one name after the other.
+    ///
+    /// # Errors
+    /// Whatever `lookup` returns, for instance for a value that isn't UTF-8.
+    pub fn collect<E>(mut lookup: impl FnMut(&'static str) -> Result<Option<String>, E>) -> Result<Env, E> {
+        let mut get = |name| lookup(name).map(Option::unwrap_or_default);
+        Ok(Env {
+            command: get("CNI_COMMAND")?,
+            container_id: get("CNI_CONTAINERID")?,
+            netns: get("CNI_NETNS")?,
+            ifname: get("CNI_IFNAME")?,
+            args: get("CNI_ARGS")?,
+            path: get("CNI_PATH")?,
+            netns_override: get("CNI_NETNS_OVERRIDE")?,
+        })
+    }
+
+    /// Collects the variables from the environment of the process.
+    ///
+    /// # Errors
+    /// Code 4 for a value that isn't UTF-8.
+    pub fn of_process() -> Result<Env, Error> {
+        Env::collect(|name| match std::env::var(name) {
+            Ok(value) => Ok(Some(value)),
+            Err(std::env::VarError::NotPresent) => Ok(None),
+            Err(std::env::VarError::NotUnicode(_)) => Err(Error::environment(format!("{name} is not valid UTF-8"))),
+        })
+    }
+
+    /// Checks the variables that the verb needs and returns the verb, or `None` for an unknown one, which needs none
+    /// and is refused only after the configuration was looked at. What a verb doesn't need isn't checked either.
+    ///
+    /// # Errors
+    /// Code 4: the first invalid one among the required variables that are set, else the list of the missing ones.
+    pub fn validate(&self) -> Result<Option<Verb>, Error> {
+        let verb = Verb::parse(&self.command);
+        let attachment = verb.is_some_and(Verb::has_attachment);
+        let netns = matches!(verb, Some(Verb::Add | Verb::Check));
+        let path = verb.is_some_and(|verb| verb != Verb::Version);
+        type Check = fn(&str) -> Result<(), Error>;
+        let anything: Check = |_| Ok(());
+        let table = [
+            ("CNI_COMMAND", &self.command, true, anything),
+            ("CNI_CONTAINERID", &self.container_id, attachment, validate_container_id as Check),
+            ("CNI_NETNS", &self.netns, netns, anything),
+            ("CNI_IFNAME", &self.ifname, attachment, validate_interface_name as Check),
+            ("CNI_PATH", &self.path, path, anything),
+        ];
+        let mut missing = Vec::new();
+        for (name, value, required, check) in table {
+            match (required, value.as_str()) {
+                (false, _) => {}
+                (true, "") => missing.push(name),
+                (true, value) => check(value)?,
+            }
+        }
+        if missing.is_empty() {
+            return Ok(verb);
+        }
+        Err(Error::environment(format!("required env variables [{}] missing", missing.join(","))))
+    }
+
+    /// The verb.
+    ///
+    /// # Errors
+    /// Code 4 if it is unknown.
+    pub fn verb(&self) -> Result<Verb, Error> {
+        let unknown = || Error::environment(format!("unknown CNI_COMMAND: {}", self.command));
+        Verb::parse(&self.command).ok_or_else(unknown)
+    }
+
+    /// Whether `CNI_NETNS_OVERRIDE` lets `CNI_NETNS` be the namespace that the plugin itself runs in.
+    pub fn allows_own_netns(&self) -> bool {
+        self.netns_override == "1" || self.netns_override.eq_ignore_ascii_case("true")
+    }
+}
+
+/// Parses standard input of at most `limit` bytes, and checks the name of the network; nothing else is looked at.
+///
+/// # Errors
+/// Code 6 for what isn't one JSON object (or `null`) or has a name that isn't a text, code 7 for a missing or invalid
+/// name.
+pub fn validate_conf(stdin: &[u8], limit: usize) -> Result<Json, Error> {
+    // The text of a Go type without a name.
+    const STRUCTURE: &str = r#"struct { Name string "json:\"name\"" }"#;
+    let undecodable = |error: Error| error.with_code(code::DECODING_FAILURE).context("error unmarshall network config");
+    let conf = Json::parse(stdin, limit).map_err(undecodable)?;
+    conf.fields(STRUCTURE).map_err(undecodable)?;
+    let name = conf.fields("").and_then(|fields| fields.str("name")).map_err(undecodable)?;
+    validate_network_name(name.unwrap_or_default())?;
+    Ok(conf)
+}
+
+/// The `cniVersion` of a configuration that passed [`validate_conf`]; 0.1.0 if it is absent or empty. It need not be a
+/// known version.
+///
+/// # Errors
+/// Code 6 if it isn't a text.
+pub fn config_version(conf: &Json) -> Result<String, Error> {
+    let undecodable =
+        |error: Error| error.with_code(code::DECODING_FAILURE).context("decoding version from network config");
+    let version = conf.fields("").and_then(|fields| fields.string("cniVersion")).map_err(undecodable)?;
+    Ok(version.filter(|version| !version.is_empty()).unwrap_or_else(|| Version::V0_1_0.to_string()))
+}
+
+/// Whether a plugin that supports the versions `supported` can serve `verb` for a configuration of this version.
+///
+/// # Errors
+/// Code 6 if the verb depends on the version and the version can't be compared with others; code 1 if the
+/// configuration's version or all of the plugin's are too old for the verb, or if the plugin doesn't support exactly
+/// the configuration's.
+pub fn check_version(verb: Verb, config_version: &str, supported: &[Version]) -> Result<Version, Error> {
+    let config_version = if config_version.is_empty() { Version::V0_1_0.as_str() } else { config_version };
+    if verb.since() > Version::V0_1_0 {
+        let wanted = NumericVersion::parse(config_version)?;
+        if wanted < verb.since() {
+            return Err(Error::version(format!("config version does not allow {verb}")));
+        }
+        if !supported.iter().any(|version| wanted <= *version) {
+            return Err(Error::version(format!("plugin version does not allow {verb}")));
+        }
+    }
+    let exact = supported.iter().copied().find(|version| version.as_str() == config_version);
+    exact.ok_or_else(|| {
+        let config = quote(config_version);
+        let supported = quote_list(supported.iter().map(|version| version.as_str()));
+        Error::version("incompatible CNI versions")
+            .with_details(format!("config is {config}, plugin supports {supported}"))
+    })
+}
+
+/// The answer to VERSION, with its newline. Its `cniVersion` is the newest version known here, whatever was asked.
+pub fn version_output(supported: &[Version]) -> String {
+    let supported = supported.iter().map(|version| Json::from(version.as_str())).collect();
+    let answer = Json::Object(vec![
+        ("cniVersion".to_owned(), Json::from(Version::LATEST.as_str())),
+        ("supportedVersions".to_owned(), Json::Array(supported)),
+    ]);
+    compact(&answer) + "\n"
+}
+
+/// What a plugin prints on standard error, exiting with 0, when a person starts it without `CNI_COMMAND`: two lines.
+/// Installers and distributions look for them.
+pub fn about(plugin: &str, plugin_version: &str, supported: &[Version]) -> String {
+    let supported: Vec<&str> = supported.iter().map(|version| version.as_str()).collect();
+    let supported = supported.join(", ");
+    format!("CNI {plugin} plugin {plugin_version}\nCNI protocol versions supported: {supported}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(command: &str) -> Env {
+        Env {
+            command: command.into(),
+            container_id: "c1".into(),
+            netns: "/run/netns/c1".into(),
+            ifname: "eth0".into(),
+            path: "/opt/cni/bin".into(),
+            ..Env::default()
+        }
+    }
+
+    fn refused(env: &Env) -> (u32, String, String) {
+        let error = env.validate().unwrap_err();
+        (error.code, error.msg, error.details)
+    }
+
+    #[test]
+    fn each_verb_needs_its_variables() {
+        let missing = |command: &str| {
+            let bare = Env { command: command.into(), ..Env::default() };
+            bare.validate().map_err(|error| {
+                assert_eq!(error.code, 4);
+                error.msg
+            })
+        };
+        let list = |names: &str| Err(format!("required env variables [{names}] missing"));
+        assert_eq!(missing(""), list("CNI_COMMAND"));
+        assert_eq!(missing("ADD"), list("CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME,CNI_PATH"));
+        assert_eq!(missing("CHECK"), list("CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME,CNI_PATH"));
+        assert_eq!(missing("DEL"), list("CNI_CONTAINERID,CNI_IFNAME,CNI_PATH"));
+        assert_eq!(missing("GC"), list("CNI_PATH"));
+        assert_eq!(missing("STATUS"), list("CNI_PATH"));
+        assert_eq!(missing("VERSION"), Ok(Some(Verb::Version)));
+        assert_eq!(missing("FOO"), Ok(None));
+        assert_eq!(missing("add"), Ok(None));
+        for verb in ["ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"] {
+            assert_eq!(env(verb).validate().unwrap().unwrap().as_str(), verb);
+        }
+        let partly = Env { netns: String::new(), ifname: String::new(), ..env("ADD") };
+        assert_eq!(refused(&partly).1, "required env variables [CNI_NETNS,CNI_IFNAME] missing");
+    }
+
+    #[test]
+    fn an_invalid_value_comes_before_missing_ones() {
+        let bad = Env { container_id: "a b".into(), ..Env::default() };
+        assert_eq!(
+            refused(&Env { command: "ADD".into(), ..bad.clone() }),
+            (4, "invalid characters in containerID".into(), "a b".into())
+        );
+        let both = Env { command: "DEL".into(), ifname: "..".into(), ..bad.clone() };
+        assert_eq!(refused(&both).1, "invalid characters in containerID");
+        let after_a_missing_one = Env { netns: String::new(), ifname: "a/b".into(), ..env("ADD") };
+        assert_eq!(refused(&after_a_missing_one).1, "interface name contains / or : or whitespace characters");
+        // Not required, not checked.
+        assert_eq!(Env { path: "x".into(), command: "GC".into(), ..bad.clone() }.validate().unwrap(), Some(Verb::Gc));
+        assert_eq!(Env { command: "FOO".into(), ..bad }.validate().unwrap(), None);
+    }
+
+    #[test]
+    fn the_environment_is_collected() {
+        let asked = Env::collect(|name| Ok::<_, ()>((name != "CNI_ARGS").then(|| name.to_lowercase()))).unwrap();
+        assert_eq!((asked.ifname.as_str(), asked.netns_override.as_str()), ("cni_ifname", "cni_netns_override"));
+        assert_eq!(asked.args, "");
+        for (value, on) in [("1", true), ("TRUE", true), ("True", true), ("yes", false), ("0", false), ("", false)] {
+            assert_eq!(Env { netns_override: value.into(), ..Env::default() }.allows_own_netns(), on, "{value}");
+        }
+    }
+
+    #[test]
+    fn configurations() {
+        let look = |text: &str| validate_conf(text.as_bytes(), 1000).map_err(|error| (error.code, error.to_string()));
+        assert!(look(r#"{"name":"n"}"#).is_ok());
+        assert!(look(r#" {"NAME":"n","x":[1.5e3,{}],"name":null} "#).is_ok());
+        for (text, expected) in [
+            ("null", (7, "missing network name")),
+            ("{}", (7, "missing network name")),
+            (r#"{"name":""}"#, (7, "missing network name")),
+            (r#"{"name":"a b"}"#, (7, "invalid characters found in network name; a b")),
+            ("", (6, "error unmarshall network config: unexpected end of JSON input")),
+            (
+                "[]",
+                (
+                    6,
+                    r#"error unmarshall network config: json: cannot unmarshal array into Go value of type struct { Name string "json:\"name\"" }"#,
+                ),
+            ),
+            (
+                r#"{"name":1}"#,
+                (
+                    6,
+                    "error unmarshall network config: json: cannot unmarshal number into Go struct field .name of type string",
+                ),
+            ),
+        ] {
+            assert_eq!(look(text).unwrap_err(), (expected.0, expected.1.to_owned()));
+        }
+        assert_eq!(look(r#"{"name":"n"} x"#).unwrap_err().0, 6);
+        assert_eq!(look(&" ".repeat(1001)).unwrap_err().0, 6);
+    }
+
+    #[test]
+    fn versions_of_configurations() {
+        let version = |text: &str| config_version(&Json::parse(text.as_bytes(), 100).unwrap());
+        assert_eq!(version("{}").unwrap(), "0.1.0");
+        assert_eq!(version(r#"{"cniVersion":""}"#).unwrap(), "0.1.0");
+        assert_eq!(version(r#"{"cniVersion":"1.0.0","CNIVERSION":"0.4.0"}"#).unwrap(), "0.4.0");
+        let error = version(r#"{"cniVersion":1}"#).unwrap_err();
+        assert_eq!(error.code, 6);
+        assert_eq!(
+            error.msg,
+            "decoding version from network config: json: cannot unmarshal number into Go struct field .cniVersion of type string"
+        );
+    }
+
+    #[test]
+    fn verbs_and_versions() {
+        let all = &Version::ALL;
+        let old = &[Version::V0_3_1, Version::V0_4_0];
+        assert_eq!(check_version(Verb::Add, "", all), Ok(Version::V0_1_0));
+        assert_eq!(check_version(Verb::Gc, "1.1.0", all), Ok(Version::V1_1_0));
+        let refused = |verb, version: &str, supported: &[Version]| {
+            let error = check_version(verb, version, supported).unwrap_err();
+            (error.code, error.to_string())
+        };
+        for verb in [Verb::Add, Verb::Del] {
+            for version in ["1.0", "v1.0.0", "9.9.9", "x"] {
+                assert_eq!(
+                    refused(verb, version, old),
+                    (
+                        1,
+                        format!(
+                            r#"incompatible CNI versions; config is "{version}", plugin supports ["0.3.1" "0.4.0"]"#
+                        )
+                    )
+                );
+            }
+        }
+        assert_eq!(refused(Verb::Check, "0.3.1", all), (1, "config version does not allow CHECK".into()));
+        assert_eq!(refused(Verb::Check, "", all), (1, "config version does not allow CHECK".into()));
+        assert_eq!(refused(Verb::Check, "1.0.0", old), (1, "plugin version does not allow CHECK".into()));
+        assert_eq!(refused(Verb::Gc, "1.0.0", all), (1, "config version does not allow GC".into()));
+        assert_eq!(refused(Verb::Gc, "1.2.0", all), (1, "plugin version does not allow GC".into()));
+        assert_eq!(refused(Verb::Status, "1.0.0", all), (1, "config version does not allow STATUS".into()));
+        assert_eq!(refused(Verb::Status, "1.1.0", old), (1, "plugin version does not allow STATUS".into()));
+        assert!(refused(Verb::Check, "0.5.0", all).1.starts_with("incompatible CNI versions; config is \"0.5.0\""));
+        assert_eq!(refused(Verb::Check, "1.0.0.0", all).0, 6);
+        assert_eq!(refused(Verb::Gc, "x", all).0, 6);
+    }
+
+    #[test]
+    fn answers_without_a_guest() {
+        assert_eq!(
+            version_output(&[Version::V0_4_0, Version::V1_0_0]),
+            "{\"cniVersion\":\"1.1.0\",\"supportedVersions\":[\"0.4.0\",\"1.0.0\"]}\n"
+        );
+        assert_eq!(
+            about("bridge", "v0.1.0", &[Version::V0_4_0, Version::V1_0_0]),
+            "CNI bridge plugin v0.1.0\nCNI protocol versions supported: 0.4.0, 1.0.0\n"
+        );
+        assert_eq!(env("FOO").verb().unwrap_err(), Error::environment("unknown CNI_COMMAND: FOO"));
+    }
+}

@@ -1,0 +1,123 @@
+//! The result of ADD, and `prevResult`.
+//!
+//! Plugins work with one type, the newest; reading converts up to it, printing converts down from it. Three shapes
+//! exist: 0.1.0 and 0.2.0 (`ip4`, `ip6`), 0.3.0 to 0.4.0 (lists, `ips[].version`), and 1.0.0 with 1.1.0.
+
+mod decode;
+mod encode;
+
+use crate::version::Version;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// What an attachment consists of, as the newest specification has it. Its own serde form is for transport between
+/// parts of Postern; what runtimes see is [`CniResult::to_json`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CniResult {
+    /// The interfaces that were made, on the host and in the container.
+    pub interfaces: Vec<Interface>,
+    /// The addresses.
+    pub ips: Vec<IpConfig>,
+    /// The routes.
+    pub routes: Vec<Route>,
+    /// What the container should know about name resolution.
+    pub dns: Dns,
+}
+
+/// An interface. Empty texts and 0 stand for absent keys; `name` is always printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its name where it is now.
+    pub name: String,
+    /// Its hardware address, as the plugin wrote it.
+    pub mac: String,
+    /// Its MTU in bytes; from 1.1.0.
+    pub mtu: i64,
+    /// The path of the namespace that it is in; empty for the host's.
+    pub sandbox: String,
+    /// The socket of a user-space interface; from 1.1.0.
+    pub socket_path: String,
+    /// The PCI address of a device; from 1.1.0.
+    pub pci_id: String,
+}
+
+/// An address of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IpConfig {
+    /// Index into [`CniResult::interfaces`], not checked against it. IPAM plugins give none.
+    pub interface: Option<usize>,
+    /// The address with its prefix length; host bits are kept.
+    pub address: IpNet,
+    /// The gateway of the address's subnet.
+    pub gateway: Option<IpAddr>,
+}
+
+/// A route. 0 stands for an absent `mtu`, `advmss` and `priority`; an absent `table` and `scope` differ from 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// The destination; host bits are kept. Native IPAM plugins pass a route without one on.
+    pub dst: Option<IpNet>,
+    /// The next hop.
+    pub gw: Option<IpAddr>,
+    /// The path MTU in bytes.
+    pub mtu: i64,
+    /// The maximum segment size to advertise, in bytes.
+    pub advmss: i64,
+    /// The metric; lower is preferred.
+    pub priority: i64,
+    /// The routing table.
+    pub table: Option<i64>,
+    /// The scope, in rtnetlink's numbers.
+    pub scope: Option<i64>,
+}
+
+/// Name resolution, as in resolv.conf(5).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dns {
+    /// Addresses of name servers, by preference.
+    pub nameservers: Vec<String>,
+    /// The local domain.
+    pub domain: String,
+    /// Domains to search, by preference.
+    pub search: Vec<String>,
+    /// Options of the resolver.
+    pub options: Vec<String>,
+}
+
+impl Dns {
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        *self == Dns::default()
+    }
+}
+
+/// Versions whose results have one shape.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    /// One address per IP family.
+    Pair,
+    /// Lists, with the IP family beside each address.
+    Labelled,
+    /// Lists.
+    Plain,
+}
+
+impl Family {
+    fn of(version: Version) -> Family {
+        match version {
+            Version::V0_1_0 | Version::V0_2_0 => Family::Pair,
+            Version::V0_3_0 | Version::V0_3_1 | Version::V0_4_0 => Family::Labelled,
+            Version::V1_0_0 | Version::V1_1_0 => Family::Plain,
+        }
+    }
+
+    /// The `cniVersion` texts that the family's decoder accepts.
+    fn declarations(self) -> &'static [&'static str] {
+        match self {
+            Family::Pair => &["", "0.1.0", "0.2.0"],
+            Family::Labelled => &["0.3.0", "0.3.1", "0.4.0"],
+            Family::Plain => &["1.0.0", "1.1.0"],
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Reading results of every version.
+
+use super::{CniResult, Dns, Family, Interface, IpConfig, Route};
+use crate::error::Error;
+use crate::fields::Fields;
+use crate::json::Json;
+use crate::quote::quote;
+use crate::version::Version;
+use ipnet::IpNet;
+
+const STRUCTURE: &str = "Result";
+
+impl CniResult {
+    /// Reads what a plugin printed for ADD: at most `limit` bytes of JSON.
+    ///
+    /// # Errors
+    /// Code 999 for anything else than one result, see [`CniResult::parse`].
+    pub fn parse_output(stdout: &[u8], limit: usize, config_version: &str) -> Result<CniResult, Error> {
+        let json = Json::parse(stdout, limit).map_err(not_a_result)?;
+        CniResult::parse(&json, config_version)
+    }
+
+    /// Reads a result. It declares its version itself; without a `cniVersion` (spelt exactly so), or with an empty one,
+    /// it has the version of the configuration. `null` is an empty result of that version.
+    ///
+    /// # Errors
+    /// Code 999 for a version that has no result, for one that disagrees with another spelling of `cniVersion`, and
+    /// for keys of the wrong type.
+    pub fn parse(json: &Json, config_version: &str) -> Result<CniResult, Error> {
+        let entries = match json {
+            Json::Null => &[],
+            Json::Object(entries) => entries.as_slice(),
+            other => {
+                let kind = other.kind();
+                let message = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
+                return Err(not_a_result(Error::internal(message)));
+            }
+        };
+        let declared = entries.iter().rev().find(|(key, _)| key == "cniVersion").map(|(_, value)| value);
+        match declared {
+            Some(Json::String(version)) if !version.is_empty() => decode(json, version),
+            _ => {
+                let config_version = if config_version.is_empty() { "0.1.0" } else { config_version };
+                decode(&with_version(entries, "cniVersion", config_version), config_version)
+            }
+        }
+    }
+
+    /// Reads a `prevResult`, which must have a version of the configuration's family, or none at all. A `cniVersion`
+    /// that is there but empty is a version of 0.1.0 and 0.2.0 only.
+    ///
+    /// # Errors
+    /// Code 999.
+    pub fn parse_previous(json: &Json, config_version: &str) -> Result<CniResult, Error> {
+        let prefix = |error: Error| error.context("could not parse prevResult");
+        let entries = match json {
+            Json::Object(entries) => entries.as_slice(),
+            other => {
+                let kind = other.kind();
+                return Err(prefix(Error::internal(format!(
+                    "json: cannot unmarshal {kind} into Go value of type Result"
+                ))));
+            }
+        };
+        // Native plugins look for this spelling, not the specification's, and insert it if it is absent or empty.
+        // Sorted as the keys then are, a `cniVersion` comes later and wins.
+        let declared = entries.iter().rev().find(|(key, _)| key == "CNIVersion").map(|(_, value)| value);
+        let json = match declared {
+            Some(version) if *version != Json::from("") => json.sorted(),
+            _ => with_version(entries, "CNIVersion", config_version),
+        };
+        decode(&json, config_version).map_err(prefix)
+    }
+}
+
+fn not_a_result(error: Error) -> Error {
+    error.with_code(crate::code::INTERNAL).context("failed to unmarshal raw result")
+}
+
+/// The members, sorted as natives pass them on, with `key` set to `version`.
+fn with_version(entries: &[(String, Json)], key: &str, version: &str) -> Json {
+    let mut entries = entries.to_vec();
+    entries.push((key.to_owned(), Json::from(version)));
+    Json::Object(entries).sorted()
+}
+
+fn decode(json: &Json, version: &str) -> Result<CniResult, Error> {
+    let known = Version::parse(version);
+    let family =
+        Family::of(known.ok_or_else(|| Error::internal(format!("unsupported CNI result version {}", quote(version))))?);
+    let fields = json.fields(STRUCTURE)?;
+    let result = match family {
+        Family::Pair => pair(&fields)?,
+        Family::Labelled | Family::Plain => lists(&fields, family)?,
+    };
+    let declared = fields.str("cniVersion")?.unwrap_or_default();
+    if !family.declarations().contains(&declared) {
+        let supported = family.declarations().join(" ");
+        let declared = quote(declared);
+        return Err(Error::internal(format!(
+            "result type supports [{supported}] but unmarshalled CNIVersion is {declared}"
+        )));
+    }
+    Ok(result)
+}
+
+fn pair(fields: &Fields<'_>) -> Result<CniResult, Error> {
+    let mut result = CniResult { dns: dns(fields)?, ..CniResult::default() };
+    for name in ["ip4", "ip6"] {
+        let Some(ip) = fields.object(name)? else { continue };
+        result.ips.push(IpConfig { interface: None, address: address(&ip, "ip", name)?, gateway: ip.ip("gateway")? });
+        result.routes.extend(routes(&ip)?);
+    }
+    Ok(result)
+}
+
+fn lists(fields: &Fields<'_>, family: Family) -> Result<CniResult, Error> {
+    let interfaces = fields.objects("interfaces")?.unwrap_or_default();
+    let ips = fields.objects("ips")?.unwrap_or_default();
+    Ok(CniResult {
+        interfaces: interfaces.iter().map(|fields| interface(fields, family)).collect::<Result<_, _>>()?,
+        ips: ips.iter().map(|fields| ip_config(fields, family)).collect::<Result<_, _>>()?,
+        routes: routes(fields)?,
+        dns: dns(fields)?,
+    })
+}
+
+fn interface(fields: &Fields<'_>, family: Family) -> Result<Interface, Error> {
+    let mut interface = Interface {
+        name: fields.string("name")?.unwrap_or_default(),
+        mac: fields.string("mac")?.unwrap_or_default(),
+        sandbox: fields.string("sandbox")?.unwrap_or_default(),
+        ..Interface::default()
+    };
+    // Foreign to the older type: not even looked at there.
+    if family == Family::Plain {
+        interface.mtu = fields.int("mtu")?.unwrap_or(0);
+        interface.socket_path = fields.string("socketPath")?.unwrap_or_default();
+        interface.pci_id = fields.string("pciID")?.unwrap_or_default();
+    }
+    Ok(interface)
+}
+
+fn ip_config(fields: &Fields<'_>, family: Family) -> Result<IpConfig, Error> {
+    if family == Family::Labelled {
+        // Redundant beside the address, and never compared with it; but it must be a text.
+        fields.str("version")?;
+    }
+    Ok(IpConfig {
+        interface: index(fields)?,
+        address: address(fields, "address", "ips")?,
+        gateway: fields.ip("gateway")?,
+    })
+}
+
+/// An index below zero is refused, although native plugins carry one on: the specification has an unsigned number.
+fn index(fields: &Fields<'_>) -> Result<Option<usize>, Error> {
+    let Some(index) = fields.uint("interface")? else { return Ok(None) };
+    let too_large = |_| fields.mismatch("interface", &Json::Number(index.into()), "uint");
+    usize::try_from(index).map(Some).map_err(too_large)
+}
+
+/// Native plugins carry a missing address on as `<nil>`, which the next reader refuses; it is refused here at once.
+fn address(fields: &Fields<'_>, key: &str, place: &str) -> Result<IpNet, Error> {
+    fields.cidr(key)?.ok_or_else(|| Error::internal(format!("result has an entry without {key} in {place}")))
+}
+
+/// Attributes of 1.1.0 are read in every version, as the native type has them in every version.
+fn routes(fields: &Fields<'_>) -> Result<Vec<Route>, Error> {
+    let read = |fields: &Fields<'_>| {
+        Ok(Route {
+            dst: fields.cidr("dst")?,
+            gw: fields.ip("gw")?,
+            mtu: fields.int("mtu")?.unwrap_or(0),
+            advmss: fields.int("advmss")?.unwrap_or(0),
+            priority: fields.int("priority")?.unwrap_or(0),
+            table: fields.int("table")?,
+            scope: fields.int("scope")?,
+        })
+    };
+    fields.objects("routes")?.unwrap_or_default().iter().map(read).collect()
+}
+
+fn dns(fields: &Fields<'_>) -> Result<Dns, Error> {
+    Ok(match fields.object("dns")? {
+        Some(dns) => Dns::parse(&dns)?,
+        None => Dns::default(),
+    })
+}
+
+impl Dns {
+    /// Reads the members of a `dns` object.
+    ///
+    /// # Errors
+    /// Code 999 for a member of the wrong type.
+    pub fn parse(fields: &Fields<'_>) -> Result<Dns, Error> {
+        Ok(Dns {
+            nameservers: fields.strings("nameservers")?.unwrap_or_default(),
+            domain: fields.string("domain")?.unwrap_or_default(),
+            search: fields.strings("search")?.unwrap_or_default(),
+            options: fields.strings("options")?.unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        Json::parse(text.as_bytes(), 10_000).unwrap()
+    }
+
+    fn output(text: &str, config_version: &str) -> Result<CniResult, String> {
+        CniResult::parse_output(text.as_bytes(), 10_000, config_version).map_err(|error| {
+            assert_eq!(error.code, 999);
+            error.msg
+        })
+    }
+
+    fn previous(text: &str, config_version: &str) -> Result<CniResult, String> {
+        CniResult::parse_previous(&json(text), config_version).map_err(|error| {
+            assert_eq!(error.code, 999);
+            error.msg
+        })
+    }
+
+    #[test]
+    fn an_output_without_version_has_that_of_the_configuration() {
+        let ips = |text, version| output(text, version).unwrap().ips.len();
+        assert_eq!(ips(r#"{"ip4":{"ip":"10.0.0.1/8"},"ips":[]}"#, ""), 1);
+        assert_eq!(ips(r#"{"ip4":{"ip":"10.0.0.1/8"}}"#, "0.2.0"), 1);
+        assert_eq!(ips(r#"{"ip4":{"ip":"10.0.0.1/8"}}"#, "1.1.0"), 0);
+        assert_eq!(ips(r#"{"ips":[{"address":"10.0.0.1/8"}],"cniVersion":""}"#, "1.1.0"), 1);
+        assert_eq!(ips(r#"{"ips":[{"address":"10.0.0.1/8"}],"cniVersion":"1.0.0"}"#, "0.2.0"), 1);
+        assert_eq!(output("null", "1.0.0"), Ok(CniResult::default()));
+        // Inserted and sorted, the configuration's version is the last spelling.
+        assert_eq!(ips(r#"{"ips":[{"address":"10.0.0.1/8"}],"CNIVersion":"0.2.0"}"#, "1.1.0"), 1);
+    }
+
+    #[test]
+    fn outputs_that_are_no_result() {
+        let refused = |text: &str| output(text, "1.0.0").unwrap_err();
+        assert_eq!(refused(""), "failed to unmarshal raw result: unexpected end of JSON input");
+        assert!(refused("{}{}").starts_with("failed to unmarshal raw result: trailing characters"));
+        assert_eq!(
+            refused("[]"),
+            "failed to unmarshal raw result: json: cannot unmarshal array into Go value of type map[string]interface {}"
+        );
+        assert_eq!(refused(r#"{"cniVersion":"7.0.0"}"#), r#"unsupported CNI result version "7.0.0""#);
+        assert_eq!(
+            refused(r#"{"cniVersion":"1.0.0","CNIVERSION":"0.4.0"}"#),
+            r#"result type supports [1.0.0 1.1.0] but unmarshalled CNIVersion is "0.4.0""#
+        );
+        assert_eq!(refused(r#"{"ips":[{"address":"10.1.0.0"}]}"#), "invalid CIDR address: 10.1.0.0");
+        assert_eq!(refused(r#"{"ips":[{"gateway":"10.1.0.0"}]}"#), "result has an entry without address in ips");
+        assert_eq!(
+            refused(r#"{"ips":[{"interface":-1,"address":"10.1.0.0/16"}]}"#),
+            "json: cannot unmarshal number -1 into Go struct field Result.ips.interface of type uint"
+        );
+        for list in ["interfaces", "ips", "routes"] {
+            assert!(refused(&format!(r#"{{"{list}":[null]}}"#)).contains("cannot unmarshal null"));
+            assert!(refused(&format!(r#"{{"{list}":{{}}}}"#)).contains("cannot unmarshal object"));
+        }
+    }
+
+    #[test]
+    fn a_previous_result_belongs_to_the_family_of_the_configuration() {
+        for version in Version::ALL {
+            assert_eq!(previous("{}", version.as_str()), Ok(CniResult::default()));
+            for other in Version::ALL {
+                let accepted = previous(&format!(r#"{{"cniVersion":"{other}"}}"#), version.as_str()).is_ok();
+                assert_eq!(accepted, Family::of(version) == Family::of(other), "{other} in {version}");
+            }
+        }
+        assert_eq!(
+            previous(r#"{"cniVersion":"0.4.0"}"#, "1.1.0").unwrap_err(),
+            r#"could not parse prevResult: result type supports [1.0.0 1.1.0] but unmarshalled CNIVersion is "0.4.0""#
+        );
+        assert_eq!(
+            previous(r#"{"cniVersion":""}"#, "0.4.0").unwrap_err(),
+            r#"could not parse prevResult: result type supports [0.3.0 0.3.1 0.4.0] but unmarshalled CNIVersion is """#
+        );
+        assert_eq!(
+            previous(r#"{"cniVersion":"1.0.0"}"#, "0.2.0").unwrap_err(),
+            r#"could not parse prevResult: result type supports [ 0.1.0 0.2.0] but unmarshalled CNIVersion is "1.0.0""#
+        );
+        assert!(previous(r#"{"cniVersion":""}"#, "0.2.0").is_ok());
+        assert!(previous(r#"{"CNIVersion":""}"#, "1.0.0").is_ok());
+        assert!(previous(r#"{"CNIVersion":"0.4.0"}"#, "1.0.0").is_err());
+        assert!(previous(r#"{"cniVersion":"1.0.0","CNIVersion":"0.4.0"}"#, "1.0.0").is_ok());
+        assert!(previous("[]", "1.0.0").unwrap_err().contains("cannot unmarshal array"));
+    }
+
+    #[test]
+    fn attributes_foreign_to_the_type_vanish() {
+        let text = r#"{"interfaces":[{"name":"a","mtu":1400,"pciID":"x"}],"routes":[{"dst":"10.1.2.3/8","mtu":9}]}"#;
+        let labelled = output(text, "0.4.0").unwrap();
+        assert_eq!(labelled.interfaces, [Interface { name: "a".into(), ..Interface::default() }]);
+        assert_eq!(labelled.routes[0].mtu, 9);
+        let plain = output(text, "1.0.0").unwrap();
+        assert_eq!((plain.interfaces[0].mtu, plain.interfaces[0].pci_id.as_str()), (1400, "x"));
+        assert!(output(r#"{"ips":[{"version":4,"address":"10.0.0.1/8"}]}"#, "0.4.0").is_err());
+        assert!(output(r#"{"ips":[{"version":4,"address":"10.0.0.1/8"}]}"#, "1.0.0").is_ok());
+    }
+}

@@ -1,0 +1,231 @@
+//! Versions of the specification.
+
+use crate::error::{Error, code};
+use crate::fields::Fields;
+use crate::json::Json;
+use crate::quote::quote;
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// A published version of the CNI specification, in the order of publication.
+#[allow(missing_docs, reason = "the names say it")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Version {
+    #[serde(rename = "0.1.0")]
+    V0_1_0,
+    #[serde(rename = "0.2.0")]
+    V0_2_0,
+    #[serde(rename = "0.3.0")]
+    V0_3_0,
+    #[serde(rename = "0.3.1")]
+    V0_3_1,
+    #[serde(rename = "0.4.0")]
+    V0_4_0,
+    #[serde(rename = "1.0.0")]
+    V1_0_0,
+    #[serde(rename = "1.1.0")]
+    V1_1_0,
+}
+
+impl Version {
+    /// Every version, oldest first.
+    pub const ALL: [Version; 7] = [
+        Version::V0_1_0,
+        Version::V0_2_0,
+        Version::V0_3_0,
+        Version::V0_3_1,
+        Version::V0_4_0,
+        Version::V1_0_0,
+        Version::V1_1_0,
+    ];
+
+    /// The newest version.
+    pub const LATEST: Version = Version::V1_1_0;
+
+    /// The version written exactly so, without leniency: neither `1.0` nor `v1.0.0` is a version. The empty text, which
+    /// also stands for an absent `cniVersion`, is 0.1.0.
+    pub fn parse(text: &str) -> Option<Version> {
+        match text {
+            "" => Some(Version::V0_1_0),
+            _ => Version::ALL.into_iter().find(|version| version.as_str() == text),
+        }
+    }
+
+    /// The version as configurations and results write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Version::V0_1_0 => "0.1.0",
+            Version::V0_2_0 => "0.2.0",
+            Version::V0_3_0 => "0.3.0",
+            Version::V0_3_1 => "0.3.1",
+            Version::V0_4_0 => "0.4.0",
+            Version::V1_0_0 => "1.0.0",
+            Version::V1_1_0 => "1.1.0",
+        }
+    }
+
+    /// Whether the verb CHECK exists, and `prevResult` is handed to DEL.
+    pub fn has_check(self) -> bool {
+        self >= Version::V0_4_0
+    }
+
+    /// Whether the verbs GC and STATUS exist.
+    pub fn has_gc_status(self) -> bool {
+        self >= Version::V1_1_0
+    }
+
+    /// The version as numbers, to be compared with one that is not known.
+    pub fn numeric(self) -> NumericVersion {
+        match self {
+            Version::V0_1_0 => NumericVersion([0, 1, 0]),
+            Version::V0_2_0 => NumericVersion([0, 2, 0]),
+            Version::V0_3_0 => NumericVersion([0, 3, 0]),
+            Version::V0_3_1 => NumericVersion([0, 3, 1]),
+            Version::V0_4_0 => NumericVersion([0, 4, 0]),
+            Version::V1_0_0 => NumericVersion([1, 0, 0]),
+            Version::V1_1_0 => NumericVersion([1, 1, 0]),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Any version with up to three numeric parts, known or not: what decides whether a verb exists before it is asked
+/// whether the version is supported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NumericVersion([i64; 3]);
+
+impl NumericVersion {
+    /// Reads up to three numbers with dots between them; missing ones are 0, and the empty text is 0.1.0.
+    ///
+    /// # Errors
+    /// Code 6 if there are more parts, or if one isn't a number.
+    pub fn parse(text: &str) -> Result<NumericVersion, Error> {
+        if text.is_empty() {
+            return Ok(Version::V0_1_0.numeric());
+        }
+        if text.split('.').count() > 3 {
+            return Err(Error::new(code::DECODING_FAILURE, format!("invalid version {}: too many parts", quote(text))));
+        }
+        let mut numbers = [0; 3];
+        for ((number, part), name) in numbers.iter_mut().zip(text.split('.')).zip(["major", "minor", "micro"]) {
+            *number = part.parse::<i64>().map_err(|error| {
+                let cause = match error.kind() {
+                    std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",
+                    _ => "invalid syntax",
+                };
+                let part = quote(part);
+                Error::new(
+                    code::DECODING_FAILURE,
+                    format!("failed to convert {name} version part {part}: strconv.Atoi: parsing {part}: {cause}"),
+                )
+            })?;
+        }
+        Ok(NumericVersion(numbers))
+    }
+}
+
+impl PartialEq<Version> for NumericVersion {
+    fn eq(&self, other: &Version) -> bool {
+        *self == other.numeric()
+    }
+}
+
+impl PartialOrd<Version> for NumericVersion {
+    fn partial_cmp(&self, other: &Version) -> Option<Ordering> {
+        Some(self.cmp(&other.numeric()))
+    }
+}
+
+/// What a plugin answers to the verb VERSION.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionInfo {
+    /// The version of the answer itself.
+    pub cni_version: String,
+    /// The versions that the plugin supports, as it wrote them; some may be unknown here.
+    pub supported: Vec<String>,
+}
+
+impl VersionInfo {
+    /// Reads the answer. A plugin that names no supported versions but answers in 0.2.0 supports 0.1.0 and 0.2.0.
+    ///
+    /// # Errors
+    /// Code 999 if a key is missing or has the wrong type.
+    pub fn parse(json: &Json) -> Result<VersionInfo, Error> {
+        let read = |fields: Fields<'_>| {
+            let cni_version = fields.string("cniVersion")?.unwrap_or_default();
+            let supported = fields.strings("supportedVersions")?.unwrap_or_default();
+            if cni_version.is_empty() {
+                return Err(Error::internal("missing field cniVersion"));
+            }
+            let supported = match (supported.is_empty(), cni_version.as_str()) {
+                (false, _) => supported,
+                (true, "0.2.0") => vec!["0.1.0".to_owned(), "0.2.0".to_owned()],
+                (true, _) => return Err(Error::internal("missing field supportedVersions")),
+            };
+            Ok(VersionInfo { cni_version, supported })
+        };
+        json.fields("pluginInfo").and_then(read).map_err(|error| error.context("decoding version info"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exactly_the_published_texts() {
+        for version in Version::ALL {
+            assert_eq!(Version::parse(version.as_str()), Some(version));
+            assert_eq!(NumericVersion::parse(version.as_str()).unwrap(), version);
+        }
+        assert_eq!(Version::parse(""), Some(Version::V0_1_0));
+        for wrong in ["1.0", "v1.0.0", "1.0.0 ", "1.2.0", "0.3.2", "01.0.0", "1.0.0\n"] {
+            assert_eq!(Version::parse(wrong), None, "{wrong:?}");
+        }
+        assert!(Version::ALL.is_sorted());
+        assert_eq!(Version::ALL.last(), Some(&Version::LATEST));
+    }
+
+    #[test]
+    fn verbs_arrive_with_their_versions() {
+        assert!(!Version::V0_3_1.has_check() && Version::V0_4_0.has_check());
+        assert!(!Version::V1_0_0.has_gc_status() && Version::V1_1_0.has_gc_status());
+    }
+
+    #[test]
+    fn numbers_compare_as_numbers() {
+        let parse = |text| NumericVersion::parse(text).unwrap();
+        assert!(parse("0.10") > Version::V0_4_0);
+        assert!(parse("1") == Version::V1_0_0);
+        assert!(parse("") < Version::V0_2_0);
+        assert!(parse("2.0.0") > Version::LATEST);
+        for (text, message) in [
+            ("1.2.3.4", r#"invalid version "1.2.3.4": too many parts"#),
+            ("a", r#"failed to convert major version part "a": strconv.Atoi: parsing "a": invalid syntax"#),
+            ("1.", r#"failed to convert minor version part "": strconv.Atoi: parsing "": invalid syntax"#),
+            (
+                "1.0.99999999999999999999",
+                r#"failed to convert micro version part "99999999999999999999": strconv.Atoi: parsing "99999999999999999999": value out of range"#,
+            ),
+        ] {
+            let error = NumericVersion::parse(text).unwrap_err();
+            assert_eq!((error.code, error.msg.as_str()), (6, message));
+        }
+    }
+
+    #[test]
+    fn version_answers() {
+        let parse = |text: &str| VersionInfo::parse(&Json::parse(text.as_bytes(), 1000).unwrap());
+        assert_eq!(parse(r#"{"cniVersion":"0.2.0"}"#).unwrap().supported, ["0.1.0", "0.2.0"]);
+        assert_eq!(parse(r#"{"cniVersion":"x","supportedVersions":["y"]}"#).unwrap().supported, ["y"]);
+        assert_eq!(parse("{}").unwrap_err().msg, "decoding version info: missing field cniVersion");
+        let bare = parse(r#"{"cniVersion":"1.0.0"}"#).unwrap_err();
+        assert_eq!(bare.msg, "decoding version info: missing field supportedVersions");
+    }
+}

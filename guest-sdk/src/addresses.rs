@@ -1,0 +1,39 @@
+//! Addresses on the attachment's own link.
+
+use crate::link::Link;
+use crate::sys::{self, host};
+use ipnet::IpNet;
+use postern_types::{Address, OpError};
+
+#[cfg(not(target_arch = "wasm32"))]
+use {
+    crate::sys::ask,
+    postern_types::{Operation, Reply},
+};
+
+/// Adds the addresses, which IPAM or `prevResult` must have given to this attachment.
+pub fn add(link: &Link, addresses: &[IpNet]) -> Result<(), OpError> {
+    host!(
+        component: sys::addresses::add(&link.0, &sys::texts(addresses)).map_err(sys::failure),
+        fake: sys::done(&Operation::AddressesAdd { link: link.0, addresses: addresses.to_vec() }),
+    )
+}
+
+/// Reads the link's addresses.
+pub fn list(link: &Link) -> Result<Vec<Address>, OpError> {
+    host!(
+        component: sys::addresses::list(&link.0).map_err(sys::failure).and_then(sys::addresses),
+        fake: ask!(Operation::AddressesList { link: link.0 }, Reply::Addresses(addresses) => addresses),
+    )
+}
+
+/// Waits, 5 seconds at most, until no IPv6 address of the link is tentative. Without one it isn't worth the call.
+///
+/// # Errors
+/// Among others [`postern_types::ErrorCode::Exists`] if another node has the address.
+pub fn settle(link: &Link) -> Result<(), OpError> {
+    host!(
+        component: sys::addresses::settle(&link.0).map_err(sys::failure),
+        fake: sys::done(&Operation::AddressesSettle { link: link.0 }),
+    )
+}

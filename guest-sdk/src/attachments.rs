@@ -1,0 +1,21 @@
+//! What this plugin has left on the node.
+
+use crate::sys::host;
+use postern_types::OpError;
+
+#[cfg(target_arch = "wasm32")]
+use crate::sys;
+#[cfg(not(target_arch = "wasm32"))]
+use {
+    crate::sys::ask,
+    postern_types::{Operation, Reply},
+};
+
+/// GC: removes what this plugin made for the attachments that the runtime's list of valid ones lacks; returns how many
+/// objects that were.
+pub fn collect() -> Result<u32, OpError> {
+    host!(
+        component: sys::attachments::collect().map_err(sys::failure),
+        fake: ask!(Operation::AttachmentsCollect, Reply::Removed(count) => count),
+    )
+}

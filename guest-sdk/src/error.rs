@@ -1,0 +1,127 @@
+//! Why a verb failed.
+
+use postern_cni::code;
+use postern_types::{ErrorCode, OpError};
+use std::fmt;
+
+/// Policy does not grant what the plugin asked for. One of the codes that a plugin may define (100 and above).
+pub const DENIED: u32 = 110;
+
+/// Why a verb failed: what the runtime will read. Made from a text, from an error of `postern-cni`, or, by `?`, from
+/// what the host answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(postern_cni::Error);
+
+impl Error {
+    /// An error of no known kind, code 999.
+    pub fn new(msg: impl Into<String>) -> Self {
+        Self(postern_cni::Error::internal(msg))
+    }
+
+    /// A configuration that can be decoded but makes no sense, code 7.
+    pub fn config(msg: impl Into<String>) -> Self {
+        Self(postern_cni::Error::config(msg))
+    }
+
+    /// The plugin can't serve ADD now, code 50; an answer to STATUS.
+    pub fn unavailable(msg: impl Into<String>) -> Self {
+        Self(postern_cni::Error::new(code::PLUGIN_NOT_AVAILABLE, msg))
+    }
+
+    /// The same error with `context` and a colon before its message.
+    #[must_use]
+    pub fn context(self, context: impl fmt::Display) -> Self {
+        Self(self.0.context(context))
+    }
+
+    /// The error object that is printed.
+    pub fn object(&self) -> &postern_cni::Error {
+        &self.0
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<postern_cni::Error> for Error {
+    fn from(error: postern_cni::Error) -> Self {
+        Self(error)
+    }
+}
+
+/// A delegate's error is handed on unchanged. Everything else carries the host's message, which is the native plugins'
+/// text where there is one, and operation, object and way out as its details.
+impl From<OpError> for Error {
+    fn from(error: OpError) -> Self {
+        if let Some(delegate) = error.delegate {
+            return Self(postern_cni::Error { code: delegate.code, msg: delegate.msg, details: delegate.details });
+        }
+        let code = match error.code {
+            ErrorCode::Denied => DENIED,
+            ErrorCode::TryAgain | ErrorCode::Deadline => code::TRY_AGAIN_LATER,
+            ErrorCode::Io => code::IO_FAILURE,
+            _ => code::INTERNAL,
+        };
+        let mut details = error.operation;
+        for (separator, part) in [(" ", error.object), ("; ", error.hint)] {
+            if !details.is_empty() && !part.is_empty() {
+                details.push_str(separator);
+            }
+            details.push_str(&part);
+        }
+        Self(postern_cni::Error { code, msg: error.message, details })
+    }
+}
+
+/// The first failure among several attempts, none of which kept the later ones from being made: what DEL is like.
+///
+/// # Errors
+/// The first one.
+pub fn all<const N: usize>(outcomes: [Result<(), OpError>; N]) -> Result<(), Error> {
+    let mut outcomes = outcomes.into_iter();
+    Ok(outcomes.try_for_each(|outcome| outcome)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postern_types::DelegateError;
+
+    #[test]
+    fn every_kind_has_its_code() {
+        for (kind, code) in [
+            (ErrorCode::Denied, 110),
+            (ErrorCode::TryAgain, 11),
+            (ErrorCode::Deadline, 11),
+            (ErrorCode::Io, 5),
+            (ErrorCode::Kernel, 999),
+            (ErrorCode::Delegate, 999),
+            (ErrorCode::Exists, 999),
+        ] {
+            assert_eq!(Error::from(OpError::new(kind, "o", "m")).object().code, code);
+        }
+    }
+
+    #[test]
+    fn operation_object_and_way_out_are_the_details() {
+        let mut error = OpError::new(ErrorCode::Denied, "br0", "not granted").hint("bridge = [\"br0\"]");
+        assert_eq!(Error::from(error.clone()).object().details, "br0; bridge = [\"br0\"]");
+        error.operation = "bridge.ensure".to_owned();
+        assert_eq!(Error::from(error.clone()).object().details, "bridge.ensure br0; bridge = [\"br0\"]");
+        error.object.clear();
+        error.hint.clear();
+        assert_eq!(Error::from(error).to_string(), "not granted; bridge.ensure");
+    }
+
+    #[test]
+    fn a_delegates_error_is_handed_on() {
+        let delegate = DelegateError { code: 123, msg: "m".to_owned(), details: "d".to_owned() };
+        let error = OpError { delegate: Some(delegate), ..OpError::new(ErrorCode::Delegate, "o", "ipam failed") };
+        assert_eq!(*Error::from(error).object(), postern_cni::Error::new(123, "m").with_details("d"));
+    }
+}

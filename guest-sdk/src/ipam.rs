@@ -1,0 +1,65 @@
+//! Delegation to the address management plugin that the operator's configuration names as `ipam.type`.
+//!
+//! No function takes an argument: the delegate gets the attachment's own environment and configuration.
+
+use crate::error::Error;
+use crate::sys::{self, host};
+use postern_cni::{CniResult, Json, Version};
+use postern_types::OpError;
+
+#[cfg(not(target_arch = "wasm32"))]
+use {
+    crate::sys::ask,
+    postern_types::{Operation, Reply},
+};
+
+/// Runs ADD; the addresses become the attachment's own. If the caller's ADD fails later, the host runs DEL.
+///
+/// # Errors
+/// The delegate's own error, unchanged.
+pub fn add() -> Result<CniResult, Error> {
+    let text: Result<String, OpError> = host!(
+        component: sys::ipam::add().map_err(sys::failure),
+        fake: ask_for_result(),
+    );
+    let text = text?;
+    let result = Json::parse(text.as_bytes(), text.len())?;
+    Ok(CniResult::parse(&result, Version::LATEST.as_str())?)
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn ask_for_result() -> Result<String, OpError> {
+    ask!(Operation::IpamAdd, Reply::Result(result) => result)
+}
+
+/// Runs DEL.
+pub fn del() -> Result<(), OpError> {
+    host!(
+        component: sys::ipam::del().map_err(sys::failure),
+        fake: sys::done(&Operation::IpamDel),
+    )
+}
+
+/// Runs CHECK.
+pub fn check() -> Result<(), OpError> {
+    host!(
+        component: sys::ipam::check().map_err(sys::failure),
+        fake: sys::done(&Operation::IpamCheck),
+    )
+}
+
+/// Runs STATUS.
+pub fn status() -> Result<(), OpError> {
+    host!(
+        component: sys::ipam::status().map_err(sys::failure),
+        fake: sys::done(&Operation::IpamStatus),
+    )
+}
+
+/// Runs GC.
+pub fn gc() -> Result<(), OpError> {
+    host!(
+        component: sys::ipam::gc().map_err(sys::failure),
+        fake: sys::done(&Operation::IpamGc),
+    )
+}

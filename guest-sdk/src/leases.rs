@@ -1,0 +1,82 @@
+//! host-local's address store, scoped to the attachment and its network.
+
+use crate::sys::{self, host};
+use postern_types::{LeaseGrant, LeaseRange, OpError};
+use std::net::IpAddr;
+
+#[cfg(not(target_arch = "wasm32"))]
+use {
+    crate::sys::ask,
+    postern_types::{Operation, Reply},
+};
+
+/// Reserves one address from each set of ranges, round robin, or the requested one that lies in it.
+///
+/// # Errors
+/// [`postern_types::ErrorCode::InvalidArgument`] for ranges that make no sense, `Exhausted`, `Exists` (taken, or this
+/// attachment has one already), `TryAgain`, `Io`.
+pub fn reserve(sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<LeaseGrant>, OpError> {
+    host!(
+        component: grants(sys::leases::reserve(&translate(sets), &sys::texts(requested)).map_err(sys::failure)?),
+        fake: ask!(
+            Operation::LeasesReserve { sets: sets.to_vec(), requested: requested.to_vec() },
+            Reply::Leases(leases) => leases
+        ),
+    )
+}
+
+/// The attachment's addresses, with no gateway and the full prefix length.
+pub fn held() -> Result<Vec<LeaseGrant>, OpError> {
+    host!(
+        component: grants(sys::leases::held().map_err(sys::failure)?),
+        fake: ask!(Operation::LeasesHeld, Reply::Leases(leases) => leases),
+    )
+}
+
+/// Gives the attachment's addresses back. Nothing to give back is success.
+pub fn release() -> Result<(), OpError> {
+    host!(
+        component: sys::leases::release().map_err(sys::failure),
+        fake: sys::done(&Operation::LeasesRelease),
+    )
+}
+
+/// Frees every lease of the network whose owner the runtime's list of valid attachments lacks; returns how many.
+pub fn retain() -> Result<u32, OpError> {
+    host!(
+        component: sys::leases::retain().map_err(sys::failure),
+        fake: ask!(Operation::LeasesRetain, Reply::Removed(count) => count),
+    )
+}
+
+/// Whether each set has a free address.
+pub fn available(sets: &[Vec<LeaseRange>]) -> Result<bool, OpError> {
+    host!(
+        component: sys::leases::available(&translate(sets)).map_err(sys::failure),
+        fake: ask!(Operation::LeasesAvailable { sets: sets.to_vec() }, Reply::Available(free) => free),
+    )
+}
+
+#[cfg(target_arch = "wasm32")]
+fn translate(sets: &[Vec<LeaseRange>]) -> Vec<Vec<sys::leases::LeaseRange>> {
+    let text = |ip: &Option<IpAddr>| ip.map(|ip| ip.to_string());
+    let range = |range: &LeaseRange| sys::leases::LeaseRange {
+        subnet: range.subnet.to_string(),
+        start: text(&range.start),
+        end: text(&range.end),
+        gateway: text(&range.gateway),
+    };
+    sets.iter().map(|set| set.iter().map(range).collect()).collect()
+}
+
+#[cfg(target_arch = "wasm32")]
+fn grants(leases: Vec<sys::leases::Lease>) -> Result<Vec<LeaseGrant>, OpError> {
+    let grant = |lease: sys::leases::Lease| {
+        let gateway = match lease.gateway {
+            Some(text) => Some(sys::read(&text)?),
+            None => None,
+        };
+        Ok(LeaseGrant { address: sys::read(&lease.address)?, gateway })
+    };
+    leases.into_iter().map(grant).collect()
+}

@@ -1,0 +1,57 @@
+//! The attachment's own link: the one named `CNI_IFNAME` in the container's network namespace.
+
+use crate::sys::{self, host};
+use postern_types::{LinkInfo, OpError};
+
+#[cfg(not(target_arch = "wasm32"))]
+use {
+    crate::sys::ask,
+    postern_types::{Operation, Reply},
+};
+
+/// A link held by this run. The host looks at namespace, index and name again at every use: a link that was deleted
+/// and made anew is [`postern_types::ErrorCode::InvalidHandle`].
+#[derive(Debug)]
+pub struct Link(pub(crate) sys::Link);
+
+/// Looks the attachment's link up; `None` if the namespace or the link is gone.
+pub fn own() -> Result<Option<Link>, OpError> {
+    host!(
+        component: Ok(sys::link::own().map_err(sys::failure)?.map(Link)),
+        fake: ask!(Operation::LinkOwn, Reply::MaybeLink(link) => link.map(|link| Link(link.handle))),
+    )
+}
+
+/// Deletes the attachment's link, if there is one: the better part of most DELs.
+pub fn delete_own() -> Result<(), OpError> {
+    match own()? {
+        Some(link) => link.delete(),
+        None => Ok(()),
+    }
+}
+
+impl Link {
+    /// Reads the link again.
+    pub fn attributes(&self) -> Result<LinkInfo, OpError> {
+        host!(
+            component: self.0.attributes().map(sys::link_info).map_err(sys::failure),
+            fake: ask!(Operation::LinkAttributes { link: self.0 }, Reply::Link(link) => link),
+        )
+    }
+
+    /// Sets the link up.
+    pub fn up(&self) -> Result<(), OpError> {
+        host!(
+            component: self.0.up().map_err(sys::failure),
+            fake: sys::done(&Operation::LinkUp { link: self.0 }),
+        )
+    }
+
+    /// Deletes the link, and with it the other end of a veth, addresses and routes. One that is gone is success.
+    pub fn delete(&self) -> Result<(), OpError> {
+        host!(
+            component: self.0.delete().map_err(sys::failure),
+            fake: sys::done(&Operation::LinkDelete { link: self.0 }),
+        )
+    }
+}

@@ -1,0 +1,52 @@
+//! `lo` of the container's namespace.
+
+use crate::sys::{self, host};
+use postern_types::{Address, OpError};
+
+#[cfg(not(target_arch = "wasm32"))]
+use {
+    crate::sys::ask,
+    postern_types::{Operation, Reply},
+};
+
+/// What `lo` is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// It is up.
+    pub up: bool,
+    /// Its addresses.
+    pub addresses: Vec<Address>,
+}
+
+/// Sets `lo` up.
+///
+/// # Errors
+/// Among others [`postern_types::ErrorCode::NotFound`] if there is no such namespace.
+pub fn up() -> Result<(), OpError> {
+    host!(
+        component: sys::loopback::up().map_err(sys::failure),
+        fake: sys::done(&Operation::LoopbackUp),
+    )
+}
+
+/// Sets `lo` down. A namespace that is gone is success.
+pub fn down() -> Result<(), OpError> {
+    host!(
+        component: sys::loopback::down().map_err(sys::failure),
+        fake: sys::done(&Operation::LoopbackDown),
+    )
+}
+
+/// Looks at `lo`.
+///
+/// # Errors
+/// Among others [`postern_types::ErrorCode::NotFound`] if there is no such namespace.
+pub fn state() -> Result<State, OpError> {
+    host!(
+        component: {
+            let state = sys::loopback::addresses().map_err(sys::failure)?;
+            Ok(State { up: state.up, addresses: sys::addresses(state.addresses)? })
+        },
+        fake: ask!(Operation::LoopbackAddresses, Reply::Loopback { up, addresses } => State { up, addresses }),
+    )
+}

@@ -1,0 +1,96 @@
+//! Source NAT for the attachment's own addresses.
+
+use crate::error::Error;
+use crate::sys::{self, host};
+use postern_cni::Fields;
+use postern_types::{Backend, ErrorCode, OpError};
+
+#[cfg(not(target_arch = "wasm32"))]
+use postern_types::Operation;
+
+/// What the keys `ipMasq` and `ipMasqBackend` say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// No masquerading.
+    No,
+    /// Masquerading, by whatever means.
+    Yes,
+    /// Masquerading by this packet filter.
+    By(Backend),
+}
+
+impl Wanted {
+    /// Reads both keys. The backend is looked at only if it matters.
+    ///
+    /// # Errors
+    /// Code 999 for a key of the wrong type, code 7 for a backend that doesn't exist.
+    pub fn read(fields: &Fields<'_>) -> Result<Self, Error> {
+        let backend = fields.str("ipMasqBackend")?;
+        if !fields.bool("ipMasq")?.unwrap_or(false) {
+            return Ok(Self::No);
+        }
+        match backend {
+            None => Ok(Self::Yes),
+            Some("nftables") => Ok(Self::By(Backend::Nftables)),
+            Some("iptables") => Ok(Self::By(Backend::Iptables)),
+            Some(other) => Err(Error::config(format!("unknown ipmasq backend \"{other}\""))),
+        }
+    }
+
+    /// Makes the rules, if any are wanted.
+    pub fn ensure(self) -> Result<(), OpError> {
+        match self {
+            Self::No => Ok(()),
+            Self::Yes => ensure(None),
+            Self::By(backend) => ensure(Some(backend)),
+        }
+    }
+
+    /// Compares the rules, if any are wanted. Where no backend is named, either will do: a native plugin may have made
+    /// the rules, and has another default.
+    pub fn check(self) -> Result<(), OpError> {
+        match self {
+            Self::No => Ok(()),
+            Self::By(backend) => check(Some(backend)),
+            Self::Yes => match check(None) {
+                Err(error) if error.code == ErrorCode::Mismatch => check(Some(Backend::Iptables)).map_err(|_| error),
+                outcome => outcome,
+            },
+        }
+    }
+}
+
+/// Makes the rules, if they are missing; no backend is nftables.
+pub fn ensure(backend: Option<Backend>) -> Result<(), OpError> {
+    host!(
+        component: sys::masquerade::ensure(backend.map(translate)).map_err(sys::failure),
+        fake: sys::done(&Operation::MasqueradeEnsure { backend }),
+    )
+}
+
+/// Compares the rules with what they should be.
+///
+/// # Errors
+/// Among others [`postern_types::ErrorCode::Mismatch`].
+pub fn check(backend: Option<Backend>) -> Result<(), OpError> {
+    host!(
+        component: sys::masquerade::check(backend.map(translate)).map_err(sys::failure),
+        fake: sys::done(&Operation::MasqueradeCheck { backend }),
+    )
+}
+
+/// Removes the attachment's rules of both backends. Nothing to remove is success.
+pub fn remove() -> Result<(), OpError> {
+    host!(
+        component: sys::masquerade::remove().map_err(sys::failure),
+        fake: sys::done(&Operation::MasqueradeRemove),
+    )
+}
+
+#[cfg(target_arch = "wasm32")]
+fn translate(backend: Backend) -> sys::masquerade::Backend {
+    match backend {
+        Backend::Nftables => sys::masquerade::Backend::Nftables,
+        Backend::Iptables => sys::masquerade::Backend::Iptables,
+    }
+}

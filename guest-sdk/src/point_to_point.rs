@@ -1,0 +1,19 @@
+//! The host's side of a routed pair.
+
+use crate::sys::{self, host};
+use crate::veth::HostEnd;
+use postern_types::OpError;
+
+#[cfg(not(target_arch = "wasm32"))]
+use postern_types::Operation;
+
+/// Puts the gateway of each of the attachment's addresses on the host's end, and routes the address there.
+///
+/// # Errors
+/// Among others [`postern_types::ErrorCode::InvalidArgument`] for an address without gateway.
+pub fn ensure(end: &HostEnd) -> Result<(), OpError> {
+    host!(
+        component: sys::point_to_point::ensure(&end.0).map_err(sys::failure),
+        fake: sys::done(&Operation::PointToPointEnsure { host: end.0 }),
+    )
+}

@@ -1,0 +1,136 @@
+//! What the runtime asked for.
+
+use crate::error::Error;
+use postern_cni::{Args, CniResult, Dns, Env, Fields, Interface, Json, NetConf, Route, Verb, Version};
+use postern_types::OpError;
+
+/// One call of the plugin. The host has validated environment and configuration; a plugin reads what it needs of them.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The verb.
+    pub verb: Verb,
+    /// The `CNI_*` variables.
+    pub env: Env,
+    /// The version of the configuration, one of the plugin's own.
+    pub version: Version,
+    /// The configuration as it was written.
+    pub json: Json,
+}
+
+impl Request {
+    /// The configuration with the keys that every plugin has.
+    ///
+    /// # Errors
+    /// Code 999 for a key of the wrong type.
+    pub fn conf(&self) -> Result<NetConf, Error> {
+        Ok(NetConf::parse(self.json.clone())?)
+    }
+
+    /// `CNI_ARGS`, for a plugin that knows the keys `known`.
+    ///
+    /// # Errors
+    /// Code 999 for a malformed pair, or for another key unless `IgnoreUnknown` is set.
+    pub fn args(&self, known: &[&str]) -> Result<Args, Error> {
+        Ok(Args::parse(&self.env.args, known)?)
+    }
+
+    /// The error of an operation that needs the container's namespace. If that can't be opened, it is said in the words
+    /// of the native plugins.
+    pub fn namespace_error(&self, error: OpError) -> Error {
+        let unopened = ["failed to Statfs ", "unknown FS magic "].iter().any(|text| error.message.starts_with(text));
+        match unopened {
+            true => Error::from(error).context(format!("failed to open netns \"{}\"", self.env.netns)),
+            false => error.into(),
+        }
+    }
+
+    /// The container's interface in `result`: the one named `CNI_IFNAME` in the sandbox `CNI_NETNS`.
+    ///
+    /// # Errors
+    /// Code 999 if there is none.
+    pub fn own_interface<'r>(&self, result: &'r CniResult) -> Result<&'r Interface, Error> {
+        let own = |interface: &&Interface| interface.name == self.env.ifname && interface.sandbox == self.env.netns;
+        // The first blank pair is where native plugins print the sandbox of the interface that they did not find.
+        result.interfaces.iter().rfind(own).ok_or_else(|| {
+            let netns = &self.env.netns;
+            Error::new(format!("Sandbox in prevResult  doesn't match configured netns: {netns}"))
+        })
+    }
+}
+
+/// The configuration's `dns`, if any key of it is given: it then replaces what IPAM says.
+///
+/// # Errors
+/// Code 999 for a key of the wrong type.
+pub fn dns_override(conf: &NetConf) -> Result<Option<Dns>, Error> {
+    let Some(dns) = conf.fields().object("dns")? else { return Ok(None) };
+    let lists = dns.list("nameservers")?.or(dns.list("search")?).or(dns.list("options")?);
+    Ok((lists.is_some() || !conf.dns.domain.is_empty()).then(|| conf.dns.clone()))
+}
+
+/// The key `mtu`, in bytes; 0 and less leave the choice to the kernel.
+///
+/// # Errors
+/// Code 999 for a value of the wrong type, code 7 for one that no link can have.
+pub fn mtu(fields: &Fields<'_>) -> Result<Option<u32>, Error> {
+    match fields.int("mtu")? {
+        Some(mtu) if mtu > 0 => {
+            u32::try_from(mtu).map(Some).map_err(|_| Error::config(format!("mtu {mtu} is out of range")))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The list of routes under the key `routes`, attributes of 1.1.0 included; IPAM plugins hand it on as it is.
+///
+/// # Errors
+/// Code 999 for a key of the wrong type or a malformed address.
+pub fn routes(fields: &Fields<'_>) -> Result<Vec<Route>, Error> {
+    let read = |route: &Fields<'_>| {
+        Ok(Route {
+            dst: route.cidr("dst")?,
+            gw: route.ip("gw")?,
+            mtu: route.int("mtu")?.unwrap_or(0),
+            advmss: route.int("advmss")?.unwrap_or(0),
+            priority: route.int("priority")?.unwrap_or(0),
+            table: route.int("table")?,
+            scope: route.int("scope")?,
+        })
+    };
+    fields.objects("routes")?.unwrap_or_default().iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conf(text: &str) -> NetConf {
+        NetConf::parse(Json::parse(text.as_bytes(), 1000).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn dns_counts_as_soon_as_a_key_is_given() {
+        for (text, given) in [
+            ("{}", false),
+            (r#"{"dns":{}}"#, false),
+            (r#"{"dns":{"domain":""}}"#, false),
+            (r#"{"dns":{"domain":"a"}}"#, true),
+            (r#"{"dns":{"nameservers":[]}}"#, true),
+            (r#"{"dns":{"search":["a"]}}"#, true),
+            (r#"{"dns":{"options":[]}}"#, true),
+        ] {
+            assert_eq!(dns_override(&conf(text)).unwrap().is_some(), given, "{text}");
+        }
+    }
+
+    #[test]
+    fn routes_with_every_attribute() {
+        let conf = conf(
+            r#"{"routes":[{"dst":"10.1.2.3/8","gw":"1.2.3.4","mtu":1,"advmss":2,"priority":3,"table":0,"scope":0},{}]}"#,
+        );
+        let routes = routes(&conf.fields()).unwrap();
+        assert_eq!(routes.first().unwrap().table, Some(0));
+        assert_eq!(routes.first().unwrap().dst.unwrap().to_string(), "10.1.2.3/8");
+        assert_eq!(routes.get(1), Some(&Route::default()));
+    }
+}

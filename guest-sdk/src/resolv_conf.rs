@@ -1,0 +1,27 @@
+//! The resolv.conf(5) file that the operator's configuration names.
+
+use crate::sys::host;
+use postern_types::{Dns, OpError};
+
+#[cfg(target_arch = "wasm32")]
+use crate::sys;
+#[cfg(not(target_arch = "wasm32"))]
+use {
+    crate::sys::ask,
+    postern_types::{Operation, Reply},
+};
+
+/// Reads the file named by `ipam.resolvConf`.
+pub fn read() -> Result<Dns, OpError> {
+    host!(
+        component: sys::resolv_conf::read()
+            .map(|dns| Dns {
+                nameservers: dns.nameservers,
+                domain: dns.domain,
+                search: dns.search,
+                options: dns.options,
+            })
+            .map_err(sys::failure),
+        fake: ask!(Operation::ResolvConfRead, Reply::Dns(dns) => dns),
+    )
+}

@@ -1,0 +1,14 @@
+//! What goes into a result.
+
+use postern_cni::Interface;
+use postern_types::LinkInfo;
+
+/// A link as results list it. `sandbox` is `CNI_NETNS` for links of the container, and empty for those of the host.
+pub fn interface(link: &LinkInfo, sandbox: &str) -> Interface {
+    Interface { name: link.name.clone(), mac: mac(link), sandbox: sandbox.to_owned(), ..Interface::default() }
+}
+
+/// A link's address as results and messages write it; empty if it has none.
+pub fn mac(link: &LinkInfo) -> String {
+    link.mac.map(|mac| mac.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,84 @@
+//! Routes through the attachment's own link, in the container's namespace.
+
+use crate::link::Link;
+use crate::sys::{self, host};
+use ipnet::IpNet;
+use postern_types::{OpError, Route};
+
+#[cfg(not(target_arch = "wasm32"))]
+use {
+    crate::sys::ask,
+    postern_types::{Operation, Reply},
+};
+
+/// Adds the routes in order; the first refusal ends it.
+///
+/// # Errors
+/// Among others [`postern_types::ErrorCode::Exists`] for a route that is there already.
+pub fn add(link: &Link, routes: &[Route]) -> Result<(), OpError> {
+    host!(
+        component: {
+            let resources: Vec<_> = routes.iter().map(resource).collect();
+            let borrowed: Vec<_> = resources.iter().collect();
+            sys::routes::add(&link.0, &borrowed).map_err(sys::failure)
+        },
+        fake: sys::done(&Operation::RoutesAdd { link: link.0, routes: routes.to_vec() }),
+    )
+}
+
+/// Removes the routes that the kernel made for these prefixes when the addresses were added.
+pub fn remove_connected(link: &Link, networks: &[IpNet]) -> Result<(), OpError> {
+    host!(
+        component: sys::routes::remove_connected(&link.0, &sys::texts(networks)).map_err(sys::failure),
+        fake: sys::done(&Operation::RoutesRemoveConnected { link: link.0, networks: networks.to_vec() }),
+    )
+}
+
+/// Reads the main table's routes through the link: destination, gateway and priority.
+pub fn list(link: &Link) -> Result<Vec<Route>, OpError> {
+    host!(
+        component: sys::routes::list(&link.0).map_err(sys::failure)?.iter().map(value).collect(),
+        fake: ask!(Operation::RoutesList { link: link.0 }, Reply::Routes(routes) => routes),
+    )
+}
+
+/// A route to `dst` and nothing more, to be completed.
+pub fn to(dst: IpNet) -> Route {
+    Route { dst, gateway: None, source: None, mtu: None, advmss: None, priority: None, table: None, scope: None }
+}
+
+#[cfg(target_arch = "wasm32")]
+fn resource(route: &Route) -> sys::routes::Route {
+    let resource = sys::routes::Route::new(&route.dst.to_string());
+    if let Some(gateway) = route.gateway {
+        resource.set_gateway(&gateway.to_string());
+    }
+    if let Some(source) = route.source {
+        resource.set_source(&source.to_string());
+    }
+    if let Some(mtu) = route.mtu {
+        resource.set_mtu(mtu);
+    }
+    if let Some(advmss) = route.advmss {
+        resource.set_advmss(advmss);
+    }
+    if let Some(priority) = route.priority {
+        resource.set_priority(priority);
+    }
+    if let Some(table) = route.table {
+        resource.set_table(table);
+    }
+    if let Some(scope) = route.scope {
+        resource.set_scope(scope);
+    }
+    resource
+}
+
+#[cfg(target_arch = "wasm32")]
+fn value(resource: &sys::routes::Route) -> Result<Route, OpError> {
+    let gateway = match resource.gateway() {
+        Some(text) => Some(sys::read(&text)?),
+        None => None,
+    };
+    Ok(Route { gateway, priority: resource.priority(), ..to(sys::read(&resource.destination())?) })
+}

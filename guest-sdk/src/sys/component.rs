@@ -1,0 +1,83 @@
+//! In a component: the bindings that `wit-bindgen` makes from `wit/`, and the translation of their texts into values.
+#![allow(unsafe_code, reason = "generated calls of the canonical ABI; nothing in this file is unsafe by hand")]
+#![allow(clippy::allow_attributes_without_reason, reason = "generated code")]
+
+use postern_types as values;
+use postern_types::{DelegateError, ErrorCode, LinkInfo, OpError};
+use std::fmt;
+use std::str::FromStr;
+
+wit_bindgen::generate!({ path: "../wit", world: "plugin" });
+
+pub(crate) use self::postern::cni::*;
+pub(crate) type Link = link::Link;
+pub(crate) type HostEnd = veth::HostEnd;
+pub(crate) type Bridge = bridge::Bridge;
+
+/// The host's error in the SDK's own type.
+pub(crate) fn failure(error: types::Error) -> OpError {
+    use types::ErrorCode as Wit;
+    OpError {
+        code: match error.code {
+            Wit::Denied => ErrorCode::Denied,
+            Wit::NotFound => ErrorCode::NotFound,
+            Wit::Exists => ErrorCode::Exists,
+            Wit::InvalidArgument => ErrorCode::InvalidArgument,
+            Wit::InvalidHandle => ErrorCode::InvalidHandle,
+            Wit::Unsupported => ErrorCode::Unsupported,
+            Wit::Exhausted => ErrorCode::Exhausted,
+            Wit::TryAgain => ErrorCode::TryAgain,
+            Wit::Deadline => ErrorCode::Deadline,
+            Wit::Mismatch => ErrorCode::Mismatch,
+            Wit::Kernel => ErrorCode::Kernel,
+            Wit::Io => ErrorCode::Io,
+            Wit::Delegate => ErrorCode::Delegate,
+        },
+        errno: error.errno,
+        operation: error.operation,
+        object: error.object,
+        message: error.message,
+        hint: error.hint,
+        delegate: error.delegate.map(|d| DelegateError { code: d.code, msg: d.msg, details: d.details }),
+    }
+}
+
+/// Handles mean nothing here: the resource itself is the handle.
+pub(crate) fn link_info(link: types::LinkAttributes) -> LinkInfo {
+    LinkInfo {
+        handle: 0,
+        name: link.name,
+        // Not every link has an Ethernet address.
+        mac: link.mac.and_then(|mac| mac.parse().ok()),
+        mtu: link.mtu,
+        kind: link.kind,
+        up: link.up,
+        running: link.running,
+    }
+}
+
+pub(crate) fn addresses(list: Vec<types::Address>) -> Result<Vec<values::Address>, OpError> {
+    list.into_iter()
+        .map(|a| Ok(values::Address { net: read(&a.net)?, scope: a.scope, tentative: a.tentative }))
+        .collect()
+}
+
+pub(crate) fn pair(pair: veth::Pair) -> crate::veth::Pair {
+    crate::veth::Pair {
+        container: crate::link::Link(pair.container),
+        container_attributes: link_info(pair.container_attributes),
+        host: crate::veth::HostEnd(pair.host),
+        host_attributes: link_info(pair.host_attributes),
+        bridge: pair.bridge,
+    }
+}
+
+/// Values in the texts that the interfaces carry.
+pub(crate) fn texts<T: fmt::Display>(values: &[T]) -> Vec<String> {
+    values.iter().map(T::to_string).collect()
+}
+
+/// A value from a text of the host.
+pub(crate) fn read<T: FromStr>(text: &str) -> Result<T, OpError> {
+    text.parse().map_err(|_| OpError::new(ErrorCode::Kernel, text, format!("the host gave a malformed value: {text}")))
+}

@@ -1,0 +1,88 @@
+//! Pairs of virtual Ethernet devices (veth(4)) between the container and the host.
+
+use crate::link::Link;
+use crate::sys::{self, host};
+use postern_types::{LinkInfo, Mac, OpError};
+
+#[cfg(not(target_arch = "wasm32"))]
+use {
+    crate::sys::ask,
+    postern_types::{Operation, Reply},
+};
+
+/// How a pair is to be made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// MTU of both ends, in bytes; `None` is the kernel's, 1500.
+    pub mtu: Option<u32>,
+    /// Link-layer address of the container's end; `None` is a random, locally administered one.
+    pub mac: Option<Mac>,
+}
+
+/// Both ends of the attachment's pair, and what the kernel said of them when they were made or found.
+#[derive(Debug)]
+pub struct Pair {
+    /// The end in the container's namespace, named `CNI_IFNAME`.
+    pub container: Link,
+    /// Its attributes.
+    pub container_attributes: LinkInfo,
+    /// The end in the host's namespace.
+    pub host: HostEnd,
+    /// Its attributes.
+    pub host_attributes: LinkInfo,
+    /// Name of the bridge that the host's end is a port of.
+    pub bridge: Option<String>,
+}
+
+/// The host's end of the attachment's pair. It can be read, waited for, and handed on; the host alone configures it.
+#[derive(Debug)]
+pub struct HostEnd(pub(crate) sys::HostEnd);
+
+/// Makes the pair: the container's end down, the host's end up. The host chooses the latter's name and address.
+///
+/// # Errors
+/// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name.
+pub fn create(options: &Options) -> Result<Pair, OpError> {
+    host!(
+        component: {
+            let spec = sys::veth::Options::new();
+            if let Some(mtu) = options.mtu {
+                spec.set_mtu(mtu);
+            }
+            if let Some(mac) = options.mac {
+                spec.set_mac(&mac.to_string());
+            }
+            sys::veth::create(&spec).map(sys::pair).map_err(sys::failure)
+        },
+        fake: ask!(
+            Operation::VethCreate { mtu: options.mtu, mac: options.mac },
+            Reply::Veth(pair) => sys::pair(pair)
+        ),
+    )
+}
+
+/// Finds the pair that an earlier run made; `None` if the link is gone or is no veth with its other end on this host.
+pub fn find() -> Result<Option<Pair>, OpError> {
+    host!(
+        component: Ok(sys::veth::find().map_err(sys::failure)?.map(sys::pair)),
+        fake: ask!(Operation::VethFind, Reply::MaybeVeth(pair) => pair.map(sys::pair)),
+    )
+}
+
+impl HostEnd {
+    /// Reads the link again.
+    pub fn attributes(&self) -> Result<LinkInfo, OpError> {
+        host!(
+            component: self.0.attributes().map(sys::link_info).map_err(sys::failure),
+            fake: ask!(Operation::LinkAttributes { link: self.0 }, Reply::Link(link) => link),
+        )
+    }
+
+    /// Waits, about 2.5 seconds at most, until the end is operational, and returns its attributes then.
+    pub fn wait_running(&self) -> Result<LinkInfo, OpError> {
+        host!(
+            component: self.0.wait_running().map(sys::link_info).map_err(sys::failure),
+            fake: ask!(Operation::VethWaitRunning { host: self.0 }, Reply::Link(link) => link),
+        )
+    }
+}

@@ -1,0 +1,70 @@
+//! What each plugin's component imports, function by function, against the list that reviewers read:
+//! `guests/imports.golden`. What a component doesn't import it can never do.
+//!
+//! Needs the components: `cargo build --profile guest --target wasm32-wasip2 -p postern-bridge …`, see [`BUILD`].
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use wasmparser::{Parser, Payload};
+
+const PLUGINS: [&str; 5] = ["bridge", "host-local", "loopback", "ptp", "static"];
+
+const BUILD: &str = "cargo build --profile guest --target wasm32-wasip2 -p postern-bridge -p postern-host-local \
+                     -p postern-loopback -p postern-ptp -p postern-static";
+
+/// No component may be larger: what is mapped at every start should stay small.
+const SIZE_LIMIT: u64 = 250_000;
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/imports.golden")
+}
+
+fn component(plugin: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = Path::new("wasm32-wasip2/guest").join(format!("postern-{plugin}.wasm"));
+    let found = target.ancestors().map(|dir| dir.join(&file)).find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("{} has not been built; run:\n{BUILD}\n", file.display()))
+}
+
+/// The imports of the core module, which are those of the component; the modules that `wit-component` adds to connect
+/// the two have none with a colon. That a resource is dropped tells a reviewer nothing.
+fn imports(plugin: &str) -> BTreeSet<String> {
+    let bytes = std::fs::read(component(plugin)).unwrap();
+    let mut lines = BTreeSet::new();
+    for payload in Parser::new(0).parse_all(&bytes) {
+        let Payload::ImportSection(section) = payload.unwrap() else { continue };
+        for import in section.into_imports() {
+            let import = import.unwrap();
+            if import.module.contains(':') && !import.name.starts_with("[resource-drop]") {
+                lines.insert(format!("{plugin}: {}#{}", import.module, import.name));
+            }
+        }
+    }
+    assert!(!lines.is_empty(), "{plugin} imports nothing at all: has the format of components changed?");
+    lines
+}
+
+#[test]
+fn imports_are_those_of_the_golden_list() {
+    let found: Vec<String> = PLUGINS.iter().flat_map(|plugin| imports(plugin)).collect();
+    if std::env::var_os("POSTERN_BLESS").is_some() {
+        std::fs::write(golden(), found.join("\n") + "\n").unwrap();
+    }
+    let golden = std::fs::read_to_string(golden()).unwrap();
+    let golden: Vec<&str> = golden.lines().collect();
+    let added: Vec<_> = found.iter().filter(|line| !golden.contains(&line.as_str())).collect();
+    let removed: Vec<_> = golden.iter().filter(|line| !found.iter().any(|found| found == *line)).collect();
+    assert!(
+        added.is_empty() && removed.is_empty(),
+        "imports that the list lacks: {added:#?}\nimports that only the list has: {removed:#?}\n\
+         if the change is intended, run this test again with POSTERN_BLESS=1, and have the difference reviewed"
+    );
+}
+
+#[test]
+fn components_stay_small() {
+    for plugin in PLUGINS {
+        let size = component(plugin).metadata().unwrap().len();
+        assert!(size < SIZE_LIMIT, "{plugin}: {size} bytes are not less than {SIZE_LIMIT}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Reading the configuration. Messages are those of the native plugin, without a prefix.
+
+use ipnet::IpNet;
+use postern_guest::cni::{Dns, Fields, IpConfig, NetConf, Route, Version, parse_cidr, parse_ip};
+use postern_guest::{Error, Request, routes_of};
+
+/// What is to be handed out.
+#[derive(Debug)]
+pub struct Config {
+    pub ips: Vec<IpConfig>,
+    pub routes: Vec<Route>,
+    pub dns: Dns,
+}
+
+impl Config {
+    /// # Errors
+    /// Code 999 for everything that can't be read.
+    pub fn read(request: &Request) -> Result<Self, Error> {
+        let conf = request.conf()?;
+        let fields = conf.fields();
+        let Some(ipam) = fields.object("ipam")? else {
+            return Err(Error::new("IPAM config missing 'ipam' key"));
+        };
+        let routes = routes_of(&ipam)?;
+        let dns = ipam.object("dns")?.map(|dns| Dns::parse(&dns)).transpose()?.unwrap_or_default();
+        // The keys that replace the list are read first, as the native decoder does: they fail before any address does.
+        let replacement = replacement(&conf)?;
+        let configured = ipam.objects("addresses")?.unwrap_or_default();
+        let arguments = arguments(request)?;
+        let ips = match replacement {
+            Some(texts) => texts.iter().map(|text| address(text, None)).collect::<Result<_, _>>()?,
+            None => {
+                let mut ips = configured.iter().map(configured_address).collect::<Result<Vec<_>, _>>()?;
+                ips.extend(arguments);
+                ips
+            }
+        };
+        one_per_family(request.version, &conf, &ips)?;
+        Ok(Self { ips, routes, dns })
+    }
+}
+
+/// `runtimeConfig.ips`, or else `args.cni.ips`; an empty list is none.
+fn replacement(conf: &NetConf) -> Result<Option<Vec<String>>, Error> {
+    let given = |fields: &Fields<'_>| Ok::<_, Error>(fields.strings("ips")?.filter(|ips| !ips.is_empty()));
+    let args = given(&conf.args_cni()?)?;
+    Ok(given(&conf.runtime_config()?)?.or(args))
+}
+
+fn configured_address(fields: &Fields<'_>) -> Result<IpConfig, Error> {
+    let gateway = fields.ip("gateway")?;
+    Ok(IpConfig { gateway, ..address(fields.str("address")?.unwrap_or_default(), None)? })
+}
+
+fn address(text: &str, gateway: Option<std::net::IpAddr>) -> Result<IpConfig, Error> {
+    let address = parse_cidr(text)
+        .map_err(|_| Error::new(format!("the 'address' field is expected to be in CIDR notation, got: '{text}'")))?;
+    Ok(IpConfig { interface: None, address, gateway })
+}
+
+/// The addresses of `CNI_ARGS`, with the gateways given beside them. The gateways can't match other addresses, and a
+/// later one wins.
+fn arguments(request: &Request) -> Result<Vec<IpConfig>, Error> {
+    let args = request.args(&["IP", "GATEWAY"])?;
+    let mut ips = Vec::new();
+    for text in items(args.get("IP")).map(str::trim) {
+        let address = parse_cidr(text)
+            .map_err(|_| Error::new(format!("the 'ip' field is expected to be in CIDR notation, got: '{text}'")))?;
+        ips.push(IpConfig { interface: None, address, gateway: None });
+    }
+    for text in items(args.get("GATEWAY")) {
+        let invalid = |_| Error::new(format!("invalid gateway address: {text}"));
+        let gateway = parse_ip(text.trim()).map_err(invalid)?;
+        for ip in ips.iter_mut().filter(|ip| ip.address.contains(&gateway)) {
+            ip.gateway = Some(gateway);
+        }
+    }
+    Ok(ips)
+}
+
+fn items(list: Option<&str>) -> impl Iterator<Item = &str> {
+    list.filter(|list| !list.is_empty()).into_iter().flat_map(|list| list.split(','))
+}
+
+/// Results before 0.3.0 have room for one address of each family.
+fn one_per_family(version: Version, conf: &NetConf, ips: &[IpConfig]) -> Result<(), Error> {
+    let count = |v4: bool| ips.iter().filter(|ip| matches!(ip.address, IpNet::V4(_)) == v4).count();
+    if version < Version::V0_3_0 && (count(true) > 1 || count(false) > 1) {
+        let version = &conf.cni_version;
+        return Err(Error::new(format!("CNI version {version} does not support more than 1 address per family")));
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! The one error of this crate.
+
+use std::fmt;
+
+use nix::errno::Errno;
+
+/// A firewall operation that failed: what was done, to what, what the kernel or the program said, and the way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirewallError {
+    /// What was attempted, as a verb phrase ("add rule").
+    pub operation: &'static str,
+    /// What it was attempted on ("inet cni_plugins_masquerade masq_checks").
+    pub object: String,
+    /// The kernel's answer (errno(3)), if the kernel was asked.
+    pub errno: Option<i32>,
+    /// What to do about it, or what a program printed.
+    pub hint: String,
+}
+
+impl FirewallError {
+    pub(crate) fn new(operation: &'static str, object: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { operation, object: object.into(), errno: None, hint: hint.into() }
+    }
+
+    pub(crate) fn errno(operation: &'static str, object: impl Into<String>, errno: Errno) -> Self {
+        Self { operation, object: object.into(), errno: Some(errno as i32), hint: hint(errno).to_owned() }
+    }
+
+    pub(crate) fn io(operation: &'static str, object: impl Into<String>, error: &std::io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(code) => Self::errno(operation, object, Errno::from_raw(code)),
+            None => Self::new(operation, object, error.to_string()),
+        }
+    }
+
+    pub(crate) fn program_missing(name: &str, directories: &str) -> Self {
+        Self {
+            operation: "locate",
+            object: name.to_owned(),
+            errno: Some(Errno::ENOENT as i32),
+            hint: format!("not found in {directories}: install iptables, or use the nftables backend"),
+        }
+    }
+
+    /// Whether a program that this needs is not installed: nothing was done, and nothing can be done with this backend.
+    #[must_use]
+    pub fn is_program_missing(&self) -> bool {
+        self.operation == "locate" && self.errno == Some(Errno::ENOENT as i32)
+    }
+
+    /// Whether the deadline passed before the operation was done.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        self.errno == Some(Errno::ETIMEDOUT as i32)
+    }
+}
+
+/// The way out that usually helps, by the kernel's answer to an nftables request.
+fn hint(errno: Errno) -> &'static str {
+    match errno {
+        Errno::EPERM | Errno::EACCES => "CAP_NET_ADMIN is needed in the network namespace's user namespace",
+        Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT | Errno::ENOENT => {
+            "something the rule needs is absent: check that the kernel has nf_tables with nat and masquerade"
+        }
+        Errno::EBUSY => "a rule that is not ours still refers to it: remove that rule first",
+        Errno::ETIMEDOUT => "the time allowed has passed: look for a program that changes the rules without a pause",
+        Errno::ERESTART | Errno::EINTR => "another program keeps changing the rules: try again",
+        Errno::EEXIST => "another program made it at the same time: try again",
+        _ => "see errno(3)",
+    }
+}
+
+impl fmt::Display for FirewallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: ", self.operation, self.object)?;
+        if let Some(code) = self.errno {
+            write!(f, "{}: ", Errno::from_raw(code).desc())?;
+        }
+        f.write_str(&self.hint)
+    }
+}
+
+impl std::error::Error for FirewallError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_operation_object_cause_and_way_out() {
+        let error = FirewallError::errno("add rule", "inet t c", Errno::EPERM);
+        assert_eq!(
+            error.to_string(),
+            "add rule inet t c: Operation not permitted: \
+             CAP_NET_ADMIN is needed in the network namespace's user namespace"
+        );
+    }
+}

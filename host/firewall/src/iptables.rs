@@ -1,0 +1,322 @@
+//! Masquerading of an attachment's addresses (`ipMasq`) with the system's iptables.
+//!
+//! Chain, rules and comments are the native plugins' own, so that either side finds and removes what the other made.
+//! In table `nat` of the address's family:
+//!
+//! ```text
+//! -A POSTROUTING -s <address> -j CNI-<hash>           one per address
+//! -A CNI-<hash> -d <the address's network> -j ACCEPT
+//! -A CNI-<hash> ! -d <multicast> -j MASQUERADE
+//! ```
+//!
+//! The chain belongs to container and network: attachments of one container to one network share it. So it goes with
+//! the last rule that refers to it, not before.
+//!
+//! Each call costs one `iptables-save` per family and, if there is something to change, one `iptables-restore`, which
+//! makes all changes at once.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use ipnet::IpNet;
+use netlink_packet_netfilter::NetfilterProtoFamily;
+
+use crate::batch::Table;
+use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
+use crate::program;
+use crate::saved::{Rule, SavedTable};
+use crate::{FirewallError, MasqueradeKey, Nft};
+
+const POSTROUTING: &str = "POSTROUTING";
+const CHAIN_PREFIX: &str = "CNI-";
+
+/// How often a change that another program was faster with is planned again.
+const RETRIES: usize = 3;
+
+/// One family's programs.
+#[derive(Clone, Debug)]
+struct Programs {
+    save: PathBuf,
+    restore: PathBuf,
+    deadline: Instant,
+}
+
+impl Programs {
+    fn locate(v6: bool, deadline: Instant) -> Result<Self, FirewallError> {
+        let name = if v6 { "ip6tables" } else { "iptables" };
+        Ok(Self {
+            save: program::locate(&format!("{name}-save"))?,
+            restore: program::locate(&format!("{name}-restore"))?,
+            deadline,
+        })
+    }
+
+    fn look(&self) -> Result<SavedTable, FirewallError> {
+        let text = program::run(&self.save, &["-t", "nat"], "", self.deadline)?;
+        Ok(SavedTable::parse(&text))
+    }
+
+    /// Makes the changes that `plan` finds necessary, all or none. It plans again if they fail: the usual cause is
+    /// that somebody else has just made (or removed) the same.
+    fn change(&self, plan: impl Fn(&SavedTable) -> Vec<String>) -> Result<usize, FirewallError> {
+        let mut attempt = 0;
+        loop {
+            let changes = plan(&self.look()?);
+            if changes.is_empty() {
+                return Ok(0);
+            }
+            let input = format!("*nat\n{}\nCOMMIT\n", changes.join("\n"));
+            // The wait is for the lock that legacy iptables takes; our own deadline ends it in any case.
+            let seconds = self.deadline.saturating_duration_since(Instant::now()).as_secs().max(1);
+            let wait = seconds.to_string();
+            let outcome = program::run(&self.restore, &["--noflush", "-w", &wait], &input, self.deadline);
+            attempt += 1;
+            match outcome {
+                Ok(_) => return Ok(changes.len()),
+                Err(error) if error.is_timeout() || attempt > RETRIES => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// The names and rules of one attachment.
+struct Wanted {
+    chain: String,
+    comment: String,
+}
+
+impl Wanted {
+    fn new(key: &MasqueradeKey) -> Result<Self, FirewallError> {
+        Ok(Self { chain: key.iptables_chain(), comment: key.iptables_comment()? })
+    }
+
+    fn rule(&self, chain: &str, target: &str) -> Rule {
+        Rule {
+            chain: chain.to_owned(),
+            comment: Some(self.comment.clone()),
+            target: Some(target.to_owned()),
+            ..Rule::default()
+        }
+    }
+
+    fn jump(&self, source: IpNet) -> Rule {
+        Rule { source: Some(source), ..self.rule(POSTROUTING, &self.chain) }
+    }
+
+    fn accept(&self, address: IpNet) -> Rule {
+        Rule { destination: Some((true, address.trunc())), ..self.rule(&self.chain, "ACCEPT") }
+    }
+
+    fn masquerade(&self, v6: bool) -> Rule {
+        let multicast = if v6 { MULTICAST_V6 } else { MULTICAST_V4 };
+        Rule { destination: Some((false, multicast)), ..self.rule(&self.chain, "MASQUERADE") }
+    }
+
+    /// The changes that make `addrs` masqueraded.
+    fn additions(&self, table: &SavedTable, v6: bool, addrs: &[IpNet]) -> Vec<String> {
+        let mut changes: Vec<String> = Vec::new();
+        let mut change = |line| {
+            if !changes.contains(&line) {
+                changes.push(line);
+            }
+        };
+        if !table.chains.contains(&self.chain) {
+            change(format!("-N {}", self.chain));
+        }
+        let masquerade = self.masquerade(v6);
+        let masqueraded = table.has(&masquerade);
+        for address in addrs {
+            let accept = self.accept(*address);
+            if !table.has(&accept) {
+                // Accepting comes before masquerading, or a second network's own traffic would be masqueraded.
+                change(format!("{} {}", if masqueraded { "-I" } else { "-A" }, accept.line()));
+            }
+        }
+        if !masqueraded {
+            change(format!("-A {}", masquerade.line()));
+        }
+        for address in addrs {
+            let jump = self.jump(address.addr().into());
+            if !table.has(&jump) {
+                change(format!("-A {}", jump.line()));
+            }
+        }
+        changes
+    }
+
+    /// The changes that remove the rules for which `goes` holds, and the chain if nothing else refers to it.
+    fn removals(&self, table: &SavedTable, goes: impl Fn(&Rule) -> bool) -> Vec<String> {
+        let mut changes = Vec::new();
+        let mut referenced = false;
+        for saved in &table.rules {
+            if saved.rule.target.as_ref() != Some(&self.chain) {
+                continue;
+            }
+            if goes(&saved.rule) {
+                changes.push(format!("-D {}", saved.line));
+            } else {
+                referenced = true;
+            }
+        }
+        if !referenced && table.chains.contains(&self.chain) {
+            changes.push(format!("-F {}", self.chain));
+            changes.push(format!("-X {}", self.chain));
+        }
+        changes
+    }
+}
+
+/// Whether iptables can be used here: the programs are installed, and the kernel answers them. IPv4 only, as the
+/// native plugins test it.
+#[must_use]
+pub fn usable(deadline: Instant) -> bool {
+    Programs::locate(false, deadline).is_ok()
+        && program::locate("iptables")
+            .and_then(|path| program::run(&path, &["-t", "filter", "-S", "INPUT"], "", deadline))
+            .is_ok()
+}
+
+/// Makes sure that traffic from each address to outside its network is masqueraded. `addrs` are host addresses with
+/// their network's prefix length.
+///
+/// # Errors
+/// A name doesn't fit, a program is missing or fails, or the deadline passes.
+pub fn ensure(key: &MasqueradeKey, addrs: &[IpNet], deadline: Instant) -> Result<(), FirewallError> {
+    let wanted = Wanted::new(key)?;
+    for (v6, addrs) in by_family(addrs) {
+        Programs::locate(v6, deadline)?.change(|table| wanted.additions(table, v6, &addrs))?;
+    }
+    Ok(())
+}
+
+/// Whether all that [`ensure`] makes is there.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn check(key: &MasqueradeKey, addrs: &[IpNet], deadline: Instant) -> Result<bool, FirewallError> {
+    let wanted = Wanted::new(key)?;
+    for (v6, addrs) in by_family(addrs) {
+        let table = Programs::locate(v6, deadline)?.look()?;
+        if !wanted.additions(&table, v6, &addrs).is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Removes the masquerading of these addresses, and the container's chain unless another attachment uses it. Returns
+/// how many changes that took.
+///
+/// # Errors
+/// As [`ensure`]. That nothing is there is no error.
+pub fn remove(key: &MasqueradeKey, addrs: &[IpNet], deadline: Instant) -> Result<usize, FirewallError> {
+    let wanted = Wanted::new(key)?;
+    let mut changes = 0;
+    for (v6, addrs) in by_family(addrs) {
+        let goes = |rule: &Rule| {
+            addrs.iter().any(|address| {
+                // Old releases of the native plugins wrote the source with its network's prefix length.
+                *rule == wanted.jump(address.addr().into()) || *rule == wanted.jump(address.trunc())
+            })
+        };
+        changes += Programs::locate(v6, deadline)?.change(|table| wanted.removals(table, goes))?;
+    }
+    Ok(changes)
+}
+
+/// Removes the masquerading of all attachments of the container to the network, whatever their addresses, in both
+/// families. Returns how many changes that took.
+///
+/// # Errors
+/// As [`ensure`]; a family whose programs are missing is passed over, unless both are.
+pub fn remove_all(key: &MasqueradeKey, deadline: Instant) -> Result<usize, FirewallError> {
+    let wanted = Wanted::new(key)?;
+    // All that bears our mark goes; what another's rule refers to stays.
+    let goes = |rule: &Rule| rule.chain == POSTROUTING && rule.comment.as_ref() == Some(&wanted.comment);
+    let mut changes = 0;
+    for programs in families(deadline)? {
+        changes += programs.change(|table| wanted.removals(table, goes))?;
+    }
+    Ok(changes)
+}
+
+/// Removes the masquerading of all containers in `network` except those with a valid container ID, in both families,
+/// and returns the removed container IDs.
+///
+/// # Errors
+/// As [`remove_all`].
+pub fn retain(network: &str, valid: &[&str], deadline: Instant) -> Result<Vec<String>, FirewallError> {
+    let mut removed = Vec::new();
+    for programs in families(deadline)? {
+        for rule in programs.look()?.rules {
+            let Some(container_id) = container_of(&rule.rule, network) else {
+                continue;
+            };
+            if !valid.contains(&container_id.as_str()) && !removed.contains(&container_id) {
+                removed.push(container_id);
+            }
+        }
+    }
+    for container_id in &removed {
+        let key =
+            MasqueradeKey { network: network.to_owned(), container_id: container_id.clone(), ifname: String::new() };
+        remove_all(&key, deadline)?;
+    }
+    Ok(removed)
+}
+
+/// Whether masquerading by iptables may be there for this container and network. Where it says no, which takes
+/// microseconds, [`remove`] would find nothing, which takes programs and milliseconds.
+///
+/// It says yes whenever the kernel has a `nat` table of legacy iptables, into which there is no other look.
+///
+/// # Errors
+/// The kernel refuses to show its nftables, or the deadline passes.
+pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallError> {
+    for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
+        match std::fs::read_to_string(names) {
+            Ok(tables) if tables.lines().any(|table| table == "nat") => return Ok(true),
+            Ok(_) => {}
+            // The kernel has no legacy iptables.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(_) => return Ok(true),
+        }
+    }
+    for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
+        if nft.chain(Table { family, name: "nat" }, &key.iptables_chain())?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The programs that are installed: those of one family may be missing, not both.
+fn families(deadline: Instant) -> Result<Vec<Programs>, FirewallError> {
+    match (Programs::locate(false, deadline), Programs::locate(true, deadline)) {
+        (Err(error), Err(_)) => Err(error),
+        (v4, v6) => Ok(v4.into_iter().chain(v6).collect()),
+    }
+}
+
+/// The addresses of IPv4 and of IPv6, where there are any.
+fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
+    [false, true].into_iter().filter_map(|v6| {
+        let of_family = |address: &IpNet| matches!(address, IpNet::V6(_)) == v6;
+        let addrs: Vec<IpNet> = addrs.iter().copied().filter(of_family).collect();
+        (!addrs.is_empty()).then_some((v6, addrs))
+    })
+}
+
+/// The container whose masquerading in `network` this rule begins.
+fn container_of(rule: &Rule, network: &str) -> Option<String> {
+    let chain = rule.target.as_deref().filter(|target| target.starts_with(CHAIN_PREFIX))?;
+    let rest = rule.comment.as_deref()?.strip_prefix(&format!("name: \"{network}\" id: \""))?;
+    let key = MasqueradeKey {
+        network: network.to_owned(),
+        container_id: rest.strip_suffix('"')?.to_owned(),
+        ifname: String::new(),
+    };
+    // The chain's name proves that the comment is not just similar.
+    (rule.chain == POSTROUTING && key.iptables_chain() == chain).then_some(key.container_id)
+}

@@ -1,0 +1,222 @@
+//! Masquerading of an attachment's addresses (`ipMasq`) with nftables.
+//!
+//! Table, chains, rules and comments are the native plugins' own, so that either side finds and removes what the other
+//! made:
+//!
+//! ```text
+//! table inet cni_plugins_masquerade
+//!     chain masq_checks      ip saddr <address> ip daddr != <its network> masquerade comment "<attachment>"
+//!     chain postrouting      multicast returns, the rest goes to masq_checks
+//! ```
+//!
+//! The table and its chains are shared by all attachments of the node and stay when the last one goes
+//! ([`crate::node`]).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use netlink_packet_netfilter::NetfilterProtoFamily;
+use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
+
+use crate::batch::{BaseChain, Batch, Table};
+use crate::key::network_hash;
+use crate::rule::{self, Expression, Side};
+use crate::{FirewallError, MasqueradeKey, Nft};
+
+pub(crate) const TABLE: Table = Table { family: NetfilterProtoFamily::Inet, name: "cni_plugins_masquerade" };
+pub(crate) const CHECKS: &str = "masq_checks";
+pub(crate) const POSTROUTING: &str = "postrouting";
+
+// The native plugins' words: they identify the table to people and to scripts.
+const TABLE_COMMENT: &str = "Masquerading for plugins from github.com/containernetworking/plugins";
+const CHECKS_COMMENT: &str = "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet";
+
+/// RFC 5771, RFC 4291 section 2.7: never masqueraded.
+pub(crate) const MULTICAST_V4: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4);
+pub(crate) const MULTICAST_V6: IpNet = IpNet::new_assert(IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8);
+
+/// Deletions per transaction of a collection: what fits a netlink datagram several times over.
+const CHUNK: usize = 500;
+
+/// Makes sure that traffic from each address to outside its network is masqueraded, and that the attachment has no
+/// other masquerading rules. `addrs` are host addresses with their network's prefix length.
+///
+/// Nothing is changed if all is there; otherwise it is one transaction, the base objects included.
+///
+/// # Errors
+/// The kernel refuses, the deadline passes, or a chain of our name is not of our kind.
+pub fn nft_ensure(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<(), FirewallError> {
+    let comment = key.nft_comment();
+    let instance = key.instance();
+    nft.change(|nft, batch| {
+        ensure_base(nft, batch)?;
+        let mut wanted = wanted(addrs);
+        for rule in nft.rules(TABLE, CHECKS)? {
+            if !rule.commented(instance.as_bytes()) {
+                continue;
+            }
+            let position = wanted.iter().position(|wanted| rule.is(wanted));
+            match position.filter(|_| rule.comment.as_ref() == Some(&comment)) {
+                Some(position) => drop(wanted.swap_remove(position)),
+                None => batch.delete_rule(TABLE, CHECKS, rule.handle),
+            }
+        }
+        // In the order given, whatever was taken out.
+        wanted.sort_by_key(|rule| addrs.iter().position(|address| masquerade_rule(*address) == *rule));
+        for rule in wanted {
+            batch.append_rule(TABLE, CHECKS, &rule, Some(&comment));
+        }
+        Ok(())
+    })
+}
+
+/// Whether all that [`nft_ensure`] makes is there: the rules of each address, and the way that leads to them.
+///
+/// # Errors
+/// The kernel refuses to show it, or the deadline passes.
+pub fn nft_check(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
+    let instance = key.instance();
+    let present = nft.rules(TABLE, CHECKS)?;
+    let complete = wanted(addrs)
+        .iter()
+        .all(|wanted| present.iter().any(|rule| rule.commented(instance.as_bytes()) && rule.is(wanted)));
+    if !complete {
+        return Ok(false);
+    }
+    let way = nft.rules(TABLE, POSTROUTING)?;
+    Ok(postrouting_rules().iter().all(|wanted| way.iter().any(|rule| rule.is(wanted))))
+}
+
+/// Removes the attachment's masquerading rules, whichever addresses they are for, and returns how many there were.
+///
+/// # Errors
+/// The kernel refuses, or the deadline passes. That nothing is there is no error.
+pub fn nft_remove(nft: &mut Nft, key: &MasqueradeKey) -> Result<usize, FirewallError> {
+    let instance = key.instance();
+    nft.change(|nft, batch| {
+        let mut removed = 0;
+        for rule in nft.rules(TABLE, CHECKS)? {
+            if rule.commented(instance.as_bytes()) {
+                batch.delete_rule(TABLE, CHECKS, rule.handle);
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    })
+}
+
+/// Removes the masquerading rules of all attachments of `network` except the valid ones, given as (container ID,
+/// interface name), and returns the comments of the removed rules, each once: they name network, interface and
+/// container.
+///
+/// # Errors
+/// The kernel refuses, or the deadline passes.
+pub fn nft_retain(nft: &mut Nft, network: &str, valid: &[(&str, &str)]) -> Result<Vec<String>, FirewallError> {
+    let ours = format!("{}-", network_hash(network));
+    let valid: Vec<String> = valid
+        .iter()
+        .map(|(container_id, ifname)| {
+            let key = MasqueradeKey {
+                network: network.to_owned(),
+                container_id: (*container_id).to_owned(),
+                ifname: (*ifname).to_owned(),
+            };
+            key.instance()
+        })
+        .collect();
+    let mut removed = Vec::new();
+    loop {
+        let chunk = nft.change(|nft, batch| {
+            let mut chunk = Vec::new();
+            for rule in nft.rules(TABLE, CHECKS)? {
+                let kept = valid.iter().any(|instance| rule.commented(instance.as_bytes()));
+                if rule.commented(ours.as_bytes()) && !kept && chunk.len() < CHUNK {
+                    batch.delete_rule(TABLE, CHECKS, rule.handle);
+                    chunk.push(String::from_utf8_lossy(rule.comment.as_deref().unwrap_or_default()).into_owned());
+                }
+            }
+            Ok(chunk)
+        })?;
+        let last = chunk.len() < CHUNK;
+        for comment in chunk {
+            if !removed.contains(&comment) {
+                removed.push(comment);
+            }
+        }
+        if last {
+            return Ok(removed);
+        }
+    }
+}
+
+/// Adds what is missing of the table, its chains and the rules that lead to `masq_checks`.
+fn ensure_base(nft: &mut Nft, batch: &mut Batch) -> Result<(), FirewallError> {
+    let exists = nft.table(TABLE)?.is_some();
+    if !exists {
+        batch.add_table(TABLE, Some(TABLE_COMMENT));
+    }
+    if !exists || nft.chain(TABLE, CHECKS)?.is_none() {
+        batch.add_chain(TABLE, CHECKS, None, Some(CHECKS_COMMENT));
+    }
+    let postrouting = if exists { nft.chain(TABLE, POSTROUTING)? } else { None };
+    let Some(postrouting) = postrouting else {
+        let base = BaseChain { kind: "nat", hook: InetHookNumber::PostRouting, priority: 100 };
+        batch.add_chain(TABLE, POSTROUTING, Some(base), None);
+        for rule in postrouting_rules() {
+            batch.append_rule(TABLE, POSTROUTING, &rule, None);
+        }
+        return Ok(());
+    };
+    if postrouting.kind.as_deref() != Some("nat") {
+        return Err(FirewallError::new(
+            "use chain",
+            format!("{TABLE} {POSTROUTING}"),
+            "it is no nat chain, and nothing would be masqueraded: delete the table, it will be made anew",
+        ));
+    }
+    let present = nft.rules(TABLE, POSTROUTING)?;
+    let missing = |rule: &[Expression]| !present.iter().any(|present| present.is(rule));
+    let [multicast_v4, multicast_v6, checks] = postrouting_rules();
+    // A rule that returns must come before the one that goes on, which is the last.
+    for rule in [multicast_v6, multicast_v4] {
+        if missing(&rule) {
+            batch.insert_rule(TABLE, POSTROUTING, &rule, None);
+        }
+    }
+    if missing(&checks) {
+        batch.append_rule(TABLE, POSTROUTING, &checks, None);
+    }
+    Ok(())
+}
+
+/// Multicast is not masqueraded, everything else goes to `masq_checks`.
+pub(crate) fn postrouting_rules() -> [Vec<Expression>; 3] {
+    let multicast = |network: IpNet| {
+        let mut rule = rule::family(network).to_vec();
+        rule.extend(rule::address(Side::Destination, true, network));
+        rule.push(rule::verdict(Verdict::Return));
+        rule
+    };
+    [multicast(MULTICAST_V4), multicast(MULTICAST_V6), vec![rule::to_chain(Verdict::Goto, CHECKS)]]
+}
+
+/// The rules of these addresses, each once.
+fn wanted(addrs: &[IpNet]) -> Vec<Vec<Expression>> {
+    let mut wanted: Vec<Vec<Expression>> = Vec::new();
+    for address in addrs {
+        let rule = masquerade_rule(*address);
+        if !wanted.contains(&rule) {
+            wanted.push(rule);
+        }
+    }
+    wanted
+}
+
+/// `ip saddr <address> ip daddr != <network> masquerade`.
+fn masquerade_rule(address: IpNet) -> Vec<Expression> {
+    let mut rule = rule::family(address).to_vec();
+    rule.extend(rule::address(Side::Source, true, IpNet::from(address.addr())));
+    rule.extend(rule::address(Side::Destination, false, address));
+    rule.push(Expression::Masquerade);
+    rule
+}

@@ -1,0 +1,369 @@
+//! nftables rules: the few expressions that ours are made of, both ways, and comments.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use netlink_packet_netfilter::nftables::{
+    Bitwise, Cmp, DataAttribute, ExpressionAttribute, Expressions, Immediate, ListAttribute, Meta, MetaKey, Operator,
+    Payload, Register, Verdict, VerdictAttribute,
+};
+
+use crate::attribute::{attributes, be32, find, text};
+
+/// `NFTNL_UDATA_RULE_COMMENT`, and the same number for tables and chains (libnftnl's udata.h).
+const UDATA_COMMENT: u8 = 0;
+/// `NFT_PAYLOAD_LL_HEADER` and `NFT_PAYLOAD_NETWORK_HEADER` (linux/netfilter/nf_tables.h).
+const LINK_HEADER: u32 = 0;
+const NETWORK_HEADER: u32 = 1;
+/// `NFPROTO_IPV4` and `NFPROTO_IPV6` (linux/netfilter.h).
+const NFPROTO_IPV4: u8 = 2;
+const NFPROTO_IPV6: u8 = 10;
+/// `NFTA_DATA_VALUE` and `NFTA_DATA_VERDICT`.
+const DATA_VALUE: u16 = 1;
+const DATA_VERDICT: u16 = 2;
+/// `NF_DROP` (linux/netfilter.h).
+const NF_DROP: u32 = 0;
+
+/// One expression. Values pass through register 1, as in what `nft` generates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Expression {
+    Meta(MetaKey),
+    Payload {
+        base: u32,
+        offset: u32,
+        length: u32,
+    },
+    Mask(Vec<u8>),
+    Compare {
+        equal: bool,
+        value: Vec<u8>,
+    },
+    Verdict {
+        verdict: Verdict,
+        chain: Option<String>,
+    },
+    Masquerade,
+    /// Anything else: never ours.
+    Foreign,
+}
+
+/// A rule as the kernel reported it.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) handle: u64,
+    pub(crate) comment: Option<Vec<u8>>,
+    /// As netlink attributes: most rules that we come across are not ours, and nobody wants to know what they say.
+    expressions: Vec<u8>,
+}
+
+/// Which of a packet's addresses.
+#[derive(Clone, Copy)]
+pub(crate) enum Side {
+    Source,
+    Destination,
+}
+
+/// `ip saddr`/`ip6 daddr`/… equal (or not) to `network`, in the form that `nft` gives it in an `inet` table.
+///
+/// Prefixes that end at a byte are compared without a mask, as `nft` does.
+pub(crate) fn address(side: Side, equal: bool, network: IpNet) -> Vec<Expression> {
+    // Offsets in the IP headers: RFC 791 section 3.1, RFC 8200 section 3.
+    let offset = match (network, side) {
+        (IpNet::V4(_), Side::Source) => 12,
+        (IpNet::V4(_), Side::Destination) => 16,
+        (IpNet::V6(_), Side::Source) => 8,
+        (IpNet::V6(_), Side::Destination) => 24,
+    };
+    let octets = |address| match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    let mut value = octets(network.network());
+    let prefix = usize::from(network.prefix_len());
+    let masked = prefix == 0 || !prefix.is_multiple_of(8);
+    if !masked {
+        value.truncate(prefix / 8);
+    }
+    let mut expressions = vec![Expression::Payload {
+        base: NETWORK_HEADER,
+        offset,
+        length: u32::from(if masked { network.max_prefix_len() } else { network.prefix_len() }) / 8,
+    }];
+    if masked {
+        expressions.push(Expression::Mask(octets(network.netmask())));
+    }
+    expressions.push(Expression::Compare { equal, value });
+    expressions
+}
+
+/// The packet is of `network`'s family: what `nft` puts before an address in an `inet` table.
+pub(crate) fn family(network: IpNet) -> [Expression; 2] {
+    let protocol = match network {
+        IpNet::V4(_) => NFPROTO_IPV4,
+        IpNet::V6(_) => NFPROTO_IPV6,
+    };
+    [Expression::Meta(MetaKey::Nfproto), Expression::Compare { equal: true, value: vec![protocol] }]
+}
+
+/// `iifname <name>`.
+pub(crate) fn input_interface(name: &str) -> [Expression; 2] {
+    let mut value = name.as_bytes().to_vec();
+    // The register holds IFNAMSIZ bytes.
+    value.resize(16, 0);
+    [Expression::Meta(MetaKey::Iifname), Expression::Compare { equal: true, value }]
+}
+
+/// `ether saddr <mac>`.
+pub(crate) fn source_mac(mac: [u8; 6]) -> [Expression; 2] {
+    [
+        Expression::Payload { base: LINK_HEADER, offset: 6, length: 6 },
+        Expression::Compare { equal: true, value: mac.to_vec() },
+    ]
+}
+
+/// A verdict that ends the rule.
+pub(crate) fn verdict(verdict: Verdict) -> Expression {
+    Expression::Verdict { verdict, chain: None }
+}
+
+/// `drop`.
+pub(crate) fn drop_packet() -> Expression {
+    verdict(Verdict::Other(NF_DROP))
+}
+
+/// `jump` or `goto` a chain.
+pub(crate) fn to_chain(verdict: Verdict, chain: &str) -> Expression {
+    Expression::Verdict { verdict, chain: Some(chain.to_owned()) }
+}
+
+/// A comment as the user data of a table, chain or rule: type, length, text with a final NUL.
+///
+/// Callers keep comments within 253 bytes: the kernel takes 256 bytes of user data (`NFT_USERDATA_MAXLEN`).
+pub(crate) fn comment_data(comment: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(comment.len() + 1).unwrap_or(u8::MAX);
+    let mut data = vec![UDATA_COMMENT, length];
+    data.extend(comment.iter().take(usize::from(length) - 1));
+    data.push(0);
+    data
+}
+
+/// The comment in user data, where other entries may surround it.
+fn comment_in(mut data: &[u8]) -> Option<Vec<u8>> {
+    while let [kind, length, rest @ ..] = data {
+        let (value, after) = rest.split_at_checked(usize::from(*length))?;
+        if *kind == UDATA_COMMENT {
+            return Some(value.strip_suffix(&[0]).unwrap_or(value).to_vec());
+        }
+        data = after;
+    }
+    None
+}
+
+impl Rule {
+    /// From the attributes of a rule (`NFTA_RULE_*`).
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let mut rule = Self { handle: 0, comment: None, expressions: Vec::new() };
+        for (kind, value) in attributes(bytes) {
+            match kind {
+                3 => rule.handle = value.try_into().map(u64::from_be_bytes).unwrap_or_default(),
+                4 => rule.expressions = value.to_vec(),
+                7 => rule.comment = comment_in(value),
+                _ => {}
+            }
+        }
+        rule
+    }
+
+    /// Whether the rule consists of these expressions.
+    pub(crate) fn is(&self, expressions: &[Expression]) -> bool {
+        attributes(&self.expressions)
+            .map(|(_, expression)| Expression::read(expression))
+            .eq(expressions.iter().cloned())
+    }
+
+    /// Whether the comment begins with `prefix`.
+    pub(crate) fn commented(&self, prefix: &[u8]) -> bool {
+        self.comment.as_deref().is_some_and(|comment| comment.starts_with(prefix))
+    }
+}
+
+impl Expression {
+    /// As netlink attributes, in the order in which the kernel reports them.
+    pub(crate) fn write(&self) -> ListAttribute<ExpressionAttribute> {
+        match self {
+            Self::Meta(key) => Expressions::Meta(vec![Meta::Key(*key), Meta::DestinationRegister(Register::Reg1)]),
+            Self::Payload { base, offset, length } => Expressions::Payload(vec![
+                Payload::DestinationRegister(Register::Reg1),
+                Payload::Base(*base),
+                Payload::Offset(*offset),
+                Payload::Len(*length),
+            ]),
+            Self::Mask(mask) => Expressions::Bitwise(vec![
+                Bitwise::SourceRegister(Register::Reg1),
+                Bitwise::DestinationRegister(Register::Reg1),
+                Bitwise::Length(u32::try_from(mask.len()).unwrap_or(u32::MAX)),
+                Bitwise::Mask(DataAttribute::Value(mask.clone())),
+                Bitwise::Xor(DataAttribute::Value(vec![0; mask.len()])),
+            ]),
+            Self::Compare { equal, value } => Expressions::Cmp(vec![
+                Cmp::SourceRegister(Register::Reg1),
+                Cmp::Op(if *equal { Operator::Equal } else { Operator::NotEqual }),
+                Cmp::Data(DataAttribute::Value(value.clone())),
+            ]),
+            Self::Verdict { verdict, chain } => {
+                let mut data = vec![VerdictAttribute::Code(*verdict)];
+                data.extend(chain.clone().map(VerdictAttribute::Chain));
+                Expressions::Immediate(vec![
+                    Immediate::DestinationRegister(Register::Verdict),
+                    Immediate::Data(DataAttribute::Verdict(data)),
+                ])
+            }
+            Self::Masquerade => named("masq"),
+            Self::Foreign => named(""),
+        }
+        .into()
+    }
+
+    /// From the attributes of one expression (`NFTA_EXPR_NAME`, `NFTA_EXPR_DATA`).
+    fn read(bytes: &[u8]) -> Self {
+        let data = find(bytes, 2).unwrap_or_default();
+        let read = match find(bytes, 1) {
+            Some(b"meta\0") => read_meta(data),
+            Some(b"payload\0") => read_payload(data),
+            Some(b"bitwise\0") => read_mask(data),
+            Some(b"cmp\0") => read_compare(data),
+            Some(b"immediate\0") => read_verdict(data),
+            // Port ranges and flags are attributes: ours has none.
+            Some(b"masq\0") if data.is_empty() => Some(Self::Masquerade),
+            _ => None,
+        };
+        read.unwrap_or(Self::Foreign)
+    }
+}
+
+fn named(expression_type: &str) -> Expressions {
+    Expressions::Other { expression_type: expression_type.to_owned(), attributes: Vec::new() }
+}
+
+/// Whether this is the register that all values pass through: `NFT_REG_1`, and never its other name `NFT_REG32_00`.
+fn is_register_1(value: &[u8]) -> bool {
+    be32(value) == Some(1)
+}
+
+/// `NFTA_META_DREG`, `NFTA_META_KEY`.
+fn read_meta(bytes: &[u8]) -> Option<Expression> {
+    let mut key = None;
+    for (kind, value) in attributes(bytes) {
+        match kind {
+            1 if is_register_1(value) => {}
+            2 => key = be32(value),
+            _ => return None,
+        }
+    }
+    key.map(|key| Expression::Meta(key.into()))
+}
+
+/// `NFTA_PAYLOAD_DREG`, `_BASE`, `_OFFSET`, `_LEN`.
+fn read_payload(bytes: &[u8]) -> Option<Expression> {
+    let (mut base, mut offset, mut length) = (None, None, None);
+    for (kind, value) in attributes(bytes) {
+        match kind {
+            1 if is_register_1(value) => {}
+            2 => base = be32(value),
+            3 => offset = be32(value),
+            4 => length = be32(value),
+            _ => return None,
+        }
+    }
+    Some(Expression::Payload { base: base?, offset: offset?, length: length? })
+}
+
+/// `NFTA_BITWISE_SREG`, `_DREG`, `_LEN`, `_MASK`, `_XOR`, `_OP`.
+fn read_mask(bytes: &[u8]) -> Option<Expression> {
+    let mut mask = None;
+    for (kind, value) in attributes(bytes) {
+        match kind {
+            1 | 2 if is_register_1(value) => {}
+            3 => {}
+            4 => mask = find(value, DATA_VALUE),
+            5 if find(value, DATA_VALUE)?.iter().all(|byte| *byte == 0) => {}
+            // NFT_BITWISE_MASK_XOR: the only operation of older kernels, which don't report it.
+            6 if be32(value) == Some(0) => {}
+            _ => return None,
+        }
+    }
+    mask.map(|mask| Expression::Mask(mask.to_vec()))
+}
+
+/// `NFTA_CMP_SREG`, `_OP`, `_DATA`.
+fn read_compare(bytes: &[u8]) -> Option<Expression> {
+    let (mut equal, mut data) = (None, None);
+    for (kind, value) in attributes(bytes) {
+        match kind {
+            1 if is_register_1(value) => {}
+            // NFT_CMP_EQ, NFT_CMP_NEQ.
+            2 => equal = be32(value).filter(|operator| *operator < 2).map(|operator| operator == 0),
+            3 => data = find(value, DATA_VALUE),
+            _ => return None,
+        }
+    }
+    Some(Expression::Compare { equal: equal?, value: data?.to_vec() })
+}
+
+/// `NFTA_IMMEDIATE_DREG`, `_DATA`, in it `NFTA_VERDICT_CODE` and `_CHAIN`.
+fn read_verdict(bytes: &[u8]) -> Option<Expression> {
+    let verdict = find(find(bytes, 2)?, DATA_VERDICT)?;
+    let code = find(verdict, 1).and_then(be32)?;
+    Some(Expression::Verdict { verdict: code.into(), chain: find(verdict, 2).map(text) })
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_core::Nla as _;
+
+    use super::*;
+
+    #[test]
+    fn comments_survive_their_encoding() {
+        assert_eq!(comment_data(b"hello"), b"\x00\x06hello\x00");
+        for length in [0, 1, 128, 253] {
+            let comment = vec![b'x'; length];
+            assert_eq!(comment_in(&comment_data(&comment)), Some(comment));
+        }
+        // Another entry first, as newer nft releases write it.
+        assert_eq!(comment_in(b"\x01\x04\x00\x00\x00\x01\x00\x03ab\x00"), Some(b"ab".to_vec()));
+        for broken in [&b""[..], b"\x00", b"\x00\x09ab", b"\x01\x00"] {
+            assert_eq!(comment_in(broken), None);
+        }
+    }
+
+    fn reread(expression: &Expression) -> Expression {
+        let element = expression.write();
+        let mut bytes = vec![0; element.value_len()];
+        element.emit_value(&mut bytes);
+        Expression::read(&bytes)
+    }
+
+    #[test]
+    fn expressions_survive_their_encoding() {
+        let networks = ["10.1.0.2/32", "10.0.0.0/9", "0.0.0.0/0", "fd00::/64", "ff00::/8", "fd00::/65"];
+        for network in networks {
+            let network: IpNet = network.parse().unwrap();
+            for expression in address(Side::Source, false, network) {
+                assert_eq!(reread(&expression), expression, "{network}");
+            }
+        }
+        for expression in
+            [to_chain(Verdict::Goto, "masq_checks"), verdict(Verdict::Return), drop_packet(), Expression::Masquerade]
+        {
+            assert_eq!(reread(&expression), expression);
+        }
+    }
+
+    #[test]
+    fn byte_prefixes_need_no_mask() {
+        assert_eq!(address(Side::Destination, false, "10.1.0.0/16".parse().unwrap()).len(), 2);
+        assert_eq!(address(Side::Destination, false, "224.0.0.0/4".parse().unwrap()).len(), 3);
+        assert_eq!(address(Side::Destination, false, "0.0.0.0/0".parse().unwrap()).len(), 3);
+    }
+}

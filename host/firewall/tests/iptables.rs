@@ -1,0 +1,241 @@
+//! Masquerading by iptables, with iptables-save as the witness.
+
+#![allow(clippy::expect_used, reason = "a helper outside the test functions")]
+
+mod common;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use common::{addrs, key, nft, own_namespace, soon, tool};
+use postern_firewall::MasqueradeKey;
+use postern_firewall::iptables::{check, ensure, may_exist, remove, remove_all, retain, usable};
+
+const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
+
+/// What the native bridge plugin 1.9.1 leaves for network mynet, container cid1.
+const NATIVE: [&str; 6] = [
+    r#"-A POSTROUTING -s 10.1.0.3/32 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j CNI-a631aa8e1549a3b129110fd2"#,
+    r#"-A CNI-a631aa8e1549a3b129110fd2 -d 10.1.0.0/16 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j ACCEPT"#,
+    r#"-A CNI-a631aa8e1549a3b129110fd2 ! -d 224.0.0.0/4 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j MASQUERADE"#,
+    r#"-A POSTROUTING -s fd00:1::3/128 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j CNI-a631aa8e1549a3b129110fd2"#,
+    r#"-A CNI-a631aa8e1549a3b129110fd2 -d fd00:1::/64 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j ACCEPT"#,
+    r#"-A CNI-a631aa8e1549a3b129110fd2 ! -d ff00::/8 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j MASQUERADE"#,
+];
+
+/// Runs a test twice, in a namespace of its own each: with iptables on nf_tables, and with legacy iptables in its place.
+fn both(test: impl Fn() + Sync) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            own_namespace();
+            test();
+        });
+        scope.spawn(|| {
+            own_namespace();
+            unshare(CloneFlags::CLONE_NEWNS).expect("unshare the mount namespace");
+            // One program under many names: what it is called decides what it does.
+            let [from, onto] = ["/usr/sbin/xtables-legacy-multi", "/usr/sbin/xtables-nft-multi"];
+            mount(Some(from), onto, None::<&str>, MsFlags::MS_BIND, None::<&str>).expect("apt-get install iptables");
+            assert!(tool("iptables", "iptables --version").contains("legacy"));
+            test();
+        });
+    });
+}
+
+/// The rules of both families' `nat` tables.
+fn rules() -> Vec<String> {
+    let saved = tool("iptables", "iptables-save -t nat; ip6tables-save -t nat");
+    saved.lines().filter(|line| line.starts_with("-A")).map(str::to_owned).collect()
+}
+
+/// The plugins' chains in both families' `nat` tables.
+fn chains() -> usize {
+    tool("iptables", "iptables-save -t nat; ip6tables-save -t nat").matches(":CNI-").count()
+}
+
+/// The native plugin's own sequence of commands for one address.
+fn make_native(iptables: &str, address: &str, network: &str, multicast: &str) {
+    tool(
+        "iptables",
+        &format!(
+            r#"chain=CNI-a631aa8e1549a3b129110fd2; comment='name: "mynet" id: "cid1"'
+            {iptables} -t nat -N $chain --wait
+            {iptables} -t nat -A $chain -d {network} -j ACCEPT -m comment --comment "$comment" --wait
+            {iptables} -t nat -A $chain ! -d {multicast} -j MASQUERADE -m comment --comment "$comment" --wait
+            {iptables} -t nat -A POSTROUTING -s {address} -j $chain -m comment --comment "$comment" --wait"#
+        ),
+    );
+}
+
+#[test]
+fn is_usable() {
+    both(|| {
+        assert!(usable(soon()), "a program is missing, try: apt-get install iptables");
+    });
+}
+
+#[test]
+fn writes_what_native_writes() {
+    both(|| {
+        ensure(&key("cid1"), &addrs(&DUAL), soon()).unwrap();
+        assert_eq!(rules(), NATIVE);
+        ensure(&key("cid1"), &addrs(&DUAL), soon()).unwrap();
+        assert_eq!(rules(), NATIVE);
+        assert!(check(&key("cid1"), &addrs(&DUAL), soon()).unwrap());
+        // As the native plugin asks for them.
+        tool(
+            "iptables",
+            r#"chain=CNI-a631aa8e1549a3b129110fd2; comment='name: "mynet" id: "cid1"'
+        iptables -t nat -C $chain -d 10.1.0.3/16 -j ACCEPT -m comment --comment "$comment" --wait
+        iptables -t nat -C $chain ! -d 224.0.0.0/4 -j MASQUERADE -m comment --comment "$comment" --wait
+        iptables -t nat -C POSTROUTING -s 10.1.0.3 -j $chain -m comment --comment "$comment" --wait
+        ip6tables -t nat -C POSTROUTING -s fd00:1::3 -j $chain -m comment --comment "$comment" --wait"#,
+        );
+        assert!(remove(&key("cid1"), &addrs(&DUAL), soon()).unwrap() > 0);
+        assert_eq!((rules().len(), chains()), (0, 0));
+        assert_eq!(remove(&key("cid1"), &addrs(&DUAL), soon()).unwrap(), 0);
+    });
+}
+
+#[test]
+fn rules_of_a_native_plugin_are_taken_over() {
+    both(|| {
+        make_native("iptables", "10.1.0.3", "10.1.0.3/16", "224.0.0.0/4");
+        make_native("ip6tables", "fd00:1::3", "fd00:1::3/64", "ff00::/8");
+        assert_eq!(rules(), NATIVE);
+        assert!(check(&key("cid1"), &addrs(&DUAL), soon()).unwrap());
+        ensure(&key("cid1"), &addrs(&DUAL), soon()).unwrap();
+        assert_eq!(rules(), NATIVE);
+        remove(&key("cid1"), &addrs(&DUAL), soon()).unwrap();
+        assert_eq!((rules().len(), chains()), (0, 0));
+    });
+}
+
+#[test]
+fn the_chain_stays_while_another_attachment_uses_it() {
+    both(|| {
+        let second = MasqueradeKey { ifname: "eth1".into(), ..key("cid1") };
+        ensure(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap();
+        let before = rules();
+        ensure(&second, &addrs(&["10.1.0.4/16"]), soon()).unwrap();
+        remove(&second, &addrs(&["10.1.0.4/16"]), soon()).unwrap();
+        assert_eq!(rules(), before);
+        assert!(check(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap());
+        remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap();
+        assert_eq!((rules().len(), chains()), (0, 0));
+    });
+}
+
+#[test]
+fn a_second_network_is_accepted_before_masquerading() {
+    both(|| {
+        ensure(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap();
+        ensure(&key("cid1"), &addrs(&["10.1.0.3/16", "10.2.0.3/16"]), soon()).unwrap();
+        let rules = rules();
+        let at = |text: &str| rules.iter().position(|rule| rule.contains(text)).unwrap();
+        assert!(at("-d 10.2.0.0/16") < at("MASQUERADE"), "{rules:#?}");
+        assert_eq!(rules.len(), 5);
+    });
+}
+
+#[test]
+fn foreign_references_keep_the_chain() {
+    both(|| {
+        ensure(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap();
+        tool("iptables", "iptables -t nat -A POSTROUTING -p tcp --dport 80 -j CNI-a631aa8e1549a3b129110fd2");
+        remove_all(&key("cid1"), soon()).unwrap();
+        assert_eq!(chains(), 1);
+        tool("iptables", "iptables -t nat -F POSTROUTING");
+        remove_all(&key("cid1"), soon()).unwrap();
+        assert_eq!((rules().len(), chains()), (0, 0));
+    });
+}
+
+#[test]
+fn leaked_and_old_rules_go_too() {
+    both(|| {
+        make_native("iptables", "10.1.0.3", "10.1.0.3/16", "224.0.0.0/4");
+        tool(
+            "iptables",
+            r#"iptables -t nat -A POSTROUTING -s 10.1.0.3/16 -j CNI-a631aa8e1549a3b129110fd2 \
+           -m comment --comment 'name: "mynet" id: "cid1"'"#,
+        );
+        remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap();
+        assert_eq!((rules().len(), chains()), (0, 0));
+        // Flushed by a foreign hand: the chain alone is left.
+        make_native("iptables", "10.1.0.3", "10.1.0.3/16", "224.0.0.0/4");
+        tool("iptables", "iptables -t nat -F");
+        assert!(!check(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap());
+        remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap();
+        assert_eq!((rules().len(), chains()), (0, 0));
+    });
+}
+
+#[test]
+fn collection_keeps_valid_and_foreign_rules() {
+    both(|| {
+        let other = MasqueradeKey { network: "other".into(), ..key("cid9") };
+        ensure(&other, &addrs(&["10.9.0.2/16"]), soon()).unwrap();
+        ensure(&key("cid1"), &addrs(&DUAL), soon()).unwrap();
+        ensure(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap();
+        tool("iptables", "iptables -t nat -A POSTROUTING -s 192.0.2.1 -j ACCEPT");
+        assert_eq!(retain("mynet", &["cid2"], soon()).unwrap(), ["cid1"]);
+        assert!(check(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap());
+        assert!(check(&other, &addrs(&["10.9.0.2/16"]), soon()).unwrap());
+        let after = rules();
+        assert!(after.iter().all(|rule| !rule.contains("cid1")), "{after:#?}");
+        assert!(after.iter().any(|rule| rule.contains("192.0.2.1")), "{after:#?}");
+    });
+}
+
+#[test]
+fn the_cheap_look_sees_the_chain() {
+    own_namespace();
+    assert!(!may_exist(&mut nft(), &key("cid1")).unwrap());
+    ensure(&key("cid1"), &addrs(&["fd00:1::3/64"]), soon()).unwrap();
+    assert!(may_exist(&mut nft(), &key("cid1")).unwrap());
+    assert!(!may_exist(&mut nft(), &key("cid2")).unwrap());
+    // Legacy iptables can't be looked into this way.
+    tool("iptables", "iptables-legacy -t nat -S");
+    assert!(may_exist(&mut nft(), &key("cid2")).unwrap());
+}
+
+#[test]
+fn twenty_at_once_lose_nothing() {
+    both(|| {
+        std::thread::scope(|scope| {
+            for number in 0..20 {
+                scope.spawn(move || {
+                    ensure(&key(&format!("id{number}")), &addrs(&[&format!("10.1.0.{number}/16")]), soon()).unwrap();
+                });
+            }
+        });
+        assert_eq!((rules().len(), chains()), (60, 20));
+        std::thread::scope(|scope| {
+            for number in 0..20 {
+                scope.spawn(move || {
+                    remove(&key(&format!("id{number}")), &addrs(&[&format!("10.1.0.{number}/16")]), soon()).unwrap();
+                });
+            }
+        });
+        assert_eq!((rules().len(), chains()), (0, 0));
+    });
+}
+
+#[test]
+fn names_that_could_be_commands_are_refused() {
+    both(|| {
+        let evil = key("x\"\nCOMMIT\n*filter\n-P INPUT DROP");
+        ensure(&evil, &addrs(&DUAL), soon()).unwrap_err();
+        remove(&evil, &addrs(&DUAL), soon()).unwrap_err();
+        assert_eq!(rules().len(), 0);
+    });
+}
+
+#[test]
+fn the_deadline_holds() {
+    both(|| {
+        let error = ensure(&key("cid1"), &addrs(&DUAL), std::time::Instant::now()).unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+    });
+}

@@ -1,0 +1,219 @@
+//! The MAC check of bridge ports, with nft as the witness.
+
+mod common;
+
+use common::{nft, own_namespace, ruleset, tool};
+use postern_firewall::macguard::{ID_MAX, check, ensure, remove, retain};
+
+const ID: &str = "cid1-eth0";
+const PORT: &str = "veth5760e373";
+const MAC: [u8; 6] = [0xc6, 0x72, 0xeb, 0x70, 0x3f, 0x85];
+
+/// What the native bridge plugin 1.9.1 leaves for container cid1, interface eth0.
+const NATIVE: &str = r#"table bridge nat {
+	chain PREROUTING {
+		type filter hook prerouting priority dstnat; policy accept;
+		iifname "veth5760e373" jump cni-br-iface-cid1-eth0 comment "macspoofchk-cid1-eth0"
+	}
+
+	chain cni-br-iface-cid1-eth0 {
+		jump cni-br-iface-cid1-eth0-mac comment "macspoofchk-cid1-eth0"
+	}
+
+	chain cni-br-iface-cid1-eth0-mac {
+		ether saddr c6:72:eb:70:3f:85 return comment "macspoofchk-cid1-eth0"
+		drop comment "macspoofchk-cid1-eth0"
+	}
+}
+"#;
+
+/// What stays when the last attachment goes.
+const BASE: &str = "table bridge nat {\n\tchain PREROUTING {\n\t\ttype filter hook prerouting priority dstnat; policy accept;\n\t}\n}\n";
+
+/// `NATIVE` as input: in the bridge family nft names the priority otherwise than it prints it.
+fn make_native() {
+    let text = NATIVE.replace("priority dstnat", "priority -300");
+    tool("nftables", &format!("nft -f - <<'END'\n{text}END"));
+}
+
+fn handles() -> String {
+    tool("nftables", "nft -a list ruleset")
+}
+
+fn expressions() -> String {
+    tool("nftables", "nft --debug=netlink list ruleset")
+}
+
+#[test]
+fn writes_what_native_writes() {
+    own_namespace();
+    make_native();
+    let native = (ruleset(), expressions());
+    tool("nftables", "nft flush ruleset");
+    ensure(&mut nft(), ID, PORT, MAC).unwrap();
+    assert_eq!(ruleset(), NATIVE);
+    let plain = |text: &str| {
+        let words = |line: &str| line.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ').to_owned();
+        text.lines().map(words).collect::<Vec<_>>()
+    };
+    // The chain's name is part of the first line of a rule, the order of chains is that of creation.
+    assert_eq!((ruleset(), plain(&expressions())), (native.0, plain(&native.1)));
+}
+
+#[test]
+fn ensuring_again_changes_nothing() {
+    own_namespace();
+    make_native();
+    let before = handles();
+    let mut nft = nft();
+    assert!(check(&mut nft, ID, PORT, MAC).unwrap());
+    ensure(&mut nft, ID, PORT, MAC).unwrap();
+    assert_eq!(handles(), before);
+}
+
+#[test]
+fn another_mac_or_port_replaces_the_rules() {
+    own_namespace();
+    let mut nft = nft();
+    ensure(&mut nft, ID, "veth0", [2, 0, 0, 0, 0, 1]).unwrap();
+    assert!(!check(&mut nft, ID, PORT, MAC).unwrap());
+    ensure(&mut nft, ID, PORT, [2, 0, 0, 0, 0, 1]).unwrap();
+    assert!(!check(&mut nft, ID, PORT, MAC).unwrap());
+    ensure(&mut nft, ID, PORT, MAC).unwrap();
+    assert!(check(&mut nft, ID, PORT, MAC).unwrap());
+    assert_eq!(ruleset(), NATIVE);
+}
+
+#[test]
+fn removes_its_own_and_native_rules_only() {
+    own_namespace();
+    let mut nft = nft();
+    make_native();
+    tool("nftables", "nft add rule bridge nat PREROUTING iifname foreign0 accept");
+    ensure(&mut nft, "cid2-eth0", "veth2", MAC).unwrap();
+    assert!(remove(&mut nft, ID).unwrap());
+    assert!(!remove(&mut nft, ID).unwrap());
+    assert!(check(&mut nft, "cid2-eth0", "veth2", MAC).unwrap());
+    assert!(remove(&mut nft, "cid2-eth0").unwrap());
+    let after = ruleset();
+    assert!(after.contains("foreign0") && !after.contains("cni-br-iface"), "{after}");
+}
+
+#[test]
+fn removing_from_nothing_is_no_error() {
+    own_namespace();
+    assert!(!remove(&mut nft(), ID).unwrap());
+    assert!(!check(&mut nft(), ID, PORT, MAC).unwrap());
+    assert_eq!(ruleset(), "");
+}
+
+#[test]
+fn a_partial_state_is_completed_and_removed() {
+    own_namespace();
+    let mut nft = nft();
+    for damage in [
+        "nft flush chain bridge nat PREROUTING",
+        "nft flush chain bridge nat cni-br-iface-cid1-eth0-mac",
+        "nft flush chain bridge nat cni-br-iface-cid1-eth0; nft delete chain bridge nat cni-br-iface-cid1-eth0-mac",
+        "nft insert rule bridge nat cni-br-iface-cid1-eth0 accept",
+        "nft flush ruleset",
+    ] {
+        for repair in [true, false] {
+            ensure(&mut nft, ID, PORT, MAC).unwrap();
+            tool("nftables", &format!("{damage}; nft add table bridge nat"));
+            assert!(!check(&mut nft, ID, PORT, MAC).unwrap(), "{damage}");
+            if repair {
+                ensure(&mut nft, ID, PORT, MAC).unwrap();
+                assert!(check(&mut nft, ID, PORT, MAC).unwrap(), "{damage}");
+            }
+            remove(&mut nft, ID).unwrap();
+            assert!(!ruleset().contains("cid1"), "{damage}: {}", ruleset());
+        }
+    }
+}
+
+#[test]
+fn a_foreign_reference_keeps_the_chain_and_says_so() {
+    own_namespace();
+    let mut nft = nft();
+    ensure(&mut nft, ID, PORT, MAC).unwrap();
+    tool("nftables", "nft add rule bridge nat PREROUTING iifname foreign0 jump cni-br-iface-cid1-eth0");
+    let before = ruleset();
+    let error = remove(&mut nft, ID).unwrap_err();
+    assert_eq!(error.errno, Some(nix::errno::Errno::EBUSY as i32), "{error}");
+    assert!(error.to_string().contains("cni-br-iface-cid1-eth0"), "{error}");
+    assert_eq!(ruleset(), before, "all or nothing");
+}
+
+#[test]
+fn names_have_limits() {
+    own_namespace();
+    let mut nft = nft();
+    let longest = "i".repeat(ID_MAX);
+    ensure(&mut nft, &longest, PORT, MAC).unwrap();
+    assert!(check(&mut nft, &longest, PORT, MAC).unwrap());
+    assert!(remove(&mut nft, &longest).unwrap());
+    let before = ruleset();
+    for (id, port) in [(&*"i".repeat(ID_MAX + 1), PORT), ("", PORT), (ID, ""), (ID, "sixteen-bytes-xx")] {
+        ensure(&mut nft, id, port, MAC).unwrap_err();
+    }
+    remove(&mut nft, &"i".repeat(ID_MAX + 1)).unwrap_err();
+    assert_eq!(ruleset(), before);
+}
+
+#[test]
+fn collection_keeps_valid_and_foreign_rules() {
+    own_namespace();
+    let mut nft = nft();
+    let ids: Vec<String> = (0..350).map(|number| format!("c{number}-eth0")).collect();
+    for id in &ids {
+        ensure(&mut nft, id, PORT, MAC).unwrap();
+    }
+    // A native ADD that died half-way: chains without rules.
+    tool(
+        "nftables",
+        "nft add chain bridge nat cni-br-iface-half-eth0; nft add chain bridge nat cni-br-iface-half-eth0-mac
+         nft add chain bridge nat foreign; nft add rule bridge nat foreign accept",
+    );
+    let mut removed = retain(&mut nft, &[&ids[7], &ids[300]]).unwrap();
+    removed.sort();
+    let mut expected: Vec<String> = ids.iter().filter(|id| **id != ids[7] && **id != ids[300]).cloned().collect();
+    expected.push("half-eth0".into());
+    expected.sort();
+    assert_eq!(removed, expected);
+    assert!(check(&mut nft, &ids[7], PORT, MAC).unwrap() && check(&mut nft, &ids[300], PORT, MAC).unwrap());
+    let after = ruleset();
+    assert_eq!(after.matches("chain cni-br-iface-").count(), 4, "{after}");
+    assert!(after.contains("chain foreign"), "{after}");
+    assert_eq!(retain(&mut nft, &[]).unwrap().len(), 2);
+    tool("nftables", "nft flush chain bridge nat foreign; nft delete chain bridge nat foreign");
+    assert_eq!(ruleset(), BASE);
+}
+
+#[test]
+fn twenty_at_once_lose_nothing() {
+    own_namespace();
+    let start = &std::sync::Barrier::new(20);
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            scope.spawn(move || {
+                let mut nft = nft();
+                start.wait();
+                ensure(&mut nft, &format!("c{number}-eth0"), &format!("veth{number}"), MAC).unwrap();
+            });
+        }
+    });
+    let after = ruleset();
+    assert_eq!(after.matches("iifname").count(), 20, "{after}");
+    assert_eq!(after.matches("drop").count(), 20, "{after}");
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            scope.spawn(move || {
+                let mut nft = nft();
+                start.wait();
+                assert!(remove(&mut nft, &format!("c{number}-eth0")).unwrap());
+            });
+        }
+    });
+    assert_eq!(ruleset(), BASE);
+}

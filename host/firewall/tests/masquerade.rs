@@ -1,0 +1,291 @@
+//! Masquerading by nftables, with nft as the witness.
+
+mod common;
+
+use common::{addrs, key, nft, own_namespace, ruleset, tool};
+use postern_firewall::masquerade::{nft_check, nft_ensure, nft_remove, nft_retain};
+use postern_firewall::{MasqueradeKey, Nft};
+
+/// What the native bridge plugin 1.9.1 leaves for network mynet, container cid1, interface eth0.
+const NATIVE: &str = r#"table inet cni_plugins_masquerade {
+	comment "Masquerading for plugins from github.com/containernetworking/plugins"
+	chain masq_checks {
+		comment "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet"
+		ip saddr 10.1.0.2 ip daddr != 10.1.0.0/16 masquerade comment "d23676b4f2d9fe04-0b65a318f52e521b, net: mynet, if: eth0, id: cid1"
+		ip6 saddr fd00:1::2 ip6 daddr != fd00:1::/64 masquerade comment "d23676b4f2d9fe04-0b65a318f52e521b, net: mynet, if: eth0, id: cid1"
+	}
+
+	chain postrouting {
+		type nat hook postrouting priority srcnat; policy accept;
+		ip daddr 224.0.0.0/4 return
+		ip6 daddr ff00::/8 return
+		goto masq_checks
+	}
+}
+"#;
+
+const DUAL: [&str; 2] = ["10.1.0.2/16", "fd00:1::2/64"];
+
+/// `NATIVE` as input for nft 1.0.1 and later.
+fn make_native() {
+    tool("nftables", &format!("nft -f - <<'END'\n{NATIVE}END"));
+}
+
+/// Handles too: they tell whether a rule was replaced.
+fn handles() -> String {
+    tool("nftables", "nft -a list ruleset")
+}
+
+/// The expressions as the kernel has them: what nft prints could hide a difference.
+fn expressions() -> String {
+    tool("nftables", "nft --debug=netlink list ruleset")
+}
+
+#[test]
+fn writes_what_native_writes() {
+    own_namespace();
+    make_native();
+    let native = (ruleset(), expressions());
+    tool("nftables", "nft flush ruleset");
+    nft_ensure(&mut nft(), &key("cid1"), &addrs(&DUAL)).unwrap();
+    assert_eq!(ruleset(), NATIVE);
+    // Handles count on through the flush: they alone may differ.
+    let plain = |text: &str| {
+        let words = |line: &str| line.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ').to_owned();
+        text.lines().map(words).collect::<Vec<_>>()
+    };
+    assert_eq!((ruleset(), plain(&expressions())), (native.0, plain(&native.1)));
+}
+
+#[test]
+fn every_prefix_length_reads_as_itself() {
+    own_namespace();
+    let mut nft = nft();
+    for prefix in 0..=128 {
+        let mut wanted = vec![format!("fd00:1::2/{prefix}")];
+        if prefix <= 32 {
+            wanted.push(format!("10.255.255.2/{prefix}"));
+        }
+        let addresses = addrs(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
+        nft_ensure(&mut nft, &key("cid1"), &addresses).unwrap();
+        assert!(nft_check(&mut nft, &key("cid1"), &addresses).unwrap(), "{wanted:?}");
+        for address in &addresses {
+            let network = address.trunc().to_string();
+            let network = network
+                .strip_suffix("/128")
+                .or(network.strip_suffix("/32"))
+                .filter(|_| address.prefix_len() == address.max_prefix_len())
+                .map(str::to_owned)
+                .unwrap_or(network);
+            assert!(ruleset().contains(&format!("daddr != {network} masquerade")), "{network} in {}", ruleset());
+        }
+    }
+}
+
+#[test]
+fn ensuring_again_changes_nothing() {
+    own_namespace();
+    let mut nft = nft();
+    for _ in 0..2 {
+        nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+    }
+    let before = handles();
+    // Each address once, whatever the number of times it is asked for.
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16", "fd00:1::2/64", "10.1.0.2/16"])).unwrap();
+    assert_eq!(handles(), before);
+    assert_eq!(ruleset(), NATIVE);
+}
+
+#[test]
+fn rules_of_a_native_plugin_are_taken_over() {
+    own_namespace();
+    make_native();
+    let before = handles();
+    let mut nft = nft();
+    assert!(nft_check(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap());
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+    assert_eq!(handles(), before);
+    assert_eq!(nft_remove(&mut nft, &key("cid1")).unwrap(), 2);
+    assert!(!ruleset().contains("cid1"));
+}
+
+#[test]
+fn a_changed_address_replaces_the_rule() {
+    own_namespace();
+    let mut nft = nft();
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.9/16", "fd00:1::2/64"])).unwrap();
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+    let after = ruleset();
+    assert!(!after.contains("10.1.0.9"), "{after}");
+    assert_eq!(after.matches("cid1").count(), 2, "{after}");
+    assert!(!nft_check(&mut nft, &key("cid1"), &addrs(&["10.1.0.9/16"])).unwrap());
+}
+
+#[test]
+fn attachments_do_not_touch_each_other() {
+    own_namespace();
+    let mut nft = nft();
+    let second = MasqueradeKey { ifname: "eth1".into(), ..key("cid1") };
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+    let before = ruleset();
+    nft_ensure(&mut nft, &second, &addrs(&["10.1.0.3/16"])).unwrap();
+    nft_ensure(&mut nft, &key("cid2"), &addrs(&["10.1.0.4/16"])).unwrap();
+    assert_eq!(nft_remove(&mut nft, &second).unwrap(), 1);
+    assert_eq!(nft_remove(&mut nft, &key("cid2")).unwrap(), 1);
+    assert_eq!(ruleset(), before);
+    assert_eq!(nft_remove(&mut nft, &key("cid1")).unwrap(), 2);
+    assert_eq!(nft_remove(&mut nft, &key("cid1")).unwrap(), 0);
+}
+
+#[test]
+fn removing_from_nothing_is_no_error() {
+    own_namespace();
+    assert_eq!(nft_remove(&mut nft(), &key("cid1")).unwrap(), 0);
+    assert!(!nft_check(&mut nft(), &key("cid1"), &addrs(&DUAL)).unwrap());
+    assert_eq!(ruleset(), "");
+}
+
+#[test]
+fn collection_keeps_valid_and_foreign_rules() {
+    own_namespace();
+    let mut nft = nft();
+    let other = MasqueradeKey { network: "other".into(), ..key("cid9") };
+    nft_ensure(&mut nft, &other, &addrs(&["10.9.0.2/16"])).unwrap();
+    for (number, container) in ["cid1", "cid2", "cid3"].into_iter().enumerate() {
+        nft_ensure(&mut nft, &key(container), &addrs(&[&format!("10.1.0.{}/16", number + 2), "fd00:1::2/64"])).unwrap();
+    }
+    tool("nftables", "nft add rule inet cni_plugins_masquerade masq_checks ip saddr 192.0.2.1 counter");
+    let removed = nft_retain(&mut nft, "mynet", &[("cid2", "eth0"), ("cid1", "eth7")]).unwrap();
+    assert_eq!(removed.len(), 2, "{removed:?}");
+    assert!(removed[0].ends_with("id: cid1") && removed[1].ends_with("id: cid3"), "{removed:?}");
+    let after = ruleset();
+    assert_eq!(after.matches("cid2").count(), 2, "{after}");
+    assert_eq!(after.matches("cid9").count(), 1, "{after}");
+    assert!(after.contains("192.0.2.1") && !after.contains("cid1") && !after.contains("cid3"), "{after}");
+}
+
+#[test]
+fn collection_of_thousands() {
+    own_namespace();
+    make_native();
+    tool(
+        "nftables",
+        // In parts: an unprivileged nft can't enlarge its socket's buffer.
+        r#"for part in 1 2 3; do
+               i=0; while [ $i -lt 401 ]; do i=$((i + 1))
+                   echo "add rule inet cni_plugins_masquerade masq_checks ip saddr 192.0.2.1 masquerade \
+                         comment \"d23676b4f2d9fe04-$part-$i, net: mynet, if: eth0, id: $part-$i\""
+               done | nft -f -
+           done"#,
+    );
+    assert_eq!(nft_retain(&mut nft(), "mynet", &[("cid1", "eth0")]).unwrap().len(), 1203);
+    assert_eq!(ruleset(), NATIVE);
+}
+
+#[test]
+fn a_flush_in_between_makes_no_stranger_suffer() {
+    own_namespace();
+    let mut nft = nft();
+    nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16"])).unwrap();
+    // Handles begin anew with the table: the stranger's rule gets the one that ours had.
+    tool(
+        "nftables",
+        "nft flush ruleset
+         nft add table inet cni_plugins_masquerade
+         nft add chain inet cni_plugins_masquerade masq_checks
+         nft add chain inet cni_plugins_masquerade postrouting
+         for i in 1 2 3 4 5 6; do nft add rule inet cni_plugins_masquerade masq_checks ip saddr 192.0.2.$i accept; done",
+    );
+    let before = ruleset();
+    assert_eq!(nft_remove(&mut nft, &key("cid1")).unwrap(), 0);
+    assert_eq!(ruleset(), before);
+}
+
+#[test]
+fn what_a_foreign_hand_removed_comes_back() {
+    own_namespace();
+    let mut nft = nft();
+    let table = "inet cni_plugins_masquerade";
+    for damage in [
+        "nft flush ruleset".to_owned(),
+        format!("nft flush chain {table} postrouting; nft delete chain {table} postrouting"),
+        format!("nft flush chain {table} postrouting"),
+        format!("nft flush table {table}"),
+        format!("nft flush table {table}; nft delete chain {table} masq_checks"),
+        format!("nft flush chain {table} postrouting; nft add rule {table} postrouting goto masq_checks"),
+    ] {
+        nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+        assert!(nft_check(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap());
+        tool("nftables", &damage);
+        assert!(!nft_check(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap(), "{damage}");
+        nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+        let after = ruleset();
+        for line in NATIVE.lines() {
+            assert!(after.contains(line), "{damage}: {line} is missing in {after}");
+        }
+        assert!(after.find("224.0.0.0").unwrap() < after.find("goto").unwrap(), "{damage}: {after}");
+    }
+}
+
+#[test]
+fn a_chain_of_another_kind_is_an_error() {
+    own_namespace();
+    tool(
+        "nftables",
+        "nft add table inet cni_plugins_masquerade; nft add chain inet cni_plugins_masquerade postrouting",
+    );
+    let error = nft_ensure(&mut nft(), &key("cid1"), &addrs(&DUAL)).unwrap_err();
+    assert!(error.to_string().contains("it is no nat chain"), "{error}");
+}
+
+#[test]
+fn long_names_are_cut_as_native_does() {
+    own_namespace();
+    let mut nft = nft();
+    let long = key(&"c".repeat(300));
+    nft_ensure(&mut nft, &long, &addrs(&DUAL)).unwrap();
+    assert!(nft_check(&mut nft, &long, &addrs(&DUAL)).unwrap());
+    let comment = ruleset().lines().find_map(|line| line.split_once("comment \"d")).unwrap().1.len();
+    assert_eq!(comment, 127 + 1);
+    assert_eq!(nft_remove(&mut nft, &long).unwrap(), 2);
+}
+
+#[test]
+fn twenty_at_once_lose_nothing() {
+    own_namespace();
+    let start = std::sync::Barrier::new(20);
+    let start = &start;
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            scope.spawn(move || {
+                let address = addrs(&[&format!("10.1.0.{number}/16")]);
+                let mut nft: Nft = nft();
+                start.wait();
+                nft_ensure(&mut nft, &key(&format!("id{number}")), &address).unwrap();
+                nft_ensure(&mut nft, &key("shared"), &addrs(&["10.1.1.1/16"])).unwrap();
+            });
+        }
+    });
+    let after = ruleset();
+    assert_eq!(after.matches("10.1.0.0/16").count(), 21, "{after}");
+    assert_eq!(after.matches("goto").count(), 1, "{after}");
+    assert_eq!(after.matches("224.0.0.0").count(), 1, "{after}");
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            scope.spawn(move || {
+                let mut nft = nft();
+                start.wait();
+                assert_eq!(nft_remove(&mut nft, &key(&format!("id{number}"))).unwrap(), 1);
+            });
+        }
+    });
+    assert_eq!(ruleset().matches("masquerade comment").count(), 1);
+}
+
+#[test]
+fn the_deadline_holds() {
+    own_namespace();
+    let mut nft = Nft::open(std::time::Instant::now()).unwrap();
+    let error = nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+}

@@ -1,0 +1,81 @@
+//! `addresses`: on the attachment's own link.
+
+use crate::gate::Gate;
+use crate::session::kernel;
+use ipnet::IpNet;
+use postern_types::{Address, ErrorCode, Handle, OpError, Reply};
+use std::time::{Duration, Instant};
+
+/// How long duplicate address detection may take: native's limit.
+const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// `addresses.add`.
+pub fn add(gate: &Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply, OpError> {
+    let (index, name) = gate.own(handle)?;
+    if let Some(foreign) = addresses.iter().find(|address| !gate.session.owns(address)) {
+        return Err(not_own(&foreign.to_string()));
+    }
+    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    for address in addresses {
+        container.add_address(index, *address).map_err(|error| {
+            let mut converted = kernel(error);
+            converted.object = format!("{address} on {name}");
+            converted
+        })?;
+    }
+    Ok(Reply::Done)
+}
+
+/// An address that neither IPAM nor `prevResult` gave to this attachment.
+pub fn not_own(address: &str) -> OpError {
+    OpError::new(
+        ErrorCode::InvalidArgument,
+        address,
+        format!("{address} is not an address of this attachment: neither IPAM nor prevResult gave it"),
+    )
+}
+
+/// `addresses.list`.
+pub fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+    let (index, _) = gate.own(handle)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    Ok(Reply::Addresses(container.addresses(index).map_err(kernel)?.into_iter().map(show).collect()))
+}
+
+/// An address as the guest sees it.
+pub fn show(address: postern_kernel::Address) -> Address {
+    Address { net: address.net, scope: address.scope, tentative: address.tentative }
+}
+
+/// `addresses.settle`.
+pub fn settle(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+    let (index, name) = gate.own(handle)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let until = (Instant::now() + SETTLED_WITHIN).min(gate.session.deadline);
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let addresses = container.addresses(index).map_err(kernel)?;
+        if let Some(duplicate) = addresses.iter().find(|address| address.dad_failed) {
+            return Err(OpError::new(
+                ErrorCode::Exists,
+                duplicate.net.to_string(),
+                format!("another node has {} already (duplicate address detection failed)", duplicate.net),
+            ));
+        }
+        let Some(tentative) = addresses.iter().find(|address| address.tentative) else { return Ok(Reply::Done) };
+        if Instant::now() >= until {
+            // A link without carrier never finishes detection: native accepts that too.
+            let link = container.link_by_index(index).map_err(kernel)?;
+            if link.is_none_or(|link| !link.running) {
+                return Ok(Reply::Done);
+            }
+            return Err(OpError::new(
+                ErrorCode::Deadline,
+                &name,
+                format!("{} on \"{name}\" is still tentative", tentative.net),
+            ));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,250 @@
+//! `bridge`: the granted bridge, and this attachment's port on it.
+
+use crate::capability::veth::ignore_router_advertisements;
+use crate::gate::{Gate, Object, link_gone};
+use crate::node;
+use crate::session::{OwnAddress, kernel};
+use ipnet::IpNet;
+use nix::errno::Errno;
+use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};
+use postern_types::{BridgeInfo, ErrorCode, Handle, Mac, OpError, PortSpec, Reply, VlanId};
+use std::net::IpAddr;
+
+/// `bridge.ensure`.
+pub fn ensure(
+    gate: &mut Gate<'_>,
+    name: &str,
+    mtu: Option<u32>,
+    vlan_filtering: bool,
+    promisc: bool,
+) -> Result<Reply, OpError> {
+    check_name(name)?;
+    let host = gate.session.host()?;
+    let bridge = match host.link_by_name(name).map_err(kernel)? {
+        Some(link) => link,
+        None => {
+            // Two runs may both find it missing: the kernel lets one create it, and the other finds it.
+            let created = host.create_bridge(name, mtu, vlan_filtering).map_err(|error| {
+                let mut converted = kernel(error);
+                converted.message = format!("could not add \"{name}\": {}", converted.message);
+                converted
+            })?;
+            if created {
+                node::note_bridge(&gate.session.state, host, name);
+            }
+            host.link_by_name(name).map_err(kernel)?.ok_or_else(|| link_gone(name))?
+        }
+    };
+    must_be_bridge(&bridge)?;
+    if promisc && !bridge.promisc {
+        host.set_promisc(bridge.index, true).map_err(kernel)?;
+    }
+    ignore_router_advertisements(name);
+    if !bridge.up {
+        host.set_up(bridge.index).map_err(kernel)?;
+    }
+    let promisc = promisc || bridge.promisc;
+    Ok(Reply::Bridge(hand_out(gate, bridge, promisc)?))
+}
+
+/// `bridge.find`.
+pub fn find(gate: &mut Gate<'_>, name: &str) -> Result<Reply, OpError> {
+    check_name(name)?;
+    let Some(bridge) = gate.session.host()?.link_by_name(name).map_err(kernel)? else {
+        return Ok(Reply::MaybeBridge(None));
+    };
+    must_be_bridge(&bridge)?;
+    let promisc = bridge.promisc;
+    Ok(Reply::MaybeBridge(Some(hand_out(gate, bridge, promisc)?)))
+}
+
+fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo, OpError> {
+    let object =
+        Object::Bridge { index: link.index, name: link.name.clone(), mac: link.mac.map(Mac), mtu: link.mtu };
+    let handle = gate.grant(object)?;
+    Ok(BridgeInfo { link: Gate::show(handle, link), promisc })
+}
+
+/// The name comes from the operator's configuration: what the kernel would refuse is said before anything is done.
+fn check_name(name: &str) -> Result<(), OpError> {
+    postern_cni::validate_interface_name(name).map_err(|error| {
+        OpError::new(ErrorCode::InvalidArgument, name, format!("bridge name \"{name}\": {error}"))
+    })
+}
+
+fn must_be_bridge(link: &Link) -> Result<(), OpError> {
+    if link.kind == "bridge" {
+        return Ok(());
+    }
+    Err(OpError::new(ErrorCode::Exists, &link.name, format!("\"{}\" already exists but is not a bridge", link.name))
+        .hint("give the network another bridge name, or remove that link"))
+}
+
+fn held(gate: &Gate<'_>, handle: Handle) -> Result<(u32, String, Option<Mac>, u32), OpError> {
+    match gate.object(handle)? {
+        Object::Bridge { index, name, mac, mtu } => Ok((*index, name.clone(), *mac, *mtu)),
+        Object::Own { name, .. } | Object::HostEnd { name, .. } => Err(OpError::new(
+            ErrorCode::InvalidHandle,
+            name,
+            format!("the handle of \"{name}\" is not that of a granted bridge"),
+        )),
+    }
+}
+
+/// `bridge.attach`.
+pub fn attach(gate: &Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) -> Result<Reply, OpError> {
+    let (bridge_index, bridge_name, ..) = held(gate, bridge)?;
+    let (index, name) = gate.host_end(host)?;
+    if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
+        return Err(OpError::new(ErrorCode::InvalidArgument, bad.to_string(), format!("VLAN id {bad} is not 1 to 4094")));
+    }
+    let netlink = gate.session.host()?;
+    netlink.attach_port(index, bridge_index, port.hairpin, port.isolated).map_err(|error| {
+        let full = error.is(Errno::EXFULL);
+        let mut converted = kernel(error);
+        converted.message = format!("failed to connect \"{name}\" to bridge {bridge_name}: {}", converted.message);
+        if full { converted.hint("a bridge takes 1023 ports; give the network's pods a second bridge") } else { converted }
+    })?;
+    set_vlans(netlink, index, &name, port)?;
+    Ok(Reply::Done)
+}
+
+fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Result<(), OpError> {
+    let failed = |error| {
+        let mut converted = kernel(error);
+        converted.message = format!("failed to setup vlan tag on interface \"{name}\": {}", converted.message);
+        converted
+    };
+    let tagged = port.vlan.is_some() || !port.trunk.is_empty();
+    if tagged && !port.preserve_default_vlan {
+        for id in netlink.vlans(index).map_err(failed)? {
+            netlink.delete_vlan(index, id).map_err(failed)?;
+        }
+    }
+    if let Some(id) = port.vlan {
+        netlink.add_vlan(index, id, true, true).map_err(failed)?;
+    }
+    for id in &port.trunk {
+        netlink.add_vlan(index, *id, false, false).map_err(failed)?;
+    }
+    if port.vlan.is_none() && tagged {
+        netlink.add_vlan(index, 1, true, true).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// `bridge.ensure-gateways`.
+pub fn ensure_gateways(
+    gate: &mut Gate<'_>,
+    bridge: Handle,
+    vlan: Option<VlanId>,
+    force: bool,
+) -> Result<Reply, OpError> {
+    let (index, name, mac, mtu) = held(gate, bridge)?;
+    let netlink = gate.session.host()?;
+    let (target, shown) = match vlan {
+        None => (Target { index, name, mac }, None),
+        Some(id) => {
+            let link = vlan_gateway(gate, netlink, index, &name, mtu, id)?;
+            (Target { index: link.index, name: link.name.clone(), mac: link.mac.map(Mac) }, Some(link))
+        }
+    };
+    let gateways: Vec<IpNet> = gate.session.own.iter().filter_map(gateway).collect();
+    let mut added = false;
+    for gateway in gateways {
+        added |= ensure_address(netlink, &target, gateway, force)?;
+    }
+    // A bridge takes the lowest address of its ports; one that has been set stays. Pods have the gateway's in their
+    // neighbour tables, so it is set to what it was before the first port came.
+    if added && let Some(mac) = target.mac {
+        netlink.set_mac(target.index, mac.0).map_err(kernel)?;
+    }
+    // No handle is given out for a VLAN gateway: nothing can be done to it from outside.
+    gate.session.shown.extend(shown.iter().map(|link| link.name.clone()));
+    Ok(Reply::MaybeLink(shown.map(|link| Gate::show(Handle::MAX, link))))
+}
+
+struct Target {
+    index: u32,
+    name: String,
+    mac: Option<Mac>,
+}
+
+/// The gateway of an address, with the address's prefix length.
+fn gateway(own: &OwnAddress) -> Option<IpNet> {
+    IpNet::new(own.gateway_or_first()?, own.net.prefix_len()).ok()
+}
+
+/// Puts an address on the bridge, unless it is there. Returns whether it was added.
+fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: bool) -> Result<bool, OpError> {
+    for address in netlink.addresses(target.index).map_err(kernel)? {
+        let (have, want) = (address.net, gateway);
+        if have == want {
+            return Ok(false);
+        }
+        let conflict = match (have.addr(), want.addr()) {
+            (IpAddr::V4(_), IpAddr::V4(_)) => true,
+            (IpAddr::V6(_), IpAddr::V6(_)) => have.contains(&want.network()) || want.contains(&have.network()),
+            _ => false,
+        };
+        if conflict && force {
+            netlink.delete_address(target.index, have).map_err(kernel)?;
+        } else if conflict {
+            return Err(OpError::new(
+                ErrorCode::Exists,
+                &target.name,
+                format!(
+                    "failed to set bridge addr: \"{}\" already has an IP address different from {gateway}",
+                    target.name
+                ),
+            )
+            .hint("set \"forceAddress\": true in the network to replace it"));
+        }
+    }
+    match netlink.add_address(target.index, gateway) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is(Errno::EEXIST) => Ok(false),
+        Err(error) => Err(kernel(error)),
+    }
+}
+
+/// `<bridge>.<vlan>`: one end of a pair inside the host, whose other end is an access port of the bridge.
+fn vlan_gateway(
+    gate: &Gate<'_>,
+    netlink: &Netlink,
+    bridge: u32,
+    bridge_name: &str,
+    mtu: u32,
+    vlan: VlanId,
+) -> Result<Link, OpError> {
+    let name = format!("{bridge_name}.{vlan}");
+    check_name(&name)?;
+    if let Some(link) = netlink.link_by_name(&name).map_err(kernel)? {
+        return Ok(link);
+    }
+    let peer_name = random_veth_name();
+    let spec = VethSpec {
+        name: &name,
+        mtu: Some(mtu),
+        mac: None,
+        peer_name: &peer_name,
+        peer_mac: random_mac(),
+        peer_ns: gate.session.home()?.fd(),
+    };
+    let created = match netlink.create_veth(&spec) {
+        Ok(()) => true,
+        Err(error) if error.is(Errno::EEXIST) => false,
+        Err(error) => return Err(kernel(error)),
+    };
+    let link = netlink.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
+    if created {
+        node::note_vlan_gateway(&gate.session.state, netlink, &name);
+        let port = netlink.link_by_name(&peer_name).map_err(kernel)?.ok_or_else(|| link_gone(&peer_name))?;
+        netlink.attach_port(port.index, bridge, false, false).map_err(kernel)?;
+        set_vlans(netlink, port.index, &peer_name, &PortSpec { vlan: Some(vlan), ..PortSpec::default() })?;
+        netlink.set_up(port.index).map_err(kernel)?;
+        ignore_router_advertisements(&name);
+        netlink.set_up(link.index).map_err(kernel)?;
+    }
+    Ok(link)
+}

@@ -1,0 +1,29 @@
+//! `forwarding`: a node object.
+
+use crate::gate::Gate;
+use crate::node;
+use crate::session::kernel;
+use postern_kernel::{Sysctl, sysctl};
+use postern_types::{ErrorCode, OpError, Reply};
+
+/// `forwarding.enable`.
+pub fn enable(gate: &Gate<'_>) -> Result<Reply, OpError> {
+    let own = &gate.session.own;
+    let v4 = own.iter().any(|own| own.net.addr().is_ipv4());
+    let v6 = own.iter().any(|own| own.net.addr().is_ipv6());
+    for (wanted, key, name) in [(v4, Sysctl::Ipv4Forward, "ipv4"), (v6, Sysctl::Ipv6Forwarding, "ipv6")] {
+        if !wanted {
+            continue;
+        }
+        let written = sysctl::set(&key, "1").map_err(|error| {
+            let mut converted = kernel(error);
+            converted.code = ErrorCode::Io;
+            converted.message = format!("failed to enable forwarding: {}", converted.message);
+            converted
+        })?;
+        if written {
+            node::note_forwarding(&gate.session.state, gate.session.host()?, name);
+        }
+    }
+    Ok(Reply::Done)
+}

@@ -1,0 +1,116 @@
+//! `leases`: host-local's address store.
+
+use crate::effect::Effect;
+use crate::gate::Gate;
+use crate::session::{OwnAddress, Request, Session, state};
+use ipnet::IpNet;
+use postern_state::{Leases, Owner, RangeInput, RangeSet, canonicalize};
+use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Reply};
+use std::net::IpAddr;
+
+/// Where native host-local keeps its networks unless it is told otherwise.
+pub const DEFAULT_DIRECTORY: &str = "/var/lib/cni/networks";
+
+/// `ipam.dataDir`, or the default.
+pub fn directory(request: &Request) -> String {
+    let fields = request.conf.fields();
+    let ipam = fields.object("ipam").ok().flatten();
+    let directory = ipam.and_then(|ipam| ipam.string("dataDir").ok().flatten()).filter(|dir| !dir.is_empty());
+    directory.unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned())
+}
+
+fn owner(request: &Request) -> Owner {
+    Owner { container_id: request.container_id.clone(), ifname: request.ifname.clone() }
+}
+
+fn opened(leases: Option<Leases>) -> Result<Leases, OpError> {
+    leases.ok_or_else(|| OpError::new(ErrorCode::Io, "leases", "the lease directory vanished while it was opened"))
+}
+
+fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
+    let input = |range: &LeaseRange| RangeInput {
+        subnet: range.subnet,
+        start: range.start,
+        end: range.end,
+        gateway: range.gateway,
+    };
+    let sets = sets.iter().map(|set| set.iter().map(input).collect()).collect();
+    canonicalize(sets).map_err(|message| OpError::new(ErrorCode::InvalidArgument, "ranges", message))
+}
+
+/// `leases.reserve`.
+pub fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
+    let sets = range_sets(sets)?;
+    let directory = directory(&gate.session.request);
+    let leases = opened(gate.session.leases(&directory, true)?)?;
+    gate.session.intend(gate.plugin, Effect::Lease { directory })?;
+    let owner = owner(&gate.session.request);
+    let taken = leases.reserve(&owner, &sets, requested, gate.session.deadline).map_err(state)?;
+    if let Some(undo) = gate.session.undo.last_mut() {
+        undo.leases = taken.iter().map(|lease| lease.address.addr()).collect();
+    }
+    let grants = taken.into_iter().map(|lease| LeaseGrant { address: lease.address, gateway: lease.gateway });
+    let grants: Vec<LeaseGrant> = grants.collect();
+    for grant in &grants {
+        gate.session.own.push(OwnAddress { net: grant.address, gateway: grant.gateway });
+    }
+    Ok(Reply::Leases(grants))
+}
+
+/// `leases.held`.
+pub fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
+    let Some(leases) = gate.session.leases(&directory(&gate.session.request), false)? else {
+        return Ok(Reply::Leases(Vec::new()));
+    };
+    let held = leases.held(&owner(&gate.session.request), gate.session.deadline).map_err(state)?;
+    let grants = held.into_iter().map(|ip| LeaseGrant { address: IpNet::from(ip), gateway: None }).collect();
+    Ok(Reply::Leases(grants))
+}
+
+/// `leases.release`.
+pub fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    let directory = directory(&gate.session.request);
+    if let Some(leases) = gate.session.leases(&directory, false)? {
+        leases.release(&owner(&gate.session.request), gate.session.deadline).map_err(state)?;
+    }
+    gate.session.gone(|effect| matches!(effect, Effect::Lease { directory: of } if *of == directory));
+    Ok(Reply::Done)
+}
+
+/// Gives back what an undone ADD took, or, by the record, all that its owner has.
+pub fn revert(session: &Session, directory: &str, taken: &[IpAddr], all: bool) -> Result<(), OpError> {
+    let Some(leases) = session.leases(directory, false)? else { return Ok(()) };
+    let owner = owner(&session.request);
+    if all {
+        leases.release(&owner, session.deadline).map_err(state)?;
+    } else {
+        leases.release_addresses(&owner, taken, session.deadline).map_err(state)?;
+    }
+    Ok(())
+}
+
+/// `leases.retain`.
+pub fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
+    let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
+    let valid: Vec<Owner> = valid
+        .into_iter()
+        .map(|attachment| Owner {
+            container_id: attachment.container_id.clone(),
+            ifname: attachment.ifname.clone(),
+        })
+        .collect();
+    let Some(leases) = gate.session.leases(&directory(&gate.session.request), false)? else {
+        return Ok(Reply::Removed(0));
+    };
+    let freed = leases.retain(&valid, gate.session.deadline).map_err(state)?;
+    Ok(Reply::Removed(u32::try_from(freed.len()).unwrap_or(u32::MAX)))
+}
+
+/// `leases.available`.
+pub fn available(gate: &Gate<'_>, sets: &[Vec<LeaseRange>]) -> Result<Reply, OpError> {
+    let sets = range_sets(sets)?;
+    let Some(leases) = gate.session.leases(&directory(&gate.session.request), false)? else {
+        return Ok(Reply::Available(true));
+    };
+    Ok(Reply::Available(leases.exhausted(&sets, gate.session.deadline).map_err(state)?.is_none()))
+}

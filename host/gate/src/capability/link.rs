@@ -1,0 +1,50 @@
+//! `link`: the attachment's own link.
+
+use crate::effect::Effect;
+use crate::gate::{Gate, Object, link_gone};
+use crate::session::kernel;
+use postern_types::{Handle, OpError, Reply};
+
+/// `link.own`.
+pub fn own(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    let Some(container) = gate.session.container() else { return Ok(Reply::MaybeLink(None)) };
+    let name = gate.session.request.ifname.clone();
+    let Some(link) = container.netlink().map_err(kernel)?.link_by_name(&name).map_err(kernel)? else {
+        return Ok(Reply::MaybeLink(None));
+    };
+    let handle = gate.grant(Object::Own { index: link.index, name })?;
+    Ok(Reply::MaybeLink(Some(Gate::show(handle, link))))
+}
+
+/// `link.attributes`, and the same of a host end or a bridge.
+pub fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+    let (index, name, link) = match gate.object(handle)? {
+        Object::Own { index, name } => {
+            let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
+            (*index, name, netlink.link_by_index(*index))
+        }
+        Object::HostEnd { index, name } | Object::Bridge { index, name, .. } => {
+            (*index, name, gate.session.host()?.link_by_index(*index))
+        }
+    };
+    match link.map_err(kernel)? {
+        Some(link) if link.index == index => Ok(Reply::Link(Gate::show(handle, link))),
+        _ => Err(link_gone(name)),
+    }
+}
+
+/// `link.up`.
+pub fn up(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+    let (index, _) = gate.own(handle)?;
+    gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index).map_err(kernel)?;
+    Ok(Reply::Done)
+}
+
+/// `link.delete`.
+pub fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+    let (index, _) = gate.own(handle)?;
+    gate.session.container_required()?.netlink().map_err(kernel)?.delete_link(index).map_err(kernel)?;
+    // The other end of a veth goes in the same breath.
+    gate.session.gone(|effect| matches!(effect, Effect::Veth { .. }));
+    Ok(Reply::Done)
+}

@@ -1,0 +1,44 @@
+//! `loopback`: `lo` of the container's namespace.
+
+use crate::capability::addresses::show;
+use crate::effect::Effect;
+use crate::gate::{Gate, link_gone};
+use crate::session::{Session, kernel};
+use postern_kernel::{Link, Netlink};
+use postern_types::{OpError, Reply};
+
+fn lo(netlink: &Netlink) -> Result<Link, OpError> {
+    netlink.link_by_name("lo").map_err(kernel)?.ok_or_else(|| link_gone("lo"))
+}
+
+/// `loopback.up`.
+pub fn up(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let lo = lo(netlink)?;
+    if !lo.up {
+        gate.session.intend(gate.plugin, Effect::LoopbackUp)?;
+        gate.session.container_required()?.netlink().map_err(kernel)?.set_up(lo.index).map_err(kernel)?;
+    }
+    Ok(Reply::Done)
+}
+
+/// `loopback.down`.
+pub fn down(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    revert(gate.session)?;
+    Ok(Reply::Done)
+}
+
+/// Sets `lo` down, if there is a namespace.
+pub fn revert(session: &Session) -> Result<(), OpError> {
+    let Some(container) = session.container() else { return Ok(()) };
+    let netlink = container.netlink().map_err(kernel)?;
+    netlink.set_down(lo(netlink)?.index).map_err(kernel)
+}
+
+/// `loopback.state`.
+pub fn state(gate: &Gate<'_>) -> Result<Reply, OpError> {
+    let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let lo = lo(netlink)?;
+    let addresses = netlink.addresses(lo.index).map_err(kernel)?;
+    Ok(Reply::Loopback { up: lo.up, addresses: addresses.into_iter().map(show).collect() })
+}

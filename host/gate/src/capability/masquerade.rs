@@ -1,0 +1,95 @@
+//! `masquerade`: source NAT for the attachment's own addresses.
+
+use crate::effect::Effect;
+use crate::gate::Gate;
+use crate::session::{OwnAddress, Session};
+use ipnet::IpNet;
+use postern_firewall::{FirewallError, MasqueradeKey, iptables, masquerade};
+use postern_types::{Backend, ErrorCode, OpError, Reply};
+
+fn key(session: &Session) -> MasqueradeKey {
+    let request = &session.request;
+    MasqueradeKey {
+        network: request.conf.name.clone(),
+        container_id: request.container_id.clone(),
+        ifname: request.ifname.clone(),
+    }
+}
+
+fn own(session: &Session) -> Vec<IpNet> {
+    session.own.iter().map(|OwnAddress { net, .. }| *net).collect()
+}
+
+/// A packet filter's error as the guest gets it.
+pub fn firewall(error: FirewallError) -> OpError {
+    let mut converted = OpError::new(ErrorCode::Kernel, error.object.clone(), error.to_string());
+    converted.errno = error.errno;
+    converted.hint = error.hint;
+    converted
+}
+
+/// `masquerade.ensure`.
+pub fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
+    let (key, own) = (key(gate.session), own(gate.session));
+    let backend = backend.unwrap_or(Backend::Nftables);
+    gate.session.intend(gate.plugin, Effect::Masquerade { backend })?;
+    match backend {
+        Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own),
+        Backend::Iptables => iptables::ensure(&key, &own, gate.session.deadline),
+    }
+    .map_err(firewall)?;
+    Ok(Reply::Done)
+}
+
+/// `masquerade.check`.
+pub fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
+    let (key, own) = (key(gate.session), own(gate.session));
+    let whole = match backend.unwrap_or(Backend::Nftables) {
+        Backend::Nftables => masquerade::nft_check(&mut *gate.session.nft()?, &key, &own),
+        Backend::Iptables => iptables::check(&key, &own, gate.session.deadline),
+    }
+    .map_err(firewall)?;
+    if whole {
+        return Ok(Reply::Done);
+    }
+    Err(OpError::new(ErrorCode::Mismatch, key.network, "the masquerading rules of this attachment are not all there"))
+}
+
+/// `masquerade.remove`.
+pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    let recorded = gate.session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let backends: Vec<Backend> = recorded
+        .iter()
+        .filter_map(|noted| match noted.effect {
+            Effect::Masquerade { backend } => Some(backend),
+            _ => None,
+        })
+        .collect();
+    if backends.is_empty() {
+        // A native plugin's attachment, or one whose record is lost: the configuration may have changed since, so both.
+        revert(gate.session, Backend::Nftables)?;
+        revert(gate.session, Backend::Iptables)?;
+    }
+    for backend in backends {
+        revert(gate.session, backend)?;
+    }
+    gate.session.gone(|effect| matches!(effect, Effect::Masquerade { .. }));
+    Ok(Reply::Done)
+}
+
+/// Removes the rules of one backend.
+pub fn revert(session: &Session, backend: Backend) -> Result<(), OpError> {
+    let key = key(session);
+    match backend {
+        Backend::Nftables => {
+            masquerade::nft_remove(&mut *session.nft()?, &key).map_err(firewall)?;
+        }
+        Backend::Iptables => {
+            // Asking the kernel is cheaper than starting programs that find nothing.
+            if iptables::may_exist(&mut *session.nft()?, &key).map_err(firewall)? {
+                iptables::remove_all(&key, session.deadline).map_err(firewall)?;
+            }
+        }
+    }
+    Ok(())
+}

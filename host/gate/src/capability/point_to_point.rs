@@ -1,0 +1,53 @@
+//! `point-to-point`: the host's side of a routed pair.
+
+use crate::gate::Gate;
+use crate::session::kernel;
+use ipnet::IpNet;
+use nix::errno::Errno;
+use postern_types::{ErrorCode, Handle, OpError, Reply, Route};
+
+/// `RT_SCOPE_HOST` of `linux/rtnetlink.h`: what native ptp gives its routes.
+const SCOPE_HOST: u8 = 254;
+
+/// `point-to-point.ensure`.
+pub fn ensure(gate: &Gate<'_>, host: Handle) -> Result<Reply, OpError> {
+    let (index, name) = gate.host_end(host)?;
+    let netlink = gate.session.host()?;
+    for own in &gate.session.own {
+        let address = own.net;
+        let gateway = own.gateway.ok_or_else(|| {
+            OpError::new(
+                ErrorCode::InvalidArgument,
+                address.to_string(),
+                format!("{address} has no gateway, which would be the host's address of the pair"),
+            )
+            .hint("let IPAM give a gateway")
+        })?;
+        match netlink.add_address(index, IpNet::from(gateway)) {
+            Ok(()) => {}
+            // Two addresses of one attachment may share their gateway.
+            Err(error) if error.is(Errno::EEXIST) => {}
+            Err(error) => return Err(kernel(error)),
+        }
+        let route = Route {
+            dst: IpNet::from(address.addr()),
+            gateway: None,
+            source: None,
+            mtu: None,
+            advmss: None,
+            priority: None,
+            table: None,
+            scope: Some(SCOPE_HOST),
+        };
+        match netlink.add_route(index, &route) {
+            Ok(()) => {}
+            Err(error) if error.is(Errno::EEXIST) => {}
+            Err(error) => {
+                let mut converted = kernel(error);
+                converted.object = format!("{} dev {name}", route.dst);
+                return Err(converted);
+            }
+        }
+    }
+    Ok(Reply::Done)
+}

@@ -1,0 +1,68 @@
+//! `resolv-conf`: the one file that the configuration names.
+
+use crate::gate::Gate;
+use crate::session::Request;
+use postern_types::{Dns, ErrorCode, OpError, Reply};
+use std::io::Read;
+
+/// A resolver configuration is small; more is something else.
+const LIMIT: u64 = 64 << 10;
+
+/// `ipam.resolvConf`; empty if there is none.
+pub fn file(request: &Request) -> String {
+    let fields = request.conf.fields();
+    let ipam = fields.object("ipam").ok().flatten();
+    ipam.and_then(|ipam| ipam.string("resolvConf").ok().flatten()).unwrap_or_default()
+}
+
+/// `resolv-conf.read`.
+pub fn read(gate: &Gate<'_>) -> Result<Reply, OpError> {
+    let path = file(&gate.session.request);
+    let failed = |e: std::io::Error| {
+        let code = if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NotFound } else { ErrorCode::Io };
+        OpError::new(code, &path, format!("failed to read resolvConf {path}: {e}"))
+    };
+    let mut text = String::new();
+    let mut open = std::fs::File::open(&path).map_err(failed)?;
+    if !open.metadata().map_err(failed)?.is_file() {
+        return Err(OpError::new(ErrorCode::Io, &path, format!("resolvConf {path} is not a regular file")));
+    }
+    (&mut open).take(LIMIT).read_to_string(&mut text).map_err(failed)?;
+    Ok(Reply::Dns(parse(&text)))
+}
+
+/// What resolv.conf(5) defines and CNI has a place for.
+fn parse(text: &str) -> Dns {
+    let mut dns = Dns::default();
+    for line in text.lines() {
+        let line = line.trim();
+        if line.starts_with(['#', ';']) {
+            continue;
+        }
+        let mut words = line.split_whitespace();
+        let keyword = words.next();
+        let mut words = words.map(str::to_owned);
+        match keyword {
+            Some("nameserver") => dns.nameservers.extend(words.next()),
+            Some("domain") => dns.domain = words.next().unwrap_or_default(),
+            Some("search") => dns.search.extend(words),
+            Some("options") => dns.options.extend(words),
+            _ => {}
+        }
+    }
+    dns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_what_the_manual_defines() {
+        let dns = parse("# c\nnameserver 10.0.0.1 x\n  nameserver ::1\ndomain a.b\nsearch a b\nsortlist 1\noptions ndots:5 rotate\n;d");
+        assert_eq!(dns.nameservers, ["10.0.0.1", "::1"]);
+        assert_eq!(dns.domain, "a.b");
+        assert_eq!(dns.search, ["a", "b"]);
+        assert_eq!(dns.options, ["ndots:5", "rotate"]);
+    }
+}

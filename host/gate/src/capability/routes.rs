@@ -1,0 +1,47 @@
+//! `routes`: through the attachment's own link.
+
+use crate::capability::addresses::not_own;
+use crate::gate::Gate;
+use crate::session::kernel;
+use ipnet::IpNet;
+use postern_types::{Handle, OpError, Reply, Route};
+
+/// `routes.add`.
+pub fn add(gate: &Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, OpError> {
+    let (index, name) = gate.own(handle)?;
+    for source in routes.iter().filter_map(|route| route.source) {
+        if !gate.session.own.iter().any(|own| own.net.addr() == source) {
+            return Err(not_own(&source.to_string()));
+        }
+    }
+    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    for route in routes {
+        container.add_route(index, route).map_err(|error| {
+            let mut converted = kernel(error);
+            let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+            let metric = route.priority.map(|metric| format!(" metric {metric}")).unwrap_or_default();
+            let table = route.table.map(|table| format!(" table {table}")).unwrap_or_default();
+            let scope = route.scope.map(|scope| format!(" scope {scope}")).unwrap_or_default();
+            converted.object = format!("{}{via} dev {name}{metric}{table}{scope}", route.dst);
+            converted.message = format!("failed to add route '{}': {}", converted.object, converted.message);
+            converted
+        })?;
+    }
+    Ok(Reply::Done)
+}
+
+/// `routes.remove-connected`.
+pub fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> Result<Reply, OpError> {
+    let (index, _) = gate.own(handle)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    for network in networks {
+        container.delete_connected(index, *network).map_err(kernel)?;
+    }
+    Ok(Reply::Done)
+}
+
+/// `routes.list`.
+pub fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+    let (index, _) = gate.own(handle)?;
+    Ok(Reply::Routes(gate.session.container_required()?.netlink().map_err(kernel)?.routes(index).map_err(kernel)?))
+}

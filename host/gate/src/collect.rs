@@ -1,0 +1,105 @@
+//! Removing what attachments left: a failed ADD, DEL by the record, garbage collection.
+
+use crate::capability::{leases, loopback, mac_guard, masquerade};
+use crate::effect::Effect;
+use crate::native;
+use crate::session::{Session, kernel, state};
+use postern_cni::{Error, Verb};
+use postern_state::{Record, RecordKey};
+use postern_types::{ErrorCode, OpError};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// Undoes what this run did since `before`, last things first. What can't be undone stays in the record, for DEL, and is
+/// said on standard error: the runtime gets the error that made the ADD fail.
+pub fn undo(session: &mut Session, before: usize) {
+    while session.undo.len() > before {
+        let Some(last) = session.undo.pop() else { break };
+        match remove(session, &last.effect, Some(&last.leases)) {
+            Ok(()) => session.taken_off(last.sequence),
+            Err(error) => eprintln!("postern: could not undo {}: {error}", describe(&last.effect)),
+        }
+    }
+}
+
+/// Removes what the record still lists for a plugin after its DEL, or for all plugins.
+///
+/// # Errors
+/// What could not be removed; it stays in the record.
+pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, OpError> {
+    let Some(record) = session.record() else { return Ok(0) };
+    let mut left = record.effects(plugin);
+    left.reverse();
+    let mut removed = 0;
+    let mut failed = None;
+    for noted in left {
+        match remove(session, &noted.effect, None) {
+            Ok(()) => {
+                session.taken_off(Some(noted.seq));
+                removed += 1;
+            }
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(removed), Err)
+}
+
+/// Removes a plugin's section, or all, of another attachment's record, unless its own run is under way.
+///
+/// # Errors
+/// What could not be removed.
+pub fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<usize, OpError> {
+    if postern_state::is_held(&session.state, key).map_err(state)? {
+        return Ok(0);
+    }
+    let Some(record) = Record::open_existing(&session.state, key, session.deadline).map_err(state)? else {
+        return Ok(0);
+    };
+    let mut other = session.for_record(record);
+    let removed = by_record(&mut other, plugin)?;
+    other.close_record();
+    Ok(removed)
+}
+
+/// Removes one effect. Nothing to remove is success.
+fn remove(session: &Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) -> Result<(), OpError> {
+    match effect {
+        Effect::Veth { host, mac } => {
+            let netlink = session.host()?;
+            // A link of that name with another address is somebody else's.
+            match netlink.link_by_name(host).map_err(kernel)? {
+                Some(link) if link.kind == "veth" && link.mac == Some(mac.0) => {
+                    netlink.delete_link(link.index).map_err(kernel)?;
+                }
+                _ => {}
+            }
+            Ok(())
+        }
+        Effect::Masquerade { backend } => masquerade::revert(session, *backend),
+        Effect::MacGuard => mac_guard::revert(session),
+        Effect::Lease { directory } => match leases_of_run {
+            Some(taken) => leases::revert(session, directory, taken, false),
+            None => leases::revert(session, directory, &[], true),
+        },
+        Effect::Native { plugin } => native_del(session, plugin)
+            .map_err(|error| OpError::new(ErrorCode::Delegate, plugin, error.to_string())),
+        Effect::LoopbackUp => loopback::revert(session),
+    }
+}
+
+fn native_del(session: &Session, plugin: &str) -> Result<(), Error> {
+    let program = native::find(plugin, &session.request.path)?;
+    native::run(Path::new(&program), session, Verb::Del)?;
+    Ok(())
+}
+
+fn describe(effect: &Effect) -> String {
+    match effect {
+        Effect::Veth { host, .. } => format!("veth {host}"),
+        Effect::Masquerade { .. } => "masquerading rules".to_owned(),
+        Effect::MacGuard => "spoofing protection".to_owned(),
+        Effect::Lease { directory } => format!("leases in {directory}"),
+        Effect::Native { plugin } => format!("what native {plugin} did"),
+        Effect::LoopbackUp => "lo being up".to_owned(),
+    }
+}

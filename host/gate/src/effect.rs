@@ -1,0 +1,109 @@
+//! What an operation leaves on the node, as data: the record holds it, undo and DEL remove it.
+//!
+//! An [`Effect`] is written to the attachment's record before the operation is carried out, so that it can be removed
+//! whatever happens afterwards, without the plugin, its policy, `prevResult` or the namespace. Removing needs no grant:
+//! only what a record lists can be removed. Node objects (bridge, forwarding, base tables) are no effects: they are
+//! shared, native plugins leave them too, and `postern gc --node` looks after them.
+
+use postern_types::{Backend, Mac, Operation};
+use serde::{Deserialize, Serialize};
+
+/// One thing on the node that belongs to one attachment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "effect", rename_all = "kebab-case")]
+pub enum Effect {
+    /// A veth pair, known by the name and the address that the host chose for its own end.
+    Veth {
+        /// Host end's name.
+        host: String,
+        /// Host end's address: a link of the same name with another one is a stranger's.
+        mac: Mac,
+    },
+    /// Masquerading rules, known by the attachment.
+    Masquerade {
+        /// Which packet filter has them.
+        backend: Backend,
+    },
+    /// Spoofing protection, known by the attachment.
+    MacGuard,
+    /// Leases in a data directory, known by their owner.
+    Lease {
+        /// host-local's `dataDir`.
+        directory: String,
+    },
+    /// A native IPAM program was run; it has to be run again to remove what it did.
+    Native {
+        /// Its name in `CNI_PATH`.
+        plugin: String,
+    },
+    /// `lo` was down before. Lives and dies with the namespace: never recorded, only undone by a failed ADD.
+    LoopbackUp,
+}
+
+/// How long an effect of an operation lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lasting {
+    /// The operation reads, removes, or changes only what goes away with another effect.
+    Nothing,
+    /// Removed by a failed ADD, and by DEL.
+    Attachment,
+    /// Removed by a failed ADD only: it dies with the container's namespace.
+    Namespace,
+    /// A node object: shared, removed by neither.
+    Node,
+}
+
+/// What each operation leaves: the one table that a reviewer has to read.
+pub fn lasting(operation: &Operation) -> Lasting {
+    match operation {
+        Operation::VethCreate { .. }
+        | Operation::MasqueradeEnsure { .. }
+        | Operation::MacGuardEnsure { .. }
+        | Operation::IpamAdd
+        | Operation::LeasesReserve { .. } => Lasting::Attachment,
+
+        Operation::LoopbackUp => Lasting::Namespace,
+
+        Operation::BridgeEnsure { .. }
+        | Operation::BridgeEnsureGateways { .. }
+        | Operation::ForwardingEnable => Lasting::Node,
+
+        // Configuration of the attachment's own link goes away with the pair.
+        Operation::LinkUp { .. }
+        | Operation::AddressesAdd { .. }
+        | Operation::RoutesAdd { .. }
+        | Operation::RoutesRemoveConnected { .. }
+        | Operation::SysctlSet { .. }
+        | Operation::BridgeAttach { .. }
+        | Operation::PointToPointEnsure { .. } => Lasting::Nothing,
+
+        // Removals: what they remove is taken off the record.
+        Operation::LinkDelete { .. }
+        | Operation::MasqueradeRemove
+        | Operation::MacGuardRemove
+        | Operation::IpamDel
+        | Operation::IpamGc
+        | Operation::LeasesRelease
+        | Operation::LeasesRetain
+        | Operation::LoopbackDown
+        | Operation::AttachmentsCollect => Lasting::Nothing,
+
+        // Reads.
+        Operation::LinkOwn
+        | Operation::LinkAttributes { .. }
+        | Operation::VethFind
+        | Operation::VethWaitRunning { .. }
+        | Operation::AddressesList { .. }
+        | Operation::AddressesSettle { .. }
+        | Operation::RoutesList { .. }
+        | Operation::BridgeFind { .. }
+        | Operation::MasqueradeCheck { .. }
+        | Operation::MacGuardCheck { .. }
+        | Operation::IpamCheck
+        | Operation::IpamStatus
+        | Operation::LeasesHeld
+        | Operation::LeasesAvailable { .. }
+        | Operation::ResolvConfRead
+        | Operation::LoopbackAddresses => Lasting::Nothing,
+    }
+}

@@ -1,0 +1,192 @@
+//! The gate: the one call through which a guest reaches the node.
+
+use crate::capability;
+use crate::launcher::Launcher;
+use crate::policy::{self, Granted, Objects};
+use crate::session::Session;
+use postern_kernel::Link;
+use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Operation, Reply};
+use std::time::Instant;
+
+/// What a handle stands for. The kind is the authority: each operation takes one kind and no other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// The attachment's link in the container's namespace: configure, delete.
+    Own {
+        /// Interface index there. The kernel never gives an index twice, so a link that went away stays away.
+        index: u32,
+        /// `CNI_IFNAME`.
+        name: String,
+    },
+    /// The attachment's veth end in the host's namespace: read, attach, guard.
+    HostEnd {
+        /// Interface index.
+        index: u32,
+        /// The name that the host chose.
+        name: String,
+    },
+    /// A bridge that policy grants: read, attach to it, give it gateways.
+    Bridge {
+        /// Interface index.
+        index: u32,
+        /// Its name.
+        name: String,
+        /// Its address when the handle was given out, before a port could lend it another.
+        mac: Option<Mac>,
+        /// Its MTU.
+        mtu: u32,
+    },
+}
+
+/// One guest's way to the node, for one run.
+pub struct Gate<'a> {
+    /// The run.
+    pub session: &'a mut Session,
+    /// Where delegates are found.
+    pub launcher: &'a mut Launcher,
+    /// Who calls.
+    pub plugin: &'a str,
+    /// How deep in delegation, 0 for the plugin that the runtime called.
+    pub depth: u32,
+    granted: Granted,
+    objects: Vec<Object>,
+    operations: u32,
+}
+
+impl<'a> Gate<'a> {
+    /// A gate for one guest.
+    pub fn new(
+        session: &'a mut Session,
+        launcher: &'a mut Launcher,
+        plugin: &'a str,
+        granted: Granted,
+        depth: u32,
+    ) -> Self {
+        Self { session, launcher, plugin, depth, granted, objects: Vec::new(), operations: 0 }
+    }
+
+    /// The policy in force.
+    pub fn granted(&self) -> &Granted {
+        &self.granted
+    }
+
+    /// Decides on an operation, carries it out, and writes it down.
+    ///
+    /// # Errors
+    /// What the guest gets to see, with the operation's name filled in.
+    pub fn call(&mut self, operation: &Operation) -> Result<Reply, OpError> {
+        let start = Instant::now();
+        let (rule, outcome) = match self.admit(operation, start) {
+            Ok(rule) => (Some(rule), capability::execute(self, operation)),
+            Err(refusal) => (None, Err(refusal)),
+        };
+        let outcome = outcome.map_err(|mut error| {
+            if error.operation.is_empty() {
+                operation.name().clone_into(&mut error.operation);
+            }
+            error
+        });
+        let verb = self.session.request.verb.as_str();
+        self.session.audit.note(verb, self.plugin, operation, rule, &outcome, start.elapsed());
+        outcome
+    }
+
+    fn admit(&mut self, operation: &Operation, now: Instant) -> Result<&'static str, OpError> {
+        if now >= self.session.deadline {
+            return Err(OpError::new(ErrorCode::Deadline, "", "the deadline of this run has passed"));
+        }
+        let budget = self.granted.limits().operations();
+        if self.operations >= budget {
+            return Err(OpError::new(ErrorCode::Exhausted, "", format!("a run may ask for {budget} operations"))
+                .hint(format!("[limits] operations in {}", self.granted.operator_file())));
+        }
+        self.operations += 1;
+        let directory = capability::leases::directory(&self.session.request);
+        let resolv_conf = capability::resolv_conf::file(&self.session.request);
+        let objects = Objects {
+            ipam: &self.session.request.conf.ipam_type,
+            lease_directory: &directory,
+            resolv_conf: &resolv_conf,
+        };
+        policy::decide(&self.granted, operation, objects)
+    }
+
+    /// Gives out a handle.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Exhausted`].
+    pub fn grant(&mut self, object: Object) -> Result<Handle, OpError> {
+        if let Some(at) = self.objects.iter().position(|have| *have == object) {
+            return Ok(u32::try_from(at).unwrap_or(u32::MAX));
+        }
+        let limit = self.granted.limits().handles();
+        match u32::try_from(self.objects.len()) {
+            Ok(handle) if handle < limit => {
+                if let Object::HostEnd { name, .. } | Object::Bridge { name, .. } = &object {
+                    self.session.shown.insert(name.clone());
+                }
+                self.objects.push(object);
+                Ok(handle)
+            }
+            _ => Err(OpError::new(ErrorCode::Exhausted, "handles", format!("a run may hold {limit} handles"))),
+        }
+    }
+
+    /// What a handle stands for.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`].
+    pub fn object(&self, handle: Handle) -> Result<&Object, OpError> {
+        usize::try_from(handle)
+            .ok()
+            .and_then(|at| self.objects.get(at))
+            .ok_or_else(|| OpError::new(ErrorCode::InvalidHandle, handle.to_string(), "no such handle was given out"))
+    }
+
+    /// The attachment's own link, by handle.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    pub fn own(&self, handle: Handle) -> Result<(u32, String), OpError> {
+        match self.object(handle)? {
+            Object::Own { index, name } => Ok((*index, name.clone())),
+            other => Err(wrong_kind(other, "the attachment's own link")),
+        }
+    }
+
+    /// The attachment's host end, by handle.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    pub fn host_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
+        match self.object(handle)? {
+            Object::HostEnd { index, name } => Ok((*index, name.clone())),
+            other => Err(wrong_kind(other, "the attachment's host end")),
+        }
+    }
+
+    /// The answer that shows a link.
+    pub fn show(handle: Handle, link: Link) -> LinkInfo {
+        LinkInfo {
+            handle,
+            name: link.name,
+            mac: link.mac.map(Mac),
+            mtu: link.mtu,
+            kind: link.kind,
+            up: link.up,
+            running: link.running,
+        }
+    }
+}
+
+/// A link that went away between two operations.
+pub fn link_gone(name: &str) -> OpError {
+    OpError::new(ErrorCode::InvalidHandle, name, format!("link \"{name}\" is gone"))
+}
+
+fn wrong_kind(object: &Object, wanted: &str) -> OpError {
+    let name = match object {
+        Object::Own { name, .. } | Object::HostEnd { name, .. } | Object::Bridge { name, .. } => name,
+    };
+    OpError::new(ErrorCode::InvalidHandle, name, format!("the handle of \"{name}\" is not {wanted}"))
+}

@@ -1,0 +1,96 @@
+//! Catalog: from a plugin's name to its code, its policy and a process to run it in.
+
+use crate::places;
+use crate::policy::Policy;
+use crate::process::{ChildMain, Sandbox};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Finds plugins and starts them. One per process.
+pub struct Launcher {
+    catalog: Result<PathBuf, String>,
+    main: ChildMain,
+    /// Started ahead of their use, while the request was still being read.
+    warm: Vec<(String, Plugin)>,
+}
+
+/// A plugin that is ready to run.
+#[derive(Debug)]
+pub struct Plugin {
+    /// What it may do.
+    pub policy: Policy,
+    /// The process that has its code.
+    pub sandbox: Sandbox,
+}
+
+impl Launcher {
+    /// A launcher for the catalog of this executable.
+    pub fn new(main: ChildMain) -> Self {
+        let catalog = places::catalog().and_then(|catalog| places::trust(&catalog).map(|()| catalog));
+        Self { catalog, main, warm: Vec::new() }
+    }
+
+    /// Whether the catalog has compiled code of this name.
+    pub fn has(&self, plugin: &str) -> bool {
+        self.warm.iter().any(|(name, _)| name == plugin)
+            || self.catalog.as_ref().is_ok_and(|catalog| code_path(catalog, plugin).is_file())
+    }
+
+    /// Reads the policy of a plugin.
+    ///
+    /// # Errors
+    /// A text for people.
+    pub fn policy(&self, plugin: &str) -> Result<Policy, String> {
+        Policy::load(self.catalog.as_ref().map_err(Clone::clone)?, plugin)
+    }
+
+    /// Starts a plugin's process now, to be taken by [`Launcher::take`] later. A failure shows there.
+    pub fn warm(&mut self, plugin: &str) {
+        if let Ok(started) = self.start(plugin) {
+            self.warm.push((plugin.to_owned(), started));
+        }
+    }
+
+    /// Gives a plugin back, to be taken again.
+    pub fn put_back(&mut self, plugin: &str, ready: Plugin) {
+        self.warm.push((plugin.to_owned(), ready));
+    }
+
+    /// A plugin ready to run.
+    ///
+    /// # Errors
+    /// A text for people: no such plugin, no policy, code that is not to be trusted, no process.
+    pub fn take(&mut self, plugin: &str) -> Result<Plugin, String> {
+        match self.warm.iter().position(|(name, _)| name == plugin) {
+            Some(at) => Ok(self.warm.swap_remove(at).1),
+            None => self.start(plugin),
+        }
+    }
+
+    fn start(&self, plugin: &str) -> Result<Plugin, String> {
+        let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
+        let code = open_code(catalog, plugin)?;
+        let sandbox = Sandbox::start(code, self.main)?;
+        // Read while the new process maps its code.
+        let policy = Policy::load(catalog, plugin)?;
+        Ok(Plugin { policy, sandbox })
+    }
+}
+
+fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
+    catalog.join(format!("{plugin}.cwasm"))
+}
+
+fn open_code(catalog: &Path, plugin: &str) -> Result<OwnedFd, String> {
+    let path = code_path(catalog, plugin);
+    let file = File::open(&path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => format!(
+            "there is no plugin \"{plugin}\" in {}; `postern add FILE.wasm --policy FILE` places one",
+            catalog.display()
+        ),
+        _ => format!("{}: {e}", path.display()),
+    })?;
+    places::trust_file(&path, &file)?;
+    Ok(file.into())
+}

@@ -1,0 +1,225 @@
+//! The host as a plugin: environment and standard input in, one JSON object out, exit status 0 or 1.
+//!
+//! Nothing else in the host sees raw input. The order is the native plugins', since it decides which error a runtime
+//! reads; two things are deliberately earlier. The sandbox is forked as soon as the environment is valid, to be ready
+//! when the rest is; and the container's namespace is looked at before the plugin runs instead of after, so that a wrong
+//! one changes nothing.
+
+use crate::collect;
+use crate::launcher::Launcher;
+use crate::places;
+use crate::plugin;
+use crate::policy::Policy;
+use crate::process::ChildMain;
+use crate::session::{Request, Session};
+use postern_cni::{Env, Error, Json, NetConf, Verb, Version, about, check_version, code, config_version, validate_conf};
+use postern_cni::version_output;
+use postern_kernel::{Namespace, OpenError};
+use postern_types::OpError;
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+/// Standard input in bytes: a configuration with its `prevResult` is a few kilobytes.
+const STDIN_LIMIT: usize = 256 << 10;
+
+/// Capabilities that need the container's namespace.
+const CONTAINER: [&str; 6] = ["link", "veth", "addresses", "routes", "link-sysctl", "loopback"];
+
+/// Runs one invocation. Returns the exit status.
+pub fn main(name: &str, child: ChildMain) -> u8 {
+    let (output, status) = match run(name, child) {
+        Ok(output) => (output, 0),
+        Err(error) => (error.to_json(), 1),
+    };
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush());
+    if written.is_err() { 1 } else { status }
+}
+
+fn run(name: &str, child: ChildMain) -> Result<String, Error> {
+    let env = Env::of_process()?;
+    let mut launcher = Launcher::new(child);
+    let versions = |launcher: &Launcher| supported(&launcher.policy(name).map_err(Error::internal)?);
+    if env.command.is_empty() {
+        eprint!("{}", about(name, concat!("postern ", env!("CARGO_PKG_VERSION")), &versions(&launcher)?));
+        return Ok(String::new());
+    }
+    if env.validate()? == Some(Verb::Version) {
+        return Ok(version_output(&versions(&launcher)?));
+    }
+    launcher.warm(name);
+    let mut stdin = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(STDIN_LIMIT as u64 + 1)
+        .read_to_end(&mut stdin)
+        .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
+    let raw = validate_conf(&stdin, STDIN_LIMIT)?;
+    let verb = env.verb()?;
+    let ready = match launcher.take(name) {
+        Ok(ready) => ready,
+        // What a plugin left can be removed without it.
+        Err(reason) => return del_without_plugin(&env, verb, raw, &stdin).unwrap_or(Err(Error::internal(reason))),
+    };
+    let version = check_version(verb, &config_version(&raw)?, &supported(&ready.policy)?)?;
+    let deadline = Instant::now() + Duration::from_secs(ready.policy.limits().seconds());
+    let request = request(&env, verb, version, raw, &stdin)?;
+    let namespace = namespace(&request, &ready.policy, env.allows_own_netns())?;
+    if !request.conf.ipam_type.is_empty() && ready.policy.grants("ipam") && request.conf.ipam_type != name {
+        launcher.warm(&request.conf.ipam_type.clone());
+    }
+    let owns_link = ready.policy.grants("veth");
+    launcher.put_back(name, ready);
+    let mut session = Session::new(request, deadline, places::state(), places::library());
+    if let Some(namespace) = &namespace {
+        session.enter(namespace).map_err(internal)?;
+    }
+    act(&mut session, &mut launcher, name, verb, owns_link)
+}
+
+fn act(
+    session: &mut Session,
+    launcher: &mut Launcher,
+    name: &str,
+    verb: Verb,
+    owns_link: bool,
+) -> Result<String, Error> {
+    match verb {
+        Verb::Add | Verb::Check => {
+            if let Ok(Some(previous)) = session.request.conf.previous_result() {
+                session.adopt(&previous);
+            }
+        }
+        Verb::Del => {
+            session.open_record().map_err(internal)?;
+            session.forget_foreign_container().map_err(internal)?;
+        }
+        Verb::Gc | Verb::Status | Verb::Version => {}
+    }
+    let result = plugin::run(session, launcher, name, verb, 0)?;
+    if verb == Verb::Del {
+        // The plugin has done what it knows of; what its record still lists is removed now. The plugin that made the
+        // link is the last of its chain: nothing of the attachment outlives it.
+        collect::by_record(session, if owns_link { None } else { Some(name) }).map_err(internal)?;
+    }
+    let output = match result {
+        Some(result) => result.to_json(session.request.version).inspect_err(|_| collect::undo(session, 0))?,
+        None => String::new(),
+    };
+    session.close_record();
+    session.audit.flush();
+    Ok(output)
+}
+
+/// DEL for a plugin that is no longer installed, or no longer to be trusted: its record is enough. `None` if there is
+/// no record either.
+fn del_without_plugin(
+    env: &Env,
+    verb: Verb,
+    raw: Json,
+    stdin: &[u8],
+) -> Option<Result<String, Error>> {
+    if verb != Verb::Del {
+        return None;
+    }
+    let request = request(env, verb, Version::LATEST, raw, stdin).ok()?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut session = Session::new(request, deadline, places::state(), places::library());
+    session.open_record().ok()?;
+    session.record()?;
+    let removed = collect::by_record(&mut session, None).map_err(internal);
+    session.close_record();
+    Some(removed.map(|_| String::new()))
+}
+
+fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
+    let Some(versions) = policy.versions() else { return Ok(Version::ALL.to_vec()) };
+    versions
+        .iter()
+        .map(|text| {
+            Version::parse(text).ok_or_else(|| Error::internal(format!("policy: \"{text}\" is no version of CNI")))
+        })
+        .collect()
+}
+
+fn request(
+    env: &Env,
+    verb: Verb,
+    version: Version,
+    raw: Json,
+    stdin: &[u8],
+) -> Result<Request, Error> {
+    let variables = [
+        ("CNI_CONTAINERID", &env.container_id),
+        ("CNI_NETNS", &env.netns),
+        ("CNI_IFNAME", &env.ifname),
+        ("CNI_ARGS", &env.args),
+        ("CNI_PATH", &env.path),
+    ];
+    // A configuration whose common keys have wrong types is the plugin's to refuse, in its own words.
+    let conf = NetConf::parse(raw.clone()).unwrap_or_else(|_| unread(raw));
+    Ok(Request {
+        verb,
+        container_id: env.container_id.clone(),
+        netns: env.netns.clone(),
+        ifname: env.ifname.clone(),
+        path: env.path.clone(),
+        env: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).clone())).collect(),
+        stdin: String::from_utf8(stdin.to_vec())
+            .map_err(|_| Error::decoding("error unmarshall network config: it is not UTF-8"))?,
+        conf,
+        version,
+    })
+}
+
+/// A configuration of which only the name is believed.
+fn unread(raw: Json) -> NetConf {
+    let name = raw.fields("NetConf").and_then(|fields| fields.string("name")).ok().flatten().unwrap_or_default();
+    NetConf {
+        cni_version: String::new(),
+        name,
+        plugin_type: String::new(),
+        capabilities: std::collections::BTreeMap::new(),
+        ipam_type: String::new(),
+        dns: postern_cni::Dns::default(),
+        valid_attachments: None,
+        attachments: None,
+        raw,
+    }
+}
+
+/// Opens the container's namespace, and refuses the host's own.
+fn namespace(request: &Request, policy: &Policy, allows_own: bool) -> Result<Option<Namespace>, Error> {
+    let needed = CONTAINER.iter().any(|capability| policy.grants(capability));
+    let attachment = matches!(request.verb, Verb::Add | Verb::Del | Verb::Check);
+    if !attachment || request.netns.is_empty() {
+        return Ok(None);
+    }
+    match Namespace::open(&request.netns) {
+        Ok(namespace) => {
+            if !allows_own && request.verb != Verb::Check && is_own(&namespace)? {
+                return Err(Error::same_netns());
+            }
+            Ok(needed.then_some(namespace))
+        }
+        Err(_) if !needed => Ok(None),
+        Err(OpenError::NotExist { .. }) if request.verb == Verb::Del => Ok(None),
+        Err(error) if request.verb == Verb::Del => Err(Error::internal(error.to_string())),
+        Err(error) => Err(Error::internal(format!("failed to open netns \"{}\": {error}", request.netns))),
+    }
+}
+
+fn is_own(namespace: &Namespace) -> Result<bool, Error> {
+    let own = Namespace::current().map_err(|error| Error::internal(error.to_string()))?;
+    namespace.same_as(&own).map_err(|error| Error::internal(format!("cannot compare network namespaces: {error}")))
+}
+
+/// An error of the host itself, outside of any plugin.
+fn internal(error: OpError) -> Error {
+    let code = match error.code {
+        postern_types::ErrorCode::TryAgain | postern_types::ErrorCode::Deadline => code::TRY_AGAIN_LATER,
+        postern_types::ErrorCode::Io => code::IO_FAILURE,
+        _ => code::INTERNAL,
+    };
+    Error::new(code, error.to_string())
+}

@@ -1,0 +1,379 @@
+//! One run of the host: one verb, for one attachment, shared by the plugin that was called and those it delegates to.
+
+use crate::audit::Audit;
+use crate::effect::Effect;
+use ipnet::IpNet;
+use postern_cni::{CniResult, NetConf, Verb, Version};
+use postern_firewall::Nft;
+use postern_kernel::{Namespace, Netlink, Worker};
+use postern_state::{Header, LeaseStore, Leases, Record, RecordKey, StateError};
+use postern_types::{ErrorCode, OpError};
+use std::cell::{OnceCell, RefCell, RefMut};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// What the protocol made of environment and standard input.
+#[derive(Debug)]
+pub struct Request {
+    /// The verb.
+    pub verb: Verb,
+    /// `CNI_CONTAINERID`; empty for GC and STATUS.
+    pub container_id: String,
+    /// `CNI_NETNS` as given.
+    pub netns: String,
+    /// `CNI_IFNAME`.
+    pub ifname: String,
+    /// `CNI_PATH`, for native delegates.
+    pub path: String,
+    /// What a guest sees of the environment: `CNI_*` alone, `CNI_COMMAND` left to each run.
+    pub env: Vec<(String, String)>,
+    /// Standard input, unchanged.
+    pub stdin: String,
+    /// The same, read.
+    pub conf: NetConf,
+    /// The version that results are printed in.
+    pub version: Version,
+}
+
+/// An address that belongs to this attachment: IPAM gave it, or `prevResult` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnAddress {
+    /// With prefix length.
+    pub net: IpNet,
+    /// Its gateway, where one was given.
+    pub gateway: Option<IpAddr>,
+}
+
+impl OwnAddress {
+    /// The gateway, or else the first address of the network (specification, "gateway"; native bridge and ptp).
+    pub fn gateway_or_first(&self) -> Option<IpAddr> {
+        self.gateway.or_else(|| first_address(&self.net))
+    }
+}
+
+/// The address after the network's own.
+fn first_address(net: &IpNet) -> Option<IpAddr> {
+    match net.network() {
+        IpAddr::V4(network) => network.to_bits().checked_add(1).map(|bits| IpAddr::V4(bits.into())),
+        IpAddr::V6(network) => network.to_bits().checked_add(1).map(|bits| IpAddr::V6(bits.into())),
+    }
+}
+
+/// Something to undo if this ADD fails.
+#[derive(Clone, Debug)]
+pub struct Undo {
+    /// Its line in the record, where it has one.
+    pub sequence: Option<u64>,
+    /// What to remove.
+    pub effect: Effect,
+    /// The leases that this run took, for [`Effect::Lease`]: an earlier run's stay.
+    pub leases: Vec<IpAddr>,
+}
+
+/// See the module.
+pub struct Session {
+    /// The request.
+    pub request: Request,
+    /// No operation starts after it.
+    pub deadline: Instant,
+    /// [`crate::places::state`].
+    pub state: PathBuf,
+    /// [`crate::places::library`].
+    library: PathBuf,
+    /// The attachment's addresses.
+    pub own: Vec<OwnAddress>,
+    /// The log.
+    pub audit: Audit,
+    /// What this run did, in order.
+    pub undo: Vec<Undo>,
+    /// Host links that this run has shown to a guest: what a result may name.
+    pub shown: BTreeSet<String>,
+    nft: RefCell<Option<Nft>>,
+    worker: Option<Worker>,
+    host: OnceCell<Netlink>,
+    home: OnceCell<Namespace>,
+    record: Option<Record<Effect>>,
+}
+
+impl Session {
+    /// A session that knows of no namespace but its own, and has no record open.
+    pub fn new(request: Request, deadline: Instant, state: PathBuf, library: PathBuf) -> Self {
+        let attachment = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
+        let audit = Audit::new(&state, attachment);
+        Self {
+            request,
+            deadline,
+            state,
+            library,
+            own: Vec::new(),
+            audit,
+            undo: Vec::new(),
+            shown: BTreeSet::new(),
+            nft: RefCell::new(None),
+            worker: None,
+            host: OnceCell::new(),
+            home: OnceCell::new(),
+            record: None,
+        }
+    }
+
+    /// A session for another attachment, of which there is only its record: garbage collection.
+    pub fn for_record(&self, record: Record<Effect>) -> Self {
+        let header = record.header();
+        let request = Request {
+            verb: Verb::Del,
+            container_id: header.container_id.clone(),
+            netns: header.netns_path.clone(),
+            ifname: header.ifname.clone(),
+            path: self.request.path.clone(),
+            env: Vec::new(),
+            stdin: self.request.stdin.clone(),
+            conf: NetConf { name: header.network.clone(), ..self.request.conf.clone() },
+            version: self.request.version,
+        };
+        let mut session = Self::new(request, self.deadline, self.state.clone(), self.library.clone());
+        session.record = Some(record);
+        session
+    }
+
+    /// Starts the thread that lives in the container's namespace.
+    ///
+    /// # Errors
+    /// The kernel gives no thread.
+    pub fn enter(&mut self, namespace: &Namespace) -> Result<(), OpError> {
+        self.worker = Some(Worker::start(namespace).map_err(kernel)?);
+        Ok(())
+    }
+
+    /// The container's namespace; `None` if there is none (any more).
+    pub fn container(&self) -> Option<&Worker> {
+        self.worker.as_ref()
+    }
+
+    /// Treats the container's namespace as gone if `CNI_NETNS` leads to another one than at ADD: a path can be reused.
+    ///
+    /// # Errors
+    /// The kernel does not tell the namespace's cookie.
+    pub fn forget_foreign_container(&mut self) -> Result<(), OpError> {
+        let noted = self.record.as_ref().and_then(|record| record.header().netns_cookie);
+        if let (Some(noted), Some(worker)) = (noted, &self.worker)
+            && worker.cookie().map_err(kernel)? != noted
+        {
+            self.worker = None;
+        }
+        Ok(())
+    }
+
+    /// The container's namespace, where the operation makes no sense without.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotFound`].
+    pub fn container_required(&self) -> Result<&Worker, OpError> {
+        self.worker.as_ref().ok_or_else(|| {
+            OpError::new(ErrorCode::NotFound, &self.request.netns, "the container's network namespace is gone")
+        })
+    }
+
+    /// The socket in the host's namespace, the one that the process was started in.
+    ///
+    /// # Errors
+    /// The kernel gives no socket.
+    pub fn host(&self) -> Result<&Netlink, OpError> {
+        if let Some(host) = self.host.get() {
+            return Ok(host);
+        }
+        let host = Netlink::open().map_err(kernel)?;
+        Ok(self.host.get_or_init(|| host))
+    }
+
+    /// The host's namespace, for links to be born in.
+    ///
+    /// # Errors
+    /// `/proc` isn't mounted.
+    pub fn home(&self) -> Result<&Namespace, OpError> {
+        if let Some(home) = self.home.get() {
+            return Ok(home);
+        }
+        let home =
+            Namespace::current().map_err(|e| OpError::new(ErrorCode::Kernel, "/proc/self/ns/net", e.to_string()))?;
+        Ok(self.home.get_or_init(|| home))
+    }
+
+    /// Key of the attachment's record: attachments of different host namespaces have nothing in common.
+    ///
+    /// # Errors
+    /// The kernel gives no socket to ask.
+    pub fn key(&self) -> Result<RecordKey, OpError> {
+        let request = &self.request;
+        let cookie = self.host()?.cookie().map_err(kernel)?;
+        Ok(RecordKey::new(cookie, &request.conf.name, &request.container_id, &request.ifname))
+    }
+
+    /// The socket for nftables in the host's namespace.
+    ///
+    /// # Errors
+    /// The kernel gives no socket.
+    pub fn nft(&self) -> Result<RefMut<'_, Nft>, OpError> {
+        let mut nft = self.nft.borrow_mut();
+        if nft.is_none() {
+            *nft = Some(Nft::open(self.deadline).map_err(crate::capability::masquerade::firewall)?);
+        }
+        RefMut::filter_map(nft, Option::as_mut)
+            .map_err(|_| OpError::new(ErrorCode::Kernel, "nftables", "the nftables socket is not open"))
+    }
+
+    /// The leases of the network in a data directory; `create` makes it if it is missing.
+    ///
+    /// # Errors
+    /// The directory can be written by others, or not be read.
+    pub fn leases(&self, directory: &str, create: bool) -> Result<Option<Leases>, OpError> {
+        let store = LeaseStore {
+            data_dir: PathBuf::from(directory),
+            network: self.request.conf.name.clone(),
+            index_root: self.library.join("leases"),
+            boot_id: postern_state::boot_id().map_err(state)?,
+        };
+        if create { Leases::open(&store).map(Some) } else { Leases::open_existing(&store) }.map_err(state)
+    }
+
+    /// Opens the record that an earlier run left, if there is one, and waits for its lock.
+    ///
+    /// # Errors
+    /// The lock is held past the deadline, or the file can't be read.
+    pub fn open_record(&mut self) -> Result<(), OpError> {
+        if self.record.is_none() {
+            let opened = Record::open_existing(&self.state, &self.key()?, self.deadline);
+            self.record = match opened {
+                // Set aside, and said: the attachment is removed as one without a record.
+                Err(damaged @ StateError::Corrupt { .. }) => {
+                    eprintln!("postern: {damaged}");
+                    None
+                }
+                other => other.map_err(state)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// The record, if it is open.
+    pub fn record(&self) -> Option<&Record<Effect>> {
+        self.record.as_ref()
+    }
+
+    /// Notes what an operation is about to leave: in the record first, then for undo.
+    ///
+    /// # Errors
+    /// The record can't be written: nothing may be done then.
+    pub fn intend(&mut self, plugin: &str, effect: Effect) -> Result<(), OpError> {
+        let sequence = if effect == Effect::LoopbackUp {
+            None
+        } else {
+            Some(self.record_for_writing()?.append(plugin, &effect).map_err(state)?)
+        };
+        self.undo.push(Undo { sequence, effect, leases: Vec::new() });
+        Ok(())
+    }
+
+    fn record_for_writing(&mut self) -> Result<&mut Record<Effect>, OpError> {
+        if self.record.is_none() {
+            let header = Header {
+                network: self.request.conf.name.clone(),
+                container_id: self.request.container_id.clone(),
+                ifname: self.request.ifname.clone(),
+                boot_id: postern_state::boot_id().map_err(state)?,
+                host_netns_cookie: self.host()?.cookie().map_err(kernel)?,
+                netns_cookie: match &self.worker {
+                    Some(worker) => Some(worker.cookie().map_err(kernel)?),
+                    None => None,
+                },
+                netns_path: self.request.netns.clone(),
+                created: now(),
+            };
+            let record = Record::open_or_create(&self.state, &header, self.deadline).map_err(state)?;
+            for warning in record.warnings() {
+                eprintln!("postern: {warning}");
+            }
+            self.record = Some(record);
+        }
+        self.record.as_mut().ok_or_else(|| OpError::new(ErrorCode::Io, "record", "the record is not open"))
+    }
+
+    /// Takes effects that are gone off the record and off the list to undo.
+    pub fn gone(&mut self, matches: impl Fn(&Effect) -> bool) {
+        self.undo.retain(|undo| !matches(&undo.effect));
+        let Some(record) = &self.record else { return };
+        let gone: Vec<u64> =
+            record.effects(None).into_iter().filter(|noted| matches(&noted.effect)).map(|noted| noted.seq).collect();
+        for sequence in gone {
+            self.taken_off(Some(sequence));
+        }
+    }
+
+    /// Notes that one effect of the record is no more. At worst it is removed once more.
+    pub fn taken_off(&mut self, sequence: Option<u64>) {
+        if let (Some(sequence), Some(record)) = (sequence, self.record.as_mut())
+            && let Err(error) = record.mark_removed(sequence)
+        {
+            eprintln!("postern: {error}");
+        }
+    }
+
+    /// Lets go of the record: its file goes once nothing is left in it.
+    pub fn close_record(&mut self) {
+        if let Some(record) = self.record.take()
+            && let Err(error) = record.remove_file()
+        {
+            eprintln!("postern: {error}");
+        }
+    }
+
+    /// Takes the addresses of a result as the attachment's own.
+    pub fn adopt(&mut self, result: &CniResult) {
+        for ip in &result.ips {
+            let own = OwnAddress { net: ip.address, gateway: ip.gateway };
+            if !self.own.contains(&own) {
+                self.own.push(own);
+            }
+        }
+    }
+
+    /// Whether an address with this prefix is the attachment's.
+    pub fn owns(&self, net: &IpNet) -> bool {
+        self.own.iter().any(|own| own.net == *net)
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A kernel error as the guest gets it.
+pub fn kernel(error: postern_kernel::KernelError) -> OpError {
+    use nix::errno::Errno;
+    let code = match error.errno.map(Errno::from_raw) {
+        Some(Errno::EEXIST) => ErrorCode::Exists,
+        Some(Errno::ENODEV | Errno::ENOENT | Errno::ESRCH) => ErrorCode::NotFound,
+        Some(Errno::EOPNOTSUPP) => ErrorCode::Unsupported,
+        Some(Errno::EXFULL) => ErrorCode::Exhausted,
+        _ => ErrorCode::Kernel,
+    };
+    let text = error.to_string();
+    let mut converted = OpError::new(code, error.object, text);
+    converted.errno = error.errno;
+    converted
+}
+
+/// An error of the state directory as the guest gets it.
+pub fn state(error: postern_state::StateError) -> OpError {
+    let code = match error {
+        StateError::Locked { .. } => ErrorCode::TryAgain,
+        StateError::Refused(_) => ErrorCode::Exists,
+        StateError::Exhausted(_) => ErrorCode::Exhausted,
+        _ => ErrorCode::Io,
+    };
+    OpError::new(code, "", error.to_string())
+}

@@ -1,0 +1,143 @@
+//! Addresses on links (`rtnetlink(7)`, `RTM_*ADDR`; attributes of `linux/if_addr.h`).
+
+use crate::error::{Result, Subject};
+use crate::message::{Attributes, u8_at, u32_at};
+use crate::netlink::{Netlink, Request};
+use ipnet::IpNet;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::AddressMessage;
+use nix::libc;
+use rtnetlink::AddressMessageBuilder;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Length of `struct ifaddrmsg`.
+const HEADER: usize = 8;
+
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+
+const IFA_F_DADFAILED: u32 = 0x08;
+const IFA_F_TENTATIVE: u32 = 0x40;
+
+/// An address on a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The link's own address with prefix length; host bits are kept.
+    pub net: IpNet,
+    /// `rt_scope_t` of `linux/rtnetlink.h`: 0 global, 253 link, 254 host.
+    pub scope: u8,
+    /// Duplicate address detection is still running (IPv6).
+    pub tentative: bool,
+    /// Duplicate address detection found another owner (IPv6).
+    pub dad_failed: bool,
+}
+
+impl Netlink {
+    /// The addresses of a link, IPv4 first. The kernel filters, so the cost does not grow with the number of links.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such link.
+    pub fn addresses(&self, index: u32) -> Result<Vec<Address>> {
+        let subject = Subject { operation: "list addresses of", object: &format_args!("link {index}") };
+        let mut message = AddressMessage::default();
+        message.header.index = index;
+        self.dump(subject, Request::new(&RouteNetlinkMessage::GetAddress(message), 0), |payload, addresses| {
+            addresses.extend(decode(payload, index)?);
+            Some(())
+        })
+    }
+
+    /// Puts an address on a link. IPv4 prefixes shorter than /31 get the matching broadcast address.
+    ///
+    /// # Errors
+    /// `EEXIST` if the link has it already (IPv4: with that prefix), `EPERM` or `EACCES` for IPv6 on a link where it is
+    /// disabled, `ENODEV` if there is no such link.
+    pub fn add_address(&self, index: u32, net: IpNet) -> Result<()> {
+        let subject = Subject { operation: "add address", object: &format_args!("{net} to link {index}") };
+        let message = RouteNetlinkMessage::NewAddress(message(index, net));
+        self.acknowledged(subject, &message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Takes an address off a link.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` if the link does not have it, `ENODEV` if there is no such link.
+    pub fn delete_address(&self, index: u32, net: IpNet) -> Result<()> {
+        let subject = Subject { operation: "delete address", object: &format_args!("{net} of link {index}") };
+        self.acknowledged(subject, &RouteNetlinkMessage::DelAddress(message(index, net)), 0)
+    }
+}
+
+fn message(index: u32, net: IpNet) -> AddressMessage {
+    match net {
+        IpNet::V4(net) => {
+            AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(net.addr(), net.prefix_len()).build()
+        }
+        IpNet::V6(net) => {
+            AddressMessageBuilder::<Ipv6Addr>::new().index(index).address(net.addr(), net.prefix_len()).build()
+        }
+    }
+}
+
+/// An address from an attribute's value, by its length.
+pub(crate) fn ip(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => Some(IpAddr::from(<[u8; 4]>::try_from(value).ok()?)),
+        16 => Some(IpAddr::from(<[u8; 16]>::try_from(value).ok()?)),
+        _ => None,
+    }
+}
+
+/// Reads an `RTM_NEWADDR`: `Some(None)` for one of another link or of a family that is not IP.
+fn decode(payload: &[u8], index: u32) -> Option<Option<Address>> {
+    let family = libc::c_int::from(u8_at(payload, 0)?);
+    if u32_at(payload, 4)? != index || !matches!(family, libc::AF_INET | libc::AF_INET6) {
+        return Some(None);
+    }
+    let mut flags = u32::from(u8_at(payload, 2)?);
+    let (mut address, mut local) = (None, None);
+    for attribute in Attributes(payload.get(HEADER..)?) {
+        match attribute.kind {
+            IFA_ADDRESS => address = ip(attribute.value),
+            IFA_LOCAL => local = ip(attribute.value),
+            // The header has room for the lower eight flags only.
+            IFA_FLAGS => flags = attribute.u32()?,
+            _ => {}
+        }
+    }
+    // On a point-to-point link IFA_ADDRESS is the other side's address.
+    let own = local.or(address)?;
+    Some(Some(Address {
+        net: IpNet::new(own, u8_at(payload, 1)?).ok()?,
+        scope: u8_at(payload, 3)?,
+        tentative: flags & IFA_F_TENTATIVE != 0,
+        dad_failed: flags & IFA_F_DADFAILED != 0,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::tests::attribute;
+
+    #[test]
+    fn decodes_flags_and_refuses_nonsense() {
+        let header = |family: u8, prefix: u8| [vec![family, prefix, 0x80, 253], 3u32.to_ne_bytes().to_vec()].concat();
+        let v6 = "2001:db8::5".parse::<Ipv6Addr>().unwrap().octets();
+        let flags = attribute(IFA_FLAGS, &(IFA_F_TENTATIVE | IFA_F_DADFAILED | 0x100).to_ne_bytes());
+        let message = [header(10, 64), attribute(IFA_ADDRESS, &v6), flags].concat();
+        let address = decode(&message, 3).unwrap().unwrap();
+        assert_eq!(address.net.to_string(), "2001:db8::5/64");
+        assert!(address.tentative && address.dad_failed && address.scope == 253);
+        assert_eq!(decode(&message, 4), Some(None), "another link's");
+        for end in 0..message.len() {
+            let _ = decode(&message[..end], 3);
+        }
+        let too_long = [header(2, 33), attribute(IFA_LOCAL, &[192, 0, 2, 1])].concat();
+        assert_eq!(decode(&too_long, 3), None);
+        assert_eq!(decode(&header(2, 24), 3), None, "no address");
+        assert_eq!(decode(&header(17, 24), 3), Some(None), "another family");
+    }
+}

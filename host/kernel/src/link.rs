@@ -1,0 +1,364 @@
+//! Links (`rtnetlink(7)`, `RTM_*LINK`; attributes of `linux/if_link.h`).
+
+use crate::error::{Result, Subject};
+use crate::message::{Attributes, u32_at};
+use crate::netlink::{Netlink, Request};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{InfoBridge, InfoData, InfoVeth, LinkAttribute, LinkExtentMask, LinkMessage};
+use nix::errno::Errno;
+use nix::libc;
+use rtnetlink::{LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Length of `struct ifinfomsg`.
+const HEADER: usize = 16;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_OPERSTATE: u16 = 16;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
+const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_INFO_KIND: u16 = 1;
+
+/// A link as the kernel showed it at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Interface index, unique in the namespace while the link exists.
+    pub index: u32,
+    /// Interface name.
+    pub name: String,
+    /// Link-layer address; `None` if it is not six bytes long.
+    pub mac: Option<[u8; 6]>,
+    /// Maximum transmission unit in bytes.
+    pub mtu: u32,
+    /// `IFLA_INFO_KIND`: `veth`, `bridge`, …; empty for physical links and `lo`.
+    pub kind: String,
+    /// `IFF_UP`.
+    pub up: bool,
+    /// `IFF_PROMISC`.
+    pub promisc: bool,
+    /// Operational state is "up".
+    pub running: bool,
+    /// `IFLA_OPERSTATE` in the words of the native plugins' messages: `unknown`, `not-present`, `down`,
+    /// `lower-layer-down`, `testing`, `dormant`, `up` (RFC 2863).
+    pub operstate: &'static str,
+    /// Index of the bridge (or bond, …) that it is a port of.
+    pub master: Option<u32>,
+    /// `IFLA_LINK`: for a veth the index of its other end, in that end's namespace.
+    pub peer_index: Option<u32>,
+    /// The namespace of the other end, numbered as this namespace does; `None` if it is this one.
+    pub peer_netnsid: Option<i32>,
+    /// `IFLA_IFALIAS`, free text.
+    pub alias: Option<String>,
+}
+
+impl Link {
+    /// Reads an `RTM_NEWLINK`; `None` if index or name are missing.
+    fn decode(payload: &[u8]) -> Option<Self> {
+        let index = u32_at(payload, 4)?;
+        let flags = u32_at(payload, 8)?;
+        let is_set = |flag: libc::c_int| flags & flag.cast_unsigned() != 0;
+        let mut link = Self {
+            index,
+            name: String::new(),
+            mac: None,
+            mtu: 0,
+            kind: String::new(),
+            up: is_set(libc::IFF_UP),
+            promisc: is_set(libc::IFF_PROMISC),
+            running: false,
+            operstate: operstate(0),
+            master: None,
+            peer_index: None,
+            peer_netnsid: None,
+            alias: None,
+        };
+        for attribute in Attributes(payload.get(HEADER..)?) {
+            match attribute.kind {
+                IFLA_ADDRESS => link.mac = attribute.value.try_into().ok(),
+                IFLA_IFNAME => attribute.text()?.clone_into(&mut link.name),
+                IFLA_MTU => link.mtu = attribute.u32()?,
+                IFLA_LINK => link.peer_index = attribute.u32(),
+                IFLA_MASTER => link.master = attribute.u32().filter(|index| *index != 0),
+                IFLA_OPERSTATE => {
+                    link.operstate = operstate(attribute.u8()?);
+                    link.running = link.operstate == "up";
+                }
+                IFLA_LINKINFO => {
+                    let kind = attribute.nested().find(|info| info.kind == IFLA_INFO_KIND);
+                    kind.and_then(|info| info.text()).unwrap_or_default().clone_into(&mut link.kind);
+                }
+                IFLA_IFALIAS => {
+                    link.alias = Some(String::from_utf8_lossy(attribute.value).trim_end_matches('\0').into())
+                }
+                IFLA_LINK_NETNSID => link.peer_netnsid = attribute.u32().map(u32::cast_signed),
+                _ => {}
+            }
+        }
+        (!link.name.is_empty()).then_some(link)
+    }
+}
+
+/// `IF_OPER_*` of `linux/if.h`.
+fn operstate(state: u8) -> &'static str {
+    match state {
+        1 => "not-present",
+        2 => "down",
+        3 => "lower-layer-down",
+        4 => "testing",
+        5 => "dormant",
+        6 => "up",
+        _ => "unknown",
+    }
+}
+
+/// Whether a link can have this name: the kernel's `dev_valid_name`, and no `%`, which it would take for a pattern to
+/// put a number in.
+pub(crate) fn is_link_name(name: &str) -> bool {
+    let length = name.len();
+    (1..libc::IFNAMSIZ).contains(&length)
+        && !matches!(name, "." | "..")
+        && !name.bytes().any(|b| matches!(b, 0 | b'/' | b':' | b'%') || b.is_ascii_whitespace() || b == 0x0b)
+}
+
+/// A veth pair to be made: one end in the namespace of the socket that it is sent on, the other elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct VethSpec<'a> {
+    /// Name of this end.
+    pub name: &'a str,
+    /// MTU of both ends in bytes; `None` leaves the kernel's default, 1500.
+    pub mtu: Option<u32>,
+    /// Link-layer address of this end; `None` leaves it to the kernel, which picks a random one.
+    pub mac: Option<[u8; 6]>,
+    /// Name of the other end.
+    pub peer_name: &'a str,
+    /// Link-layer address of the other end.
+    pub peer_mac: [u8; 6],
+    /// Namespace of the other end.
+    pub peer_ns: BorrowedFd<'a>,
+}
+
+impl Netlink {
+    /// The link of that name, asked for by name alone: the cost does not grow with the number of links. As everywhere
+    /// in the kernel an alternative name finds the link too (`ip link property`); [`Link::name`] tells its proper one.
+    ///
+    /// # Errors
+    /// Those of the request, none of which is to be expected.
+    pub fn link_by_name(&self, name: &str) -> Result<Option<Link>> {
+        if !is_link_name(name) {
+            return Ok(None);
+        }
+        let message = LinkUnspec::new_with_name(name);
+        self.one_link(Subject { operation: "look up link", object: &name }, message)
+    }
+
+    /// The link of that index.
+    ///
+    /// # Errors
+    /// Those of the request, none of which is to be expected.
+    pub fn link_by_index(&self, index: u32) -> Result<Option<Link>> {
+        // Index 0 with no name is not a question that the kernel can answer.
+        if index == 0 {
+            return Ok(None);
+        }
+        self.one_link(Subject { operation: "look up link", object: &index }, LinkUnspec::new_with_index(index))
+    }
+
+    fn one_link(&self, subject: Subject<'_>, message: LinkMessageBuilder<LinkUnspec>) -> Result<Option<Link>> {
+        let message = RouteNetlinkMessage::GetLink(message.append_extra_attribute(without_statistics()).build());
+        match self.get(subject, &message, Link::decode) {
+            Ok(link) => Ok(Some(link)),
+            Err(error) if error.is(Errno::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All links of the namespace.
+    ///
+    /// # Errors
+    /// `EAGAIN` if they keep changing while they are listed.
+    pub fn links(&self) -> Result<Vec<Link>> {
+        let message = LinkMessageBuilder::<LinkUnspec>::new().append_extra_attribute(without_statistics()).build();
+        let subject = Subject { operation: "list", object: &"links" };
+        self.dump(subject, Request::new(&RouteNetlinkMessage::GetLink(message), 0), |payload, links| {
+            links.push(Link::decode(payload)?);
+            Some(())
+        })
+    }
+
+    /// Sets the link up.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of that index; what its driver says, `ENOTCONN` for a veth without a peer.
+    pub fn set_up(&self, index: u32) -> Result<()> {
+        self.change("set up", index, LinkMessageBuilder::up)
+    }
+
+    /// Sets the link down.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of that index.
+    pub fn set_down(&self, index: u32) -> Result<()> {
+        self.change("set down", index, LinkMessageBuilder::down)
+    }
+
+    /// Switches promiscuous mode (`IFF_PROMISC`).
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of that index.
+    pub fn set_promisc(&self, index: u32, on: bool) -> Result<()> {
+        self.change("set promiscuous mode of", index, |link| link.promiscuous(on))
+    }
+
+    /// Sets the link-layer address. A bridge keeps one that was set, instead of taking its ports' lowest.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` for an address that is no unicast address, `ENODEV` if there is no such link.
+    pub fn set_mac(&self, index: u32, mac: [u8; 6]) -> Result<()> {
+        self.change("set address of", index, |link| link.address(mac.to_vec()))
+    }
+
+    /// Makes the link a port of another, or of none.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such link, `EINVAL` if the master takes no ports.
+    pub fn set_master(&self, index: u32, master: Option<u32>) -> Result<()> {
+        self.change("set master of", index, |link| link.controller(master.unwrap_or(0)))
+    }
+
+    fn change(
+        &self,
+        operation: &'static str,
+        index: u32,
+        change: impl FnOnce(LinkMessageBuilder<LinkUnspec>) -> LinkMessageBuilder<LinkUnspec>,
+    ) -> Result<()> {
+        let message = RouteNetlinkMessage::SetLink(change(LinkUnspec::new_with_index(index)).build());
+        self.acknowledged(Subject { operation, object: &format_args!("link {index}") }, &message, 0)
+    }
+
+    /// Deletes the link, and with a veth its other end; false if it was gone already.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a link that can't be deleted (`lo`, physical ones).
+    pub fn delete_link(&self, index: u32) -> Result<bool> {
+        // Index 0 would select by other attributes, of which there are none.
+        if index == 0 {
+            return Ok(false);
+        }
+        let message = RouteNetlinkMessage::DelLink(LinkUnspec::new_with_index(index).build());
+        match self.acknowledged(Subject { operation: "delete", object: &format_args!("link {index}") }, &message, 0) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is(Errno::ENODEV) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates a bridge, which stays down; false if there is a link of that name already, whatever it is.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if the kernel knows no bridges or no VLAN filtering, `EINVAL` for a bad name or MTU.
+    pub fn create_bridge(&self, name: &str, mtu: Option<u32>, vlan_filtering: bool) -> Result<bool> {
+        let subject = Subject { operation: "create bridge", object: &name };
+        if !is_link_name(name) {
+            return Err(subject.invalid("no link can have this name"));
+        }
+        let mut bridge = LinkMessageBuilder::<LinkBridge>::new(name);
+        if let Some(mtu) = mtu {
+            bridge = bridge.mtu(mtu);
+        }
+        if vlan_filtering {
+            bridge = bridge.append_info_data(InfoBridge::VlanFiltering(true));
+        }
+        match self.acknowledged(subject, &RouteNetlinkMessage::NewLink(bridge.build()), NLM_F_CREATE | NLM_F_EXCL) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is(Errno::EEXIST) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates a veth pair with one message, each end in its final namespace and both down. To be sent on the
+    /// container's socket, so that the host's namespace sees no link come and go.
+    ///
+    /// Both ends get one queue for each direction: by default the kernel makes one per processor, which takes a third
+    /// of the time that the whole creation takes and serves nobody behind a bridge or a route.
+    ///
+    /// # Errors
+    /// `EEXIST` if either name is taken in its namespace, `EINVAL` for a bad name or MTU, `EADDRNOTAVAIL` for an
+    /// address that is no unicast address.
+    pub fn create_veth(&self, spec: &VethSpec<'_>) -> Result<()> {
+        let subject =
+            Subject { operation: "create veth", object: &format_args!("{} and {}", spec.name, spec.peer_name) };
+        if !is_link_name(spec.name) || !is_link_name(spec.peer_name) {
+            return Err(subject.invalid("no link can have this name"));
+        }
+        let message = RouteNetlinkMessage::NewLink(veth_message(spec));
+        self.acknowledged(subject, &message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+}
+
+fn veth_message(spec: &VethSpec<'_>) -> LinkMessage {
+    let peer =
+        LinkUnspec::new_with_name(spec.peer_name).address(spec.peer_mac.to_vec()).setns_by_fd(spec.peer_ns.as_raw_fd());
+    let peer = end(peer, spec.mtu).build();
+    let mut own = end(LinkVeth::new(spec.name, spec.peer_name), spec.mtu);
+    if let Some(mac) = spec.mac {
+        own = own.address(mac.to_vec());
+    }
+    own.set_info_data(InfoData::Veth(InfoVeth::Peer(peer))).build()
+}
+
+/// What both ends of a veth pair have in common.
+fn end<T>(link: LinkMessageBuilder<T>, mtu: Option<u32>) -> LinkMessageBuilder<T> {
+    let link = link
+        .append_extra_attribute(LinkAttribute::NumTxQueues(1))
+        .append_extra_attribute(LinkAttribute::NumRxQueues(1));
+    match mtu {
+        Some(mtu) => link.mtu(mtu),
+        None => link,
+    }
+}
+
+/// `RTEXT_FILTER_SKIP_STATS`: the kernel need not gather numbers that nobody reads.
+fn without_statistics() -> LinkAttribute {
+    LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::tests::attribute;
+
+    #[test]
+    fn names_are_judged_as_the_kernel_does() {
+        for name in ["lo", "eth0.100", "fifteen-letters", "käse", "a-b_c", "..."] {
+            assert!(is_link_name(name), "{name}");
+        }
+        for name in ["", ".", "..", "a/b", "a:b", "a b", "a\t", "a\n", "a\u{b}", "a\0", "eth%d", "sixteen-letters-"] {
+            assert!(!is_link_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn decoding_survives_cut_and_nameless_messages() {
+        let mut message = vec![0; HEADER];
+        message[4] = 5;
+        assert_eq!(Link::decode(&message), None, "no name");
+        message.extend(attribute(IFLA_IFNAME, b"eth0\0"));
+        message.extend(attribute(IFLA_LINKINFO, &attribute(IFLA_INFO_KIND, b"veth\0")));
+        message.extend(attribute(IFLA_ADDRESS, &[0; 20]));
+        message.extend(attribute(IFLA_OPERSTATE, &[9]));
+        let link = Link::decode(&message).unwrap();
+        assert_eq!((link.index, link.name.as_str(), link.kind.as_str()), (5, "eth0", "veth"));
+        assert_eq!((link.mac, link.operstate), (None, "unknown"));
+        for end in 0..message.len() {
+            let _ = Link::decode(&message[..end]);
+        }
+        message.extend(attribute(IFLA_MTU, &[1]));
+        assert_eq!(Link::decode(&message), None, "an MTU of one byte");
+    }
+}

@@ -1,0 +1,143 @@
+//! Network namespaces by path (`network_namespaces(7)`).
+
+use crate::error::describe;
+use nix::errno::Errno;
+use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, statfs};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+
+/// Why a namespace could not be opened. The texts are those of the native plugins, which runtimes and people know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// There is nothing at the path; an empty path counts as that. DEL takes it for "already gone".
+    NotExist {
+        /// The path as given.
+        path: String,
+        /// What the kernel said.
+        message: String,
+    },
+    /// There is something, but on a file system that holds no namespaces.
+    NotNamespace {
+        /// The path as given.
+        path: String,
+        /// `f_type` of `statfs(2)`.
+        magic: i64,
+    },
+    /// The path can't be looked at or opened.
+    Io {
+        /// What was tried, as the native texts name it: `failed to Statfs` or `open`.
+        operation: &'static str,
+        /// The path as given.
+        path: String,
+        /// The kernel's error number.
+        errno: Option<i32>,
+        /// What the kernel said.
+        message: String,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotExist { path, message } => write!(f, "failed to Statfs {path:?}: {message}"),
+            Self::NotNamespace { path, magic } => write!(f, "unknown FS magic on {path:?}: {magic:x}"),
+            Self::Io { operation, path, message, .. } => write!(f, "{operation} {path:?}: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// An open network namespace. It exists at least as long as this value.
+#[derive(Debug)]
+pub struct Namespace {
+    file: File,
+    path: String,
+}
+
+impl Namespace {
+    /// Opens the namespace at `path`, normally below `/run/netns` or `/proc/PID/ns/net`.
+    ///
+    /// The file system is looked at first, so that nothing but a namespace (or another file of procfs) is ever opened.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. That it is a *network* namespace shows only when it is entered, with `EINVAL`.
+    pub fn open(path: &str) -> Result<Self, OpenError> {
+        let io =
+            |operation, errno: Option<i32>, message| OpenError::Io { operation, path: path.to_owned(), errno, message };
+        let magic = match statfs(path) {
+            Ok(status) => status.filesystem_type(),
+            Err(Errno::ENOENT) => {
+                return Err(OpenError::NotExist { path: path.to_owned(), message: describe(Errno::ENOENT as i32) });
+            }
+            Err(errno) => return Err(io("failed to Statfs", Some(errno as i32), describe(errno as i32))),
+        };
+        if magic != NSFS_MAGIC && magic != PROC_SUPER_MAGIC {
+            return Err(OpenError::NotNamespace { path: path.to_owned(), magic: magic.0 });
+        }
+        let file = File::open(path).map_err(|error| {
+            let errno = error.raw_os_error();
+            io("open", errno, errno.map_or_else(|| error.to_string(), describe))
+        })?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// The calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`OpenError`] if `/proc` is not mounted or another process's.
+    pub fn current() -> Result<Self, OpenError> {
+        Self::open("/proc/thread-self/ns/net")
+    }
+
+    /// Whether both are the same namespace: same device and inode of nsfs (`ioctl_ns(2)`).
+    ///
+    /// # Errors
+    /// Those of `fstat(2)`.
+    pub fn same_as(&self, other: &Self) -> io::Result<bool> {
+        let (own, other) = (self.file.metadata()?, other.file.metadata()?);
+        Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
+    }
+
+    /// The descriptor, for messages that name a namespace (`IFLA_NET_NS_FD`).
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The path that it was opened by.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_errors_have_the_native_texts() {
+        for path in ["/run/netns/absent", ""] {
+            let error = Namespace::open(path).unwrap_err();
+            assert!(matches!(error, OpenError::NotExist { .. }));
+            assert_eq!(error.to_string(), format!("failed to Statfs {path:?}: no such file or directory"));
+        }
+        // In the private mount namespace /run is a tmpfs.
+        let error = Namespace::open("/run").unwrap_err();
+        assert_eq!(error, OpenError::NotNamespace { path: "/run".to_owned(), magic: 0x0102_1994 });
+        assert_eq!(error.to_string(), "unknown FS magic on \"/run\": 1021994");
+        let error = Namespace::open("/proc/self/status/net").unwrap_err();
+        assert!(matches!(&error, OpenError::Io { errno: Some(20), .. }), "{error:?}");
+        assert_eq!(error.to_string(), "failed to Statfs \"/proc/self/status/net\": not a directory");
+    }
+
+    #[test]
+    fn a_namespace_is_the_same_by_any_path() {
+        let own = Namespace::current().unwrap();
+        assert!(own.same_as(&Namespace::open("/proc/self/ns/net").unwrap()).unwrap());
+        assert!(!own.same_as(&Namespace::open("/proc/self/ns/mnt").unwrap()).unwrap());
+        assert_eq!(own.path(), "/proc/thread-self/ns/net");
+    }
+}

@@ -1,0 +1,162 @@
+//! Bridge ports and their VLANs (`bridge(8)`; attributes of `linux/if_link.h` and `linux/if_bridge.h`).
+
+use crate::error::{Result, Subject};
+use crate::message::{Attributes, u16_at, u32_at};
+use crate::netlink::{Netlink, Request};
+use netlink_packet_core::NLM_F_ACK;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{AfSpecBridge, BridgeFlag, BridgeVlanInfoFlags, LinkMessage};
+use nix::libc;
+use postern_types::VlanId;
+use rtnetlink::{LinkBridgePort, LinkBridgeVlan, LinkUnspec};
+
+/// `RTM_GETVLAN` of `linux/rtnetlink.h`, since Linux 5.6.
+const RTM_GETVLAN: u16 = 114;
+/// Length of `struct br_vlan_msg`: family, three reserved bytes, interface index.
+const VLAN_HEADER: usize = 8;
+const BRIDGE_VLANDB_ENTRY: u16 = 1;
+const BRIDGE_VLANDB_ENTRY_INFO: u16 = 1;
+const BRIDGE_VLANDB_ENTRY_RANGE: u16 = 2;
+
+impl Netlink {
+    /// Makes `port` a port of `bridge` and sets both flags, whatever they were: `hairpin` lets frames leave by the port
+    /// that they came in by, `isolated` keeps it from talking to other isolated ports.
+    ///
+    /// The kernel looks for a port's options before it looks for its new master, so that one message can't do both.
+    /// These are two messages, but in one datagram and with one acknowledgement.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such port or bridge, `EINVAL` if `bridge` is none, `ELOOP` for a bridge in a bridge,
+    /// `EBUSY` if the port belongs to something else.
+    pub fn attach_port(&self, port: u32, bridge: u32, hairpin: bool, isolated: bool) -> Result<()> {
+        let subject = Subject { operation: "attach", object: &format_args!("link {port} to bridge {bridge}") };
+        let attach = LinkUnspec::new_with_index(port).controller(bridge).build();
+        // The order of rtnetlink's builder is kept: the kind has to come before the data.
+        let options = LinkBridgePort::new(port).hairpin(hairpin).isolated(isolated).build();
+        self.batch(
+            subject,
+            &[
+                Request::new(&RouteNetlinkMessage::SetLink(attach), 0),
+                Request::new(&RouteNetlinkMessage::NewLink(options), NLM_F_ACK),
+            ],
+        )
+    }
+
+    /// The VLANs of a port, ascending. Asked of the kernel for this port alone: the older request, an `AF_BRIDGE` dump
+    /// of links, lists every port of the node.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if the kernel has no VLAN filtering, `EINVAL` if the link is not a port, `ENODEV` if it is gone.
+    pub fn vlans(&self, port: u32) -> Result<Vec<VlanId>> {
+        let subject = Subject { operation: "list VLANs of", object: &format_args!("link {port}") };
+        let mut header = vec![0; VLAN_HEADER - size_of::<u32>()];
+        header.splice(..1, [AF_BRIDGE]);
+        header.extend(port.to_ne_bytes());
+        self.dump(subject, Request::raw(RTM_GETVLAN, 0, header), |payload, vlans| decode_vlans(payload, port, vlans))
+    }
+
+    /// Adds a VLAN to a port (`bridge vlan add … master`): `pvid` puts untagged frames that come in into it, `untagged`
+    /// takes its tag off frames that go out.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if the kernel has no VLAN filtering or the link is not a port, `EINVAL` for 0 and above 4094.
+    pub fn add_vlan(&self, port: u32, vid: VlanId, pvid: bool, untagged: bool) -> Result<()> {
+        let subject = Subject { operation: "add", object: &format_args!("VLAN {vid} to link {port}") };
+        let mut flags = BridgeVlanInfoFlags::empty();
+        flags.set(BridgeVlanInfoFlags::Pvid, pvid);
+        flags.set(BridgeVlanInfoFlags::Untagged, untagged);
+        self.acknowledged(subject, &RouteNetlinkMessage::SetLink(vlan_message(port, vid, flags)), 0)
+    }
+
+    /// Takes a VLAN off a port.
+    ///
+    /// # Errors
+    /// As [`Netlink::add_vlan`], and `ENOENT` if the port is not in that VLAN.
+    pub fn delete_vlan(&self, port: u32, vid: VlanId) -> Result<()> {
+        let subject = Subject { operation: "delete", object: &format_args!("VLAN {vid} of link {port}") };
+        let message = vlan_message(port, vid, BridgeVlanInfoFlags::empty());
+        self.acknowledged(subject, &RouteNetlinkMessage::DelLink(message), 0)
+    }
+}
+
+/// `AF_BRIDGE` as the one byte that it is in headers.
+const AF_BRIDGE: u8 = libc::AF_BRIDGE.to_le_bytes()[0];
+
+fn vlan_message(port: u32, vid: VlanId, flags: BridgeVlanInfoFlags) -> LinkMessage {
+    // "Controller" is BRIDGE_FLAGS_MASTER: the bridge carries it out, not the port's own driver.
+    LinkBridgeVlan::new(port).append_af_spec(AfSpecBridge::Flags(BridgeFlag::Controller)).vlan(vid, flags).build()
+}
+
+/// Reads an `RTM_NEWVLAN`. Neighbouring VLANs with the same options come as one entry with the range's last.
+fn decode_vlans(payload: &[u8], port: u32, vlans: &mut Vec<VlanId>) -> Option<()> {
+    if u32_at(payload, 4)? != port {
+        return Some(());
+    }
+    for entry in Attributes(payload.get(VLAN_HEADER..)?).filter(|entry| entry.kind == BRIDGE_VLANDB_ENTRY) {
+        // struct bridge_vlan_info: flags, VLAN.
+        let info = entry.nested().find(|part| part.kind == BRIDGE_VLANDB_ENTRY_INFO)?;
+        let first = u16_at(info.value, 2)?;
+        let range = entry.nested().find(|part| part.kind == BRIDGE_VLANDB_ENTRY_RANGE);
+        let last = range.map_or(Some(first), |range| range.u16())?;
+        vlans.extend(first..=last);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::tests::attribute;
+    use netlink_packet_core::NLM_F_REQUEST;
+
+    /// `struct ifinfomsg` with family and index only.
+    fn header(index: u32) -> Vec<u8> {
+        let mut header = vec![0; 16];
+        header[0] = 7;
+        header[4..8].copy_from_slice(&index.to_ne_bytes());
+        header
+    }
+
+    // The kernel of the test machine has no VLAN filtering, so these compare with the format of `bridge vlan add`:
+    // IFLA_AF_SPEC (26) holds IFLA_BRIDGE_FLAGS (0) = BRIDGE_FLAGS_MASTER (1) and IFLA_BRIDGE_VLAN_INFO (2) = flags
+    // (PVID 2, untagged 4), VLAN.
+    #[test]
+    fn vlan_messages_are_those_of_bridge_vlan() {
+        let expected = |info: [u16; 2]| {
+            let info = info.map(u16::to_ne_bytes).concat();
+            let spec = [attribute(0, &1u16.to_ne_bytes()), attribute(2, &info)].concat();
+            [header(9), attribute(26, &spec)].concat()
+        };
+        for (flags, bits) in [
+            (BridgeVlanInfoFlags::Pvid | BridgeVlanInfoFlags::Untagged, 6),
+            (BridgeVlanInfoFlags::empty(), 0),
+            (BridgeVlanInfoFlags::Untagged, 4),
+        ] {
+            let message = vlan_message(9, 100, flags);
+            let add = Request::new(&RouteNetlinkMessage::SetLink(message.clone()), NLM_F_ACK);
+            assert_eq!(add.parts(), (19, NLM_F_REQUEST | NLM_F_ACK, expected([bits, 100]).as_slice()));
+            let delete = Request::new(&RouteNetlinkMessage::DelLink(message), NLM_F_ACK);
+            assert_eq!(delete.parts().0, 17);
+        }
+    }
+
+    #[test]
+    fn lists_are_expanded_and_malformed_ones_refused() {
+        let vlan_header = [7u32.to_ne_bytes(), 9u32.to_ne_bytes()].concat();
+        let entry = |parts: &[Vec<u8>]| attribute(BRIDGE_VLANDB_ENTRY, &parts.concat());
+        let info = |vid: u16| attribute(BRIDGE_VLANDB_ENTRY_INFO, &[0u16.to_ne_bytes(), vid.to_ne_bytes()].concat());
+        let range = |vid: u16| attribute(BRIDGE_VLANDB_ENTRY_RANGE, &vid.to_ne_bytes());
+        let message = [vlan_header.clone(), entry(&[info(1)]), entry(&[info(10), range(12)])].concat();
+        let mut vlans = Vec::new();
+        assert_eq!(decode_vlans(&message, 9, &mut vlans), Some(()));
+        assert_eq!(vlans, [1, 10, 11, 12]);
+        vlans.clear();
+        assert_eq!(decode_vlans(&message, 8, &mut vlans), Some(()), "another port's");
+        assert!(vlans.is_empty());
+        let without_info = [vlan_header, entry(&[range(12)])].concat();
+        assert_eq!(decode_vlans(&without_info, 9, &mut vlans), None);
+        for end in 0..message.len() {
+            let _ = decode_vlans(&message[..end], 9, &mut Vec::new());
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Routes (`rtnetlink(7)`, `RTM_*ROUTE`; attributes of `linux/rtnetlink.h`).
+
+use crate::address::ip;
+use crate::error::{Result, Subject};
+use crate::message::{Attribute, Attributes, u8_at, u16_at, u32_at};
+use crate::netlink::{Netlink, Request};
+use ipnet::IpNet;
+use netlink_packet_core::NLM_F_CREATE;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType};
+use nix::libc;
+use postern_types::Route;
+use rtnetlink::RouteMessageBuilder;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Length of `struct rtmsg`.
+const HEADER: usize = 12;
+/// Length of `struct rtnexthop`.
+const NEXT_HOP: usize = 8;
+
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_TABLE: u16 = 15;
+const RTA_VIA: u16 = 18;
+
+const RTAX_MTU: u16 = 2;
+const RTAX_ADVMSS: u16 = 8;
+
+/// The main table, `RT_TABLE_MAIN`.
+const MAIN: u32 = 254;
+
+impl Netlink {
+    /// Adds a route through link `oif`. As the native plugins do it the request says "create" and neither "exclusive"
+    /// nor "replace": a route that differs in gateway or preferred source only is added (IPv4: in front of the old one,
+    /// IPv6: as one more next hop), and only its exact double is refused.
+    ///
+    /// # Errors
+    /// `EEXIST` for the double, `ENETUNREACH` if the gateway is not reachable through the link or the scope forbids
+    /// one, `EINVAL` for addresses of different families and a source that is nobody's, `ENETDOWN` if the link is down,
+    /// `ENODEV` if there is none.
+    pub fn add_route(&self, oif: u32, route: &Route) -> Result<()> {
+        let object = Described { route, oif };
+        let subject = Subject { operation: "add route", object: &object };
+        let message = add_message(oif, route).map_err(|why| subject.invalid(&why))?;
+        self.acknowledged(subject, &RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE)
+    }
+
+    /// Deletes the route to `net`'s network through link `oif` from the main table, whatever its scope, type, source
+    /// and protocol: meant for the one that the kernel made when the link got its address.
+    ///
+    /// # Errors
+    /// `ESRCH` if there is none.
+    pub fn delete_connected(&self, oif: u32, net: IpNet) -> Result<()> {
+        let subject =
+            Subject { operation: "delete route", object: &format_args!("{} through link {oif}", net.trunc()) };
+        let message = destination(net)
+            .map_err(|why| subject.invalid(&why))?
+            .output_interface(oif)
+            .protocol(RouteProtocol::Unspec)
+            .kind(RouteType::Unspec)
+            .scope(RouteScope::NoWhere)
+            .build();
+        self.acknowledged(subject, &RouteNetlinkMessage::DelRoute(message), 0)
+    }
+
+    /// The unicast routes of the main table through link `oif`, IPv4 first; of a route with several next hops one for
+    /// each that uses the link. The kernel filters by table and link.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such link.
+    pub fn routes(&self, oif: u32) -> Result<Vec<Route>> {
+        let subject = Subject { operation: "list routes of", object: &format_args!("link {oif}") };
+        // Both families in one dump, which is also content if a family has no main table yet.
+        let mut message = RouteMessage::default();
+        message.attributes = vec![RouteAttribute::Oif(oif), RouteAttribute::Table(MAIN)];
+        self.dump(subject, Request::new(&RouteNetlinkMessage::GetRoute(message), 0), |payload, routes| {
+            decode(payload, oif, routes)
+        })
+    }
+}
+
+/// A route in an error message, as `ip route` writes it.
+struct Described<'a> {
+    route: &'a Route,
+    oif: u32,
+}
+
+impl std::fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.route.dst.trunc())?;
+        if let Some(gateway) = self.route.gateway {
+            write!(f, " via {gateway}")?;
+        }
+        write!(f, " through link {}", self.oif)?;
+        for (name, value) in
+            [("metric", self.route.priority), ("scope", self.route.scope.map(u32::from)), ("table", self.route.table)]
+        {
+            if let Some(value) = value {
+                write!(f, " {name} {value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A message about the routes to `net`'s network; an `Err` says what is wrong with it.
+fn destination(net: IpNet) -> std::result::Result<RouteMessageBuilder<IpAddr>, String> {
+    let net = net.trunc();
+    RouteMessageBuilder::<IpAddr>::new().destination_prefix(net.addr(), net.prefix_len()).map_err(|e| e.to_string())
+}
+
+fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteMessage, String> {
+    let mut builder = destination(route.dst)?
+        .output_interface(oif)
+        // Set by hand as far as the kernel is concerned; the native plugins leave it at this too.
+        .protocol(RouteProtocol::Boot)
+        .scope(RouteScope::from(route.scope.unwrap_or(0)))
+        .table_id(route.table.unwrap_or(MAIN));
+    if let Some(gateway) = route.gateway {
+        builder = builder.gateway(gateway).map_err(|_| "the gateway is of another address family".to_owned())?;
+    }
+    if let Some(source) = route.source {
+        builder = builder.pref_source(source).map_err(|_| "the source is of another address family".to_owned())?;
+    }
+    if let Some(priority) = route.priority {
+        builder = builder.priority(priority);
+    }
+    let mut message = builder.build();
+    let metrics: Vec<_> =
+        [route.mtu.map(RouteMetric::Mtu), route.advmss.map(RouteMetric::Advmss)].into_iter().flatten().collect();
+    if !metrics.is_empty() {
+        message.attributes.push(RouteAttribute::Metrics(metrics));
+    }
+    Ok(message)
+}
+
+/// Reads an `RTM_NEWROUTE` and appends what of it goes through link `oif`.
+fn decode(payload: &[u8], oif: u32, routes: &mut Vec<Route>) -> Option<()> {
+    let unspecified: IpAddr = match libc::c_int::from(u8_at(payload, 0)?) {
+        libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
+        libc::AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return Some(()),
+    };
+    let cloned = u32_at(payload, 8)? & libc::RTM_F_CLONED != 0;
+    if cloned || u8_at(payload, 7)? != libc::RTN_UNICAST {
+        return Some(());
+    }
+    let mut route = Route {
+        dst: IpNet::new(unspecified, u8_at(payload, 1)?).ok()?,
+        gateway: None,
+        source: None,
+        mtu: None,
+        advmss: None,
+        priority: None,
+        table: Some(u32::from(u8_at(payload, 4)?)),
+        scope: Some(u8_at(payload, 6)?),
+    };
+    let mut link = None;
+    let mut next_hops: &[u8] = &[];
+    for attribute in Attributes(payload.get(HEADER..)?) {
+        match attribute.kind {
+            RTA_DST => route.dst = IpNet::new(ip(attribute.value)?, route.dst.prefix_len()).ok()?,
+            RTA_OIF => link = attribute.u32(),
+            RTA_GATEWAY | RTA_VIA => route.gateway = Some(gateway(&attribute)?),
+            RTA_PRIORITY => route.priority = attribute.u32(),
+            RTA_PREFSRC => route.source = ip(attribute.value),
+            RTA_TABLE => route.table = attribute.u32(),
+            RTA_METRICS => {
+                for metric in attribute.nested() {
+                    match metric.kind {
+                        RTAX_MTU => route.mtu = metric.u32(),
+                        RTAX_ADVMSS => route.advmss = metric.u32(),
+                        _ => {}
+                    }
+                }
+            }
+            RTA_MULTIPATH => next_hops = attribute.value,
+            _ => {}
+        }
+    }
+    if route.table != Some(MAIN) {
+        return Some(());
+    }
+    if link == Some(oif) {
+        routes.push(route.clone());
+    }
+    // struct rtnexthop: length, flags, weight, link; then attributes of its own.
+    while !next_hops.is_empty() {
+        let length = usize::from(u16_at(next_hops, 0)?);
+        let hop = next_hops.get(..length)?;
+        next_hops = next_hops.get(length.next_multiple_of(4)..).unwrap_or_default();
+        let attributes = Attributes(hop.get(NEXT_HOP..)?);
+        if u32_at(hop, 4)? != oif {
+            continue;
+        }
+        let mut route = route.clone();
+        for attribute in attributes.filter(|attribute| matches!(attribute.kind, RTA_GATEWAY | RTA_VIA)) {
+            route.gateway = Some(gateway(&attribute)?);
+        }
+        routes.push(route);
+    }
+    Some(())
+}
+
+/// The next hop: of the route's own family, or with `RTA_VIA` (two bytes of family first) of another.
+fn gateway(attribute: &Attribute<'_>) -> Option<IpAddr> {
+    match attribute.kind {
+        RTA_VIA => ip(attribute.value.get(2..)?),
+        _ => ip(attribute.value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::tests::attribute;
+
+    fn header(family: u8, prefix: u8) -> Vec<u8> {
+        vec![family, prefix, 0, 0, 254, 3, 0, 1, 0, 0, 0, 0]
+    }
+
+    #[test]
+    fn next_hops_of_other_links_are_left_out() {
+        let hop = |link: u32, address: [u8; 4]| {
+            let gateway = attribute(RTA_GATEWAY, &address);
+            let length = u16::try_from(NEXT_HOP + gateway.len()).unwrap();
+            [length.to_ne_bytes().to_vec(), vec![0, 0], link.to_ne_bytes().to_vec(), gateway].concat()
+        };
+        let hops = [hop(3, [192, 0, 2, 1]), hop(4, [192, 0, 2, 2]), hop(3, [192, 0, 2, 3])].concat();
+        let message = [header(2, 0), attribute(RTA_MULTIPATH, &hops)].concat();
+        let mut routes = Vec::new();
+        decode(&message, 3, &mut routes).unwrap();
+        let gateways: Vec<_> = routes.iter().map(|route| route.gateway.unwrap().to_string()).collect();
+        assert_eq!(gateways, ["192.0.2.1", "192.0.2.3"]);
+        assert_eq!(routes[0].dst.to_string(), "0.0.0.0/0");
+    }
+
+    #[test]
+    fn malformed_messages_are_refused() {
+        let via = [10u16.to_ne_bytes().as_slice(), &[0x20; 16]].concat();
+        let message = [
+            header(2, 24),
+            attribute(RTA_DST, &[198, 51, 100, 0]),
+            attribute(RTA_OIF, &3u32.to_ne_bytes()),
+            attribute(RTA_VIA, &via),
+        ]
+        .concat();
+        let mut routes = Vec::new();
+        decode(&message, 3, &mut routes).unwrap();
+        assert!(routes[0].gateway.unwrap().is_ipv6());
+        for end in 0..message.len() {
+            let _ = decode(&message[..end], 3, &mut Vec::new());
+        }
+        for bad in [
+            [header(2, 33), vec![]].concat(),
+            [header(2, 24), attribute(RTA_DST, &[1, 2, 3])].concat(),
+            [header(2, 24), attribute(RTA_GATEWAY, &[])].concat(),
+            [header(2, 0), attribute(RTA_MULTIPATH, &[0, 0, 0, 0])].concat(),
+            [header(2, 0), attribute(RTA_MULTIPATH, &[8, 0, 0])].concat(),
+        ] {
+            assert_eq!(decode(&bad, 3, &mut Vec::new()), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn families_must_agree() {
+        let mut route = Route {
+            dst: "2001:db8::/64".parse().unwrap(),
+            gateway: Some("192.0.2.1".parse().unwrap()),
+            source: None,
+            mtu: None,
+            advmss: None,
+            priority: None,
+            table: None,
+            scope: None,
+        };
+        assert!(add_message(1, &route).unwrap_err().contains("gateway"));
+        route.gateway = None;
+        route.source = Some("192.0.2.1".parse().unwrap());
+        assert!(add_message(1, &route).unwrap_err().contains("source"));
+    }
+}

@@ -1,0 +1,113 @@
+//! A thread inside the container's network namespace.
+
+use crate::error::{Result, Subject};
+use crate::namespace::Namespace;
+use crate::netlink::Netlink;
+use crate::sysctl::{self, Sysctl};
+use nix::sched::{CloneFlags, setns};
+use std::cell::OnceCell;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+/// What the thread is asked to do after it has opened its socket. A sysctl belongs to the namespace of the thread that
+/// opens its file, so this has to be done there.
+enum Job {
+    Get(Sysctl, Sender<Result<Option<String>>>),
+    Set(Sysctl, String, Sender<Result<bool>>),
+}
+
+/// A thread that has entered a network namespace for good: it opens a netlink socket there, which it hands out, and
+/// reads and writes sysctls. It ends when the `Worker` is dropped.
+///
+/// The calling thread stays where it is, always; there is no way back that could fail.
+#[derive(Debug)]
+pub struct Worker {
+    path: String,
+    opened: Receiver<Result<Netlink>>,
+    netlink: OnceCell<Result<Netlink>>,
+    jobs: Sender<Job>,
+}
+
+impl Worker {
+    /// Starts a thread in `namespace` and returns at once; the first use of the `Worker` waits until it is ready.
+    ///
+    /// # Errors
+    /// Those of `clone(2)` and `dup(2)`. That the namespace can't be entered is told at the first use.
+    pub fn start(namespace: &Namespace) -> Result<Self> {
+        let path = namespace.path().to_owned();
+        let subject = Subject { operation: "start thread in", object: &path };
+        let fd = namespace.fd().try_clone_to_owned().map_err(|error| subject.failed(&error))?;
+        let (ready, opened) = channel();
+        let (jobs, assigned) = channel();
+        let name = path.clone();
+        thread::Builder::new()
+            .name("namespace".to_owned())
+            .spawn(move || live(fd, &name, &ready, &assigned))
+            .map_err(|error| subject.failed(&error))?;
+        Ok(Self { path, opened, netlink: OnceCell::new(), jobs })
+    }
+
+    /// The socket in the namespace.
+    ///
+    /// # Errors
+    /// Those of `setns(2)`: `EINVAL` if it is not a network namespace, `EPERM` without `CAP_SYS_ADMIN` over it; and
+    /// those of [`Netlink::open`].
+    pub fn netlink(&self) -> Result<&Netlink> {
+        let opened = self.netlink.get_or_init(|| self.opened.recv().unwrap_or_else(|_| Err(self.lost())));
+        opened.as_ref().map_err(Clone::clone)
+    }
+
+    /// The namespace's number; see [`Netlink::cookie`].
+    ///
+    /// # Errors
+    /// Those of [`Worker::netlink`] and [`Netlink::cookie`].
+    pub fn cookie(&self) -> Result<u64> {
+        self.netlink()?.cookie()
+    }
+
+    /// [`sysctl::get`] in the namespace.
+    ///
+    /// # Errors
+    /// Those of [`Worker::netlink`] and [`sysctl::get`].
+    pub fn sysctl_get(&self, key: &Sysctl) -> Result<Option<String>> {
+        self.ask(|answer| Job::Get(key.clone(), answer))
+    }
+
+    /// [`sysctl::set`] in the namespace.
+    ///
+    /// # Errors
+    /// Those of [`Worker::netlink`] and [`sysctl::set`].
+    pub fn sysctl_set(&self, key: &Sysctl, value: &str) -> Result<bool> {
+        self.ask(|answer| Job::Set(key.clone(), value.to_owned(), answer))
+    }
+
+    fn ask<T>(&self, job: impl FnOnce(Sender<Result<T>>) -> Job) -> Result<T> {
+        self.netlink()?;
+        let (answer, answered) = channel();
+        self.jobs.send(job(answer)).map_err(|_| self.lost())?;
+        answered.recv().unwrap_or_else(|_| Err(self.lost()))
+    }
+
+    fn lost(&self) -> crate::KernelError {
+        Subject { operation: "work in", object: &self.path }.broken("the thread in the namespace has ended")
+    }
+}
+
+/// The thread's life. Nobody listening any more means that the `Worker` is gone, and so its last wish too.
+fn live(namespace: OwnedFd, path: &str, ready: &Sender<Result<Netlink>>, assigned: &Receiver<Job>) {
+    let entered = setns(&namespace, CloneFlags::CLONE_NEWNET)
+        .map_err(|errno| Subject { operation: "enter namespace", object: &path }.refused(errno as i32, None));
+    drop(namespace);
+    let stayed = entered.is_ok();
+    let _ = ready.send(entered.and_then(|()| Netlink::open()));
+    if !stayed {
+        return;
+    }
+    for job in assigned {
+        match job {
+            Job::Get(key, answer) => drop(answer.send(sysctl::get(&key))),
+            Job::Set(key, value, answer) => drop(answer.send(sysctl::set(&key, &value))),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! `measure compare ROUNDS CODE`: what a process of its own costs a guest, against running it in this one.
+//!
+//! `measure fork CODE` and `measure inside CODE` are one run each, with a gate that answers at once and does nothing;
+//! `measure empty` starts and ends. `measure steps CODE` times the parts of a run inside this process.
+#![allow(unsafe_code, reason = "fork(2), as the gate does it")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a measurement may fall over")]
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::unistd::{ForkResult, fork};
+use postern_sandbox::{Gate, Guest, Limits, Outcome, child};
+use postern_types::channel::{receive, send};
+use postern_types::{BridgeInfo, FromSandbox, LinkInfo, OpError, Operation, Reply, Start, ToSandbox, VethPair};
+use std::env;
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+struct Mock;
+
+impl Gate for Mock {
+    fn call(&mut self, operation: Operation) -> Result<Reply, OpError> {
+        Ok(answer(&operation))
+    }
+
+    fn stderr(&mut self, text: String) {
+        eprint!("{text}");
+    }
+}
+
+fn link(handle: u32, name: &str) -> LinkInfo {
+    LinkInfo {
+        handle,
+        name: name.to_owned(),
+        mac: Some("02:00:5e:10:00:01".parse().unwrap()),
+        mtu: 1500,
+        kind: "veth".to_owned(),
+        up: true,
+        running: true,
+    }
+}
+
+fn answer(operation: &Operation) -> Reply {
+    match operation {
+        Operation::LinkAttributes { .. } | Operation::VethWaitRunning { .. } => Reply::Link(link(2, "eth0")),
+        Operation::VethCreate { .. } => {
+            Reply::Veth(VethPair { container: link(2, "eth0"), host: link(3, "vethab12cd34"), bridge: None })
+        }
+        Operation::BridgeEnsure { .. } => Reply::Bridge(BridgeInfo { link: link(1, "cni0"), promisc: false }),
+        Operation::BridgeEnsureGateways { .. } => Reply::MaybeLink(None),
+        Operation::IpamAdd => Reply::Result(
+            r#"{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0"}]}"#
+                .to_owned(),
+        ),
+        _ => Reply::Done,
+    }
+}
+
+fn start() -> Start {
+    Start {
+        env: ["CNI_COMMAND=ADD", "CNI_CONTAINERID=0123456789ab", "CNI_NETNS=/run/netns/x", "CNI_IFNAME=eth0"]
+            .map(|pair| pair.split_once('=').unwrap())
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec(),
+        stdin: r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"cni0","ipam":{"type":"host-local"}}"#
+            .to_owned(),
+    }
+}
+
+fn inside(code: &str) {
+    let guest = Guest::load(File::open(code).unwrap().into()).unwrap();
+    report(guest.run(start(), Box::new(Mock), &Limits::default()));
+}
+
+fn forked(code: &str) {
+    let code = File::open(code).unwrap();
+    let (gate, sandbox) = UnixStream::pair().unwrap();
+    // SAFETY: this process has one thread.
+    if let ForkResult::Child = unsafe { fork() }.unwrap() {
+        child::run(sandbox.into(), code.into(), &Limits::default());
+    }
+    drop(sandbox);
+    send(&gate, &ToSandbox::Start(start()), None).unwrap();
+    loop {
+        match receive(&gate, None).unwrap() {
+            FromSandbox::Call(operation) => send(&gate, &ToSandbox::Answer(Ok(answer(&operation))), None).unwrap(),
+            FromSandbox::Stderr(text) => eprint!("{text}"),
+            FromSandbox::Finished { stdout, status } => return report(Outcome::Finished { stdout, status }),
+            FromSandbox::Failed(reason) => return report(Outcome::Failed(reason)),
+        }
+    }
+}
+
+/// Prints and leaves, as the gate does: without destructors.
+fn report(outcome: Outcome) {
+    match outcome {
+        Outcome::Finished { stdout, .. } => print!("{stdout}"),
+        Outcome::Failed(reason) => panic!("{reason}"),
+    }
+    // SAFETY: `_exit` has no preconditions; `println!` has flushed at the end of the line.
+    unsafe { libc::_exit(0) }
+}
+
+fn steps(code: &str) {
+    let begin = Instant::now();
+    let guest = Guest::load(File::open(code).unwrap().into()).unwrap();
+    let loaded = Instant::now();
+    let outcome = guest.run(start(), Box::new(Mock), &Limits::default());
+    println!("load {:?}, run {:?}: {outcome:?}", loaded - begin, loaded.elapsed());
+    let begin = Instant::now();
+    guest.run(start(), Box::new(Mock), &Limits::default());
+    println!("run again {:?}", begin.elapsed());
+}
+
+fn compare(rounds: usize, code: &str) {
+    let ways = ["empty", "inside", "fork"];
+    let mut wall = vec![Vec::new(); ways.len()];
+    let mut cpu = vec![Vec::new(); ways.len()];
+    for _ in 0..rounds {
+        for (index, way) in ways.iter().enumerate() {
+            let spent = || {
+                let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
+                usage.user_time().num_microseconds() + usage.system_time().num_microseconds()
+            };
+            let (begin, before) = (Instant::now(), spent());
+            let status = Command::new("/proc/self/exe").args([way, code]).stdout(Stdio::null()).status().unwrap();
+            assert!(status.success());
+            wall[index].push(begin.elapsed().as_micros());
+            cpu[index].push(spent() - before);
+        }
+    }
+    for (index, way) in ways.iter().enumerate() {
+        wall[index].sort_unstable();
+        cpu[index].sort_unstable();
+        let low = rounds / 10;
+        println!(
+            "{way:8} wall µs: median {:5}, lowest tenth {:5}; CPU µs of what was waited for: median {:5}",
+            wall[index][rounds / 2],
+            wall[index][low],
+            cpu[index][rounds / 2]
+        );
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = env::args().collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [_, "inside", code] => inside(code),
+        [_, "fork", code] => forked(code),
+        [_, "steps", code] => steps(code),
+        [_, "empty", ..] => {}
+        [_, "compare", rounds, code] => compare(rounds.parse().unwrap(), code),
+        _ => panic!("usage: measure compare ROUNDS CODE"),
+    }
+}

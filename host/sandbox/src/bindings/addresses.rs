@@ -1,0 +1,29 @@
+//! `postern:cni/addresses`.
+
+use super::link::Link;
+use super::{Failure, parse, wit};
+use crate::state::State;
+use postern_types::{Operation, Reply};
+use wasmtime::component::Resource;
+use wit::types::Address;
+
+impl wit::addresses::Host for State {
+    fn add(&mut self, link: Resource<Link>, addresses: Vec<String>) -> Result<(), Failure> {
+        let link = self.table.get(&link)?.handle;
+        let addresses = parse::list("addresses.add", &addresses)?;
+        self.done(Operation::AddressesAdd { link, addresses })
+    }
+
+    fn list(&mut self, link: Resource<Link>) -> Result<Vec<Address>, Failure> {
+        let link = self.table.get(&link)?.handle;
+        match self.call(Operation::AddressesList { link })? {
+            Reply::Addresses(addresses) => Ok(addresses.into_iter().map(Into::into).collect()),
+            other => Err(other.unexpected().into()),
+        }
+    }
+
+    fn settle(&mut self, link: Resource<Link>) -> Result<(), Failure> {
+        let link = self.table.get(&link)?.handle;
+        self.done(Operation::AddressesSettle { link })
+    }
+}

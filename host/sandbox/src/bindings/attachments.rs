@@ -1,0 +1,14 @@
+//! `postern:cni/attachments`.
+
+use super::{Failure, wit};
+use crate::state::State;
+use postern_types::{Operation, Reply};
+
+impl wit::attachments::Host for State {
+    fn collect(&mut self) -> Result<u32, Failure> {
+        match self.call(Operation::AttachmentsCollect)? {
+            Reply::Removed(count) => Ok(count),
+            other => Err(other.unexpected().into()),
+        }
+    }
+}

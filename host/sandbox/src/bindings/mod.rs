@@ -1,0 +1,83 @@
+//! The guest's typed imports: one file per WIT interface, none of which does more than translate.
+//!
+//! A call becomes an [`Operation`], goes through the [`crate::Gate`], and its [`Reply`] becomes the WIT value. What a
+//! guest builds up before it acts (options, a port, a route) stays in its own resource table on this side.
+
+mod addresses;
+mod attachments;
+mod bridge;
+mod forwarding;
+mod ipam;
+mod leases;
+mod link;
+mod link_sysctl;
+mod loopback;
+mod mac_guard;
+mod masquerade;
+mod parse;
+mod point_to_point;
+mod resolv_conf;
+mod routes;
+mod types;
+mod veth;
+
+use crate::state::State;
+use postern_types::{OpError, Operation, Reply};
+use wasmtime::component::{HasSelf, Linker, ResourceTableError};
+
+pub use generated::postern::cni as wit;
+
+#[allow(missing_docs, reason = "generated; the WIT files are the documentation")]
+mod generated {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "plugin",
+        imports: { default: trappable },
+        trappable_error_type: { "postern:cni/types.error" => super::Failure },
+        with: {
+            "postern:cni/link.link": super::link::Link,
+            "postern:cni/veth.options": super::veth::Options,
+            "postern:cni/veth.host-end": super::veth::HostEnd,
+            "postern:cni/routes.route": super::routes::Route,
+            "postern:cni/bridge.options": super::bridge::Options,
+            "postern:cni/bridge.port": super::bridge::Port,
+            "postern:cni/bridge.bridge": super::bridge::Bridge,
+        },
+    });
+}
+
+/// How an imported function fails.
+#[derive(Debug)]
+pub enum Failure {
+    /// The guest gets it as a value.
+    Answer(OpError),
+    /// The guest ends: it used a resource that it doesn't have, or too many.
+    Trap(wasmtime::Error),
+}
+
+impl From<OpError> for Failure {
+    fn from(error: OpError) -> Self {
+        Self::Answer(error)
+    }
+}
+
+impl From<ResourceTableError> for Failure {
+    fn from(error: ResourceTableError) -> Self {
+        Self::Trap(error.into())
+    }
+}
+
+/// Adds every interface of the package to the linker.
+pub fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    generated::Plugin::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
+}
+
+impl State {
+    /// An operation whose answer carries nothing.
+    fn done(&mut self, operation: Operation) -> Result<(), Failure> {
+        match self.call(operation)? {
+            Reply::Done => Ok(()),
+            other => Err(other.unexpected().into()),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Texts of the guest become values here, or an `invalid-argument`: the gate never sees a malformed one.
+
+use postern_types::{ErrorCode, Mac, OpError};
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// What can be parsed, and how a good one looks.
+pub(super) trait Text: FromStr<Err: Display> {
+    const EXPECTED: &'static str;
+}
+
+impl Text for std::net::IpAddr {
+    const EXPECTED: &'static str = "an address such as 10.1.2.3 or 2001:db8::1";
+}
+
+impl Text for Mac {
+    const EXPECTED: &'static str = "a link-layer address such as 02:00:5e:10:00:01";
+}
+
+impl Text for ipnet::IpNet {
+    const EXPECTED: &'static str = "an address with prefix length such as 10.1.2.3/24 or 2001:db8::1/64";
+}
+
+/// Parses one text. `operation` is what the guest called, `bridge.attach`.
+pub(super) fn text<T: Text>(operation: &str, text: &str) -> Result<T, OpError> {
+    text.parse().map_err(|error| {
+        // A guest chooses how long its text is, and the error is shown to people.
+        let shown: String = text.chars().take(64).collect();
+        let message = format!("{shown:?} is not {}: {error}", T::EXPECTED);
+        let mut error = OpError::new(ErrorCode::InvalidArgument, shown, message);
+        error.operation = operation.to_owned();
+        error
+    })
+}
+
+/// The same for a text that may be absent.
+pub(super) fn maybe<T: Text>(operation: &str, given: Option<&String>) -> Result<Option<T>, OpError> {
+    given.map(|given| text(operation, given)).transpose()
+}
+
+/// The same for a list of them.
+pub(super) fn list<T: Text>(operation: &str, texts: &[String]) -> Result<Vec<T>, OpError> {
+    texts.iter().map(|given| text(operation, given)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    #[test]
+    fn a_malformed_text_is_an_invalid_argument_that_names_it() {
+        let error = text::<IpAddr>("leases.reserve", "10.1.2.3/24").unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidArgument);
+        assert_eq!(error.operation, "leases.reserve");
+        assert_eq!(error.object, "10.1.2.3/24");
+        assert!(error.message.contains("10.1.2.3 or"), "{error}");
+    }
+
+    #[test]
+    fn a_long_text_is_cut() {
+        let error = text::<Mac>("veth.create", &"é".repeat(100_000)).unwrap_err();
+        assert!(error.object.chars().count() == 64);
+    }
+
+    #[test]
+    fn lists_and_options() {
+        assert_eq!(maybe::<IpAddr>("x", None), Ok(None));
+        assert_eq!(list::<IpAddr>("x", &["::1".into()]), Ok(vec!["::1".parse().unwrap()]));
+        assert!(list::<IpAddr>("x", &["::1".into(), "1".into()]).is_err());
+    }
+}

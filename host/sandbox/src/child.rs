@@ -1,0 +1,93 @@
+//! The sandbox process, from fork to exit.
+#![allow(unsafe_code, reason = "_exit(2)")]
+
+use crate::confine::{confine, seal};
+use crate::{Gate, Guest, Limits, Outcome};
+use postern_types::channel::{ChannelError, receive, send};
+use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::panic;
+use std::sync::Arc;
+
+/// Runs one guest in this process, which must be a fresh fork of a process with a single thread, and ends it.
+///
+/// `channel` is one end of a pair of stream sockets; the gate holds the other, and speaks as `postern_types::channel`
+/// defines. `code` is an open file of precompiled code, of which the caller has made sure that nobody but root (or the
+/// user that it runs as) can have written it.
+///
+/// The process gives up all privileges first, loads the guest, waits for [`Start`], runs it, tells the outcome and
+/// exits; it exits without a word if the channel breaks. It has no notion of time: the gate kills it at the deadline.
+pub fn run(channel: OwnedFd, code: OwnedFd, limits: &Limits) -> ! {
+    let channel = Arc::new(UnixStream::from(channel));
+    report_panics(Arc::clone(&channel));
+    let last = match prepare(&channel, code) {
+        Ok((guest, start)) => match guest.run(start, Box::new(Line(Arc::clone(&channel))), limits) {
+            Outcome::Finished { stdout, status } => FromSandbox::Finished { stdout, status },
+            Outcome::Failed(reason) => FromSandbox::Failed(reason),
+        },
+        Err(reason) => FromSandbox::Failed(reason),
+    };
+    finish(&channel, &last)
+}
+
+fn prepare(channel: &UnixStream, code: OwnedFd) -> Result<(Guest, Start), String> {
+    confine(channel.as_fd(), code.as_fd()).map_err(|error| format!("cannot confine the sandbox: {error}"))?;
+    let guest = Guest::load(code).map_err(|error| format!("cannot load the compiled code: {error:#}"))?;
+    seal().map_err(|error| format!("cannot confine the sandbox: {error}"))?;
+    match receive(channel, None) {
+        Ok(ToSandbox::Start(start)) => Ok((guest, start)),
+        Ok(ToSandbox::Answer(_)) => Err("the gate answered before it was asked".to_owned()),
+        Err(_) => exit(),
+    }
+}
+
+/// The gate at the other end of the channel.
+struct Line(Arc<UnixStream>);
+
+impl Gate for Line {
+    fn call(&mut self, operation: Operation) -> Result<Reply, OpError> {
+        let name = operation.name();
+        match send(&self.0, &FromSandbox::Call(operation), None) {
+            Ok(()) => {}
+            Err(error @ ChannelError::TooLarge(_)) => {
+                let mut error = OpError::new(ErrorCode::InvalidArgument, "", error.to_string());
+                error.operation = name.to_owned();
+                return Err(error);
+            }
+            Err(_) => exit(),
+        }
+        match receive(&self.0, None) {
+            Ok(ToSandbox::Answer(answer)) => answer,
+            Ok(ToSandbox::Start(_)) | Err(_) => exit(),
+        }
+    }
+
+    fn stderr(&mut self, text: String) {
+        if send(&self.0, &FromSandbox::Stderr(text), None).is_err() {
+            exit();
+        }
+    }
+}
+
+fn finish(channel: &UnixStream, last: &FromSandbox) -> ! {
+    if let Err(ChannelError::TooLarge(size)) = send(channel, last, None) {
+        let reason = format!("wrote too much to standard output: {size} bytes as JSON");
+        // If this fails too, the end of the process tells.
+        let _ = send(channel, &FromSandbox::Failed(reason), None);
+    }
+    exit()
+}
+
+/// There is no standard error to print to: a panic of the host's side goes to the gate.
+fn report_panics(channel: Arc<UnixStream>) {
+    panic::set_hook(Box::new(move |panic| {
+        finish(&channel, &FromSandbox::Failed(format!("the sandbox panicked: {panic}")));
+    }));
+}
+
+/// Ends the process as it is: nothing in it needs to be put in order, and unmapping costs time.
+fn exit() -> ! {
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(0) }
+}

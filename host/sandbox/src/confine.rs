@@ -1,0 +1,169 @@
+//! Giving up what a sandbox does not need: [`confine`] at once, [`seal`] when the guest is loaded.
+//!
+//! Afterwards the process has a socket to the gate and its own memory. It can open nothing, create no process, map no
+//! new code, and dies with its parent. All of it holds for one thread: a sandbox never has a second one.
+#![allow(unsafe_code, reason = "close_range(2), and sigaction(2), which nix can't know to be safe")]
+
+use caps::{CapSet, Capability};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+use std::error::Error;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+/// The user and group that own nothing, by convention of every distribution (`nobody`).
+const NOBODY: u32 = 65534;
+
+/// Private writable memory in bytes: the guest's own limit is below it, this one is for what the host's side of the
+/// sandbox allocates on its behalf.
+const DATA: u64 = 512 << 20;
+
+/// Gives up every descriptor but these two, every capability, the user, and most resources.
+///
+/// In a user namespace that does not map `nobody` the process stays who it is, without capabilities.
+///
+/// # Errors
+/// The step that failed; the process must end then, since it may have kept what it should not have.
+pub fn confine(channel: BorrowedFd<'_>, code: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
+    close_all_but(channel.as_raw_fd(), code.as_raw_fd()).map_err(|e| format!("close_range: {e}"))?;
+    default_signals().map_err(|e| format!("sigaction: {e}"))?;
+    drop_privileges()?;
+    prctl::set_no_new_privs().map_err(|e| format!("PR_SET_NO_NEW_PRIVS: {e}"))?;
+    prctl::set_dumpable(false).map_err(|e| format!("PR_SET_DUMPABLE: {e}"))?;
+    die_with_parent(channel)?;
+    limit_resources().map_err(|e| format!("setrlimit: {e}"))?;
+    Ok(())
+}
+
+fn close_all_but(one: RawFd, other: RawFd) -> nix::Result<()> {
+    let (low, high) = (one.min(other), one.max(other));
+    for (first, last) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
+        if first <= last {
+            // SAFETY: the objects that own these descriptors are the parent's; no code of this process runs that could
+            // use them again, because the sandbox never returns from `child::run`.
+            let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+            Errno::result(result)?;
+        }
+    }
+    Ok(())
+}
+
+/// Handlers of the parent would run here otherwise, with what they refer to gone.
+fn default_signals() -> nix::Result<()> {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    for signal in [
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGTERM,
+        Signal::SIGALRM,
+        Signal::SIGCHLD,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ] {
+        // SAFETY: the default disposition runs no handler.
+        unsafe { sigaction(signal, &default) }?;
+    }
+    SigSet::empty().thread_set_mask()
+}
+
+/// Capabilities and user. The order matters: each step needs a capability that a later one takes away.
+fn drop_privileges() -> Result<(), Box<dyn Error>> {
+    if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
+        caps::clear(None, CapSet::Bounding)?;
+    }
+    caps::clear(None, CapSet::Ambient)?;
+
+    // EPERM: not privileged in the first place, or a user namespace that denies setgroups(2). EINVAL: not mapped.
+    match setgroups(&[]) {
+        Ok(()) | Err(Errno::EPERM) => {}
+        Err(error) => return Err(format!("setgroups: {error}").into()),
+    }
+    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    match setresgid(group, group, group).and_then(|()| setresuid(user, user, user)) {
+        Ok(()) | Err(Errno::EPERM | Errno::EINVAL) => {}
+        Err(error) => return Err(format!("setresuid: {error}").into()),
+    }
+
+    for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
+        caps::clear(None, set)?;
+    }
+    Ok(())
+}
+
+/// Must come after the change of user, which takes the signal back (prctl(2)).
+fn die_with_parent(channel: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| format!("PR_SET_PDEATHSIG: {e}"))?;
+    // A parent that died before this sends no signal, but it has left its end of the channel.
+    let mut channel = [PollFd::new(channel, PollFlags::empty())];
+    poll(&mut channel, PollTimeout::ZERO).map_err(|e| format!("poll: {e}"))?;
+    if channel.iter().any(|fd| fd.any() == Some(true)) {
+        return Err("the gate is gone".into());
+    }
+    Ok(())
+}
+
+/// Not the address space: a guest's memory is reserved there, gigabytes of it, and never used.
+fn limit_resources() -> nix::Result<()> {
+    for resource in [Resource::RLIMIT_NOFILE, Resource::RLIMIT_NPROC, Resource::RLIMIT_CORE, Resource::RLIMIT_FSIZE] {
+        setrlimit(resource, 0, 0)?;
+    }
+    setrlimit(Resource::RLIMIT_DATA, DATA, DATA)
+}
+
+/// From here on the process can talk on the channel, handle memory that is not executable, and exit. Any other system
+/// call kills it. Comes after loading, which makes the guest's code executable, and before the guest runs.
+///
+/// # Errors
+/// The kernel has no seccomp(2), or this architecture no filter.
+pub fn seal() -> Result<(), Box<dyn Error>> {
+    Ok(seccompiler::apply_filter(&filter()?)?)
+}
+
+fn filter() -> Result<BpfProgram, Box<dyn Error>> {
+    let always = [
+        // The channel. No other descriptor is open, and none can be opened.
+        libc::SYS_read,
+        libc::SYS_write,
+        libc::SYS_recvfrom,
+        libc::SYS_sendto,
+        // Memory.
+        libc::SYS_munmap,
+        libc::SYS_mremap,
+        libc::SYS_madvise,
+        libc::SYS_brk,
+        // Traps of the guest arrive as signals, and are left by this one.
+        libc::SYS_rt_sigreturn,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_sigaltstack,
+        // The standard library: locks, the seed of a `HashMap`, clocks where the vDSO has none.
+        libc::SYS_futex,
+        libc::SYS_getrandom,
+        libc::SYS_clock_gettime,
+        libc::SYS_exit_group,
+    ];
+    let not_executable = SeccompRule::new(vec![SeccompCondition::new(
+        2,
+        SeccompCmpArgLen::Dword,
+        SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64),
+        0,
+    )?])?;
+    let rules = always
+        .into_iter()
+        .map(|call| (call, Vec::new()))
+        .chain([libc::SYS_mmap, libc::SYS_mprotect].map(|call| (call, vec![not_executable.clone()])))
+        .collect();
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::KillProcess,
+        SeccompAction::Allow,
+        std::env::consts::ARCH.try_into()?,
+    )?;
+    Ok(filter.try_into()?)
+}

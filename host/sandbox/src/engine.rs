@@ -1,0 +1,69 @@
+//! The engine's settings: one function for the program that compiles and the one that loads, since compiled code fits
+//! only an engine of the same settings.
+
+use std::sync::Arc;
+use wasmtime::{Config, Engine, ModuleVersionStrategy};
+
+use crate::code::Executable;
+
+/// The version of wasmtime in `Cargo.lock`, which wasmtime itself does not tell; a test compares.
+const WASMTIME: &str = "48.0.8";
+
+/// Counts the changes of [`config`] that make code compiled before them unusable.
+const REVISION: u32 = 1;
+
+/// Names what compiled code must have been made for: wasmtime's version, the architecture, our settings. Fit for a file
+/// name. It is written into the code, and code with another one is refused. The CPU's features are not in it: wasmtime
+/// compares those as it loads.
+pub fn fingerprint() -> String {
+    format!("wasmtime-{WASMTIME}-{}-{REVISION}", std::env::consts::ARCH)
+}
+
+/// The settings, compiler or not.
+///
+/// # Errors
+/// The fingerprint is longer than wasmtime takes.
+pub fn config() -> wasmtime::Result<Config> {
+    let mut config = Config::new();
+    config
+        .module_version(ModuleVersionStrategy::Custom(fingerprint()))?
+        // The code is mapped by `Code`, read-only from the start; this adds the permission to execute it.
+        .with_custom_code_memory(Some(Arc::new(Executable)))
+        // A trap is told by its kind. Nobody reads a backtrace, and a stripped guest has no names for it.
+        .wasm_backtrace_max_frames(None)
+        .generate_address_map(false)
+        // Nothing unwinds through a guest: panics abort on both sides.
+        .native_unwind_info(false)
+        // One guest, one call: no streams, futures or tasks.
+        .concurrency_support(false)
+        // A memory is initialised by copying. Mapping it from the file would need a descriptor that outlives
+        // confinement, and saves nothing where most of it is written to.
+        .memory_init_cow(false);
+    Ok(config)
+}
+
+/// An engine with these settings. Installs wasmtime's handlers for the signals that traps raise.
+///
+/// # Errors
+/// This CPU or kernel lacks what the settings need.
+pub fn engine() -> wasmtime::Result<Engine> {
+    Engine::new(&config()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_one_that_is_linked() {
+        let lock = include_str!("../../../Cargo.lock");
+        let (_, after) = lock.split_once("name = \"wasmtime\"\nversion = \"").unwrap();
+        assert_eq!(after.split_once('"').unwrap().0, WASMTIME);
+    }
+
+    #[test]
+    fn the_fingerprint_is_fit_for_a_file_name() {
+        assert!(fingerprint().bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)));
+        assert!(engine().is_ok());
+    }
+}

@@ -1,0 +1,90 @@
+//! What one guest may use up.
+
+use std::fmt;
+use wasmtime::ResourceLimiter;
+
+/// The ceilings of a run. Time is not among them: the gate kills the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Linear memory, all of a component's memories together, in bytes.
+    pub memory: usize,
+    /// Standard output, in bytes. More than this ends the guest.
+    pub stdout: usize,
+    /// Standard error, in bytes. More than this is dropped.
+    pub stderr: usize,
+    /// Bytes that one call may carry out of the guest.
+    pub call: usize,
+    /// Resources that the guest may hold at a time: links, routes, streams.
+    pub resources: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory: 64 << 20, stdout: 1 << 20, stderr: 64 << 10, call: 1 << 20, resources: 4096 }
+    }
+}
+
+/// Entries of all tables of a guest together. A function table has one for each function whose address is taken.
+const TABLE_ENTRIES: usize = 1 << 17;
+
+/// Counts while the guest runs.
+#[derive(Debug)]
+pub struct Ceiling {
+    memory: usize,
+    table_entries: usize,
+    memory_limit: usize,
+}
+
+impl Ceiling {
+    pub fn new(limits: &Limits) -> Self {
+        Self { memory: 0, table_entries: 0, memory_limit: limits.memory }
+    }
+}
+
+/// The guest asked for more memory than it may have.
+#[derive(Debug)]
+pub struct OutOfMemory {
+    limit: usize,
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ran out of memory: it may use {} MiB", self.limit >> 20)
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
+
+impl ResourceLimiter for Ceiling {
+    /// Ends the guest instead of letting `memory.grow` fail: its allocator would answer with a trap that says less.
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let total = self.memory.saturating_add(desired.saturating_sub(current));
+        if total > self.memory_limit {
+            return Err(OutOfMemory { limit: self.memory_limit }.into());
+        }
+        self.memory = total;
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let total = self.table_entries.saturating_add(desired.saturating_sub(current));
+        if total > TABLE_ENTRIES {
+            return Ok(false);
+        }
+        self.table_entries = total;
+        Ok(true)
+    }
+
+    // A component made by rustc has a main module and two small ones; one composed of several has a few more.
+    fn instances(&self) -> usize {
+        64
+    }
+
+    fn tables(&self) -> usize {
+        32
+    }
+
+    fn memories(&self) -> usize {
+        8
+    }
+}

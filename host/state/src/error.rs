@@ -1,0 +1,117 @@
+//! The one error type of this crate.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Result with [`StateError`].
+pub type Result<T> = std::result::Result<T, StateError>;
+
+/// Why an operation on leases or records failed.
+#[derive(Debug)]
+pub enum StateError {
+    /// The lock was still held by another process at the deadline: try again later (CNI error code 11).
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// A directory or file that somebody else could have changed: nothing in it was used.
+    Untrusted {
+        /// The object refused.
+        path: PathBuf,
+        /// What is wrong with it and how to put it right.
+        reason: String,
+    },
+    /// The request can't be met; the text is the native plugin's.
+    Refused(String),
+    /// No address is left in a range set; the text is the native plugin's.
+    Exhausted(String),
+    /// A record written by a version that this one can't read.
+    OtherVersion {
+        /// The record.
+        path: PathBuf,
+        /// Its format version.
+        version: u64,
+        /// The program and version that wrote it.
+        writer: String,
+    },
+    /// A record's line is well-formed JSON, but not one that this version knows.
+    UnknownEffect {
+        /// The record.
+        path: PathBuf,
+        /// Line number, from 1.
+        line: usize,
+        /// The decoder's text.
+        detail: String,
+    },
+    /// A record that couldn't be read and has been moved away; trying again finds no record.
+    Corrupt {
+        /// Where it was.
+        path: PathBuf,
+        /// Where it is now.
+        aside: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// A system call failed.
+    Io {
+        /// What was attempted, e.g. `open`.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl StateError {
+    pub(crate) fn io(operation: &'static str, path: impl AsRef<Path>, source: impl Into<io::Error>) -> Self {
+        Self::Io { operation, path: path.as_ref().to_owned(), source: source.into() }
+    }
+
+    /// Whether the same call may succeed later without anybody's help.
+    #[must_use]
+    pub fn is_try_again(&self) -> bool {
+        matches!(self, Self::Locked { .. })
+    }
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Locked { path } => {
+                write!(f, "lock {}: not free before the deadline; try again", path.display())
+            }
+            Self::Untrusted { path, reason } => write!(f, "refusing {}: {reason}", path.display()),
+            Self::Refused(text) | Self::Exhausted(text) => f.write_str(text),
+            Self::OtherVersion { path, version, writer } => write!(
+                f,
+                "{}: format version {version}, written by {writer}, is not known to this version; use that one, \
+                 or move the file away to give up what it lists",
+                path.display()
+            ),
+            Self::UnknownEffect { path, line, detail } => write!(
+                f,
+                "record {}: line {line} is not known to this version ({detail}); use the version that wrote it, or move \
+                 the file away to give up what it lists",
+                path.display()
+            ),
+            Self::Corrupt { path, aside, detail } => write!(
+                f,
+                "record {} is corrupt: {detail}; kept as {}, what it listed must be removed by hand",
+                path.display(),
+                aside.display()
+            ),
+            Self::Io { operation, path, source } => write!(f, "{operation} {}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for StateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

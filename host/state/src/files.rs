@@ -1,0 +1,210 @@
+//! Files in one directory, by single names that are never followed, and locks that obey a deadline.
+
+use crate::error::{Result, StateError};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use sha2::{Digest, Sha256};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Longest file read whole: far above any container ID, record or note.
+const READ_LIMIT: u64 = 1 << 20;
+
+/// An open directory; the path serves messages only.
+pub(crate) struct Directory {
+    pub(crate) file: File,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// Open `path`; `None` if it doesn't exist. Symbolic links on the way are the operator's and are followed.
+    pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
+        match OpenOptions::new().read(true).custom_flags(OFlag::O_DIRECTORY.bits()).open(path) {
+            Ok(file) => Ok(Some(Self { file, path: path.to_owned() })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StateError::io("open directory", path, error)),
+        }
+    }
+
+    /// Open `path`, made with all parents if absent.
+    pub(crate) fn create(path: &Path, mode: u32) -> Result<Self> {
+        if let Some(directory) = Self::open(path)? {
+            return Ok(directory);
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(path)
+            .map_err(|error| StateError::io("create directory", path, error))?;
+        Self::open(path)?.ok_or_else(|| StateError::io("open directory", path, Errno::ENOENT))
+    }
+
+    /// Open the subdirectory `name`, made with `create` as its mode if absent; `None` if absent and not to be made.
+    pub(crate) fn subdirectory(&self, name: &str, create: Option<u32>) -> Result<Option<Self>> {
+        let path = self.path.join(name);
+        if let Some(mode) = create {
+            match mkdirat(&self.file, name, Mode::from_bits_truncate(mode)) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(StateError::io("create directory", &path, errno)),
+            }
+        }
+        match self.open_file(name, OFlag::O_DIRECTORY, 0) {
+            Ok(file) => Ok(Some(Self { file, path })),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(StateError::io("open directory", &path, errno)),
+        }
+    }
+
+    /// Open `<root>/<name>` in a state root that is ours alone (mode 0700 where made); `None` if absent and not to be made.
+    pub(crate) fn state(root: &Path, name: &str, create: bool) -> Result<Option<Self>> {
+        let root = match create {
+            true => Some(Self::create(root, 0o700)?),
+            false => Self::open(root)?,
+        };
+        match root {
+            Some(root) => root.trusted()?.subdirectory(name, create.then_some(0o700))?.map(Self::trusted).transpose(),
+            None => Ok(None),
+        }
+    }
+
+    /// Refuse a directory in which somebody other than root or this process could put or replace files.
+    pub(crate) fn trusted(self) -> Result<Self> {
+        let meta = self.file.metadata().map_err(|error| StateError::io("stat", &self.path, error))?;
+        let reason = if meta.uid() != 0 && meta.uid() != geteuid().as_raw() {
+            format!("it belongs to user {}; give it to root (chown)", meta.uid())
+        } else if meta.mode() & 0o002 != 0 {
+            format!("everybody may write to it (mode {:o}); take that away (chmod o-w)", meta.mode() & 0o7777)
+        } else {
+            return Ok(self);
+        };
+        Err(StateError::Untrusted { path: self.path, reason })
+    }
+
+    /// Where `name` is, for messages.
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Open `name` itself, never what it links to; `O_NONBLOCK` so that a FIFO left here can't stop us.
+    pub(crate) fn open_file(&self, name: &str, flags: OFlag, mode: u32) -> nix::Result<File> {
+        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        openat(&self.file, name, flags, Mode::from_bits_truncate(mode)).map(File::from)
+    }
+
+    /// Content of the regular file `name`; `None` if absent.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        match self.open_file(name, OFlag::O_RDONLY, 0) {
+            Ok(file) => read_all(&file).map(Some).map_err(|error| StateError::io("read", self.path_of(name), error)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(StateError::io("open", self.path_of(name), errno)),
+        }
+    }
+
+    /// Put `content` at `name` in one step, over what is there. `temporary` is a name that nobody uses meanwhile.
+    pub(crate) fn replace(&self, name: &str, temporary: &str, content: &[u8]) -> Result<()> {
+        let written = self
+            .open_file(temporary, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC, 0o600)
+            .map_err(io::Error::from)
+            .and_then(|mut file| file.write_all(content))
+            .and_then(|()| Ok(renameat(&self.file, temporary, &self.file, name)?));
+        written.map_err(|error| {
+            // The first failure is the one to tell; what is left of the temporary file is overwritten next time.
+            let _ = self.unlink(temporary);
+            StateError::io("write", self.path_of(name), error)
+        })
+    }
+
+    /// Move `from` over `to`, both in this directory.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
+        renameat(&self.file, from, &self.file, to).map_err(|errno| StateError::io("rename", self.path_of(from), errno))
+    }
+
+    /// Remove `name`; whether it was there.
+    pub(crate) fn unlink(&self, name: &str) -> Result<bool> {
+        match unlinkat(&self.file, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => Err(StateError::io("unlink", self.path_of(name), errno)),
+        }
+    }
+
+    /// Attributes of `name` itself; `None` if absent.
+    pub(crate) fn stat(&self, name: &str) -> Result<Option<FileStat>> {
+        match fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(StateError::io("stat", self.path_of(name), errno)),
+        }
+    }
+
+    /// All names here but `.` and `..`; names that aren't UTF-8 are nobody's we know and are left out.
+    pub(crate) fn names(&self) -> Result<Vec<String>> {
+        let failed = |errno: Errno| StateError::io("list", &self.path, errno);
+        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut listing = nix::dir::Dir::openat(&self.file, ".", flags, Mode::empty()).map_err(failed)?;
+        let mut names = Vec::new();
+        for entry in listing.iter() {
+            if let Ok(name) = entry.map_err(failed)?.file_name().to_str()
+                && name != "."
+                && name != ".."
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// Content of a regular file, up to [`READ_LIMIT`].
+pub(crate) fn read_all(file: &File) -> io::Result<Vec<u8>> {
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut content = Vec::new();
+    file.take(READ_LIMIT + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > READ_LIMIT {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than any file of ours"));
+    }
+    Ok(content)
+}
+
+/// Take the exclusive `flock` of `file` before `deadline`.
+///
+/// A blocking flock(2) can only be interrupted by a signal; asking repeatedly needs neither a handler nor a thread.
+pub(crate) fn lock_before(file: &File, path: &Path, deadline: Instant) -> Result<()> {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(TryLockError::Error(error)) => return Err(StateError::io("lock", path, error)),
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(StateError::Locked { path: path.to_owned() });
+        }
+        std::thread::sleep(pause.min(left));
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// SHA-256 over parts that can't run into each other: each is preceded by its length.
+pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
+
+/// The first 128 bits of a digest in hexadecimal: a file name.
+pub(crate) fn short_hex(digest: &[u8; 32]) -> String {
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,359 @@
+//! The native host-local plugin's directory, `<dataDir>/<network>/`, as it is on disk:
+//!
+//! * `lock`: taken with `flock(LOCK_EX)` around every change;
+//! * one file per address, named by the address's text, content `<containerID>` CR LF `<ifname>`; very old ones hold the
+//!   container ID alone;
+//! * `last_reserved_ip.<N>`: the address last taken for range set N.
+//!
+//! Others read and write these files, so the layout is an interface. Two things are done better than natively: a file
+//! appears with its content (the native plugin creates it empty, then writes), and one without usable content, left by a
+//! crash or a full disk, doesn't count as a lease.
+
+use crate::error::{Result, StateError};
+use crate::files::{Directory, lock_before};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, renameat2};
+use nix::unistd::linkat;
+use std::fs::{File, FileTimes, Metadata};
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Our own temporary files: never an address, removed by the next scan if a crash leaves one.
+const TEMPORARY: &str = ".postern-";
+const TEMPORARY_LEASE: &str = ".postern-lease";
+const TEMPORARY_LAST: &str = ".postern-last";
+
+/// Longest lease file: a container ID and an interface name are far shorter.
+const LONGEST: usize = 4096;
+
+/// A point in time as the file system keeps it: seconds and nanoseconds.
+pub(crate) type Time = (i64, u32);
+
+/// What tells a file from its namesakes of other times: a changed, replaced or restored one differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    pub(crate) inode: u64,
+    pub(crate) written: Time,
+}
+
+impl FileId {
+    fn of(meta: &Metadata) -> Self {
+        Self { inode: meta.ino(), written: mtime(meta) }
+    }
+}
+
+/// What is at an address.
+pub(crate) enum Slot {
+    /// Nothing.
+    Absent,
+    /// A file without usable content: free.
+    Torn,
+    /// A lease, with its owner's text.
+    Held(String, FileId),
+    /// Something that is no lease file, such as a link: taken, by nobody we know.
+    Foreign,
+}
+
+pub(crate) struct LeaseDir {
+    directory: Directory,
+}
+
+/// The lock of a lease directory, held until dropped.
+pub(crate) struct DirLock(#[expect(dead_code, reason = "closing the file is what unlocks")] File);
+
+/// A lease not yet visible.
+struct Draft<'a> {
+    file: File,
+    content: &'a str,
+    id: FileId,
+    /// Whether it is at [`TEMPORARY_LEASE`] rather than nowhere.
+    named: bool,
+}
+
+impl LeaseDir {
+    /// Open the directory of `network`; `None` if absent and `create` isn't set.
+    pub(crate) fn open(data_dir: &Path, network: &str, create: bool) -> Result<Option<Self>> {
+        if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
+            return Err(StateError::Untrusted {
+                path: data_dir.to_owned(),
+                reason: format!("network name {network:?} is no plain file name; choose another one"),
+            });
+        }
+        let parent = match create {
+            true => Some(Directory::create(data_dir, 0o755)?),
+            false => Directory::open(data_dir)?,
+        };
+        let Some(parent) = parent else { return Ok(None) };
+        let directory = parent.trusted()?.subdirectory(network, create.then_some(0o755))?;
+        Ok(directory.map(Directory::trusted).transpose()?.map(|directory| Self { directory }))
+    }
+
+    /// Take the lock that the native plugin takes.
+    pub(crate) fn lock(&self, deadline: Instant) -> Result<DirLock> {
+        let path = self.directory.path_of("lock");
+        let file = self
+            .directory
+            .open_file("lock", OFlag::O_RDONLY | OFlag::O_CREAT, 0o750)
+            .map_err(|errno| StateError::io("open", &path, errno))?;
+        lock_before(&file, &path, deadline)?;
+        Ok(DirLock(file))
+    }
+
+    /// All addresses for which there is a file. Names that aren't an address's canonical text are left out.
+    pub(crate) fn addresses(&self) -> Result<Vec<IpAddr>> {
+        Ok(self.directory.names()?.iter().filter_map(|name| address_of(name)).collect())
+    }
+
+    /// The same, and remove what a crashed process of ours left; only under the lock.
+    pub(crate) fn clean_addresses(&self) -> Result<Vec<IpAddr>> {
+        let names = self.directory.names()?;
+        for name in names.iter().filter(|name| name.starts_with(TEMPORARY)) {
+            self.directory.unlink(name)?;
+        }
+        Ok(names.iter().filter_map(|name| address_of(name)).collect())
+    }
+
+    /// Which file there is at `ip`, without opening it.
+    pub(crate) fn identify(&self, ip: IpAddr) -> Result<Option<FileId>> {
+        let stat = self.directory.stat(&ip.to_string())?;
+        Ok(stat.map(|stat| FileId { inode: stat.st_ino, written: (stat.st_mtime, nanoseconds(stat.st_mtime_nsec)) }))
+    }
+
+    /// Read the file of `ip`.
+    pub(crate) fn read(&self, ip: IpAddr) -> Result<Slot> {
+        let name = ip.to_string();
+        let failed = |error: io::Error| StateError::io("read", self.directory.path_of(&name), error);
+        let file = match self.directory.open_file(&name, OFlag::O_RDONLY, 0) {
+            Ok(file) => file,
+            Err(Errno::ENOENT) => return Ok(Slot::Absent),
+            Err(Errno::ELOOP | Errno::ENXIO) => return Ok(Slot::Foreign),
+            Err(errno) => return Err(failed(errno.into())),
+        };
+        let meta = file.metadata().map_err(failed)?;
+        if !meta.is_file() || meta.len() > LONGEST as u64 {
+            return Ok(Slot::Foreign);
+        }
+        let id = FileId::of(&meta);
+        // One read for what is written at once; with thousands of files each further call counts.
+        let mut buffer = [0; LONGEST];
+        let length = file.read_at(&mut buffer, 0).map_err(failed)?;
+        let content = buffer.get(..length).unwrap_or_default();
+        Ok(match std::str::from_utf8(content) {
+            // A crash of the machine can leave the length without the data: blocks of zeros.
+            Ok(text) if text.contains('\0') || text.trim().is_empty() => Slot::Torn,
+            Ok(text) => Slot::Held(text.trim().to_owned(), id),
+            Err(_) => Slot::Foreign,
+        })
+    }
+
+    /// Give `content` the first of `candidates` whose place is empty.
+    ///
+    /// Whether it is empty shows when the file is linked there: nothing is listed or read, and nobody's file is replaced.
+    /// The deadline bounds long walks.
+    pub(crate) fn place<T>(
+        &self,
+        content: &str,
+        candidates: impl Iterator<Item = (IpAddr, T)>,
+        deadline: Instant,
+    ) -> Result<Option<(IpAddr, T, FileId)>> {
+        let mut draft: Option<Draft<'_>> = None;
+        for (tried, (ip, with)) in candidates.enumerate() {
+            if tried % 1024 == 1023 && Instant::now() >= deadline {
+                return Err(StateError::Locked { path: self.directory.path_of("lock") });
+            }
+            let ready = match draft.take() {
+                Some(draft) => draft,
+                None => self.draft(content)?,
+            };
+            let (ready, placed) = self.publish(ready, &ip.to_string())?;
+            if placed {
+                return Ok(Some((ip, with, ready.id)));
+            }
+            draft = Some(ready);
+        }
+        Ok(None)
+    }
+
+    /// Remove the file of `ip`.
+    pub(crate) fn remove(&self, ip: IpAddr) -> Result<bool> {
+        self.directory.unlink(&ip.to_string())
+    }
+
+    /// The address last taken for range set `set`; whatever else is in that file counts as none.
+    pub(crate) fn last_reserved(&self, set: usize) -> Option<IpAddr> {
+        let content = self.directory.read(&last_name(set)).ok()??;
+        std::str::from_utf8(&content).ok()?.parse().ok()
+    }
+
+    /// Note the address last taken for range set `set`. The bare text: with a newline the native plugin can't parse it.
+    pub(crate) fn set_last_reserved(&self, set: usize, ip: IpAddr) -> Result<()> {
+        self.directory.replace(&last_name(set), TEMPORARY_LAST, ip.to_string().as_bytes())
+    }
+
+    /// Times of last content change and of last change at all.
+    pub(crate) fn times(&self) -> io::Result<(Time, Time)> {
+        let meta = self.directory.file.metadata()?;
+        Ok((mtime(&meta), (meta.ctime(), nanoseconds(meta.ctime_nsec()))))
+    }
+
+    /// Set the time of last content change to a second ago: see `lease_index`.
+    pub(crate) fn set_back_mtime(&self) -> io::Result<Time> {
+        let past = SystemTime::now() - Duration::from_secs(1);
+        let since = past.duration_since(SystemTime::UNIX_EPOCH).map_err(io::Error::other)?;
+        self.directory.file.set_times(FileTimes::new().set_modified(past))?;
+        Ok((i64::try_from(since.as_secs()).map_err(io::Error::other)?, since.subsec_nanos()))
+    }
+
+    /// An anonymous file with `content`.
+    fn draft<'a>(&self, content: &'a str) -> Result<Draft<'a>> {
+        match self.directory.open_file(".", OFlag::O_TMPFILE | OFlag::O_WRONLY, 0o600) {
+            // Not every file system has anonymous files.
+            Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => self.named_draft(content),
+            opened => self.written(opened, content, false),
+        }
+    }
+
+    /// The same under a temporary name. Only one process at a time is here: the lock is held.
+    fn named_draft<'a>(&self, content: &'a str) -> Result<Draft<'a>> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC;
+        self.written(self.directory.open_file(TEMPORARY_LEASE, flags, 0o600), content, true)
+    }
+
+    fn written<'a>(&self, opened: nix::Result<File>, content: &'a str, named: bool) -> Result<Draft<'a>> {
+        let filled = opened.map_err(io::Error::from).and_then(|mut file| {
+            file.write_all(content.as_bytes())?;
+            let id = FileId::of(&file.metadata()?);
+            Ok(Draft { file, content, id, named })
+        });
+        filled.map_err(|error| {
+            if named {
+                // The write's failure is the one to tell; the file is overwritten or cleaned up later.
+                let _ = self.directory.unlink(TEMPORARY_LEASE);
+            }
+            StateError::io("write a lease in", self.directory.path_of(""), error)
+        })
+    }
+
+    /// Make the draft visible as `name`; the draft comes back, as the place may be taken.
+    fn publish<'a>(&self, draft: Draft<'a>, name: &str) -> Result<(Draft<'a>, bool)> {
+        if draft.named {
+            return self.publish_named(draft, name);
+        }
+        let directory = &self.directory.file;
+        // By descriptor, which older kernels allow only to the privileged; else by what /proc says of the descriptor.
+        let mut linked = linkat(&draft.file, "", directory, name, AtFlags::AT_EMPTY_PATH);
+        if matches!(linked, Err(Errno::ENOENT | Errno::EPERM | Errno::EINVAL)) {
+            let path = format!("/proc/self/fd/{}", draft.file.as_raw_fd());
+            linked = linkat(directory, path.as_str(), directory, name, AtFlags::AT_SYMLINK_FOLLOW);
+        }
+        match linked {
+            Ok(()) => Ok((draft, true)),
+            Err(Errno::EEXIST) => Ok((draft, false)),
+            Err(Errno::ENOENT | Errno::EPERM | Errno::EINVAL | Errno::EOPNOTSUPP | Errno::EXDEV) => {
+                self.publish_named(self.named_draft(draft.content)?, name)
+            }
+            Err(errno) => Err(StateError::io("link", self.directory.path_of(name), errno)),
+        }
+    }
+
+    fn publish_named<'a>(&self, draft: Draft<'a>, name: &str) -> Result<(Draft<'a>, bool)> {
+        let directory = &self.directory.file;
+        match renameat2(directory, TEMPORARY_LEASE, directory, name, RenameFlags::RENAME_NOREPLACE) {
+            Ok(()) => Ok((draft, true)),
+            Err(Errno::EEXIST) => Ok((draft, false)),
+            Err(errno) => Err(StateError::io("rename to", self.directory.path_of(name), errno)),
+        }
+    }
+}
+
+/// The address whose canonical text `name` is.
+fn address_of(name: &str) -> Option<IpAddr> {
+    name.parse::<IpAddr>().ok().filter(|ip| ip.to_string() == name)
+}
+
+fn last_name(set: usize) -> String {
+    format!("last_reserved_ip.{set}")
+}
+
+fn mtime(meta: &Metadata) -> Time {
+    (meta.mtime(), nanoseconds(meta.mtime_nsec()))
+}
+
+fn nanoseconds(value: i64) -> u32 {
+    u32::try_from(value).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leases::tests::Scratch;
+
+    fn open(scratch: &Scratch) -> LeaseDir {
+        LeaseDir::open(&scratch.path("data"), "net", true).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_named_draft_does_what_an_anonymous_one_does() {
+        let scratch = Scratch::new();
+        let directory = open(&scratch);
+        let draft = directory.named_draft("box\r\neth0").unwrap();
+        let (draft, placed) = directory.publish(draft, "10.0.0.1").unwrap();
+        assert!(placed);
+        assert!(
+            matches!(directory.read("10.0.0.1".parse().unwrap()).unwrap(), Slot::Held(text, _) if text == "box\r\neth0")
+        );
+        drop(draft);
+        let draft = directory.named_draft("other\r\neth0").unwrap();
+        let (draft, placed) = directory.publish(draft, "10.0.0.1").unwrap();
+        assert!(!placed, "an existing lease was replaced");
+        let (_, placed) = directory.publish(draft, "10.0.0.2").unwrap();
+        assert!(placed);
+        assert_eq!(directory.addresses().unwrap().len(), 2);
+        let anonymous = directory.draft("third\r\neth0").unwrap();
+        assert!(!anonymous.named, "this file system was meant to have anonymous files");
+        assert!(!directory.publish(anonymous, "10.0.0.1").unwrap().1);
+    }
+
+    #[test]
+    fn bad_names_and_open_directories_are_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let scratch = Scratch::new();
+        for name in ["", ".", "..", "a/b", "/"] {
+            assert!(LeaseDir::open(&scratch.path("data"), name, true).is_err(), "{name:?}");
+        }
+        drop(open(&scratch));
+        let inner = scratch.path("data/net");
+        std::fs::set_permissions(&inner, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let error = LeaseDir::open(&scratch.path("data"), "net", true).err().unwrap();
+        assert!(error.to_string().contains("chmod o-w"), "{error}");
+        std::os::unix::fs::symlink("/", scratch.path("data/link")).unwrap();
+        assert!(LeaseDir::open(&scratch.path("data"), "link", false).is_err());
+    }
+
+    #[test]
+    fn what_is_no_lease_is_taken_or_torn() {
+        let scratch = Scratch::new();
+        let directory = open(&scratch);
+        let at = |name: &str| scratch.path(&format!("data/net/{name}"));
+        std::fs::write(at("10.0.0.1"), "").unwrap();
+        std::fs::write(at("10.0.0.2"), "\0\0\0").unwrap();
+        std::fs::write(at("10.0.0.3"), " \r\n").unwrap();
+        for last in 1..=3 {
+            assert!(matches!(directory.read([10, 0, 0, last].into()).unwrap(), Slot::Torn), "{last}");
+        }
+        std::os::unix::fs::symlink("/etc/hostname", at("10.0.0.4")).unwrap();
+        std::fs::create_dir(at("10.0.0.5")).unwrap();
+        nix::unistd::mkfifo(&at("10.0.0.6"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for last in 4..=6 {
+            assert!(matches!(directory.read([10, 0, 0, last].into()).unwrap(), Slot::Foreign), "{last}");
+        }
+        std::fs::write(at("FD00::5"), "x").unwrap();
+        std::fs::write(at("last_reserved_ip.0"), "10.0.0.1\n").unwrap();
+        assert_eq!(directory.addresses().unwrap().len(), 6);
+        assert_eq!(directory.last_reserved(0), None, "the native plugin can't parse this either");
+    }
+}

@@ -1,0 +1,497 @@
+//! IP leases in the native host-local plugin's directory: reserve, release, find, and retain the valid.
+//!
+//! One call takes the lock once. The files are `lease_dir`'s matter, finding them without reading them all is
+//! `lease_index`'s. What this does differently from the native plugin: a failed call gives back what it took and nothing
+//! else, and leaves the round robin where it was.
+
+use crate::error::{Result, StateError};
+use crate::files::{digest, short_hex};
+use crate::lease_dir::{DirLock, FileId, LeaseDir, Slot};
+use crate::lease_index::{Entry, Index, Mark, boot_number, key_of};
+use crate::ranges::{Range, RangeSet};
+use ipnet::IpNet;
+use std::collections::{HashMap, HashSet};
+use std::fs::DirBuilder;
+use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Whose a lease is. A lease of very old native plugins names no interface: its `ifname` is empty.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// `CNI_CONTAINERID`.
+    pub container_id: String,
+    /// `CNI_IFNAME`.
+    pub ifname: String,
+}
+
+impl Owner {
+    /// The owner of `ifname` in `container_id`.
+    pub fn new(container_id: impl Into<String>, ifname: impl Into<String>) -> Self {
+        Self { container_id: container_id.into(), ifname: ifname.into() }
+    }
+
+    /// The text in a lease file.
+    fn text(&self) -> String {
+        format!("{}\r\n{}", self.container_id.trim(), self.ifname)
+    }
+
+    /// The text in a lease file of a very old native plugin.
+    fn old_text(&self) -> &str {
+        self.container_id.trim()
+    }
+
+    fn of(text: &str) -> Self {
+        let (container_id, ifname) = text.split_once("\r\n").unwrap_or((text, ""));
+        Self::new(container_id, ifname)
+    }
+}
+
+/// An address taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The address with its subnet's prefix length.
+    pub address: IpNet,
+    /// The gateway of its range.
+    pub gateway: Option<IpAddr>,
+    /// Which of the range sets it is from.
+    pub set: usize,
+}
+
+/// Where the leases of a network are.
+#[derive(Clone, Debug)]
+pub struct LeaseStore {
+    /// host-local's `dataDir`.
+    pub data_dir: PathBuf,
+    /// The network's name.
+    pub network: String,
+    /// Directory of the indexes. It must survive a reboot for leases of an earlier boot to be recognised.
+    pub index_root: PathBuf,
+    /// What [`crate::boot_id`] says.
+    pub boot_id: String,
+}
+
+/// The leases of one network.
+pub struct Leases {
+    directory: LeaseDir,
+    index_path: PathBuf,
+    boot: u64,
+}
+
+impl Leases {
+    /// Open the leases of a network, making the directory if absent (as the native plugin does).
+    ///
+    /// # Errors
+    /// [`StateError::Untrusted`] if somebody else can write there, [`StateError::Io`].
+    pub fn open(store: &LeaseStore) -> Result<Self> {
+        let directory = LeaseDir::open(&store.data_dir, &store.network, true)?;
+        let directory = directory.ok_or_else(|| StateError::Untrusted {
+            path: store.data_dir.join(&store.network),
+            reason: "it vanished while being opened; try again".to_owned(),
+        })?;
+        Ok(Self::with(store, directory))
+    }
+
+    /// Open the leases of a network; `None` if there is no directory, and so no lease.
+    ///
+    /// # Errors
+    /// As [`Leases::open`].
+    pub fn open_existing(store: &LeaseStore) -> Result<Option<Self>> {
+        let directory = LeaseDir::open(&store.data_dir, &store.network, false)?;
+        Ok(directory.map(|directory| Self::with(store, directory)))
+    }
+
+    fn with(store: &LeaseStore, directory: LeaseDir) -> Self {
+        let place = digest(&[store.data_dir.as_os_str().as_encoded_bytes(), store.network.as_bytes()]);
+        let index_path = store.index_root.join(format!("{}.leases", short_hex(&place)));
+        Self { directory, index_path, boot: boot_number(&store.boot_id) }
+    }
+
+    /// Take one address from each set: a requested one where one of `requested` lies in the set, else the next free one
+    /// round robin. Either all or none.
+    ///
+    /// # Errors
+    /// [`StateError::Exhausted`] and [`StateError::Refused`] with the native plugin's texts, [`StateError::Locked`] at
+    /// the deadline, [`StateError::Io`].
+    pub fn reserve(
+        &self,
+        owner: &Owner,
+        sets: &[RangeSet],
+        requested: &[IpAddr],
+        deadline: Instant,
+    ) -> Result<Vec<Lease>> {
+        let mut session = self.lock(deadline)?;
+        let mut taken = Vec::new();
+        let outcome = session.reserve_all(owner, sets, requested, deadline, &mut taken);
+        if let Err(error) = &outcome {
+            // Only after a plain refusal is it certain what is in the directory.
+            session.intact &= matches!(error, StateError::Refused(_) | StateError::Exhausted(_));
+            for (ip, _) in taken.drain(..) {
+                // The first failure is the one to tell; a file left is the owner's, and goes with its DEL.
+                session.intact &= self.directory.remove(ip).is_ok();
+            }
+        }
+        let text = owner.text();
+        for (ip, file) in taken {
+            session.note(Entry { key: key_of(&text), address: ip, file, boot: self.boot });
+        }
+        session.finish();
+        outcome
+    }
+
+    /// Give up all addresses of `owner`, or, if there are none, those of old lease files that name just its container.
+    /// Returns them; none is no error.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
+    pub fn release(&self, owner: &Owner, deadline: Instant) -> Result<Vec<IpAddr>> {
+        let mut session = self.lock(deadline)?;
+        let mut text = owner.text();
+        let mut held = session.find(&text)?;
+        if held.is_empty() {
+            text = owner.old_text().to_owned();
+            held = session.find(&text)?;
+        }
+        for ip in &held {
+            self.directory.remove(*ip)?;
+            session.forget(&text, *ip);
+        }
+        session.finish();
+        Ok(held)
+    }
+
+    /// Give up those of `addresses` that `owner` holds, and no other of its addresses: what a failed call had taken.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
+    pub fn release_addresses(&self, owner: &Owner, addresses: &[IpAddr], deadline: Instant) -> Result<()> {
+        let mut session = self.lock(deadline)?;
+        let text = owner.text();
+        for ip in session.find(&text)? {
+            if addresses.contains(&ip) {
+                self.directory.remove(ip)?;
+                session.forget(&text, ip);
+            }
+        }
+        session.finish();
+        Ok(())
+    }
+
+    /// The addresses of `owner`, or, if there are none, those of old lease files that name just its container.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
+    pub fn held(&self, owner: &Owner, deadline: Instant) -> Result<Vec<IpAddr>> {
+        let mut session = self.lock(deadline)?;
+        let mut held = session.find(&owner.text())?;
+        if held.is_empty() {
+            held = session.find(owner.old_text())?;
+        }
+        session.finish();
+        Ok(held)
+    }
+
+    /// Remove every lease of this network whose owner isn't in `valid`, whoever wrote it, and return them. An old lease
+    /// that names just a container stays if the container has a valid attachment.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
+    pub fn retain(&self, valid: &[Owner], deadline: Instant) -> Result<Vec<(IpAddr, Owner)>> {
+        let lock = self.directory.lock(deadline)?;
+        let valid: HashSet<String> =
+            valid.iter().flat_map(|owner| [owner.text(), owner.old_text().to_owned()]).collect();
+        let mut kept = Vec::new();
+        let mut removed = Vec::new();
+        for (entry, text) in self.scan(false)? {
+            if valid.contains(&text) {
+                kept.push(entry);
+            } else {
+                self.directory.remove(entry.address)?;
+                removed.push((entry.address, Owner::of(&text)));
+            }
+        }
+        Session { leases: self, _lock: lock, index: Index::Fresh(kept), intact: true, changed: true }.finish();
+        removed.sort();
+        Ok(removed)
+    }
+
+    /// The first set without a free address, if any. Files are counted without the lock; only if they seem to fill a set
+    /// are they looked at.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
+    pub fn exhausted(&self, sets: &[RangeSet], deadline: Instant) -> Result<Option<usize>> {
+        if full_set(sets, &self.directory.addresses()?).is_none() {
+            return Ok(None);
+        }
+        let _lock = self.directory.lock(deadline)?;
+        let mut taken = self.directory.addresses()?;
+        let free: HashSet<IpAddr> = self.read_all(taken.clone(), false)?.free.into_iter().collect();
+        taken.retain(|ip| !free.contains(ip));
+        Ok(full_set(sets, &taken))
+    }
+
+    /// Take the lock and get an index that is right.
+    fn lock(&self, deadline: Instant) -> Result<Session<'_>> {
+        let lock = self.directory.lock(deadline)?;
+        let believed = self
+            .directory
+            .times()
+            .ok()
+            .and_then(|(mtime, ctime)| Index::load(&self.index_path, &Mark { mtime, ctime, boot: self.boot }));
+        let changed = believed.is_none();
+        let index = match believed {
+            Some(index) => index,
+            None => self.scanned(true)?,
+        };
+        Ok(Session { leases: self, _lock: lock, index, intact: true, changed })
+    }
+
+    /// A new index. Files that are still those of the last one's notes aren't opened, if `notes_count`.
+    fn scanned(&self, notes_count: bool) -> Result<Index> {
+        Ok(Index::Fresh(self.scan(notes_count)?.into_iter().map(|(entry, _)| entry).collect()))
+    }
+
+    /// Find every lease, and remove the files that count as none, as the native plugin would take them for leases. Only
+    /// under the lock. The owners' texts are there unless `notes_count`.
+    fn scan(&self, notes_count: bool) -> Result<Vec<(Entry, String)>> {
+        let Reading { leases, free } = self.read_all(self.directory.clean_addresses()?, notes_count)?;
+        for ip in free {
+            self.directory.remove(ip)?;
+        }
+        Ok(leases)
+    }
+
+    fn read_all(&self, addresses: Vec<IpAddr>, notes_count: bool) -> Result<Reading> {
+        let notes: HashMap<IpAddr, Entry> =
+            Index::notes(&self.index_path).into_iter().map(|entry| (entry.address, entry)).collect();
+        let mut reading = Reading { leases: Vec::new(), free: Vec::new() };
+        for address in addresses {
+            let note = notes.get(&address);
+            // A note is about one file, not about a later one with the same name.
+            let unopened = match note {
+                Some(note) if notes_count && self.directory.identify(address)? == Some(note.file) => Some(*note),
+                _ => None,
+            };
+            let (entry, text) = match unopened {
+                Some(note) => (note, String::new()),
+                None => match self.directory.read(address)? {
+                    Slot::Held(text, file) => {
+                        let unknown = Entry { key: key_of(&text), address, file, boot: 0 };
+                        let known = note.filter(|note| Entry { boot: 0, ..**note } == unknown);
+                        (known.copied().unwrap_or(unknown), text)
+                    }
+                    Slot::Torn => {
+                        reading.free.push(address);
+                        continue;
+                    }
+                    Slot::Absent | Slot::Foreign => continue,
+                },
+            };
+            if entry.boot != 0 && entry.boot != self.boot {
+                reading.free.push(address);
+            } else {
+                reading.leases.push((entry, text));
+            }
+        }
+        Ok(reading)
+    }
+}
+
+/// What is in the directory.
+struct Reading {
+    leases: Vec<(Entry, String)>,
+    /// Addresses with a torn file, or with a lease known to be of an earlier boot.
+    free: Vec<IpAddr>,
+}
+
+/// The first set of which `taken` leaves nothing.
+fn full_set(sets: &[RangeSet], taken: &[IpAddr]) -> Option<usize> {
+    let usable = |range: &Range, ip: IpAddr| range.contains(ip) && Some(ip) != range.gateway;
+    sets.iter().position(|set| {
+        let count = taken.iter().filter(|ip| set.ranges.iter().any(|range| usable(range, **ip))).count();
+        count as u128 >= set.capacity()
+    })
+}
+
+/// One call under the lock.
+struct Session<'a> {
+    leases: &'a Leases,
+    _lock: DirLock,
+    index: Index,
+    /// Whether the index has followed all changes.
+    intact: bool,
+    /// Whether directory or index changed since the mark.
+    changed: bool,
+}
+
+impl Session<'_> {
+    fn reserve_all(
+        &mut self,
+        owner: &Owner,
+        sets: &[RangeSet],
+        requested: &[IpAddr],
+        deadline: Instant,
+        taken: &mut Vec<(IpAddr, FileId)>,
+    ) -> Result<Vec<Lease>> {
+        let mut wanted: Vec<IpAddr> = Vec::new();
+        for ip in requested.iter().map(IpAddr::to_canonical) {
+            if !wanted.contains(&ip) {
+                wanted.push(ip);
+            }
+        }
+        let mut leases = Vec::new();
+        for (number, set) in sets.iter().enumerate() {
+            let request = wanted.iter().position(|ip| set.range_of(*ip).is_some()).map(|place| wanted.remove(place));
+            let (ip, range, file) = match request {
+                Some(ip) => self.take_requested(owner, set, ip, deadline),
+                None => self.take_next(owner, set, number, deadline),
+            }
+            .map_err(|error| in_set(number, error))?;
+            taken.push((ip, file));
+            leases.push(Lease { address: range.with_prefix(ip), gateway: range.gateway, set: number });
+        }
+        if !wanted.is_empty() {
+            let rest: Vec<String> = wanted.iter().map(IpAddr::to_string).collect();
+            return Err(StateError::Refused(format!("failed to allocate all requested IPs: {}", rest.join(" "))));
+        }
+        for lease in &leases {
+            self.leases.directory.set_last_reserved(lease.set, lease.address.addr())?;
+        }
+        Ok(leases)
+    }
+
+    fn take_requested<'r>(
+        &mut self,
+        owner: &Owner,
+        set: &'r RangeSet,
+        ip: IpAddr,
+        deadline: Instant,
+    ) -> Result<(IpAddr, &'r Range, FileId)> {
+        let unavailable =
+            || StateError::Refused(format!("requested IP address {ip} is not available in range set {set}"));
+        let range = set.range_of(ip).ok_or_else(unavailable)?;
+        if range.gateway == Some(ip) {
+            return Err(StateError::Refused(format!("requested ip {ip} is subnet's gateway")));
+        }
+        self.place(owner, || [(ip, range)].into_iter(), deadline)?.ok_or_else(unavailable)
+    }
+
+    fn take_next<'r>(
+        &mut self,
+        owner: &Owner,
+        set: &'r RangeSet,
+        number: usize,
+        deadline: Instant,
+    ) -> Result<(IpAddr, &'r Range, FileId)> {
+        let mut held = self.find(&owner.text())?;
+        held.extend(self.find(owner.old_text())?);
+        if let Some(ip) = held.into_iter().find(|ip| set.range_of(*ip).is_some()) {
+            return Err(StateError::Refused(format!(
+                "{ip} has been allocated to {}, duplicate allocation is not allowed",
+                owner.container_id
+            )));
+        }
+        let last = self.leases.directory.last_reserved(number);
+        self.place(owner, || set.walk(last), deadline)?
+            .ok_or_else(|| StateError::Exhausted(format!("no IP addresses available in range set: {set}")))
+    }
+
+    /// Take the first free one of the candidates: one without a file, else one whose file is torn.
+    fn place<'r, I: Iterator<Item = (IpAddr, &'r Range)>>(
+        &mut self,
+        owner: &Owner,
+        candidates: impl Fn() -> I,
+        deadline: Instant,
+    ) -> Result<Option<(IpAddr, &'r Range, FileId)>> {
+        self.changed = true;
+        let directory = &self.leases.directory;
+        let text = owner.text();
+        if let Some(placed) = directory.place(&text, candidates(), deadline)? {
+            return Ok(Some(placed));
+        }
+        for (ip, range) in candidates() {
+            if matches!(directory.read(ip)?, Slot::Torn) {
+                directory.remove(ip)?;
+                return directory.place(&text, [(ip, range)].into_iter(), deadline);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The addresses whose files hold `text`.
+    fn find(&mut self, text: &str) -> Result<Vec<IpAddr>> {
+        if let Some(found) = self.verified(text)? {
+            return Ok(found);
+        }
+        // Somebody wrote into a lease file, or the index is damaged: start from the files.
+        self.index = self.leases.scanned(false)?;
+        self.intact = true;
+        self.changed = true;
+        Ok(self.verified(text)?.unwrap_or_default())
+    }
+
+    /// What the index says of `text`; `None` if the files contradict.
+    fn verified(&self, text: &str) -> Result<Option<Vec<IpAddr>>> {
+        let Ok(entries) = self.index.find(&key_of(text)) else { return Ok(None) };
+        let mut found = Vec::new();
+        for entry in entries {
+            match self.leases.directory.read(entry.address)? {
+                Slot::Held(content, _) if content == text => found.push(entry.address),
+                // Removed this instant by a script that takes no lock: not there is the right answer.
+                Slot::Absent => {}
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(found))
+    }
+
+    fn note(&mut self, entry: Entry) {
+        self.changed = true;
+        self.intact &= self.index.insert(entry).is_ok();
+    }
+
+    fn forget(&mut self, text: &str, ip: IpAddr) {
+        self.changed = true;
+        self.intact &= self.index.remove(&key_of(text), ip).is_ok();
+    }
+
+    /// Mark the directory and let the index speak of it. If that fails (a full disk), the next call reads the directory:
+    /// no reason to fail this one, whose work is done.
+    fn finish(self) {
+        if !self.changed || !self.intact {
+            return;
+        }
+        let directory = &self.leases.directory;
+        let marked = directory.set_back_mtime().and_then(|mark| Ok((mark, directory.times()?)));
+        if let Ok((mark, (mtime, ctime))) = marked
+            && mtime == mark
+            && mtime != ctime
+        {
+            let mark = Mark { mtime, ctime, boot: self.leases.boot };
+            let path = &self.leases.index_path;
+            if self.index.commit(path, &mark).is_err() && make_parent(path) {
+                // Not even this is needed for correctness.
+                let _ = self.index.commit(path, &mark);
+            }
+        }
+    }
+}
+
+/// The native plugin's prefix for what fails in one set.
+fn in_set(number: usize, error: StateError) -> StateError {
+    let prefixed = |text| format!("failed to allocate for range {number}: {text}");
+    match error {
+        StateError::Refused(text) => StateError::Refused(prefixed(text)),
+        StateError::Exhausted(text) => StateError::Exhausted(prefixed(text)),
+        other => other,
+    }
+}
+
+fn make_parent(path: &Path) -> bool {
+    path.parent().is_some_and(|parent| DirBuilder::new().recursive(true).mode(0o700).create(parent).is_ok())
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,200 @@
+//! Notes on node objects: what Postern made on the node that outlives single attachments, such as a bridge, the base
+//! tables of the firewall, or forwarding switched on. They tell what an uninstall may remove.
+//!
+//! One JSON file per object, `<root>/node/<kind>-<name>@<cookie>.json`, put in place by a rename. The cookie is that of the
+//! host's network namespace: two of them may well have a bridge of the same name.
+
+use crate::error::{Result, StateError};
+use crate::files::Directory;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::Path;
+
+const VERSION: u64 = 1;
+const SUBDIRECTORY: &str = "node";
+const SUFFIX: &str = ".json";
+
+/// A node object made by Postern.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeObject {
+    /// What it is, e.g. `bridge`, `table`, `forwarding`.
+    pub kind: String,
+    /// Its name, e.g. `cni0`, `inet/postern`, `ipv4`.
+    pub name: String,
+    /// The boot in which it was made: after another one it is gone, or isn't ours.
+    pub boot_id: String,
+    /// Cookie of the host's network namespace in which it is.
+    pub host_netns_cookie: u64,
+    /// When it was made, milliseconds since 1970.
+    pub created: u64,
+    /// What else removing it needs, e.g. the earlier value of a switch.
+    #[serde(default)]
+    pub detail: Value,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Note {
+    version: u64,
+    #[serde(flatten)]
+    object: NodeObject,
+}
+
+/// Note an object, before it is made. Whether the note is new: one of the same boot stays as it is (what the object was
+/// like before us is in the first), one of an earlier boot is replaced.
+///
+/// # Errors
+/// [`StateError::Untrusted`], [`StateError::Io`].
+pub fn note(root: &Path, object: &NodeObject) -> Result<bool> {
+    let Some(directory) = open_directory(root, true)? else {
+        return Err(StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT));
+    };
+    let name = file_name(&object.kind, &object.name, object.host_netns_cookie);
+    if let Some(content) = directory.read(&name)?
+        && let Ok(earlier) = serde_json::from_slice::<Note>(&content)
+        && earlier.object.boot_id == object.boot_id
+    {
+        return Ok(false);
+    }
+    let content = serde_json::to_vec(&Note { version: VERSION, object: object.clone() })
+        .map_err(|error| StateError::io("encode", directory.path_of(&name), error))?;
+    directory.replace(&name, &format!(".{}-{name}", std::process::id()), &content)?;
+    Ok(true)
+}
+
+/// The note on an object in the network namespace `host_netns_cookie`; `None` if we didn't make it.
+///
+/// # Errors
+/// [`StateError::OtherVersion`], [`StateError::Untrusted`], [`StateError::Io`].
+pub fn find(root: &Path, kind: &str, name: &str, host_netns_cookie: u64) -> Result<Option<NodeObject>> {
+    let Some(directory) = open_directory(root, false)? else { return Ok(None) };
+    read(&directory, &file_name(kind, name, host_netns_cookie))
+}
+
+/// All notes, and apart, what is wrong with those that can't be read.
+///
+/// # Errors
+/// [`StateError::Untrusted`], [`StateError::Io`] for the directory.
+pub fn list(root: &Path) -> Result<(Vec<NodeObject>, Vec<StateError>)> {
+    let (mut objects, mut problems) = (Vec::new(), Vec::new());
+    if let Some(directory) = open_directory(root, false)? {
+        let mut names = directory.names()?;
+        names.sort();
+        for name in names.iter().filter(|name| name.ends_with(SUFFIX) && !name.starts_with('.')) {
+            match read(&directory, name) {
+                Ok(object) => objects.extend(object),
+                Err(error) => problems.push(error),
+            }
+        }
+    }
+    Ok((objects, problems))
+}
+
+/// Forget an object, after it was removed; whether there was a note.
+///
+/// # Errors
+/// [`StateError::Untrusted`], [`StateError::Io`].
+pub fn remove(root: &Path, kind: &str, name: &str, host_netns_cookie: u64) -> Result<bool> {
+    match open_directory(root, false)? {
+        Some(directory) => directory.unlink(&file_name(kind, name, host_netns_cookie)),
+        None => Ok(false),
+    }
+}
+
+fn read(directory: &Directory, name: &str) -> Result<Option<NodeObject>> {
+    let Some(content) = directory.read(name)? else { return Ok(None) };
+    let note: Note =
+        serde_json::from_slice(&content).map_err(|error| StateError::io("decode", directory.path_of(name), error))?;
+    if note.version != VERSION {
+        let (path, writer) = (directory.path_of(name), "another postern".to_owned());
+        return Err(StateError::OtherVersion { path, version: note.version, writer });
+    }
+    Ok(Some(note.object))
+}
+
+fn open_directory(root: &Path, create: bool) -> Result<Option<Directory>> {
+    Directory::state(root, SUBDIRECTORY, create)
+}
+
+/// The file of an object. Names may hold anything (an interface may be called `a%b`): all but plain characters are escaped.
+fn file_name(kind: &str, name: &str, cookie: u64) -> String {
+    let mut file = String::new();
+    for (part, separator) in [(kind, "-"), (name, "@")] {
+        for byte in part.bytes() {
+            // A hyphen in the kind would make two pairs of kind and name alike.
+            let is_plain =
+                byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.') || (byte == b'-' && separator == "@");
+            // Writing to a string can't fail.
+            let _ = if is_plain { file.write_char(char::from(byte)) } else { write!(file, "%{byte:02x}") };
+        }
+        file.push_str(separator);
+    }
+    file + &format!("{cookie:x}{SUFFIX}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leases::tests::Scratch;
+
+    fn object(kind: &str, name: &str, cookie: u64) -> NodeObject {
+        NodeObject {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            boot_id: "boot".to_owned(),
+            host_netns_cookie: cookie,
+            created: 1,
+            detail: Value::Null,
+        }
+    }
+
+    #[test]
+    fn notes_are_kept_per_namespace_and_replaced_after_a_boot() {
+        let scratch = Scratch::new();
+        let root = scratch.path("state");
+        assert!(list(&root).unwrap().0.is_empty());
+        let mut first = object("bridge", "cni0", 1);
+        first.detail = serde_json::json!({"forwarding": "0"});
+        assert!(note(&root, &first).unwrap());
+        assert!(note(&root, &object("bridge", "cni0", 2)).unwrap());
+        assert!(!note(&root, &object("bridge", "cni0", 1)).unwrap(), "the first note counts");
+        assert_eq!(find(&root, "bridge", "cni0", 1).unwrap(), Some(first));
+        assert_eq!(find(&root, "bridge", "cni0", 3).unwrap(), None);
+        let mut later = object("bridge", "cni0", 1);
+        later.boot_id = "next".to_owned();
+        assert!(note(&root, &later).unwrap());
+        assert_eq!(list(&root).unwrap().0, [later, object("bridge", "cni0", 2)]);
+        assert!(remove(&root, "bridge", "cni0", 1).unwrap());
+        assert!(!remove(&root, "bridge", "cni0", 1).unwrap());
+        assert_eq!(list(&root).unwrap().0.len(), 1);
+    }
+
+    #[test]
+    fn names_cant_leave_the_directory_or_meet() {
+        let scratch = Scratch::new();
+        let root = scratch.path("state");
+        let names = [("table", "../../x"), ("a-b", "c"), ("a", "b-c"), ("a", "%"), ("a", "\u{fc}\n"), ("a", "@1.json")];
+        for (kind, name) in names {
+            assert!(note(&root, &object(kind, name, 1)).unwrap(), "{kind} {name}");
+            assert_eq!(find(&root, kind, name, 1).unwrap().unwrap().name, name);
+        }
+        assert_eq!(list(&root).unwrap().0.len(), names.len());
+    }
+
+    #[test]
+    fn unreadable_notes_are_told() {
+        let scratch = Scratch::new();
+        let root = scratch.path("state");
+        note(&root, &object("bridge", "a", 1)).unwrap();
+        std::fs::write(root.join("node/bridge-b@1.json"), "garbage").unwrap();
+        let newer = std::fs::read_to_string(root.join("node/bridge-a@1.json"))
+            .unwrap()
+            .replace("\"version\":1", "\"version\":7");
+        std::fs::write(root.join("node/bridge-c@1.json"), newer).unwrap();
+        let (objects, problems) = list(&root).unwrap();
+        assert_eq!((objects.len(), problems.len()), (1, 2));
+        assert!(problems[1].to_string().contains("version 7"), "{}", problems[1]);
+        assert!(find(&root, "bridge", "b", 1).is_err());
+        assert!(note(&root, &object("bridge", "b", 1)).unwrap());
+    }
+}

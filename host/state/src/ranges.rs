@@ -1,0 +1,344 @@
+//! Ranges of addresses: the checks and defaults of the native host-local plugin, and its round-robin walk.
+//!
+//! Pure functions. Error texts are the native ones (they reach operators, who search for them). Nothing is enumerated:
+//! a walk through an IPv6 /64 is lazy arithmetic on 128-bit numbers.
+
+use ipnet::IpNet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A range as configured, not yet checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeInput {
+    /// The subnet, host bits as written.
+    pub subnet: IpNet,
+    /// First address to give out.
+    pub start: Option<IpAddr>,
+    /// Last address to give out.
+    pub end: Option<IpAddr>,
+    /// The subnet's gateway, never given out.
+    pub gateway: Option<IpAddr>,
+}
+
+/// A checked range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The subnet, without host bits.
+    pub subnet: IpNet,
+    /// First address to give out.
+    pub start: IpAddr,
+    /// Last address to give out.
+    pub end: IpAddr,
+    /// The subnet's gateway, never given out from this range.
+    pub gateway: Option<IpAddr>,
+}
+
+/// Checked ranges of one family from which an attachment gets one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeSet {
+    /// In the order in which they are used up; never empty.
+    pub ranges: Vec<Range>,
+}
+
+/// Check range sets and fill in defaults: the gateway and the start are the first address of the subnet, the end is the
+/// last one (before the broadcast address with IPv4).
+///
+/// # Errors
+/// The native plugin's text for the first fault.
+pub fn canonicalize(sets: Vec<Vec<RangeInput>>) -> Result<Vec<RangeSet>, String> {
+    if sets.is_empty() {
+        return Err("no IP ranges specified".to_owned());
+    }
+    let mut checked: Vec<RangeSet> = Vec::with_capacity(sets.len());
+    for (index, set) in sets.into_iter().enumerate() {
+        checked.push(canonical_set(set).map_err(|text| format!("invalid range set {index}: {text}"))?);
+    }
+    for (i, first) in checked.iter().enumerate() {
+        for (j, second) in checked.iter().enumerate().skip(i + 1) {
+            if first.ranges.iter().any(|a| second.ranges.iter().any(|b| a.overlaps(b))) {
+                return Err(format!("range set {i} overlaps with {j}"));
+            }
+        }
+    }
+    Ok(checked)
+}
+
+fn canonical_set(set: Vec<RangeInput>) -> Result<RangeSet, String> {
+    if set.is_empty() {
+        return Err("empty range set".to_owned());
+    }
+    let mut ranges: Vec<Range> = Vec::with_capacity(set.len());
+    for input in set {
+        let range = canonical_range(input)?;
+        if ranges.first().is_some_and(|first| first.start.is_ipv4() != range.start.is_ipv4()) {
+            return Err("mixed address families".to_owned());
+        }
+        ranges.push(range);
+    }
+    for (i, a) in ranges.iter().enumerate() {
+        if let Some(b) = ranges.iter().skip(i + 1).find(|b| a.overlaps(b)) {
+            return Err(format!("subnets {a} and {b} overlap"));
+        }
+    }
+    Ok(RangeSet { ranges })
+}
+
+fn canonical_range(input: RangeInput) -> Result<Range, String> {
+    let subnet = input.subnet;
+    if subnet.prefix_len() + 2 > subnet.max_prefix_len() {
+        return Err(format!("Network {subnet} too small to allocate from"));
+    }
+    // An IPv4-mapped subnet: its address is an IPv4 one, its mask isn't.
+    if subnet.addr().to_canonical() != subnet.addr() {
+        return Err("IPNet IP and Mask version mismatch".to_owned());
+    }
+    if subnet.addr() != subnet.network() {
+        return Err(format!(
+            "Network has host bits set. For a subnet mask of length {} the network address is {}",
+            subnet.prefix_len(),
+            subnet.network()
+        ));
+    }
+    let [start, end, gateway] = [input.start, input.end, input.gateway].map(|given| given.map(|ip| ip.to_canonical()));
+    let first = above(subnet.addr(), 1);
+    let last = match subnet {
+        IpNet::V4(v4) => IpAddr::V4(Ipv4Addr::from_bits(v4.broadcast().to_bits() - 1)),
+        IpNet::V6(v6) => IpAddr::V6(v6.broadcast()),
+    };
+    let start = start.unwrap_or(first);
+    let end_or_last = end.unwrap_or(last);
+    // Start after end counts as a wrong start, but only a given start can be wrong.
+    let before_end = end_or_last.is_ipv4() != start.is_ipv4() || start <= end_or_last;
+    if !subnet.contains(&start) || (input.start.is_some() && !before_end) {
+        return Err(format!("RangeStart {start} not in network {subnet}"));
+    }
+    let end = end_or_last;
+    if !subnet.contains(&end) || end < start {
+        return Err(format!("RangeEnd {end} not in network {subnet}"));
+    }
+    Ok(Range { subnet, start, end, gateway: Some(gateway.unwrap_or(first)) })
+}
+
+/// The address as a number; comparable only within one family.
+fn number(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+/// The address `offset` above `base`, in the family of `base`; saturates at the family's last one.
+fn above(base: IpAddr, offset: u128) -> IpAddr {
+    match base {
+        IpAddr::V4(v4) => {
+            let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+            IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits().saturating_add(offset)))
+        }
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits().saturating_add(offset))),
+    }
+}
+
+impl Range {
+    /// Whether `ip` lies between start and end (the gateway may, too).
+    #[must_use]
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.subnet.contains(&ip) && self.start <= ip && ip <= self.end
+    }
+
+    /// The address with the subnet's prefix length.
+    #[must_use]
+    pub fn with_prefix(&self, ip: IpAddr) -> IpNet {
+        // The prefix length comes from a valid subnet of the same family.
+        IpNet::new(ip, self.subnet.prefix_len()).unwrap_or_else(|_| IpNet::from(ip))
+    }
+
+    /// How many addresses it can give out; saturates for `::/0`.
+    #[must_use]
+    pub fn capacity(&self) -> u128 {
+        let size = (number(self.end) - number(self.start)).saturating_add(1);
+        size - u128::from(self.gateway.is_some_and(|gateway| self.contains(gateway)))
+    }
+
+    fn overlaps(&self, other: &Range) -> bool {
+        self.start.is_ipv4() == other.start.is_ipv4() && self.start <= other.end && other.start <= self.end
+    }
+
+    /// Addresses from `low` to `high` (numbers), without the gateway.
+    fn span(&self, low: u128, high: u128) -> impl Iterator<Item = (IpAddr, &Range)> {
+        let base = number(self.start);
+        (low..=high)
+            .map(move |n| above(self.start, n - base))
+            .filter(|ip| Some(*ip) != self.gateway)
+            .map(move |ip| (ip, self))
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.start, self.end)
+    }
+}
+
+impl RangeSet {
+    /// The range in which `ip` lies.
+    #[must_use]
+    pub fn range_of(&self, ip: IpAddr) -> Option<&Range> {
+        self.ranges.iter().find(|range| range.contains(ip))
+    }
+
+    /// How many addresses it can give out.
+    #[must_use]
+    pub fn capacity(&self) -> u128 {
+        self.ranges.iter().fold(0, |sum, range| sum.saturating_add(range.capacity()))
+    }
+
+    /// Every address once, gateways left out, round robin: from the one after `last` (if that lies in the set, else from
+    /// the start) through all ranges and around to `last` itself.
+    pub fn walk(&self, last: Option<IpAddr>) -> impl Iterator<Item = (IpAddr, &Range)> {
+        let place = last.and_then(|last| {
+            let index = self.ranges.iter().position(|range| range.contains(last))?;
+            Some((index, number(last.to_canonical())))
+        });
+        let pivot = place.map_or(0, |(index, _)| index);
+        let (before, after) = self.ranges.split_at(pivot.min(self.ranges.len()));
+        // The range of `last` comes twice: what follows `last` first, the rest at the very end.
+        let head = after.iter().enumerate().map(move |(i, range)| {
+            let low = match place {
+                Some((_, last)) if i == 0 => last.checked_add(1),
+                _ => Some(number(range.start)),
+            };
+            (range, low, number(range.end))
+        });
+        let middle = before.iter().map(|range| (range, Some(number(range.start)), number(range.end)));
+        let tail = place.and_then(|(_, last)| after.first().map(|range| (range, Some(number(range.start)), last)));
+        head.chain(middle).chain(tail).filter_map(|(range, low, high)| low.map(|low| range.span(low, high))).flatten()
+    }
+}
+
+impl fmt::Display for RangeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, range) in self.ranges.iter().enumerate() {
+            write!(f, "{}{range}", if index == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn input(subnet: &str, start: &str, end: &str, gateway: &str) -> RangeInput {
+        let ip = |text: &str| (!text.is_empty()).then(|| text.parse().unwrap());
+        RangeInput { subnet: subnet.parse().unwrap(), start: ip(start), end: ip(end), gateway: ip(gateway) }
+    }
+
+    fn one(subnet: &str, start: &str, end: &str, gateway: &str) -> Result<RangeSet, String> {
+        canonicalize(vec![vec![input(subnet, start, end, gateway)]]).map(|mut sets| sets.remove(0))
+    }
+
+    fn walk(set: &RangeSet, last: &str) -> Vec<String> {
+        set.walk(last.parse().ok()).map(|(ip, _)| ip.to_string()).collect()
+    }
+
+    #[test]
+    fn defaults_are_the_native_ones() {
+        let set = one("10.1.0.0/24", "", "", "").unwrap();
+        assert_eq!(set.to_string(), "10.1.0.1-10.1.0.254");
+        assert_eq!(set.ranges[0].gateway, Some("10.1.0.1".parse().unwrap()));
+        assert_eq!(set.capacity(), 253);
+        let set = one("fd00::/64", "", "", "").unwrap();
+        assert_eq!(set.to_string(), "fd00::1-fd00::ffff:ffff:ffff:ffff");
+        assert_eq!(one("0.0.0.0/0", "", "", "").unwrap().to_string(), "0.0.0.1-255.255.255.254");
+        assert_eq!(one("::/0", "", "", "").unwrap().capacity(), u128::MAX - 1);
+    }
+
+    #[test]
+    fn faults_have_the_native_texts() {
+        let cases = [
+            (("10.1.0.0/31", "", "", ""), "Network 10.1.0.0/31 too small to allocate from"),
+            (("fd00::1/127", "", "", ""), "Network fd00::1/127 too small to allocate from"),
+            (("::ffff:10.1.0.0/120", "", "", ""), "IPNet IP and Mask version mismatch"),
+            (
+                ("10.1.2.3/16", "", "", ""),
+                "Network has host bits set. For a subnet mask of length 16 the network address is 10.1.0.0",
+            ),
+            (("10.1.0.0/24", "10.2.0.1", "", ""), "RangeStart 10.2.0.1 not in network 10.1.0.0/24"),
+            (("10.1.0.0/24", "10.1.0.9", "10.1.0.5", ""), "RangeStart 10.1.0.9 not in network 10.1.0.0/24"),
+            (("10.1.0.0/24", "10.1.0.255", "", ""), "RangeStart 10.1.0.255 not in network 10.1.0.0/24"),
+            (("10.1.0.0/24", "", "10.1.1.5", ""), "RangeEnd 10.1.1.5 not in network 10.1.0.0/24"),
+            (("10.1.0.0/24", "10.1.0.2", "fd00::1", ""), "RangeEnd fd00::1 not in network 10.1.0.0/24"),
+            (("10.1.0.0/24", "", "10.1.0.0", ""), "RangeEnd 10.1.0.0 not in network 10.1.0.0/24"),
+        ];
+        for ((subnet, start, end, gateway), text) in cases {
+            assert_eq!(one(subnet, start, end, gateway).unwrap_err(), format!("invalid range set 0: {text}"));
+        }
+        assert_eq!(canonicalize(vec![]).unwrap_err(), "no IP ranges specified");
+        assert_eq!(canonicalize(vec![vec![]]).unwrap_err(), "invalid range set 0: empty range set");
+        let (a, b) = (input("10.1.0.0/24", "", "", ""), input("fd00::/64", "", "", ""));
+        assert_eq!(canonicalize(vec![vec![a.clone(), b]]).unwrap_err(), "invalid range set 0: mixed address families");
+        let inner = input("10.1.0.0/25", "", "", "");
+        assert_eq!(
+            canonicalize(vec![vec![a.clone(), inner.clone()]]).unwrap_err(),
+            "invalid range set 0: subnets 10.1.0.1-10.1.0.254 and 10.1.0.1-10.1.0.126 overlap"
+        );
+        let other = input("10.9.0.0/24", "", "", "");
+        assert_eq!(canonicalize(vec![vec![other], vec![a], vec![inner]]).unwrap_err(), "range set 1 overlaps with 2");
+    }
+
+    #[test]
+    fn walks_round_robin_without_gateways() {
+        let set = one("10.1.0.0/29", "", "", "").unwrap();
+        assert_eq!(walk(&set, ""), ["10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5", "10.1.0.6"]);
+        assert_eq!(walk(&set, "10.1.0.4"), ["10.1.0.5", "10.1.0.6", "10.1.0.2", "10.1.0.3", "10.1.0.4"]);
+        assert_eq!(walk(&set, "10.1.0.6")[0], "10.1.0.2");
+        assert_eq!(walk(&set, "10.7.0.6")[0], "10.1.0.2");
+        let two = canonicalize(vec![vec![
+            input("10.1.0.0/24", "10.1.0.8", "10.1.0.9", "10.1.0.1"),
+            input("10.2.0.0/24", "10.2.0.0", "10.2.0.2", "10.2.0.1"),
+        ]])
+        .unwrap();
+        assert_eq!(walk(&two[0], "10.2.0.0"), ["10.2.0.2", "10.1.0.8", "10.1.0.9", "10.2.0.0"]);
+        // Only the range's own gateway is protected.
+        let sibling = canonicalize(vec![vec![
+            input("10.1.0.0/24", "10.1.0.8", "10.1.0.8", "10.2.0.8"),
+            input("10.2.0.0/24", "10.2.0.8", "10.2.0.8", "10.2.0.1"),
+        ]])
+        .unwrap();
+        assert_eq!(walk(&sibling[0], ""), ["10.1.0.8", "10.2.0.8"]);
+    }
+
+    #[test]
+    fn the_last_address_of_a_family_ends_a_range() {
+        let last = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
+        let set = one(&format!("{}/120", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ff00"), "", "", "").unwrap();
+        assert_eq!(
+            set.walk(last.parse().ok()).next().unwrap().0,
+            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ff02".parse::<IpAddr>().unwrap()
+        );
+        assert_eq!(set.walk(last.parse().ok()).count() as u128, set.capacity());
+    }
+
+    proptest! {
+        #[test]
+        fn every_walk_visits_every_address_once(
+            prefix in 24u8..31, net in any::<u32>(), cut in 0u32..300, from in any::<u32>(), gateway in 0u32..300,
+        ) {
+            let subnet = ipnet::Ipv4Net::new(Ipv4Addr::from_bits(net), prefix).unwrap().trunc();
+            let base = subnet.network().to_bits();
+            let at = |offset: u32| Some(IpAddr::V4(Ipv4Addr::from_bits(base.saturating_add(offset))));
+            let input = RangeInput { subnet: IpNet::V4(subnet), start: at(cut % 100), end: None, gateway: at(gateway) };
+            if let Ok(sets) = canonicalize(vec![vec![input]]) {
+                let set = &sets[0];
+                let mut seen: Vec<IpAddr> = set.walk(at(from % 300)).map(|(ip, _)| ip).collect();
+                prop_assert_eq!(seen.len() as u128, set.capacity());
+                seen.sort();
+                seen.dedup();
+                prop_assert_eq!(seen.len() as u128, set.capacity());
+                prop_assert!(seen.iter().all(|ip| set.range_of(*ip).is_some() && Some(*ip) != set.ranges[0].gateway));
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+use super::*;
+use crate::leases::tests::{Scratch, soon};
+use proptest::prelude::*;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Act {
+    Link { name: String },
+    Lease,
+}
+
+fn header() -> Header {
+    Header {
+        network: "net".to_owned(),
+        container_id: "box".to_owned(),
+        ifname: "eth0".to_owned(),
+        boot_id: "boot".to_owned(),
+        host_netns_cookie: u64::MAX,
+        netns_cookie: None,
+        netns_path: "/run/netns/a\nb".to_owned(),
+        created: 5,
+    }
+}
+
+fn link(name: &str) -> Act {
+    Act::Link { name: name.to_owned() }
+}
+
+fn open(scratch: &Scratch) -> Record<Act> {
+    Record::open_or_create(&scratch.path("state"), &header(), soon()).unwrap()
+}
+
+fn existing(scratch: &Scratch) -> Result<Option<Record<Act>>> {
+    Record::open_existing(&scratch.path("state"), &header().key(), soon())
+}
+
+fn path(scratch: &Scratch) -> PathBuf {
+    scratch.path("state/attachments").join(header().key().as_str())
+}
+
+#[test]
+fn effects_survive_the_process_in_order() {
+    let scratch = Scratch::new();
+    assert!(existing(&scratch).unwrap().is_none());
+    let mut record = open(&scratch);
+    assert!(record.is_new());
+    assert_eq!(record.append("bridge", &link("a")).unwrap(), 1);
+    assert_eq!(record.append("tuning", &link("b")).unwrap(), 2);
+    assert_eq!(record.append("bridge", &Act::Lease).unwrap(), 3);
+    record.mark_removed(1).unwrap();
+    drop(record);
+    let mut record = existing(&scratch).unwrap().unwrap();
+    assert!(!record.is_new());
+    assert_eq!(record.header(), &header());
+    let seen: Vec<_> = record.effects(None).into_iter().map(|e| (e.seq, e.plugin, e.effect)).collect();
+    assert_eq!(seen, [(2, "tuning".to_owned(), link("b")), (3, "bridge".to_owned(), Act::Lease)]);
+    assert_eq!(record.effects(Some("bridge")).len(), 1);
+    assert_eq!(record.append("bridge", &link("c")).unwrap(), 4);
+    record.drop_section(Some("bridge")).unwrap();
+    assert_eq!(record.effects(None).len(), 1);
+    drop(record);
+    let mut record = open(&scratch);
+    assert_eq!(record.effects(None).len(), 1);
+    record.drop_section(None).unwrap();
+    assert!(record.is_empty());
+    assert!(record.remove_file().unwrap());
+    assert!(!path(&scratch).exists());
+}
+
+#[test]
+fn files_are_private_and_lines_are_as_documented() {
+    let scratch = Scratch::new();
+    let mut record = open(&scratch);
+    record.append("bridge", &link("a")).unwrap();
+    record.mark_removed(1).unwrap();
+    assert_eq!(std::fs::metadata(path(&scratch)).unwrap().permissions().mode() & 0o7777, 0o600);
+    assert_eq!(std::fs::metadata(scratch.path("state")).unwrap().permissions().mode() & 0o7777, 0o700);
+    let text = std::fs::read_to_string(path(&scratch)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("{\"version\":1,\"writer\":\"postern "), "{text}");
+    assert_eq!(lines[1], r#"{"seq":1,"plugin":"bridge","effect":{"link":{"name":"a"}}}"#);
+    assert_eq!(lines[2], r#"{"plugin":"bridge","removed":1}"#);
+    assert!(record.append("x", &link("b")).is_ok() && !record.remove_file().unwrap());
+    assert!(path(&scratch).exists());
+}
+
+#[test]
+fn keys_are_unambiguous() {
+    let keys = [("a", "bc", "d"), ("ab", "c", "d"), ("a", "b", "cd"), ("", "abc", "d"), ("abcd", "", "")];
+    let keys: std::collections::HashSet<_> = keys.iter().map(|(n, c, i)| RecordKey::new(1, n, c, i)).collect();
+    assert_eq!(keys.len(), 5);
+    assert!(keys.iter().all(|key| RecordKey::parse(key.as_str()).as_ref() == Some(key)));
+    assert_eq!(RecordKey::parse("../../../../../../../etc/shadow1"), None);
+}
+
+#[test]
+fn a_living_owner_is_seen_and_waited_for() {
+    let scratch = Scratch::new();
+    let root = scratch.path("state");
+    assert!(!is_held(&root, &header().key()).unwrap());
+    let record = open(&scratch);
+    assert!(is_held(&root, &header().key()).unwrap());
+    let soon_over = Instant::now() + std::time::Duration::from_millis(30);
+    let error = Record::<Act>::open_or_create(&root, &header(), soon_over).err().unwrap();
+    assert!(error.is_try_again(), "{error}");
+    std::thread::scope(|scope| {
+        // Waits on the file that is then unlinked, and must end with another one.
+        let waiting = scope.spawn(|| open(&scratch).is_new());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        record.remove_file().unwrap();
+        assert!(waiting.join().unwrap());
+    });
+    assert!(path(&scratch).exists());
+    assert!(!is_held(&root, &header().key()).unwrap());
+}
+
+#[test]
+fn corrupt_records_are_set_aside() {
+    let scratch = Scratch::new();
+    for (number, content) in ["garbage\n", "\0\0\0\0", "{}\n", "{\"version\":1}\n"].iter().enumerate() {
+        drop(open(&scratch));
+        std::fs::write(path(&scratch), content).unwrap();
+        let error = existing(&scratch).err().unwrap();
+        assert!(matches!(error, StateError::Corrupt { .. }), "{error}");
+        let aside = format!("{}.corrupt-{}", path(&scratch).display(), number + 1);
+        assert_eq!(&std::fs::read_to_string(aside).unwrap(), content);
+        assert!(existing(&scratch).unwrap().is_none());
+    }
+    std::fs::write(path(&scratch), "garbage\n").unwrap();
+    let record = open(&scratch);
+    assert!(record.is_new() && record.warnings()[0].contains(".corrupt-5"));
+    drop(record);
+    // A record under another's key.
+    let other = RecordKey::new(u64::MAX, "net", "box", "eth1");
+    std::fs::copy(path(&scratch), path(&scratch).with_file_name(other.as_str())).unwrap();
+    assert!(Record::<Act>::open_existing(&scratch.path("state"), &other, soon()).is_err());
+    let listed = list(&scratch.path("state")).unwrap();
+    assert_eq!(listed.len(), 7);
+    assert_eq!(listed.iter().filter(|summary| summary.problems.is_empty()).count(), 1);
+}
+
+#[test]
+fn other_versions_are_named() {
+    let scratch = Scratch::new();
+    drop(open(&scratch));
+    std::fs::write(path(&scratch), "{\"version\":2,\"writer\":\"postern 9.1\"}\n{\"what\":1}\n").unwrap();
+    let error = existing(&scratch).err().unwrap().to_string();
+    assert!(error.contains("version 2, written by postern 9.1"), "{error}");
+    assert!(path(&scratch).exists());
+    std::fs::remove_file(path(&scratch)).unwrap();
+    drop(open(&scratch));
+    let text = std::fs::read_to_string(path(&scratch)).unwrap();
+    std::fs::write(path(&scratch), format!("{text}{{\"seq\":1,\"plugin\":\"x\",\"effect\":\"teleport\"}}\n")).unwrap();
+    let error = existing(&scratch).err().unwrap().to_string();
+    assert!(error.contains("line 2") && error.contains("teleport"), "{error}");
+    assert_eq!(list(&scratch.path("state")).unwrap()[0].effects.len(), 1);
+}
+
+#[test]
+fn a_damaged_line_doesnt_hide_the_others() {
+    let scratch = Scratch::new();
+    let mut record = open(&scratch);
+    for name in ["a", "b", "c"] {
+        record.append("bridge", &link(name)).unwrap();
+    }
+    drop(record);
+    let text = std::fs::read_to_string(path(&scratch)).unwrap();
+    std::fs::write(path(&scratch), text.replace("{\"seq\":2", "{\"se\0:2")).unwrap();
+    let mut record = existing(&scratch).unwrap().unwrap();
+    assert_eq!(record.effects(None).iter().map(|e| e.seq).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(record.warnings().len(), 1);
+    assert_eq!(record.append("bridge", &link("d")).unwrap(), 4);
+    drop(record);
+    assert_eq!(existing(&scratch).unwrap().unwrap().effects(None).len(), 3);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Killed at any byte: what was wholly written counts, and the record goes on from there.
+    #[test]
+    fn any_cut_is_survived(cut in any::<prop::sample::Index>()) {
+        let scratch = Scratch::new();
+        let mut record = open(&scratch);
+        for name in ["a", "b", "c"] {
+            record.append("bridge", &link(name)).unwrap();
+        }
+        drop(record);
+        let bytes = std::fs::read(path(&scratch)).unwrap();
+        let cut = cut.index(bytes.len() + 1);
+        std::fs::write(path(&scratch), &bytes[..cut]).unwrap();
+        let whole = bytes[..cut].iter().filter(|byte| **byte == b'\n').count();
+        let mut record = open(&scratch);
+        prop_assert_eq!(record.is_new(), whole == 0);
+        prop_assert_eq!(record.effects(None).len(), whole.saturating_sub(1));
+        prop_assert!(record.warnings().is_empty());
+        record.append("bridge", &link("d")).unwrap();
+        drop(record);
+        let record = existing(&scratch).unwrap().unwrap();
+        prop_assert_eq!(record.effects(None).len(), whole.saturating_sub(1) + 1);
+        prop_assert!(record.warnings().is_empty());
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300), with_header in any::<bool>()) {
+        let scratch = Scratch::new();
+        drop(open(&scratch));
+        let mut content = if with_header { std::fs::read(path(&scratch)).unwrap() } else { Vec::new() };
+        content.extend(bytes);
+        std::fs::write(path(&scratch), content).unwrap();
+        let _ = list(&scratch.path("state")).unwrap();
+        let record = open(&scratch);
+        prop_assert!(record.effects(None).is_empty());
+    }
+}

@@ -1,0 +1,208 @@
+//! The line between gate and sandbox: [`crate::ToSandbox`] one way, [`crate::FromSandbox`] the other.
+//!
+//! A message is its length, four bytes little-endian, and that many bytes of JSON. Neither side believes the other: a
+//! length is looked at before anything is allocated, and a deadline covers the message and not the single byte, so that
+//! a peer that drips can't hold the line.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The most that one message may be long, in bytes of JSON.
+pub const MAX_MESSAGE: usize = 1 << 20;
+
+/// Bytes of the length in front.
+const HEADER: usize = 4;
+
+/// Why a message did not get through. Only after [`ChannelError::TooLarge`] from [`send`], which has sent nothing, can
+/// the line still be used.
+#[derive(Debug)]
+pub enum ChannelError {
+    /// The peer is gone.
+    Closed,
+    /// The deadline has passed.
+    Timeout,
+    /// Longer than [`MAX_MESSAGE`]: this many bytes.
+    TooLarge(usize),
+    /// Not the JSON that was expected.
+    Malformed(serde_json::Error),
+    /// The socket failed otherwise.
+    Io(io::Error),
+}
+
+impl fmt::Display for ChannelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => write!(f, "the other process is gone"),
+            Self::Timeout => write!(f, "the deadline has passed"),
+            Self::TooLarge(size) => write!(f, "a message of {size} bytes is longer than {MAX_MESSAGE}"),
+            Self::Malformed(error) => write!(f, "malformed message: {error}"),
+            Self::Io(error) => write!(f, "channel: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ChannelError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Malformed(error) => Some(error),
+            Self::Io(error) => Some(error),
+            Self::Closed | Self::Timeout | Self::TooLarge(_) => None,
+        }
+    }
+}
+
+impl From<io::Error> for ChannelError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::WriteZero => {
+                Self::Closed
+            }
+            // Linux reports a socket's timeout as EAGAIN.
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::Timeout,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// Sends one message. Blocks until the socket has taken it or the deadline has passed; with `None` for ever.
+///
+/// # Errors
+/// See [`ChannelError`].
+pub fn send(mut stream: &UnixStream, message: &impl Serialize, deadline: Option<Instant>) -> Result<(), ChannelError> {
+    let mut bytes = vec![0; HEADER];
+    serde_json::to_writer(&mut bytes, message).map_err(ChannelError::Malformed)?;
+    let size = bytes.len() - HEADER;
+    let length = u32::try_from(size).ok().filter(|_| size <= MAX_MESSAGE).ok_or(ChannelError::TooLarge(size))?;
+    for (to, from) in bytes.iter_mut().zip(length.to_le_bytes()) {
+        *to = from;
+    }
+
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        if let Some(deadline) = deadline {
+            stream.set_write_timeout(Some(remaining(deadline)?))?;
+        }
+        match stream.write(rest) {
+            Ok(0) => return Err(ChannelError::Closed),
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Receives one message. Blocks until it is complete or the deadline has passed; with `None` for ever.
+///
+/// # Errors
+/// See [`ChannelError`].
+pub fn receive<T: DeserializeOwned>(stream: &UnixStream, deadline: Option<Instant>) -> Result<T, ChannelError> {
+    let mut header = [0; HEADER];
+    fill(stream, &mut header, deadline)?;
+    let size = usize::try_from(u32::from_le_bytes(header)).unwrap_or(usize::MAX);
+    if size > MAX_MESSAGE {
+        return Err(ChannelError::TooLarge(size));
+    }
+    let mut body = vec![0; size];
+    fill(stream, &mut body, deadline)?;
+    serde_json::from_slice(&body).map_err(ChannelError::Malformed)
+}
+
+/// Like `Read::read_exact`, but the deadline is for all of it.
+fn fill(mut stream: &UnixStream, buffer: &mut [u8], deadline: Option<Instant>) -> Result<(), ChannelError> {
+    let mut rest = buffer;
+    while !rest.is_empty() {
+        if let Some(deadline) = deadline {
+            stream.set_read_timeout(Some(remaining(deadline)?))?;
+        }
+        match stream.read(rest) {
+            Ok(0) => return Err(ChannelError::Closed),
+            Ok(count) => rest = rest.get_mut(count..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// What is left until the deadline; never zero, which a socket would take for "no timeout".
+fn remaining(deadline: Instant) -> Result<Duration, ChannelError> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ChannelError::Timeout) } else { Ok(left.max(Duration::from_micros(1))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
+    use std::thread;
+
+    fn soon() -> Option<Instant> {
+        Some(Instant::now() + Duration::from_millis(50))
+    }
+
+    #[test]
+    fn carries_messages_both_ways() {
+        let (gate, sandbox) = UnixStream::pair().unwrap();
+        let call = FromSandbox::Call(Operation::BridgeFind { name: "cni0".into() });
+        send(&sandbox, &call, None).unwrap();
+        send(&sandbox, &FromSandbox::Stderr("x".into()), None).unwrap();
+        assert_eq!(receive::<FromSandbox>(&gate, soon()).unwrap(), call);
+        assert_eq!(receive::<FromSandbox>(&gate, soon()).unwrap(), FromSandbox::Stderr("x".into()));
+        for answer in [Ok(Reply::MaybeLink(None)), Err(OpError::new(ErrorCode::Denied, "cni0", "no"))] {
+            let answer = ToSandbox::Answer(answer);
+            send(&gate, &answer, soon()).unwrap();
+            assert_eq!(receive::<ToSandbox>(&sandbox, None).unwrap(), answer);
+        }
+    }
+
+    #[test]
+    fn tells_how_a_message_failed() {
+        let (gate, mut sandbox) = UnixStream::pair().unwrap();
+        assert!(matches!(receive::<FromSandbox>(&gate, soon()), Err(ChannelError::Timeout)));
+
+        sandbox.write_all(&5u32.to_le_bytes()).unwrap();
+        sandbox.write_all(b"\"no\"}").unwrap();
+        assert!(matches!(receive::<FromSandbox>(&gate, soon()), Err(ChannelError::Malformed(_))));
+
+        sandbox.write_all(&u32::MAX.to_le_bytes()).unwrap();
+        assert!(matches!(receive::<FromSandbox>(&gate, soon()), Err(ChannelError::TooLarge(_))));
+
+        sandbox.write_all(&9u32.to_le_bytes()).unwrap();
+        drop(sandbox);
+        assert!(matches!(receive::<FromSandbox>(&gate, soon()), Err(ChannelError::Closed)));
+        assert!(matches!(send(&gate, &1, soon()), Err(ChannelError::Closed)));
+    }
+
+    #[test]
+    fn a_message_too_large_is_not_sent_at_all() {
+        let (gate, sandbox) = UnixStream::pair().unwrap();
+        let flood = FromSandbox::Stderr("x".repeat(MAX_MESSAGE));
+        assert!(matches!(send(&sandbox, &flood, None), Err(ChannelError::TooLarge(_))));
+        send(&sandbox, &1, None).unwrap();
+        assert_eq!(receive::<u8>(&gate, soon()).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_peer_that_drips_or_never_reads_meets_the_deadline() {
+        let (gate, mut sandbox) = UnixStream::pair().unwrap();
+        let dripping = thread::spawn(move || {
+            sandbox.write_all(&1000u32.to_le_bytes()).unwrap();
+            while sandbox.write_all(b" ").is_ok() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        assert!(matches!(receive::<u8>(&gate, soon()), Err(ChannelError::Timeout)));
+        drop(gate);
+        dripping.join().unwrap();
+
+        let (gate, _sandbox) = UnixStream::pair().unwrap();
+        let large = "x".repeat(MAX_MESSAGE / 2);
+        let blocked = (0..100).find_map(|_| send(&gate, &large, soon()).err());
+        assert!(matches!(blocked, Some(ChannelError::Timeout)), "{blocked:?}");
+    }
+}

@@ -1,0 +1,270 @@
+//! Pairs each plugin and verb with its native counterpart: interleaved runs in one private namespace, wall time from
+//! before the spawn until the process is reaped, CPU time of the process and everything that it waited for.
+//!
+//! `postern-bench [--runs N] [--json FILE] [PATTERN...]`, under `tests/in-namespaces`. Believe the ratio: both columns
+//! saw the same machine at the same time.
+
+#![allow(clippy::print_stdout, reason = "its output is a table")]
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use postern_tests::{merge, native_bin, plugin_bin};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Runs before the first that counts.
+const WARM_UP: usize = 3;
+
+/// A plugin, a configuration and the verbs that make one round.
+struct Scenario {
+    name: &'static str,
+    plugin: &'static str,
+    config: Value,
+    verbs: &'static [&'static str],
+}
+
+/// Microseconds of one call.
+#[derive(Clone, Copy)]
+struct Sample {
+    wall: u64,
+    cpu: u64,
+}
+
+/// One of the two sets of plugins, with a host-side network of its own.
+struct Contestant {
+    bin: PathBuf,
+    netns: String,
+    number: usize,
+}
+
+fn main() -> Result<()> {
+    let (mut runs, mut file, mut patterns) = (50, None, Vec::new());
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--runs" => runs = arguments.next().context("--runs needs a number")?.parse()?,
+            "--json" => file = Some(arguments.next().context("--json needs a file")?),
+            flag if flag.starts_with('-') => {
+                bail!("unknown option {flag}; usage: postern-bench [--runs N] [--json FILE] [PATTERN...]")
+            }
+            pattern => patterns.push(pattern.to_owned()),
+        }
+    }
+    ensure!(
+        std::env::var_os("POSTERN_PRIVATE").is_some(),
+        "not in private namespaces: start it with tests/in-namespaces"
+    );
+    ensure!(runs > 0, "--runs needs a positive number");
+    let contestants = [contestant(native_bin()?, 1)?, contestant(plugin_bin()?, 2)?];
+    println!(
+        "{runs} interleaved runs, ours: {}, native: {}",
+        contestants[1].bin.display(),
+        contestants[0].bin.display()
+    );
+    println!("{:<34}{:>30}{:>30}{:>8}{:>22}{:>8}", "", "native wall ms", "ours wall ms", "wall", "CPU ms", "CPU");
+    println!(
+        "{:<34}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}{:>11}{:>11}{:>8}",
+        "plugin, verb", "median", "p95", "min", "median", "p95", "min", "ratio", "native", "ours", "ratio"
+    );
+    let mut rows = Vec::new();
+    for scenario in scenarios().iter().filter(|scenario| {
+        patterns.is_empty() || patterns.iter().any(|pattern| scenario.name.contains(pattern.as_str()))
+    }) {
+        rows.extend(measure(scenario, &contestants, runs)?);
+    }
+    if let Some(file) = file {
+        std::fs::write(&file, serde_json::to_string_pretty(&rows)?).with_context(|| file.clone())?;
+    }
+    Ok(())
+}
+
+fn scenarios() -> Vec<Scenario> {
+    let single =
+        json!({"type": "host-local", "ranges": [[{"subnet": "10.SIDE.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]});
+    let dual = json!({"type": "host-local", "ranges": [[{"subnet": "10.SIDE.0.0/16"}], [{"subnet": "fd00:SIDE::/64"}]], "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]});
+    let fixed = json!({"type": "static", "addresses": [{"address": "10.SIDE.0.7/16", "gateway": "10.SIDE.0.1"}]});
+    let with = |plugin: &str, ipam: &Value, patch: Value| {
+        let mut config =
+            json!({"cniVersion": "1.0.0", "name": "benchSIDE", "type": plugin, "bridge": "benchSIDE", "ipam": ipam});
+        merge(&mut config, &patch);
+        config
+    };
+    const ALL: &[&str] = &["ADD", "CHECK", "DEL"];
+    const BOTH: &[&str] = &["ADD", "DEL"];
+    let scenario = |name, plugin, config, verbs| Scenario { name, plugin, config, verbs };
+    vec![
+        scenario("bridge VERSION", "bridge", json!({}), &["VERSION"]),
+        scenario("loopback", "loopback", with("loopback", &Value::Null, json!({})), ALL),
+        scenario("host-local", "host-local", with("bridge", &single, json!({})), ALL),
+        scenario("static", "static", with("bridge", &fixed, json!({})), ALL),
+        scenario("bridge L2", "bridge", with("bridge", &json!({}), json!({"bridge": "benchl2SIDE"})), BOTH),
+        scenario("bridge + host-local", "bridge", with("bridge", &single, json!({"isGateway": true})), ALL),
+        scenario("bridge + host-local dual", "bridge", with("bridge", &dual, json!({"isGateway": true})), ALL),
+        scenario(
+            "bridge + masq nft",
+            "bridge",
+            with("bridge", &single, json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables"})),
+            ALL,
+        ),
+        scenario(
+            "bridge + masq iptables",
+            "bridge",
+            with("bridge", &single, json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables"})),
+            ALL,
+        ),
+        scenario(
+            "bridge + macspoofchk",
+            "bridge",
+            with("bridge", &single, json!({"isGateway": true, "macspoofchk": true})),
+            BOTH,
+        ),
+        scenario("ptp + host-local", "ptp", with("ptp", &single, json!({})), ALL),
+        scenario(
+            "ptp + masq nft",
+            "ptp",
+            with("ptp", &single, json!({"ipMasq": true, "ipMasqBackend": "nftables"})),
+            BOTH,
+        ),
+    ]
+}
+
+fn contestant(bin: PathBuf, number: usize) -> Result<Contestant> {
+    let name = format!("bench{number}");
+    let status = Command::new("ip").args(["netns", "add", &name]).status()?;
+    ensure!(status.success(), "ip netns add {name}");
+    Ok(Contestant { bin, netns: format!("/run/netns/{name}"), number })
+}
+
+fn measure(scenario: &Scenario, contestants: &[Contestant; 2], runs: usize) -> Result<Vec<Value>> {
+    // samples[verb][contestant]
+    let mut samples = vec![[Vec::new(), Vec::new()]; scenario.verbs.len()];
+    let mut failures = vec![[(0, String::new()), (0, String::new())]; scenario.verbs.len()];
+    for run in 0..WARM_UP + runs {
+        // Whoever comes first may find colder caches: take turns.
+        for index in if run % 2 == 0 { [0, 1] } else { [1, 0] } {
+            let Some(contestant) = contestants.get(index) else { continue };
+            let mut previous = Value::Null;
+            for ((verb, slot), failed) in scenario.verbs.iter().zip(&mut samples).zip(&mut failures) {
+                let (sample, failure, stdout) = call(scenario, contestant, verb, &previous)?;
+                if *verb == "ADD" && failure.is_none() {
+                    previous = serde_json::from_str(&stdout).unwrap_or(Value::Null);
+                }
+                if let (true, Some(slot)) = (run >= WARM_UP, slot.get_mut(index)) {
+                    slot.push(sample);
+                }
+                if let (Some(failure), Some(failed)) = (failure, failed.get_mut(index)) {
+                    *failed = (failed.0 + 1, failure);
+                    // A failed DEL left something: the native one with nftables fails first where iptables 1.8.9 is in use.
+                    if *verb == "DEL" {
+                        call(scenario, contestant, verb, &previous)?;
+                    }
+                }
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    for ((verb, [native, ours]), [native_failure, our_failure]) in scenario.verbs.iter().zip(samples).zip(failures) {
+        let name =
+            if scenario.verbs.len() == 1 { scenario.name.to_owned() } else { format!("{}, {verb}", scenario.name) };
+        rows.push(row(&name, native, ours));
+        for (side, failure) in [("native", native_failure), ("ours", our_failure)] {
+            let (count, text) = failure;
+            if count > 0 {
+                let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(150).collect();
+                println!("    {side} failed {count} of {} times: {text}", WARM_UP + runs);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn call(
+    scenario: &Scenario,
+    contestant: &Contestant,
+    verb: &str,
+    previous: &Value,
+) -> Result<(Sample, Option<String>, String)> {
+    let mut config = scenario.config.clone();
+    if matches!(verb, "CHECK" | "DEL") && previous.is_object() {
+        merge(&mut config, &json!({"prevResult": previous}));
+    }
+    let config = config.to_string().replace("SIDE", &contestant.number.to_string());
+    let program: &Path = &contestant.bin.join(scenario.plugin);
+    let mut command = Command::new(program);
+    command
+        .env("CNI_COMMAND", verb)
+        .env("CNI_CONTAINERID", format!("container{}", contestant.number))
+        .env("CNI_NETNS", &contestant.netns)
+        .env("CNI_IFNAME", if scenario.plugin == "loopback" { "lo" } else { "eth0" })
+        .env("CNI_PATH", &contestant.bin)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let cpu_before = children_cpu()?;
+    let start = Instant::now();
+    let mut child = command.spawn().with_context(|| program.display().to_string())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(config.as_bytes());
+    }
+    let mut stdout = String::new();
+    if let Some(mut pipe) = child.stdout.take() {
+        pipe.read_to_string(&mut stdout)?;
+    }
+    let status = child.wait()?;
+    let wall = u64::try_from(start.elapsed().as_micros())?;
+    let sample = Sample { wall, cpu: children_cpu()? - cpu_before };
+    Ok((sample, (!status.success()).then(|| stdout.clone()), stdout))
+}
+
+/// CPU time of all children waited for so far, theirs included, µs.
+fn children_cpu() -> Result<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    Ok(u64::try_from(usage.user_time().num_microseconds() + usage.system_time().num_microseconds())?)
+}
+
+fn row(name: &str, native: Vec<Sample>, ours: Vec<Sample>) -> Value {
+    let wall = |samples: &[Sample]| Statistics::of(samples.iter().map(|sample| sample.wall).collect());
+    let cpu = |samples: &[Sample]| Statistics::of(samples.iter().map(|sample| sample.cpu).collect());
+    let (native_wall, our_wall, native_cpu, our_cpu) = (wall(&native), wall(&ours), cpu(&native), cpu(&ours));
+    println!(
+        "{name:<34}{:>10.2}{:>10.2}{:>10.2}{:>10.2}{:>10.2}{:>10.2}{:>8.2}{:>11.2}{:>11.2}{:>8.2}",
+        native_wall.median,
+        native_wall.p95,
+        native_wall.minimum,
+        our_wall.median,
+        our_wall.p95,
+        our_wall.minimum,
+        our_wall.median / native_wall.median,
+        native_cpu.median,
+        our_cpu.median,
+        our_cpu.median / native_cpu.median
+    );
+    json!({
+        "name": name, "runs": native.len(),
+        "native": {"median_ms": native_wall.median, "p95_ms": native_wall.p95, "min_ms": native_wall.minimum, "cpu_ms": native_cpu.median},
+        "ours": {"median_ms": our_wall.median, "p95_ms": our_wall.p95, "min_ms": our_wall.minimum, "cpu_ms": our_cpu.median},
+        "ratio": our_wall.median / native_wall.median, "cpu_ratio": our_cpu.median / native_cpu.median,
+    })
+}
+
+/// Of one column, ms.
+struct Statistics {
+    minimum: f64,
+    median: f64,
+    p95: f64,
+}
+
+impl Statistics {
+    fn of(mut micros: Vec<u64>) -> Self {
+        micros.sort_unstable();
+        #[allow(clippy::cast_precision_loss, reason = "microseconds of one call")]
+        let at = |part: usize| {
+            micros.get((micros.len().saturating_sub(1) * part) / 100).map_or(f64::NAN, |micros| *micros as f64 / 1000.0)
+        };
+        Self { minimum: at(0), median: at(50), p95: at(95) }
+    }
+}

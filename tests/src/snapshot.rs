@@ -1,0 +1,342 @@
+//! A picture of everything on a node that a plugin may change, as a JSON tree without what is random or a matter of time.
+//!
+//! Left out on purpose: interface and namespace indexes, rule handles, timers, counters; link-local addresses and what
+//! the kernel adds for them, IPv6 local routes and carrier state (they appear when the kernel gets to it, not when a
+//! plugin acts). What they depend on (flags, sysctls, addresses, masters) is in.
+
+use crate::{Names, Node};
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Prints sections separated by `@@` lines.
+const NETWORK: &str = r"
+printf 'addr show\nroute show table all\nrule show\n' | ip -j -d -batch -
+echo; echo @@
+printf 'route show table all\nrule show\n' | ip -6 -j -d -batch -
+echo; echo @@
+cd /proc/sys/net
+grep -s '' ipv4/ip_forward \
+  ipv4/conf/*/forwarding ipv4/conf/*/arp_notify ipv4/conf/*/arp_ignore ipv4/conf/*/rp_filter ipv4/conf/*/route_localnet \
+  ipv4/conf/*/proxy_arp ipv4/conf/*/accept_local \
+  ipv6/conf/*/forwarding ipv6/conf/*/accept_ra ipv6/conf/*/accept_dad ipv6/conf/*/enhanced_dad ipv6/conf/*/disable_ipv6 \
+  ipv6/conf/*/keep_addr_on_down ipv6/conf/*/ndisc_notify ipv6/conf/*/proxy_ndp ipv6/conf/*/addr_gen_mode
+";
+
+/// Of the host only. The save programs run only where their tables exist.
+const FIREWALL: &str = r#"
+echo @@
+rules=$(nft -j list ruleset)
+printf '%s\n' "$rules"
+echo @@
+case $rules in *table*) nft -s list ruleset;; esac
+echo @@
+case $rules in *table*) iptables-save; echo '# ip6'; ip6tables-save;; esac
+if [ -s /proc/net/ip_tables_names ]; then echo '# legacy'; iptables-legacy-save; fi
+if [ -s /proc/net/ip6_tables_names ]; then echo '# legacy6'; ip6tables-legacy-save; fi
+"#;
+
+impl Node {
+    /// The picture of the host, of `containers` that still exist, and of the files below `/run` and `/var/lib`.
+    /// `names` learns names for what is random in it, and is applied to it.
+    ///
+    /// # Errors
+    /// When a tool fails or prints something unexpected.
+    pub fn snapshot(&self, containers: &[&str], names: &mut Names) -> Result<Value> {
+        let mut namespaces: Vec<(String, Network)> = Vec::new();
+        for container in containers.iter().filter(|container| self.path(self.netns(container)).exists()) {
+            let network = Network::parse(&self.sh_in(container, NETWORK)?)
+                .with_context(|| format!("of container {container}"))?;
+            namespaces.push(((*container).to_owned(), network));
+        }
+        let host = Network::parse(&self.sh(&format!("{NETWORK}{FIREWALL}"))?).context("of the host")?;
+        learn(&host, &namespaces, names);
+
+        let mut tree = Map::new();
+        namespaces.push(("host".to_owned(), host));
+        for (name, network) in namespaces {
+            tree.insert(name, network.tree(names)?);
+        }
+        let mut files = BTreeMap::new();
+        for root in ["/var/lib", "/run"] {
+            collect_files(&self.path(root), root, &mut files)?;
+        }
+        tree.insert("files".to_owned(), apply(names, &json!(files))?);
+        Ok(Value::Object(tree))
+    }
+}
+
+/// What the tools printed of one namespace.
+struct Network {
+    links: Vec<Value>,
+    routes: Vec<Value>,
+    rules: Vec<Value>,
+    sysctls: BTreeMap<String, String>,
+    nft: Vec<Value>,
+    /// The same as text: the JSON form of older versions lacks the comments of tables and chains.
+    nft_text: String,
+    iptables: String,
+}
+
+impl Network {
+    fn parse(text: &str) -> Result<Self> {
+        let mut sections = text.split("@@\n");
+        let mut next = || sections.next().unwrap_or_default();
+        let [links, routes4, rules4] = arrays(next())?;
+        let [routes6, rules6, _] = arrays(next())?;
+        let sysctls = next()
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        let nft = next().trim();
+        let nft =
+            if nft.is_empty() { Value::Null } else { serde_json::from_str(nft).context("nft -j list ruleset")? };
+        let nft = nft.get("nftables").and_then(Value::as_array).cloned().unwrap_or_default();
+        let (nft_text, iptables) = (next().to_owned(), next().to_owned());
+        Ok(Self {
+            links,
+            routes: [routes4, routes6].concat(),
+            rules: [rules4, rules6].concat(),
+            sysctls,
+            nft,
+            nft_text,
+            iptables,
+        })
+    }
+
+    fn tree(&self, names: &Names) -> Result<Value> {
+        let links: Map<_, _> =
+            self.links.iter().map(|link| (text(link, "ifname").to_owned(), tidy_link(link.clone()))).collect();
+        let routes: Map<_, _> = self
+            .routes
+            .iter()
+            .filter(|route| steady_route(route))
+            .map(|route| (one_line(tidy_route(route.clone())), json!(true)))
+            .collect();
+        let tree = json!({
+            "links": links,
+            "routes": routes,
+            "rules": self.rules.iter().cloned().map(one_line).collect::<Vec<_>>(),
+            "sysctls": self.sysctls,
+            "nft": nft_tree(&self.nft),
+            "nft comments": nft_comments(&self.nft_text),
+            "iptables": iptables_tree(&self.iptables),
+        });
+        apply(names, &tree)
+    }
+}
+
+/// Several JSON arrays one after the other.
+fn arrays<const N: usize>(text: &str) -> Result<[Vec<Value>; N]> {
+    let mut result = [const { Vec::new() }; N];
+    for (slot, array) in result.iter_mut().zip(serde_json::Deserializer::from_str(text).into_iter::<Vec<Value>>()) {
+        *slot = array.with_context(|| format!("ip -j: {text}"))?;
+    }
+    Ok(result)
+}
+
+/// Names host veths after the container link at their other end, then hardware addresses after their link.
+fn learn(host: &Network, containers: &[(String, Network)], names: &mut Names) {
+    for link in &host.links {
+        let (name, index, peer) = (text(link, "ifname"), link.get("ifindex"), link.get("link_index"));
+        let other = containers.iter().find_map(|(container, network)| {
+            let other = network
+                .links
+                .iter()
+                .find(|other| peer.is_some() && other.get("ifindex") == peer && other.get("link_index") == index)?;
+            Some(format!("{container}/{}", text(other, "ifname")))
+        });
+        // Both ends on the host: a VLAN gateway.
+        let other = other.or_else(|| Some(format!("host/{}", link.get("link")?.as_str()?)));
+        if let Some(other) = other {
+            names.link(name, &format!("veth({other})"));
+        }
+    }
+    let all = containers.iter().map(|(name, network)| (name.as_str(), network)).chain([("host", host)]);
+    for (place, network) in all {
+        let mut owners: Vec<_> =
+            network.links.iter().map(|link| (names.apply(text(link, "ifname")), text(link, "address"))).collect();
+        owners.sort();
+        for (owner, address) in owners {
+            names.hardware(address, &format!("{place}/{owner}"));
+        }
+    }
+}
+
+fn tidy_link(mut link: Value) -> Value {
+    let name = text(&link, "ifname").to_owned();
+    if let Some(map) = link.as_object_mut() {
+        for key in ["ifindex", "ifname", "link", "link_index", "link_netnsid", "operstate"] {
+            map.remove(key);
+        }
+        if let Some(flags) = map.get_mut("flags").and_then(Value::as_array_mut) {
+            flags.retain(|flag| !matches!(flag.as_str(), Some("LOWER_UP" | "NO-CARRIER" | "M-DOWN")));
+        }
+        for kind in ["info_data", "info_slave_data"] {
+            if let Some(info) =
+                map.get_mut("linkinfo").and_then(|info| info.get_mut(kind)).and_then(Value::as_object_mut)
+            {
+                info.retain(|key, _| {
+                    !key.contains("timer")
+                        && !key.starts_with("topology")
+                        && !key.contains("_id")
+                        && !key.starts_with("designated")
+                        && key != "no"
+                        && key != "id"
+                        && key != "state"
+                });
+            }
+        }
+        let addresses = map.remove("addr_info").unwrap_or_default();
+        let addresses = addresses.as_array().cloned().unwrap_or_default();
+        let addresses: Map<_, _> = addresses
+            .into_iter()
+            .filter(|address| text(address, "scope") != "link" || text(address, "family") == "inet")
+            .map(|mut address| {
+                let key = format!("{}/{}", text(&address, "local"), address.get("prefixlen").unwrap_or(&Value::Null));
+                if let Some(map) = address.as_object_mut() {
+                    map.retain(|key, _| !matches!(key.as_str(), "local" | "prefixlen" | "family"));
+                    // Nobody waits for the addresses of a bridge; those of a container must be ready where a plugin waits.
+                    if !name.starts_with("eth") {
+                        map.remove("tentative");
+                    }
+                }
+                (key, address)
+            })
+            .collect();
+        map.insert("addresses".to_owned(), Value::Object(addresses));
+    }
+    link
+}
+
+/// Not a route that the kernel adds in its own time.
+fn steady_route(route: &Value) -> bool {
+    let destination = text(route, "dst");
+    let v6 = destination.contains(':') || text(route, "gateway").contains(':');
+    let kernels_own =
+        destination.starts_with("fe80:") || destination.starts_with("ff00:") || text(route, "type") == "multicast";
+    let late = v6 && text(route, "table") == "local";
+    !kernels_own && !late
+}
+
+fn tidy_route(mut route: Value) -> Value {
+    if let Some(map) = route.as_object_mut() {
+        map.remove("flags");
+    }
+    route
+}
+
+/// Tables, their chains, and rules in order.
+fn nft_tree(objects: &[Value]) -> Value {
+    let mut tree: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for object in objects {
+        let Some((kind, body)) = object.as_object().and_then(|map| map.iter().next()) else { continue };
+        if kind == "metainfo" {
+            continue;
+        }
+        let mut body = body.clone();
+        strip(&mut body);
+        let place = if kind == "rule" {
+            format!("rules of {}", text(&body, "chain"))
+        } else {
+            format!("{kind} {}", text(&body, "name"))
+        };
+        let table = if kind == "table" { text(&body, "name") } else { text(&body, "table") };
+        let key = format!("{} {table}: {place}", text(&body, "family"));
+        tree.entry(key).or_default().push(body);
+    }
+    json!(tree)
+}
+
+/// The comments of tables and chains.
+fn nft_comments(text: &str) -> Value {
+    let (mut tree, mut table, mut place) = (BTreeMap::new(), "", String::new());
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("table ") {
+            table = name.trim_end_matches(" {");
+            place = table.to_owned();
+        } else if let Some(name) = line.strip_prefix("chain ") {
+            place = format!("{table} {}", name.trim_end_matches(" {"));
+        } else if line.starts_with("comment ") {
+            tree.insert(place.clone(), line.to_owned());
+        }
+    }
+    json!(tree)
+}
+
+/// Removes handles and the values of counters, at any depth.
+fn strip(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, _| key != "handle" && key != "index" && key != "packets" && key != "bytes");
+            map.values_mut().for_each(strip);
+        }
+        Value::Array(list) => list.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+/// Per table: policies of chains, and rules in order.
+fn iptables_tree(text: &str) -> Value {
+    let mut tree: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let (mut section, mut table) = (String::from("ip"), String::new());
+    for line in text.lines() {
+        match line.chars().next() {
+            Some('#') => {
+                if matches!(line, "# ip6" | "# legacy" | "# legacy6") {
+                    section = line.trim_start_matches("# ").to_owned();
+                }
+            }
+            Some('*') => table = line.trim_start_matches('*').to_owned(),
+            Some(':') => {
+                let chain = line.split(" [").next().unwrap_or_default();
+                tree.entry(format!("{section} {table}: {chain}")).or_default();
+            }
+            Some('-') => {
+                let chain = line.split(' ').nth(1).unwrap_or_default();
+                tree.entry(format!("{section} {table}: rules of {chain}")).or_default().push(line.to_owned());
+            }
+            _ => {}
+        }
+    }
+    json!(tree)
+}
+
+/// Files with their mode and content. Namespaces, the lock of iptables and Postern's own state are nobody's result.
+fn collect_files(real: &Path, shown: &str, files: &mut BTreeMap<String, Value>) -> Result<()> {
+    for entry in fs::read_dir(real)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let shown = format!("{shown}/{name}");
+        if name.starts_with("postern") || matches!(shown.as_str(), "/run/netns" | "/run/lock" | "/run/xtables.lock") {
+            continue;
+        }
+        let metadata = entry.path().symlink_metadata()?;
+        let mode = format!("{:o}", metadata.permissions().mode());
+        if metadata.is_dir() {
+            files.insert(format!("{shown}/"), json!(mode));
+            collect_files(&entry.path(), &shown, files)?;
+        } else {
+            let content = if metadata.is_file() { fs::read(entry.path())? } else { Vec::new() };
+            files.insert(shown, json!([mode, String::from_utf8_lossy(&content)]));
+        }
+    }
+    Ok(())
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn one_line(value: Value) -> String {
+    let text = value.to_string();
+    text.chars().filter(|char| !matches!(char, '"' | '{' | '}')).collect()
+}
+
+fn apply(names: &Names, tree: &Value) -> Result<Value> {
+    serde_json::from_str(&names.apply(&tree.to_string())).context("names break JSON")
+}

@@ -1,0 +1,69 @@
+//! Cases in which both sides work on one attachment: what one made, the other checks and deletes.
+
+use crate::bridge;
+use postern_tests::{Case, merge};
+use serde_json::{Value, json};
+
+/// An IPAM plugin that is no component: native runs it, ours only where policy allows.
+const SCRIPT_IPAM: &str = r#"mkdir -p /run/cni-bin
+cat > /run/cni-bin/script-ipam <<'END'
+#!/bin/sh
+cat > /dev/null
+[ "$CNI_COMMAND" != ADD ] || echo '{"cniVersion": "1.0.0", "ips": [{"address": "10.9.0.42/24"}]}'
+END
+chmod +x /run/cni-bin/script-ipam"#;
+
+/// All mixed cases.
+pub fn cases() -> Vec<Case> {
+    let networks: [(&str, &str, Value); 10] = [
+        ("bridge", "bridge", json!({"isDefaultGateway": true})),
+        ("bridge-l2", "bridge", json!({"ipam": null})),
+        ("bridge-masq-nft", "bridge", json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables"})),
+        ("bridge-masq-iptables", "bridge", json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables"})),
+        ("bridge-spoof", "bridge", json!({"isGateway": true, "macspoofchk": true})),
+        (
+            "bridge-dual",
+            "bridge",
+            json!({"isGateway": true, "ipam": {"ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]]}}),
+        ),
+        ("ptp", "ptp", json!({})),
+        ("ptp-masq-nft", "ptp", json!({"ipMasq": true, "ipMasqBackend": "nftables"})),
+        ("ptp-masq-iptables", "ptp", json!({"ipMasq": true, "ipMasqBackend": "iptables"})),
+        ("host-local", "host-local", json!({})),
+    ];
+    let mut all = Vec::new();
+    for (name, plugin, patch) in networks {
+        let mut config = bridge::base();
+        merge(&mut config, &patch);
+        let layer2 = name == "bridge-l2";
+        let case = |what: &str, steps: &str| {
+            // Natively CHECK fails without IPAM.
+            let steps =
+                steps.split(' ').filter(|step| !(layer2 && step.starts_with("CHECK"))).collect::<Vec<_>>().join(" ");
+            Case::new(&format!("cross/{name}-{what}"), plugin, &config).steps(&steps)
+        };
+        all.push(case("native-add", "ADD@native CHECK DEL DEL"));
+        all.push(case("native-add-no-previous", "ADD@native DEL@noprev"));
+        all.push(case("native-add-namespace-gone", "ADD@native KILL:c1 DEL"));
+        all.push(case("native-del", "ADD CHECK@native DEL@native DEL@native"));
+        if layer2 {
+            // Two ports: the bridge would take the lower of two random addresses. No IPAM either.
+            continue;
+        }
+        all.push(case("taking-turns", "ADD:c1@native ADD:c2 DEL:c1 ADD:c3@native DEL:c2@native DEL:c3"));
+        if plugin != "host-local" {
+            // A native main plugin with our IPAM; ours with only native ones in CNI_PATH.
+            all.push(case(
+                "native-main-our-ipam",
+                "ADD@native,other-ipam CHECK@native,other-ipam DEL@native,other-ipam",
+            ));
+            all.push(case("our-main-native-ipam", "ADD@other-ipam CHECK@other-ipam DEL@other-ipam"));
+        }
+    }
+    let mut config = bridge::base();
+    merge(&mut config, &json!({"ipam": {"type": "script-ipam"}}));
+    all.push(
+        Case::new("cross/foreign-native-ipam", "bridge", &config).prepare(SCRIPT_IPAM).env("CNI_PATH", "/run/cni-bin"),
+    );
+    all
+}

@@ -1,0 +1,177 @@
+//! Differential test: every case of the table runs on twin nodes, with the native plugins and with ours. After every
+//! call exit status, stdout, links, addresses, routes, rules, sysctls, nftables, iptables and files must be equal,
+//! apart from what `tests/differences.toml` lists with a reason.
+//!
+//! `cargo test -p postern-tests --test differential -- [--list] [--show] [--jobs N] [--all] [PATTERN...]`: only cases whose name
+//! contains a pattern; `--all` prints every mismatch, `--show` only runs our side and prints all it observed. `POSTERN_CNI_BIN` pointing at the native plugins checks the test itself.
+
+mod bridge;
+mod cross;
+mod ipam;
+mod protocol;
+mod ptp;
+
+use anyhow::{Context, Result, bail};
+use postern_tests::{Case, Differences, Mismatch, Side, compare, native_bin, plugin_bin};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::Instant;
+
+struct Options {
+    patterns: Vec<String>,
+    jobs: usize,
+    list: bool,
+    show: bool,
+    all: bool,
+}
+
+fn options() -> Result<Options> {
+    let mut options = Options { patterns: Vec::new(), jobs: 2, list: false, show: false, all: false };
+    options.jobs = std::thread::available_parallelism().map_or(2, |count| count.get() + 1);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--list" => options.list = true,
+            "--show" => options.show = true,
+            "--all" => options.all = true,
+            "--jobs" => options.jobs = arguments.next().context("--jobs needs a number")?.parse()?,
+            // What `cargo test` passes to every test.
+            flag if flag.starts_with('-') => {}
+            pattern => options.patterns.push(pattern.to_owned()),
+        }
+    }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    match test() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not through `Termination`: a backtrace says nothing here.
+            println!("differential: FAILED: {}", error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn test() -> Result<()> {
+    let options = options()?;
+    let mut cases = [bridge::cases(), ptp::cases(), ipam::cases(), protocol::cases(), cross::cases()].concat();
+    let total = cases.len();
+    cases.retain(|case| {
+        options.patterns.is_empty() || options.patterns.iter().any(|pattern| case.name.contains(pattern))
+    });
+    if options.list {
+        cases.iter().for_each(|case| println!("{}", case.name));
+        return Ok(());
+    }
+    if let Some(twice) = cases.iter().find(|case| cases.iter().filter(|other| other.name == case.name).count() > 1) {
+        bail!("two cases named {}", twice.name);
+    }
+    let (native, ours) = (native_bin()?, plugin_bin()?);
+    if options.show {
+        for case in &cases {
+            println!("{}\n{:#}", case.name, case.run(Side::Ours, &native, &ours)?);
+        }
+        return Ok(());
+    }
+    let itself = native == ours;
+    let differences = if itself {
+        Differences::none()
+    } else {
+        Differences::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("differences.toml"))?
+    };
+    println!("differential: {} of {total} cases, {} against {}", cases.len(), ours.display(), native.display());
+
+    let start = Instant::now();
+    let (complete, calls) = (cases.len() == total, cases.iter().map(Case::calls).sum::<usize>());
+    let (count, queue) = (cases.len(), Mutex::new(VecDeque::from(cases)));
+    let outcomes = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs {
+            scope.spawn(|| {
+                while let Some(case) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
+                    let outcome = run(&case, &native, &ours, &differences);
+                    report(&case.name, &outcome, options.all);
+                    if let Ok(mut outcomes) = outcomes.lock() {
+                        outcomes.push(outcome);
+                    }
+                }
+            });
+        }
+    });
+
+    let outcomes = outcomes.into_inner().unwrap_or_default();
+    let good: Vec<_> = outcomes.iter().flatten().filter(|outcome| outcome.unintended.is_empty()).collect();
+    let intended = good.iter().filter(|outcome| outcome.intended > 0).count();
+    let failed = count - good.len();
+    println!(
+        "differential: {count} cases, {calls} calls on each side: {} equal, {intended} equal but for intended differences, {failed} different, in {:.1} s",
+        good.len() - intended,
+        start.elapsed().as_secs_f32()
+    );
+    let mut unused = 0;
+    if complete {
+        for entry in differences.unused() {
+            println!("differences.toml: the entry {} {} covers nothing: remove it", entry.case, entry.path);
+            unused += 1;
+        }
+    }
+    if failed + unused > 0 {
+        bail!("{failed} cases differ, {unused} entries of differences.toml are unused");
+    }
+    Ok(())
+}
+
+/// What a comparison found.
+struct Outcome {
+    intended: usize,
+    unintended: Vec<Mismatch>,
+}
+
+fn run(case: &Case, native: &Path, ours: &Path, differences: &Differences) -> Result<Outcome> {
+    let (left, right) = std::thread::scope(|scope| {
+        let left = scope.spawn(|| case.run(Side::Native, native, ours));
+        let right = case.run(Side::Ours, native, ours);
+        (left.join(), right)
+    });
+    let Ok(left) = left else { bail!("the native side panicked") };
+    let mismatches = compare(&left.context("native side")?, &right.context("our side")?);
+    // The printed text (layout, order of keys) says nothing new where the value differs already.
+    let step = |mismatch: &Mismatch, what: &str| {
+        mismatch.path.find(&format!("/{what}")).and_then(|end| mismatch.path.get(..end).map(str::to_owned))
+    };
+    let values: Vec<_> = mismatches.iter().filter_map(|mismatch| step(mismatch, "stdout")).collect();
+    let told = |mismatch: &Mismatch| {
+        mismatch.path.ends_with("/text") && step(mismatch, "text").is_some_and(|step| values.contains(&step))
+    };
+    let (intended, unintended): (Vec<_>, Vec<_>) = mismatches
+        .into_iter()
+        .filter(|mismatch| !told(mismatch))
+        .partition(|mismatch| differences.intended(&case.name, mismatch));
+    Ok(Outcome { intended: intended.len(), unintended })
+}
+
+fn report(name: &str, outcome: &Result<Outcome>, all: bool) {
+    match outcome {
+        Err(error) => println!("FAIL {name}: {error:#}"),
+        Ok(outcome) if outcome.unintended.is_empty() => println!("ok   {name}"),
+        Ok(outcome) => {
+            let shown = if all { outcome.unintended.len() } else { 12 };
+            let mut text = format!("FAIL {name}: {} differences\n", outcome.unintended.len());
+            // The verdict of a call explains the state after it.
+            let mut ordered: Vec<_> = outcome.unintended.iter().collect();
+            ordered
+                .sort_by_key(|mismatch| !["/exit", "/stdout", "/text"].iter().any(|key| mismatch.path.contains(key)));
+            for mismatch in ordered.into_iter().take(shown) {
+                text.push_str(&format!("  {}\n", mismatch.to_string().replace('\n', "\n  ")));
+            }
+            if outcome.unintended.len() > shown {
+                text.push_str("  ... (--all prints the rest)\n");
+            }
+            print!("{text}");
+        }
+    }
+}

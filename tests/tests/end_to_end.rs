@@ -1,0 +1,200 @@
+//! Containers attached by the plugins really reach each other, are masqueraded and guarded, and DEL leaves nothing.
+
+use anyhow::{Result, bail, ensure};
+use postern_tests::{Call, Names, Node, compare, merge, plugin_bin};
+use serde_json::{Value, json};
+
+/// A node with containers of one network.
+struct Network {
+    node: Node,
+    config: Value,
+}
+
+impl Network {
+    fn new(patch: &Value, containers: &[&str]) -> Result<Self> {
+        let mut config = json!({
+            "cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br9",
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
+        });
+        merge(&mut config, patch);
+        let node = Node::new()?;
+        containers.iter().try_for_each(|container| node.add_container(container))?;
+        Ok(Self { node, config })
+    }
+
+    fn call(&self, verb: &str, container: &str, previous: Option<&Value>) -> Result<Value> {
+        let mut config = self.config.clone();
+        if let Some(previous) = previous {
+            merge(&mut config, &json!({"prevResult": previous}));
+        }
+        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let call = Call::new(&plugin_bin()?, &plugin, verb, config.to_string());
+        let call = call.attachment(container, &self.node.netns(container), "eth0");
+        if verb == "DEL" {
+            return self.node.delete(&call).map(|()| Value::Null);
+        }
+        self.node.call(&call)?.success()
+    }
+
+    /// Attaches a container and returns the result with its addresses.
+    fn add(&self, container: &str) -> Result<(Value, Vec<String>)> {
+        let result = self.call("ADD", container, None)?;
+        let ips = result.get("ips").and_then(Value::as_array).cloned().unwrap_or_default();
+        let text = |ip: &Value| Some(ip.get("address")?.as_str()?.split('/').next()?.to_owned());
+        let addresses = ips.iter().filter_map(text).collect();
+        Ok((result, addresses))
+    }
+
+    /// Whether `address` answers the container within some seconds.
+    fn pings(&self, container: &str, address: &str) -> bool {
+        self.node
+            .sh_in(container, &format!("for i in 1 2 3 4 5; do busybox ping -c1 -W1 {address} && exit; done; exit 1"))
+            .is_ok()
+    }
+
+    /// Whether a single packet to `address` is answered.
+    fn pings_once(&self, container: &str, address: &str) -> bool {
+        self.node.sh_in(container, &format!("busybox ping -c1 -W1 {address}")).is_ok()
+    }
+
+    /// A namespace beyond the host that knows no way back to the containers.
+    fn add_outside(&self) -> Result<&'static str> {
+        self.node.add_container("outside")?;
+        self.node.sh(
+            "ip link add up0 type veth peer name up1 netns outside; ip addr add 203.0.113.1/24 dev up0; ip addr add 2001:db8::1/64 dev up0 nodad
+             ip link set up0 up; echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
+        )?;
+        self.node.sh_in(
+            "outside",
+            "ip addr add 203.0.113.2/24 dev up1; ip addr add 2001:db8::2/64 dev up1 nodad; ip link set up1 up",
+        )?;
+        Ok("203.0.113.2")
+    }
+}
+
+fn dual(patch: Value) -> Value {
+    let mut config = json!({"ipam": {
+        "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]],
+        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
+    }});
+    merge(&mut config, &patch);
+    config
+}
+
+#[test]
+fn containers_on_a_bridge_ping_each_other() -> Result<()> {
+    let network = Network::new(&dual(json!({"isGateway": true})), &["c1", "c2"])?;
+    let (first, addresses) = network.add("c1")?;
+    network.add("c2")?;
+    ensure!(addresses.len() == 2, "{first}");
+    for address in addresses.iter().map(String::as_str).chain(["10.9.0.1", "fd00:9::1"]) {
+        ensure!(network.pings("c2", address), "no answer from {address}");
+    }
+    network.call("CHECK", "c1", Some(&first))?;
+    network.call("DEL", "c1", Some(&first))?;
+    ensure!(!network.pings_once("c2", "10.9.0.2"), "the deleted container still answers");
+    ensure!(network.pings("c2", "10.9.0.1"), "the other container lost its network");
+    Ok(())
+}
+
+#[test]
+fn a_fresh_attachment_answers_the_first_packet() -> Result<()> {
+    let network = Network::new(&json!({"isGateway": true}), &["c1"])?;
+    network.add("c1")?;
+    ensure!(network.pings_once("c1", "10.9.0.1"), "ADD returned before the attachment worked");
+    Ok(())
+}
+
+#[test]
+fn isolated_ports_reach_the_gateway_only() -> Result<()> {
+    let network = Network::new(&json!({"isGateway": true, "portIsolation": true}), &["c1", "c2"])?;
+    let (_, addresses) = network.add("c1")?;
+    network.add("c2")?;
+    ensure!(network.pings("c2", "10.9.0.1"), "no gateway");
+    ensure!(addresses.iter().all(|address| !network.pings_once("c2", address)), "isolated ports see each other");
+    Ok(())
+}
+
+#[test]
+fn containers_on_ptp_reach_host_and_each_other() -> Result<()> {
+    let network = Network::new(&dual(json!({"type": "ptp"})), &["c1", "c2"])?;
+    let (_, addresses) = network.add("c1")?;
+    network.add("c2")?;
+    for address in addresses.iter().map(String::as_str).chain(["10.9.0.1", "fd00:9::1"]) {
+        ensure!(network.pings("c2", address), "no answer from {address}");
+    }
+    Ok(())
+}
+
+#[test]
+fn masquerade_reaches_the_outside() -> Result<()> {
+    for plugin in ["bridge", "ptp"] {
+        // Without it there is no way back: the test would show nothing otherwise.
+        let plain = Network::new(&dual(json!({"type": plugin, "isGateway": true})), &["c1"])?;
+        let outside = plain.add_outside()?;
+        plain.add("c1")?;
+        ensure!(!plain.pings_once("c1", outside), "{plugin}: the outside answers without masquerade");
+        for backend in ["nftables", "iptables"] {
+            let network = Network::new(
+                &dual(json!({"type": plugin, "isGateway": true, "ipMasq": true, "ipMasqBackend": backend})),
+                &["c1"],
+            )?;
+            network.add_outside()?;
+            network.add("c1")?;
+            for address in [outside, "2001:db8::2"] {
+                ensure!(network.pings("c1", address), "{plugin} {backend}: no answer from {address}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_spoof_guard_drops_other_hardware_addresses() -> Result<()> {
+    let change = "ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:99; ip link set eth0 up";
+    for guarded in [false, true] {
+        let network = Network::new(&json!({"isGateway": true, "macspoofchk": guarded}), &["c1"])?;
+        network.add("c1")?;
+        ensure!(network.pings("c1", "10.9.0.1"), "guarded {guarded}: no gateway");
+        network.node.sh_in("c1", change)?;
+        ensure!(
+            network.pings_once("c1", "10.9.0.1") != guarded,
+            "guarded {guarded}: a changed hardware address got an answer or not"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn del_leaves_nothing() -> Result<()> {
+    let cases = [
+        json!({"isDefaultGateway": true, "ipam": {"routes": null}}),
+        json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}),
+        json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables"}),
+        json!({"type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables"}),
+    ];
+    for patch in cases {
+        let network = Network::new(&patch, &["c0", "c1", "c2"])?;
+        // Node objects (bridge, forwarding, tables, directories) come with the first attachment and stay.
+        let (result, _) = network.add("c0")?;
+        network.call("DEL", "c0", Some(&result))?;
+        let mut names = Names::new("");
+        let snapshot = |names: &mut Names| network.node.snapshot(&["c0", "c1", "c2"], names);
+        let before = snapshot(&mut names)?;
+        let results = [network.add("c1")?.0, network.add("c2")?.0];
+        let between = snapshot(&mut names)?;
+        ensure!(compare(&before, &between).len() > 10, "the snapshot doesn't show an attachment");
+        for (container, result) in ["c1", "c2"].into_iter().zip(&results) {
+            network.call("DEL", container, Some(result))?;
+        }
+        let after = snapshot(&mut names)?;
+        let left: Vec<_> = compare(&before, &after)
+            .into_iter()
+            .filter(|mismatch| !mismatch.path.contains("/last_reserved_ip."))
+            .collect();
+        if !left.is_empty() {
+            bail!("{patch}: left behind:\n{}", left.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
+        }
+    }
+    Ok(())
+}
