@@ -55,7 +55,7 @@ lint:
 
 bench: build
 	@tests/setup test
-	@tests/bench $(RUNS)
+	@tests/bench --runs $(RUNS)
 
 install: build
 	install -d -m 755 $(LIB) $(LIB)/postern.d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(CNI_BIN)

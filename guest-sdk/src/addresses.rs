@@ -1,9 +1,10 @@
 //! Addresses on the attachment's own link.
 
+use crate::error::Error;
 use crate::link::Link;
 use crate::sys::{self, host};
 use ipnet::IpNet;
-use postern_types::{Address, OpError};
+use postern_types::Address;
 
 #[cfg(not(target_arch = "wasm32"))]
 use {
@@ -12,7 +13,7 @@ use {
 };
 
 /// Adds the addresses, which IPAM or `prevResult` must have given to this attachment.
-pub fn add(link: &Link, addresses: &[IpNet]) -> Result<(), OpError> {
+pub fn add(link: &Link, addresses: &[IpNet]) -> Result<(), Error> {
     host!(
         component: sys::addresses::add(&link.0, &sys::texts(addresses)).map_err(sys::failure),
         fake: sys::done(&Operation::AddressesAdd { link: link.0, addresses: addresses.to_vec() }),
@@ -20,7 +21,7 @@ pub fn add(link: &Link, addresses: &[IpNet]) -> Result<(), OpError> {
 }
 
 /// Reads the link's addresses.
-pub fn list(link: &Link) -> Result<Vec<Address>, OpError> {
+pub fn list(link: &Link) -> Result<Vec<Address>, Error> {
     host!(
         component: sys::addresses::list(&link.0).map_err(sys::failure).and_then(sys::addresses),
         fake: ask!(Operation::AddressesList { link: link.0 }, Reply::Addresses(addresses) => addresses),
@@ -31,7 +32,7 @@ pub fn list(link: &Link) -> Result<Vec<Address>, OpError> {
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if another node has the address.
-pub fn settle(link: &Link) -> Result<(), OpError> {
+pub fn settle(link: &Link) -> Result<(), Error> {
     host!(
         component: sys::addresses::settle(&link.0).map_err(sys::failure),
         fake: sys::done(&Operation::AddressesSettle { link: link.0 }),

@@ -1,7 +1,7 @@
 //! What this plugin has left on the node.
 
+use crate::error::Error;
 use crate::sys::host;
-use postern_types::OpError;
 
 #[cfg(target_arch = "wasm32")]
 use crate::sys;
@@ -13,7 +13,7 @@ use {
 
 /// GC: removes what this plugin made for the attachments that the runtime's list of valid ones lacks; returns how many
 /// objects that were.
-pub fn collect() -> Result<u32, OpError> {
+pub fn collect() -> Result<u32, Error> {
     host!(
         component: sys::attachments::collect().map_err(sys::failure),
         fake: ask!(Operation::AttachmentsCollect, Reply::Removed(count) => count),

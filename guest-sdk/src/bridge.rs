@@ -1,8 +1,9 @@
 //! The bridge of the host that policy grants, and this attachment's port on it.
 
+use crate::error::Error;
 use crate::sys::{self, host};
 use crate::veth::HostEnd;
-use postern_types::{LinkInfo, OpError, PortSpec, VlanId};
+use postern_types::{LinkInfo, PortSpec, VlanId};
 
 #[cfg(not(target_arch = "wasm32"))]
 use {
@@ -10,15 +11,40 @@ use {
     postern_types::{Operation, Reply},
 };
 
-/// How a bridge is to be made, or what is to be switched on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// MTU in bytes when it is created; an existing bridge keeps its own.
-    pub mtu: Option<u32>,
-    /// VLAN filtering when it is created.
-    pub vlan_filtering: bool,
+/// How a bridge is to be made, or what is to be switched on. What isn't called here isn't imported either.
+#[derive(Debug)]
+pub struct Options(sys::BridgeOptions);
+
+impl Default for Options {
+    /// The kernel's MTU, no VLAN filtering, and promiscuous mode as it is.
+    fn default() -> Self {
+        Self(sys::BridgeOptions::new())
+    }
+}
+
+impl Options {
+    /// MTU in bytes when the bridge is created, an existing one keeps its own; `None` leaves it as it is.
+    #[must_use]
+    pub fn mtu(self, mtu: Option<u32>) -> Self {
+        if let Some(mtu) = mtu {
+            host!(component: self.0.set_mtu(mtu), fake: self.0.mtu.set(Some(mtu)));
+        }
+        self
+    }
+
+    /// VLAN filtering when the bridge is created.
+    #[must_use]
+    pub fn vlan_filtering(self, on: bool) -> Self {
+        host!(component: self.0.set_vlan_filtering(on), fake: self.0.vlan_filtering.set(on));
+        self
+    }
+
     /// Promiscuous mode: switched on, never off.
-    pub promisc: bool,
+    #[must_use]
+    pub fn promisc(self, on: bool) -> Self {
+        host!(component: self.0.set_promisc(on), fake: self.0.promisc.set(on));
+        self
+    }
 }
 
 /// A granted bridge.
@@ -29,27 +55,15 @@ pub struct Bridge(sys::Bridge);
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if a link of that name is no bridge.
-pub fn ensure(name: &str, options: &Options) -> Result<Bridge, OpError> {
+pub fn ensure(name: &str, options: &Options) -> Result<Bridge, Error> {
     host!(
-        component: {
-            let spec = sys::bridge::Options::new();
-            if let Some(mtu) = options.mtu {
-                spec.set_mtu(mtu);
-            }
-            if options.vlan_filtering {
-                spec.set_vlan_filtering(true);
-            }
-            if options.promisc {
-                spec.set_promisc(true);
-            }
-            sys::bridge::ensure(name, &spec).map(Bridge).map_err(sys::failure)
-        },
+        component: sys::bridge::ensure(name, &options.0).map(Bridge).map_err(sys::failure),
         fake: ask!(
             Operation::BridgeEnsure {
                 name: name.to_owned(),
-                mtu: options.mtu,
-                vlan_filtering: options.vlan_filtering,
-                promisc: options.promisc,
+                mtu: options.0.mtu.get(),
+                vlan_filtering: options.0.vlan_filtering.get(),
+                promisc: options.0.promisc.get(),
             },
             Reply::Bridge(bridge) => Bridge(bridge)
         ),
@@ -60,7 +74,7 @@ pub fn ensure(name: &str, options: &Options) -> Result<Bridge, OpError> {
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if a link of that name is no bridge.
-pub fn find(name: &str) -> Result<Option<Bridge>, OpError> {
+pub fn find(name: &str) -> Result<Option<Bridge>, Error> {
     host!(
         component: Ok(sys::bridge::find(name).map_err(sys::failure)?.map(Bridge)),
         fake: ask!(
@@ -72,7 +86,7 @@ pub fn find(name: &str) -> Result<Option<Bridge>, OpError> {
 
 impl Bridge {
     /// Reads the link again.
-    pub fn attributes(&self) -> Result<LinkInfo, OpError> {
+    pub fn attributes(&self) -> Result<LinkInfo, Error> {
         host!(
             component: self.0.attributes().map(sys::link_info).map_err(sys::failure),
             fake: ask!(Operation::LinkAttributes { link: self.0.link.handle }, Reply::Link(link) => link),
@@ -92,7 +106,7 @@ impl Bridge {
     /// # Errors
     /// Among others [`postern_types::ErrorCode::Unsupported`] for VLANs on a bridge that doesn't filter them, and
     /// [`postern_types::ErrorCode::Exhausted`] if the bridge is full.
-    pub fn attach(&self, end: &HostEnd, port: &PortSpec) -> Result<(), OpError> {
+    pub fn attach(&self, end: &HostEnd, port: &PortSpec) -> Result<(), Error> {
         host!(
             component: {
                 let spec = sys::bridge::Port::new();
@@ -126,7 +140,7 @@ impl Bridge {
     ///
     /// # Errors
     /// Among others [`postern_types::ErrorCode::Exists`] if another address is in the way and `force` is off.
-    pub fn ensure_gateways(&self, vlan: Option<VlanId>, force: bool) -> Result<Option<LinkInfo>, OpError> {
+    pub fn ensure_gateways(&self, vlan: Option<VlanId>, force: bool) -> Result<Option<LinkInfo>, Error> {
         host!(
             component: Ok(self.0.ensure_gateways(vlan, force).map_err(sys::failure)?.map(sys::link_info)),
             fake: ask!(

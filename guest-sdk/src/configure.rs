@@ -5,7 +5,7 @@ use crate::link::Link;
 use crate::{addresses, link_sysctl, routes};
 use ipnet::IpNet;
 use postern_cni::{CniResult, IpConfig};
-use postern_types::{ErrorCode, OpError, Route};
+use postern_types::{ErrorCode, Route};
 use std::net::IpAddr;
 
 /// Whether any of the addresses is an IPv6 one.
@@ -14,10 +14,18 @@ pub fn has_ipv6(ips: &[IpConfig]) -> bool {
 }
 
 /// Turns a missing key into success, for settings that a kernel without IPv6 can't have.
-pub fn if_there(outcome: Result<(), OpError>) -> Result<(), OpError> {
+pub fn if_there(outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
-        Err(error) if error.code == ErrorCode::NotFound => Ok(()),
+        Err(error) if error.kind() == Some(ErrorCode::NotFound) => Ok(()),
         outcome => outcome,
+    }
+}
+
+/// Turns a setting that can't be made, be it missing or read-only, into success: for those that only improve things.
+pub fn best_effort(outcome: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if error.kind() == Some(ErrorCode::Io) => Ok(()),
+        outcome => if_there(outcome),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Why a verb failed.
+//! Why something failed.
 
 use postern_cni::code;
 use postern_types::{ErrorCode, OpError};
@@ -7,50 +7,63 @@ use std::fmt;
 /// Policy does not grant what the plugin asked for. One of the codes that a plugin may define (100 and above).
 pub const DENIED: u32 = 110;
 
-/// Why a verb failed: what the runtime will read. Made from a text, from an error of `postern-cni`, or, by `?`, from
-/// what the host answered.
+/// Why something failed: what the runtime will read if it ends the verb. One pointer in size, as most results are
+/// handed through many hands and hardly any is an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(postern_cni::Error);
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Inner {
+    object: postern_cni::Error,
+    kind: Option<ErrorCode>,
+}
 
 impl Error {
     /// An error of no known kind, code 999.
     pub fn new(msg: impl Into<String>) -> Self {
-        Self(postern_cni::Error::internal(msg))
+        postern_cni::Error::internal(msg).into()
     }
 
     /// A configuration that can be decoded but makes no sense, code 7.
     pub fn config(msg: impl Into<String>) -> Self {
-        Self(postern_cni::Error::config(msg))
+        postern_cni::Error::config(msg).into()
     }
 
     /// The plugin can't serve ADD now, code 50; an answer to STATUS.
     pub fn unavailable(msg: impl Into<String>) -> Self {
-        Self(postern_cni::Error::new(code::PLUGIN_NOT_AVAILABLE, msg))
+        postern_cni::Error::new(code::PLUGIN_NOT_AVAILABLE, msg).into()
     }
 
     /// The same error with `context` and a colon before its message.
     #[must_use]
-    pub fn context(self, context: impl fmt::Display) -> Self {
-        Self(self.0.context(context))
+    pub fn context(mut self, context: impl fmt::Display) -> Self {
+        self.0.object.msg = format!("{context}: {}", self.0.object.msg);
+        self
+    }
+
+    /// What kind of failure the host reported; `None` for errors of the plugin's own.
+    pub fn kind(&self) -> Option<ErrorCode> {
+        self.0.kind
     }
 
     /// The error object that is printed.
     pub fn object(&self) -> &postern_cni::Error {
-        &self.0
+        &self.0.object
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.0.object.fmt(f)
     }
 }
 
 impl std::error::Error for Error {}
 
 impl From<postern_cni::Error> for Error {
-    fn from(error: postern_cni::Error) -> Self {
-        Self(error)
+    #[inline(never)]
+    fn from(object: postern_cni::Error) -> Self {
+        Self(Box::new(Inner { object, kind: None }))
     }
 }
 
@@ -58,8 +71,10 @@ impl From<postern_cni::Error> for Error {
 /// text where there is one, and operation, object and way out as its details.
 impl From<OpError> for Error {
     fn from(error: OpError) -> Self {
+        let kind = Some(error.code);
         if let Some(delegate) = error.delegate {
-            return Self(postern_cni::Error { code: delegate.code, msg: delegate.msg, details: delegate.details });
+            let object = postern_cni::Error { code: delegate.code, msg: delegate.msg, details: delegate.details };
+            return Self(Box::new(Inner { object, kind }));
         }
         let code = match error.code {
             ErrorCode::Denied => DENIED,
@@ -74,7 +89,7 @@ impl From<OpError> for Error {
             }
             details.push_str(&part);
         }
-        Self(postern_cni::Error { code, msg: error.message, details })
+        Self(Box::new(Inner { object: postern_cni::Error { code, msg: error.message, details }, kind }))
     }
 }
 
@@ -82,9 +97,8 @@ impl From<OpError> for Error {
 ///
 /// # Errors
 /// The first one.
-pub fn all<const N: usize>(outcomes: [Result<(), OpError>; N]) -> Result<(), Error> {
-    let mut outcomes = outcomes.into_iter();
-    Ok(outcomes.try_for_each(|outcome| outcome)?)
+pub fn all<const N: usize>(outcomes: [Result<(), Error>; N]) -> Result<(), Error> {
+    outcomes.into_iter().find(Result::is_err).unwrap_or(Ok(()))
 }
 
 #[cfg(test)]
@@ -103,8 +117,10 @@ mod tests {
             (ErrorCode::Delegate, 999),
             (ErrorCode::Exists, 999),
         ] {
-            assert_eq!(Error::from(OpError::new(kind, "o", "m")).object().code, code);
+            let error = Error::from(OpError::new(kind, "o", "m"));
+            assert_eq!((error.object().code, error.kind()), (code, Some(kind)));
         }
+        assert_eq!(Error::new("m").kind(), None);
     }
 
     #[test]
@@ -115,7 +131,7 @@ mod tests {
         assert_eq!(Error::from(error.clone()).object().details, "bridge.ensure br0; bridge = [\"br0\"]");
         error.object.clear();
         error.hint.clear();
-        assert_eq!(Error::from(error).to_string(), "not granted; bridge.ensure");
+        assert_eq!(Error::from(error).context("c").to_string(), "c: not granted; bridge.ensure");
     }
 
     #[test]
@@ -123,5 +139,12 @@ mod tests {
         let delegate = DelegateError { code: 123, msg: "m".to_owned(), details: "d".to_owned() };
         let error = OpError { delegate: Some(delegate), ..OpError::new(ErrorCode::Delegate, "o", "ipam failed") };
         assert_eq!(*Error::from(error).object(), postern_cni::Error::new(123, "m").with_details("d"));
+    }
+
+    #[test]
+    fn the_first_of_several_failures_is_told() {
+        let error = |text| Err(Error::new(text));
+        assert_eq!(all([Ok(()), error("a"), error("b")]), error("a"));
+        assert_eq!(all([Ok(()), Ok(())]), Ok(()));
     }
 }

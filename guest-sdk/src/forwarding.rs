@@ -1,13 +1,13 @@
 //! IP forwarding of the node.
 
+use crate::error::Error;
 use crate::sys::{self, host};
-use postern_types::OpError;
 
 #[cfg(not(target_arch = "wasm32"))]
 use postern_types::Operation;
 
 /// Turns forwarding on for the families of the attachment's addresses, if it is off.
-pub fn enable() -> Result<(), OpError> {
+pub fn enable() -> Result<(), Error> {
     host!(
         component: sys::forwarding::enable().map_err(sys::failure),
         fake: sys::done(&Operation::ForwardingEnable),

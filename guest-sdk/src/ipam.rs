@@ -5,7 +5,6 @@
 use crate::error::Error;
 use crate::sys::{self, host};
 use postern_cni::{CniResult, Json, Version};
-use postern_types::OpError;
 
 #[cfg(not(target_arch = "wasm32"))]
 use {
@@ -18,22 +17,21 @@ use {
 /// # Errors
 /// The delegate's own error, unchanged.
 pub fn add() -> Result<CniResult, Error> {
-    let text: Result<String, OpError> = host!(
-        component: sys::ipam::add().map_err(sys::failure),
-        fake: ask_for_result(),
+    let text = host!(
+        component: sys::ipam::add().map_err(sys::failure)?,
+        fake: ask_for_result()?,
     );
-    let text = text?;
     let result = Json::parse(text.as_bytes(), text.len())?;
     Ok(CniResult::parse(&result, Version::LATEST.as_str())?)
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-fn ask_for_result() -> Result<String, OpError> {
+fn ask_for_result() -> Result<String, Error> {
     ask!(Operation::IpamAdd, Reply::Result(result) => result)
 }
 
 /// Runs DEL.
-pub fn del() -> Result<(), OpError> {
+pub fn del() -> Result<(), Error> {
     host!(
         component: sys::ipam::del().map_err(sys::failure),
         fake: sys::done(&Operation::IpamDel),
@@ -41,7 +39,7 @@ pub fn del() -> Result<(), OpError> {
 }
 
 /// Runs CHECK.
-pub fn check() -> Result<(), OpError> {
+pub fn check() -> Result<(), Error> {
     host!(
         component: sys::ipam::check().map_err(sys::failure),
         fake: sys::done(&Operation::IpamCheck),
@@ -49,7 +47,7 @@ pub fn check() -> Result<(), OpError> {
 }
 
 /// Runs STATUS.
-pub fn status() -> Result<(), OpError> {
+pub fn status() -> Result<(), Error> {
     host!(
         component: sys::ipam::status().map_err(sys::failure),
         fake: sys::done(&Operation::IpamStatus),
@@ -57,7 +55,7 @@ pub fn status() -> Result<(), OpError> {
 }
 
 /// Runs GC.
-pub fn gc() -> Result<(), OpError> {
+pub fn gc() -> Result<(), Error> {
     host!(
         component: sys::ipam::gc().map_err(sys::failure),
         fake: sys::done(&Operation::IpamGc),

@@ -1,7 +1,8 @@
 //! host-local's address store, scoped to the attachment and its network.
 
+use crate::error::Error;
 use crate::sys::{self, host};
-use postern_types::{LeaseGrant, LeaseRange, OpError};
+use postern_types::{LeaseGrant, LeaseRange};
 use std::net::IpAddr;
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -15,7 +16,7 @@ use {
 /// # Errors
 /// [`postern_types::ErrorCode::InvalidArgument`] for ranges that make no sense, `Exhausted`, `Exists` (taken, or this
 /// attachment has one already), `TryAgain`, `Io`.
-pub fn reserve(sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<LeaseGrant>, OpError> {
+pub fn reserve(sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<LeaseGrant>, Error> {
     host!(
         component: grants(sys::leases::reserve(&translate(sets), &sys::texts(requested)).map_err(sys::failure)?),
         fake: ask!(
@@ -26,7 +27,7 @@ pub fn reserve(sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<Lea
 }
 
 /// The attachment's addresses, with no gateway and the full prefix length.
-pub fn held() -> Result<Vec<LeaseGrant>, OpError> {
+pub fn held() -> Result<Vec<LeaseGrant>, Error> {
     host!(
         component: grants(sys::leases::held().map_err(sys::failure)?),
         fake: ask!(Operation::LeasesHeld, Reply::Leases(leases) => leases),
@@ -34,7 +35,7 @@ pub fn held() -> Result<Vec<LeaseGrant>, OpError> {
 }
 
 /// Gives the attachment's addresses back. Nothing to give back is success.
-pub fn release() -> Result<(), OpError> {
+pub fn release() -> Result<(), Error> {
     host!(
         component: sys::leases::release().map_err(sys::failure),
         fake: sys::done(&Operation::LeasesRelease),
@@ -42,7 +43,7 @@ pub fn release() -> Result<(), OpError> {
 }
 
 /// Frees every lease of the network whose owner the runtime's list of valid attachments lacks; returns how many.
-pub fn retain() -> Result<u32, OpError> {
+pub fn retain() -> Result<u32, Error> {
     host!(
         component: sys::leases::retain().map_err(sys::failure),
         fake: ask!(Operation::LeasesRetain, Reply::Removed(count) => count),
@@ -50,7 +51,7 @@ pub fn retain() -> Result<u32, OpError> {
 }
 
 /// Whether each set has a free address.
-pub fn available(sets: &[Vec<LeaseRange>]) -> Result<bool, OpError> {
+pub fn available(sets: &[Vec<LeaseRange>]) -> Result<bool, Error> {
     host!(
         component: sys::leases::available(&translate(sets)).map_err(sys::failure),
         fake: ask!(Operation::LeasesAvailable { sets: sets.to_vec() }, Reply::Available(free) => free),
@@ -70,7 +71,7 @@ fn translate(sets: &[Vec<LeaseRange>]) -> Vec<Vec<sys::leases::LeaseRange>> {
 }
 
 #[cfg(target_arch = "wasm32")]
-fn grants(leases: Vec<sys::leases::Lease>) -> Result<Vec<LeaseGrant>, OpError> {
+fn grants(leases: Vec<sys::leases::Lease>) -> Result<Vec<LeaseGrant>, Error> {
     let grant = |lease: sys::leases::Lease| {
         let gateway = match lease.gateway {
             Some(text) => Some(sys::read(&text)?),

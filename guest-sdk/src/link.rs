@@ -1,7 +1,8 @@
 //! The attachment's own link: the one named `CNI_IFNAME` in the container's network namespace.
 
+use crate::error::Error;
 use crate::sys::{self, host};
-use postern_types::{LinkInfo, OpError};
+use postern_types::LinkInfo;
 
 #[cfg(not(target_arch = "wasm32"))]
 use {
@@ -15,7 +16,7 @@ use {
 pub struct Link(pub(crate) sys::Link);
 
 /// Looks the attachment's link up; `None` if the namespace or the link is gone.
-pub fn own() -> Result<Option<Link>, OpError> {
+pub fn own() -> Result<Option<Link>, Error> {
     host!(
         component: Ok(sys::link::own().map_err(sys::failure)?.map(Link)),
         fake: ask!(Operation::LinkOwn, Reply::MaybeLink(link) => link.map(|link| Link(link.handle))),
@@ -23,7 +24,7 @@ pub fn own() -> Result<Option<Link>, OpError> {
 }
 
 /// Deletes the attachment's link, if there is one: the better part of most DELs.
-pub fn delete_own() -> Result<(), OpError> {
+pub fn delete_own() -> Result<(), Error> {
     match own()? {
         Some(link) => link.delete(),
         None => Ok(()),
@@ -32,7 +33,7 @@ pub fn delete_own() -> Result<(), OpError> {
 
 impl Link {
     /// Reads the link again.
-    pub fn attributes(&self) -> Result<LinkInfo, OpError> {
+    pub fn attributes(&self) -> Result<LinkInfo, Error> {
         host!(
             component: self.0.attributes().map(sys::link_info).map_err(sys::failure),
             fake: ask!(Operation::LinkAttributes { link: self.0 }, Reply::Link(link) => link),
@@ -40,7 +41,7 @@ impl Link {
     }
 
     /// Sets the link up.
-    pub fn up(&self) -> Result<(), OpError> {
+    pub fn up(&self) -> Result<(), Error> {
         host!(
             component: self.0.up().map_err(sys::failure),
             fake: sys::done(&Operation::LinkUp { link: self.0 }),
@@ -48,7 +49,7 @@ impl Link {
     }
 
     /// Deletes the link, and with it the other end of a veth, addresses and routes. One that is gone is success.
-    pub fn delete(&self) -> Result<(), OpError> {
+    pub fn delete(&self) -> Result<(), Error> {
         host!(
             component: self.0.delete().map_err(sys::failure),
             fake: sys::done(&Operation::LinkDelete { link: self.0 }),

@@ -1,14 +1,14 @@
 //! Kernel settings of the attachment's own link. One function for each key, so that the imports tell which are used.
 
+use crate::error::Error;
 use crate::link::Link;
 use crate::sys::{self, host};
-use postern_types::OpError;
 
 #[cfg(not(target_arch = "wasm32"))]
 use postern_types::{LinkSysctl, Operation};
 
 /// `net.ipv6.conf.<link>.accept_dad`: duplicate address detection.
-pub fn set_accept_dad(link: &Link, on: bool) -> Result<(), OpError> {
+pub fn set_accept_dad(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_accept_dad(&link.0, on).map_err(sys::failure),
         fake: sys::done(&Operation::SysctlSet { link: link.0, key: LinkSysctl::AcceptDad, value: on }),
@@ -16,7 +16,7 @@ pub fn set_accept_dad(link: &Link, on: bool) -> Result<(), OpError> {
 }
 
 /// `net.ipv6.conf.<link>.enhanced_dad` (RFC 7527).
-pub fn set_enhanced_dad(link: &Link, on: bool) -> Result<(), OpError> {
+pub fn set_enhanced_dad(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_enhanced_dad(&link.0, on).map_err(sys::failure),
         fake: sys::done(&Operation::SysctlSet { link: link.0, key: LinkSysctl::EnhancedDad, value: on }),
@@ -24,7 +24,7 @@ pub fn set_enhanced_dad(link: &Link, on: bool) -> Result<(), OpError> {
 }
 
 /// `net.ipv4.conf.<link>.arp_notify`: a gratuitous ARP when the link comes up.
-pub fn set_arp_notify(link: &Link, on: bool) -> Result<(), OpError> {
+pub fn set_arp_notify(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_arp_notify(&link.0, on).map_err(sys::failure),
         fake: sys::done(&Operation::SysctlSet { link: link.0, key: LinkSysctl::ArpNotify, value: on }),
@@ -32,7 +32,7 @@ pub fn set_arp_notify(link: &Link, on: bool) -> Result<(), OpError> {
 }
 
 /// `net.ipv6.conf.<link>.keep_addr_on_down`.
-pub fn set_keep_addr_on_down(link: &Link, on: bool) -> Result<(), OpError> {
+pub fn set_keep_addr_on_down(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_keep_addr_on_down(&link.0, on).map_err(sys::failure),
         fake: sys::done(&Operation::SysctlSet { link: link.0, key: LinkSysctl::KeepAddrOnDown, value: on }),
@@ -40,7 +40,7 @@ pub fn set_keep_addr_on_down(link: &Link, on: bool) -> Result<(), OpError> {
 }
 
 /// `net.ipv6.conf.<link>.disable_ipv6`. Turning it off turns it off for the container's `lo` as well.
-pub fn set_disable_ipv6(link: &Link, on: bool) -> Result<(), OpError> {
+pub fn set_disable_ipv6(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_disable_ipv6(&link.0, on).map_err(sys::failure),
         fake: sys::done(&Operation::SysctlSet { link: link.0, key: LinkSysctl::DisableIpv6, value: on }),

@@ -1,7 +1,8 @@
 //! `lo` of the container's namespace.
 
+use crate::error::Error;
 use crate::sys::{self, host};
-use postern_types::{Address, OpError};
+use postern_types::Address;
 
 #[cfg(not(target_arch = "wasm32"))]
 use {
@@ -22,7 +23,7 @@ pub struct State {
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::NotFound`] if there is no such namespace.
-pub fn up() -> Result<(), OpError> {
+pub fn up() -> Result<(), Error> {
     host!(
         component: sys::loopback::up().map_err(sys::failure),
         fake: sys::done(&Operation::LoopbackUp),
@@ -30,7 +31,7 @@ pub fn up() -> Result<(), OpError> {
 }
 
 /// Sets `lo` down. A namespace that is gone is success.
-pub fn down() -> Result<(), OpError> {
+pub fn down() -> Result<(), Error> {
     host!(
         component: sys::loopback::down().map_err(sys::failure),
         fake: sys::done(&Operation::LoopbackDown),
@@ -41,7 +42,7 @@ pub fn down() -> Result<(), OpError> {
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::NotFound`] if there is no such namespace.
-pub fn state() -> Result<State, OpError> {
+pub fn state() -> Result<State, Error> {
     host!(
         component: {
             let state = sys::loopback::addresses().map_err(sys::failure)?;

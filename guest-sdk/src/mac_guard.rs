@@ -1,14 +1,15 @@
 //! Protection against a container that sends under a foreign link-layer address.
 
+use crate::error::Error;
 use crate::sys::{self, host};
 use crate::veth::HostEnd;
-use postern_types::{Mac, OpError};
+use postern_types::Mac;
 
 #[cfg(not(target_arch = "wasm32"))]
 use postern_types::Operation;
 
 /// From now on only frames with this source address pass the host's end.
-pub fn ensure(end: &HostEnd, mac: Mac) -> Result<(), OpError> {
+pub fn ensure(end: &HostEnd, mac: Mac) -> Result<(), Error> {
     host!(
         component: sys::mac_guard::ensure(&end.0, &mac.to_string()).map_err(sys::failure),
         fake: sys::done(&Operation::MacGuardEnsure { host: end.0, mac }),
@@ -19,7 +20,7 @@ pub fn ensure(end: &HostEnd, mac: Mac) -> Result<(), OpError> {
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].
-pub fn check(end: &HostEnd, mac: Mac) -> Result<(), OpError> {
+pub fn check(end: &HostEnd, mac: Mac) -> Result<(), Error> {
     host!(
         component: sys::mac_guard::check(&end.0, &mac.to_string()).map_err(sys::failure),
         fake: sys::done(&Operation::MacGuardCheck { host: end.0, mac }),
@@ -27,7 +28,7 @@ pub fn check(end: &HostEnd, mac: Mac) -> Result<(), OpError> {
 }
 
 /// Removes the attachment's rules. Nothing to remove is success.
-pub fn remove() -> Result<(), OpError> {
+pub fn remove() -> Result<(), Error> {
     host!(
         component: sys::mac_guard::remove().map_err(sys::failure),
         fake: sys::done(&Operation::MacGuardRemove),

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::sys::{self, host};
 use postern_cni::Fields;
-use postern_types::{Backend, ErrorCode, OpError};
+use postern_types::{Backend, ErrorCode};
 
 #[cfg(not(target_arch = "wasm32"))]
 use postern_types::Operation;
@@ -38,7 +38,7 @@ impl Wanted {
     }
 
     /// Makes the rules, if any are wanted.
-    pub fn ensure(self) -> Result<(), OpError> {
+    pub fn ensure(self) -> Result<(), Error> {
         match self {
             Self::No => Ok(()),
             Self::Yes => ensure(None),
@@ -48,12 +48,14 @@ impl Wanted {
 
     /// Compares the rules, if any are wanted. Where no backend is named, either will do: a native plugin may have made
     /// the rules, and has another default.
-    pub fn check(self) -> Result<(), OpError> {
+    pub fn check(self) -> Result<(), Error> {
         match self {
             Self::No => Ok(()),
             Self::By(backend) => check(Some(backend)),
             Self::Yes => match check(None) {
-                Err(error) if error.code == ErrorCode::Mismatch => check(Some(Backend::Iptables)).map_err(|_| error),
+                Err(error) if error.kind() == Some(ErrorCode::Mismatch) => {
+                    check(Some(Backend::Iptables)).map_err(|_| error)
+                }
                 outcome => outcome,
             },
         }
@@ -61,7 +63,7 @@ impl Wanted {
 }
 
 /// Makes the rules, if they are missing; no backend is nftables.
-pub fn ensure(backend: Option<Backend>) -> Result<(), OpError> {
+pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
     host!(
         component: sys::masquerade::ensure(backend.map(translate)).map_err(sys::failure),
         fake: sys::done(&Operation::MasqueradeEnsure { backend }),
@@ -72,7 +74,7 @@ pub fn ensure(backend: Option<Backend>) -> Result<(), OpError> {
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].
-pub fn check(backend: Option<Backend>) -> Result<(), OpError> {
+pub fn check(backend: Option<Backend>) -> Result<(), Error> {
     host!(
         component: sys::masquerade::check(backend.map(translate)).map_err(sys::failure),
         fake: sys::done(&Operation::MasqueradeCheck { backend }),
@@ -80,7 +82,7 @@ pub fn check(backend: Option<Backend>) -> Result<(), OpError> {
 }
 
 /// Removes the attachment's rules of both backends. Nothing to remove is success.
-pub fn remove() -> Result<(), OpError> {
+pub fn remove() -> Result<(), Error> {
     host!(
         component: sys::masquerade::remove().map_err(sys::failure),
         fake: sys::done(&Operation::MasqueradeRemove),

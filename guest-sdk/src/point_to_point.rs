@@ -1,8 +1,8 @@
 //! The host's side of a routed pair.
 
+use crate::error::Error;
 use crate::sys::{self, host};
 use crate::veth::HostEnd;
-use postern_types::OpError;
 
 #[cfg(not(target_arch = "wasm32"))]
 use postern_types::Operation;
@@ -11,7 +11,7 @@ use postern_types::Operation;
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::InvalidArgument`] for an address without gateway.
-pub fn ensure(end: &HostEnd) -> Result<(), OpError> {
+pub fn ensure(end: &HostEnd) -> Result<(), Error> {
     host!(
         component: sys::point_to_point::ensure(&end.0).map_err(sys::failure),
         fake: sys::done(&Operation::PointToPointEnsure { host: end.0 }),

@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use postern_cni::{Args, CniResult, Dns, Env, Fields, Interface, Json, NetConf, Route, Verb, Version};
-use postern_types::OpError;
 
 /// One call of the plugin. The host has validated environment and configuration; a plugin reads what it needs of them.
 #[derive(Clone, Debug)]
@@ -32,16 +31,6 @@ impl Request {
     /// Code 999 for a malformed pair, or for another key unless `IgnoreUnknown` is set.
     pub fn args(&self, known: &[&str]) -> Result<Args, Error> {
         Ok(Args::parse(&self.env.args, known)?)
-    }
-
-    /// The error of an operation that needs the container's namespace. If that can't be opened, it is said in the words
-    /// of the native plugins.
-    pub fn namespace_error(&self, error: OpError) -> Error {
-        let unopened = ["failed to Statfs ", "unknown FS magic "].iter().any(|text| error.message.starts_with(text));
-        match unopened {
-            true => Error::from(error).context(format!("failed to open netns \"{}\"", self.env.netns)),
-            false => error.into(),
-        }
     }
 
     /// The container's interface in `result`: the one named `CNI_IFNAME` in the sandbox `CNI_NETNS`.

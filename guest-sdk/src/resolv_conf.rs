@@ -1,7 +1,8 @@
 //! The resolv.conf(5) file that the operator's configuration names.
 
+use crate::error::Error;
 use crate::sys::host;
-use postern_types::{Dns, OpError};
+use postern_types::Dns;
 
 #[cfg(target_arch = "wasm32")]
 use crate::sys;
@@ -12,7 +13,7 @@ use {
 };
 
 /// Reads the file named by `ipam.resolvConf`.
-pub fn read() -> Result<Dns, OpError> {
+pub fn read() -> Result<Dns, Error> {
     host!(
         component: sys::resolv_conf::read()
             .map(|dns| Dns {

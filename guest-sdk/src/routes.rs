@@ -1,9 +1,10 @@
 //! Routes through the attachment's own link, in the container's namespace.
 
+use crate::error::Error;
 use crate::link::Link;
 use crate::sys::{self, host};
 use ipnet::IpNet;
-use postern_types::{OpError, Route};
+use postern_types::Route;
 
 #[cfg(not(target_arch = "wasm32"))]
 use {
@@ -15,7 +16,7 @@ use {
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] for a route that is there already.
-pub fn add(link: &Link, routes: &[Route]) -> Result<(), OpError> {
+pub fn add(link: &Link, routes: &[Route]) -> Result<(), Error> {
     host!(
         component: {
             let resources: Vec<_> = routes.iter().map(resource).collect();
@@ -27,7 +28,7 @@ pub fn add(link: &Link, routes: &[Route]) -> Result<(), OpError> {
 }
 
 /// Removes the routes that the kernel made for these prefixes when the addresses were added.
-pub fn remove_connected(link: &Link, networks: &[IpNet]) -> Result<(), OpError> {
+pub fn remove_connected(link: &Link, networks: &[IpNet]) -> Result<(), Error> {
     host!(
         component: sys::routes::remove_connected(&link.0, &sys::texts(networks)).map_err(sys::failure),
         fake: sys::done(&Operation::RoutesRemoveConnected { link: link.0, networks: networks.to_vec() }),
@@ -35,7 +36,7 @@ pub fn remove_connected(link: &Link, networks: &[IpNet]) -> Result<(), OpError> 
 }
 
 /// Reads the main table's routes through the link: destination, gateway and priority.
-pub fn list(link: &Link) -> Result<Vec<Route>, OpError> {
+pub fn list(link: &Link) -> Result<Vec<Route>, Error> {
     host!(
         component: sys::routes::list(&link.0).map_err(sys::failure)?.iter().map(value).collect(),
         fake: ask!(Operation::RoutesList { link: link.0 }, Reply::Routes(routes) => routes),
@@ -75,7 +76,7 @@ fn resource(route: &Route) -> sys::routes::Route {
 }
 
 #[cfg(target_arch = "wasm32")]
-fn value(resource: &sys::routes::Route) -> Result<Route, OpError> {
+fn value(resource: &sys::routes::Route) -> Result<Route, Error> {
     let gateway = match resource.gateway() {
         Some(text) => Some(sys::read(&text)?),
         None => None,

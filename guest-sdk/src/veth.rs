@@ -1,8 +1,9 @@
 //! Pairs of virtual Ethernet devices (veth(4)) between the container and the host.
 
+use crate::error::Error;
 use crate::link::Link;
 use crate::sys::{self, host};
-use postern_types::{LinkInfo, Mac, OpError};
+use postern_types::{LinkInfo, Mac};
 
 #[cfg(not(target_arch = "wasm32"))]
 use {
@@ -10,13 +11,35 @@ use {
     postern_types::{Operation, Reply},
 };
 
-/// How a pair is to be made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// MTU of both ends, in bytes; `None` is the kernel's, 1500.
-    pub mtu: Option<u32>,
-    /// Link-layer address of the container's end; `None` is a random, locally administered one.
-    pub mac: Option<Mac>,
+/// How a pair is to be made. What isn't called here isn't imported either.
+#[derive(Debug)]
+pub struct Options(sys::VethOptions);
+
+impl Default for Options {
+    /// The kernel's MTU, 1500, and a random, locally administered address.
+    fn default() -> Self {
+        Self(sys::VethOptions::new())
+    }
+}
+
+impl Options {
+    /// MTU of both ends, in bytes; `None` leaves it as it is.
+    #[must_use]
+    pub fn mtu(self, mtu: Option<u32>) -> Self {
+        if let Some(mtu) = mtu {
+            host!(component: self.0.set_mtu(mtu), fake: self.0.mtu.set(Some(mtu)));
+        }
+        self
+    }
+
+    /// Link-layer address of the container's end; `None` leaves it as it is.
+    #[must_use]
+    pub fn mac(self, mac: Option<Mac>) -> Self {
+        if let Some(mac) = mac {
+            host!(component: self.0.set_mac(&mac.to_string()), fake: self.0.mac.set(Some(mac)));
+        }
+        self
+    }
 }
 
 /// Both ends of the attachment's pair, and what the kernel said of them when they were made or found.
@@ -42,27 +65,18 @@ pub struct HostEnd(pub(crate) sys::HostEnd);
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name.
-pub fn create(options: &Options) -> Result<Pair, OpError> {
+pub fn create(options: &Options) -> Result<Pair, Error> {
     host!(
-        component: {
-            let spec = sys::veth::Options::new();
-            if let Some(mtu) = options.mtu {
-                spec.set_mtu(mtu);
-            }
-            if let Some(mac) = options.mac {
-                spec.set_mac(&mac.to_string());
-            }
-            sys::veth::create(&spec).map(sys::pair).map_err(sys::failure)
-        },
+        component: sys::veth::create(&options.0).map(sys::pair).map_err(sys::failure),
         fake: ask!(
-            Operation::VethCreate { mtu: options.mtu, mac: options.mac },
+            Operation::VethCreate { mtu: options.0.mtu.get(), mac: options.0.mac.get() },
             Reply::Veth(pair) => sys::pair(pair)
         ),
     )
 }
 
 /// Finds the pair that an earlier run made; `None` if the link is gone or is no veth with its other end on this host.
-pub fn find() -> Result<Option<Pair>, OpError> {
+pub fn find() -> Result<Option<Pair>, Error> {
     host!(
         component: Ok(sys::veth::find().map_err(sys::failure)?.map(sys::pair)),
         fake: ask!(Operation::VethFind, Reply::MaybeVeth(pair) => pair.map(sys::pair)),
@@ -71,7 +85,7 @@ pub fn find() -> Result<Option<Pair>, OpError> {
 
 impl HostEnd {
     /// Reads the link again.
-    pub fn attributes(&self) -> Result<LinkInfo, OpError> {
+    pub fn attributes(&self) -> Result<LinkInfo, Error> {
         host!(
             component: self.0.attributes().map(sys::link_info).map_err(sys::failure),
             fake: ask!(Operation::LinkAttributes { link: self.0 }, Reply::Link(link) => link),
@@ -79,7 +93,7 @@ impl HostEnd {
     }
 
     /// Waits, about 2.5 seconds at most, until the end is operational, and returns its attributes then.
-    pub fn wait_running(&self) -> Result<LinkInfo, OpError> {
+    pub fn wait_running(&self) -> Result<LinkInfo, Error> {
         host!(
             component: self.0.wait_running().map(sys::link_info).map_err(sys::failure),
             fake: ask!(Operation::VethWaitRunning { host: self.0 }, Reply::Link(link) => link),

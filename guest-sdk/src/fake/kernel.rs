@@ -195,12 +195,11 @@ impl Kernel {
         }
     }
 
-    /// The container's namespace, or the host's words for a missing one.
+    /// Whether the container's namespace is there, or the host's words for a missing one.
     pub(super) fn namespace(&self) -> Result<(), OpError> {
         if self.netns {
             return Ok(());
         }
-        let path = "/run/netns/c1";
-        Err(OpError::new(ErrorCode::NotFound, path, format!("failed to Statfs \"{path}\": no such file or directory")))
+        Err(OpError::new(ErrorCode::NotFound, "/run/netns/c1", "the container's network namespace is gone"))
     }
 }

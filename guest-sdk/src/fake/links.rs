@@ -293,7 +293,8 @@ impl Kernel {
             };
             if !force && link.addresses.iter().any(in_the_way) {
                 let name = &link.info.name;
-                let message = format!("\"{name}\" already has an IP address different from {net}");
+                let message =
+                    format!("failed to set bridge addr: \"{name}\" already has an IP address different from {net}");
                 return Err(OpError::new(ErrorCode::Exists, name, message));
             }
             link.addresses.retain(|known| !in_the_way(known));

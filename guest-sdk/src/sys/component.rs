@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "generated calls of the canonical ABI; nothing in this file is unsafe by hand")]
 #![allow(clippy::allow_attributes_without_reason, reason = "generated code")]
 
+use crate::error::Error;
 use postern_types as values;
 use postern_types::{DelegateError, ErrorCode, LinkInfo, OpError};
 use std::fmt;
@@ -13,11 +14,14 @@ pub(crate) use self::postern::cni::*;
 pub(crate) type Link = link::Link;
 pub(crate) type HostEnd = veth::HostEnd;
 pub(crate) type Bridge = bridge::Bridge;
+pub(crate) type VethOptions = veth::Options;
+pub(crate) type BridgeOptions = bridge::Options;
 
 /// The host's error in the SDK's own type.
-pub(crate) fn failure(error: types::Error) -> OpError {
+#[inline(never)]
+pub(crate) fn failure(error: types::Error) -> Error {
     use types::ErrorCode as Wit;
-    OpError {
+    Error::from(OpError {
         code: match error.code {
             Wit::Denied => ErrorCode::Denied,
             Wit::NotFound => ErrorCode::NotFound,
@@ -39,10 +43,11 @@ pub(crate) fn failure(error: types::Error) -> OpError {
         message: error.message,
         hint: error.hint,
         delegate: error.delegate.map(|d| DelegateError { code: d.code, msg: d.msg, details: d.details }),
-    }
+    })
 }
 
 /// Handles mean nothing here: the resource itself is the handle.
+#[inline(never)]
 pub(crate) fn link_info(link: types::LinkAttributes) -> LinkInfo {
     LinkInfo {
         handle: 0,
@@ -56,7 +61,7 @@ pub(crate) fn link_info(link: types::LinkAttributes) -> LinkInfo {
     }
 }
 
-pub(crate) fn addresses(list: Vec<types::Address>) -> Result<Vec<values::Address>, OpError> {
+pub(crate) fn addresses(list: Vec<types::Address>) -> Result<Vec<values::Address>, Error> {
     list.into_iter()
         .map(|a| Ok(values::Address { net: read(&a.net)?, scope: a.scope, tentative: a.tentative }))
         .collect()
@@ -78,6 +83,11 @@ pub(crate) fn texts<T: fmt::Display>(values: &[T]) -> Vec<String> {
 }
 
 /// A value from a text of the host.
-pub(crate) fn read<T: FromStr>(text: &str) -> Result<T, OpError> {
-    text.parse().map_err(|_| OpError::new(ErrorCode::Kernel, text, format!("the host gave a malformed value: {text}")))
+pub(crate) fn read<T: FromStr>(text: &str) -> Result<T, Error> {
+    text.parse().map_err(|_| malformed(text))
+}
+
+#[cold]
+fn malformed(text: &str) -> Error {
+    Error::new(format!("the host gave a malformed value: {text}"))
 }

@@ -35,7 +35,7 @@ macro_rules! ask {
     ($operation:expr, $answer:pat => $value:expr) => {
         match crate::fake::call(&$operation)? {
             $answer => Ok($value),
-            other => Err(other.unexpected()),
+            other => Err(other.unexpected().into()),
         }
     };
 }

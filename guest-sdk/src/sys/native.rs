@@ -1,17 +1,46 @@
 //! On the build machine: what stands for a resource is its number at the fake host.
 
+use crate::error::Error;
 use crate::fake;
-use postern_types::{BridgeInfo, Handle, OpError, Operation, Reply, VethPair};
+use postern_types::{BridgeInfo, Handle, Mac, Operation, Reply, VethPair};
+use std::cell::Cell;
 
 pub(crate) type Link = Handle;
 pub(crate) type HostEnd = Handle;
 pub(crate) type Bridge = BridgeInfo;
 
+/// What stands for the resource `options` of `veth`.
+#[derive(Debug, Default)]
+pub(crate) struct VethOptions {
+    pub mtu: Cell<Option<u32>>,
+    pub mac: Cell<Option<Mac>>,
+}
+
+impl VethOptions {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// What stands for the resource `options` of `bridge`.
+#[derive(Debug, Default)]
+pub(crate) struct BridgeOptions {
+    pub mtu: Cell<Option<u32>>,
+    pub vlan_filtering: Cell<bool>,
+    pub promisc: Cell<bool>,
+}
+
+impl BridgeOptions {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+}
+
 /// An operation with nothing to tell.
-pub(crate) fn done(operation: &Operation) -> Result<(), OpError> {
+pub(crate) fn done(operation: &Operation) -> Result<(), Error> {
     match fake::call(operation)? {
         Reply::Done => Ok(()),
-        other => Err(other.unexpected()),
+        other => Err(other.unexpected().into()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! What IPAM left open: who the gateway is, and what goes there.
 
 use crate::config::Config;
-use ipnet::IpNet;
-use postern_guest::cni::{CniResult, IpConfig, Route};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use postern_guest::cni::{CniResult, Route};
 use postern_guest::{Error, configure};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ const CONTAINER: usize = 2;
 /// Ties the addresses to the container's end, names their gateways, and adds default routes.
 ///
 /// # Errors
-/// Code 999 if there is no address.
+/// Code 999 if there is no address, or a route that the kernel can't have.
 pub fn complete(result: &mut CniResult, config: &Config) -> Result<(), Error> {
     if result.ips.is_empty() {
         return Err(Error::new("IPAM plugin returned missing IP config"));
@@ -24,13 +24,58 @@ pub fn complete(result: &mut CniResult, config: &Config) -> Result<(), Error> {
         }
     }
     if config.is_default_gateway {
-        for v4 in [true, false] {
+        let mut families = result.ips.iter().map(|ip| ip.address.addr().is_ipv4()).collect::<Vec<_>>();
+        families.dedup();
+        for v4 in families {
             add_default_route(result, v4)?;
-        }
-        // Of a result with both families, routes follow the order of the addresses.
-        if result.ips.first().is_some_and(|ip| !is_v4(ip)) {
-            swap_appended_defaults(result);
         }
     }
     Ok(())
+}
+
+/// Adds a default route through the family's first gateway, unless there is one with a gateway of its own, or one that
+/// comes to the same.
+fn add_default_route(result: &mut CniResult, v4: bool) -> Result<(), Error> {
+    let dst = default_destination(v4);
+    let route = Route { dst: Some(dst), gw: configure::first_gateway(&result.ips, v4), ..Route::default() };
+    let wanted = configure::kernel_route(&route, &result.ips)?;
+    for known in result.routes.iter().filter(|known| known.dst.is_some_and(|known| known.trunc() == dst)) {
+        if known.gw.is_some() || configure::kernel_route(known, &result.ips)? == wanted {
+            return Ok(());
+        }
+    }
+    result.routes.push(route);
+    Ok(())
+}
+
+fn default_destination(v4: bool) -> IpNet {
+    match v4 {
+        true => IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)),
+        false => IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0)),
+    }
+}
+
+/// The first address behind the network's own: what the host makes of an address without gateway as well.
+fn first_address(net: &IpNet) -> IpAddr {
+    match net.network() {
+        IpAddr::V4(ip) => IpAddr::V4(u32::from(ip).saturating_add(1).into()),
+        IpAddr::V6(ip) => IpAddr::V6(u128::from(ip).saturating_add(1).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gateway_is_the_first_address() {
+        for (net, first) in [
+            ("10.1.2.3/24", "10.1.2.1"),
+            ("10.1.2.3/32", "10.1.2.4"),
+            ("255.255.255.255/32", "255.255.255.255"),
+            ("fd00::3/64", "fd00::1"),
+        ] {
+            assert_eq!(first_address(&net.parse().unwrap()).to_string(), first, "{net}");
+        }
+    }
 }

@@ -54,13 +54,9 @@ impl Plugin for Bridge {
 
         let name = &config.bridge;
         let bridge = bridge::ensure(name, &config.options())
-            .map_err(|error| Error::from(error).context(format!("failed to create bridge \"{name}\"")))?;
-        let pair = veth::create(&veth::Options { mtu: config.mtu, mac })
-            .map_err(|error| request.namespace_error(error))?;
-        bridge.attach(&pair.host, &config.port()).map_err(|error| {
-            let end = &pair.host_attributes.name;
-            Error::from(error).context(format!("failed to connect \"{end}\" to bridge {name}"))
-        })?;
+            .map_err(|error| error.context(format!("failed to create bridge \"{name}\"")))?;
+        let pair = veth::create(&veth::Options::default().mtu(config.mtu).mac(mac))?;
+        bridge.attach(&pair.host, &config.port())?;
         if config.mac_guard {
             let mac = pair.container_attributes.mac;
             mac_guard::ensure(&pair.host, mac.ok_or_else(|| Error::new("the container's end has no address"))?)?;
@@ -71,10 +67,11 @@ impl Plugin for Bridge {
         if config.layer3 {
             result = CniResult { interfaces: Vec::new(), ..ipam::add()? };
             gateways::complete(&mut result, &config)?;
-            container_settings(&pair.container, &config, configure::has_ipv6(&result.ips))?;
+            container_settings(&pair.container, &config)?;
             configure::configure(&pair.container, &result.ips, &configure::kernel_routes(&result)?)?;
             if config.is_gateway {
-                vlan_gateway = serve_as_gateway(&bridge, &config)?;
+                vlan_gateway = bridge.ensure_gateways(config.vlan, config.force_address)?;
+                forwarding::enable()?;
             }
             config.masquerade.ensure()?;
         } else if config.container_up {
@@ -112,8 +109,8 @@ impl Plugin for Bridge {
     }
 
     fn status(&self, request: &Request) -> Result<(), Error> {
-        match Config::read_without_args(request)?.layer3 {
-            true => Ok(ipam::status()?),
+        match Config::read(request)?.layer3 {
+            true => ipam::status(),
             false => Ok(()),
         }
     }
@@ -124,32 +121,15 @@ impl Plugin for Bridge {
     }
 }
 
-/// How the container's end treats its addresses: set before it has any.
-fn container_settings(end: &link::Link, config: &Config, ipv6: bool) -> Result<(), Error> {
-    if ipv6 {
-        if config.duplicate_detection {
-            configure::if_there(link_sysctl::set_enhanced_dad(end, true))?;
-        }
-        configure::if_there(link_sysctl::set_accept_dad(end, config.duplicate_detection))?;
+/// How the container's end treats its addresses: set before it has any. IPv6 has one of its own making, so this matters
+/// to everybody.
+fn container_settings(end: &link::Link, config: &Config) -> Result<(), Error> {
+    if config.duplicate_detection {
+        configure::best_effort(link_sysctl::set_enhanced_dad(end, true))?;
     }
+    configure::best_effort(link_sysctl::set_accept_dad(end, config.duplicate_detection))?;
     // The neighbours learn at once who has the address now.
-    Ok(configure::if_there(link_sysctl::set_arp_notify(end, true))?)
-}
-
-/// Puts the gateways on the bridge, or on its VLAN gateway, which is returned.
-fn serve_as_gateway(
-    bridge: &bridge::Bridge,
-    config: &Config,
-) -> Result<Option<postern_guest::types::LinkInfo>, Error> {
-    let vlan_gateway = bridge.ensure_gateways(config.vlan, config.force_address).map_err(|error| {
-        let context = match config.vlan {
-            None => "failed to set bridge addr",
-            Some(_) => "failed to set vlan interface for bridge with addr",
-        };
-        Error::from(error).context(context)
-    })?;
-    forwarding::enable().map_err(|error| Error::from(error).context("failed to enable forwarding"))?;
-    Ok(vlan_gateway)
+    configure::best_effort(link_sysctl::set_arp_notify(end, true))
 }
 
 fn main() -> ExitCode {

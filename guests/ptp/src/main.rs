@@ -42,11 +42,10 @@ impl Plugin for PointToPoint {
         let gateways = gateways(&result.ips)?;
         let kernel_routes = configure::kernel_routes(&result)?;
 
-        let options = veth::Options { mtu: config.mtu, mac: None };
-        let pair = veth::create(&options).map_err(|error| request.namespace_error(error))?;
+        let pair = veth::create(&veth::Options::default().mtu(config.mtu))?;
         if configure::has_ipv6(&result.ips) {
             // There is nobody else on this link who could have the address.
-            configure::if_there(link_sysctl::set_accept_dad(&pair.container, false))?;
+            configure::best_effort(link_sysctl::set_accept_dad(&pair.container, false))?;
         }
         let (whole, networks): (Vec<_>, Vec<_>) = gateways.iter().partition(|(net, _)| is_whole(net));
         // No network contains the gateway of a whole address, so it must be reachable before other routes can use it.
@@ -56,7 +55,7 @@ impl Plugin for PointToPoint {
         configure::configure(&pair.container, &result.ips, &first)?;
         through_gateways(&pair.container, &networks, &first)?;
 
-        forwarding::enable().map_err(|error| Error::from(error).context("Could not enable IP forwarding"))?;
+        forwarding::enable()?;
         point_to_point::ensure(&pair.host)?;
         config.masquerade.ensure()?;
 
@@ -96,11 +95,11 @@ impl Plugin for PointToPoint {
             return Err(Error::new(format!("ptp: Interface {name} Mac {mac} doesn't match container Mac: {found}")));
         }
         check::configuration(&pair.container, name, &result)?;
-        Ok(config.masquerade.check()?)
+        config.masquerade.check()
     }
 
     fn status(&self, _request: &Request) -> Result<(), Error> {
-        Ok(ipam::status()?)
+        ipam::status()
     }
 
     fn gc(&self, request: &Request) -> Result<(), Error> {
@@ -154,7 +153,7 @@ fn through_gateways(link: &link::Link, pairs: &[&(IpNet, IpAddr)], present: &[Ro
         return Ok(());
     }
     routes::remove_connected(link, &connected)?;
-    Ok(routes::add(link, &wanted)?)
+    routes::add(link, &wanted)
 }
 
 fn main() -> ExitCode {

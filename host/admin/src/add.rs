@@ -66,7 +66,9 @@ fn check_grants(policy: &Policy, imports: &[String]) -> Result<()> {
     let imported: Vec<String> = imports.iter().filter_map(interface).collect();
     for capability in policy.capabilities() {
         if !imported.iter().any(|name| name == capability) {
-            bail!("the policy grants \"{capability}\", which the component does not import: take [grant.{capability}] out");
+            bail!(
+                "the policy grants \"{capability}\", which the component does not import: take [grant.{capability}] out"
+            );
         }
     }
     Ok(())

@@ -81,8 +81,9 @@ fn remove(session: &Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) 
             Some(taken) => leases::revert(session, directory, taken, false),
             None => leases::revert(session, directory, &[], true),
         },
-        Effect::Native { plugin } => native_del(session, plugin)
-            .map_err(|error| OpError::new(ErrorCode::Delegate, plugin, error.to_string())),
+        Effect::Native { plugin } => {
+            native_del(session, plugin).map_err(|error| OpError::new(ErrorCode::Delegate, plugin, error.to_string()))
+        }
         Effect::LoopbackUp => loopback::revert(session),
     }
 }

@@ -64,9 +64,9 @@ pub fn lasting(operation: &Operation) -> Lasting {
 
         Operation::LoopbackUp => Lasting::Namespace,
 
-        Operation::BridgeEnsure { .. }
-        | Operation::BridgeEnsureGateways { .. }
-        | Operation::ForwardingEnable => Lasting::Node,
+        Operation::BridgeEnsure { .. } | Operation::BridgeEnsureGateways { .. } | Operation::ForwardingEnable => {
+            Lasting::Node
+        }
 
         // Configuration of the attachment's own link goes away with the pair.
         Operation::LinkUp { .. }

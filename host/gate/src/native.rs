@@ -35,8 +35,12 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
 /// # Errors
 /// The delegate's own error object; code 0 if it failed without one; code 999 if it can't be understood.
 pub fn run(program: &Path, session: &Session, verb: Verb) -> Result<Option<CniResult>, Error> {
-    let unstartable =
-        |e: &std::io::Error| Error::new(code::UNKNOWN, format!("netplugin failed with no error message: fork/exec {}: {e}", program.display()));
+    let unstartable = |e: &std::io::Error| {
+        Error::new(
+            code::UNKNOWN,
+            format!("netplugin failed with no error message: fork/exec {}: {e}", program.display()),
+        )
+    };
     let mut child = Command::new(program)
         .env("CNI_COMMAND", verb.as_str())
         .stdin(Stdio::piped())
@@ -110,6 +114,9 @@ fn failure(stdout: &[u8], stderr: &str, status: ExitStatus) -> Error {
     let parsed = Json::parse(stdout, LIMIT).and_then(|json| Error::parse(&json));
     parsed.unwrap_or_else(|error| {
         let text = String::from_utf8_lossy(stdout);
-        Error::new(code::UNKNOWN, format!("netplugin failed but error parsing its diagnostic message {text:?}: {error}"))
+        Error::new(
+            code::UNKNOWN,
+            format!("netplugin failed but error parsing its diagnostic message {text:?}: {error}"),
+        )
     })
 }

@@ -31,8 +31,6 @@ pub fn note_forwarding(state: &Path, host: &Netlink, family: &str) {
     note(state, host, FORWARDING, family);
 }
 
-
-
 fn note(state: &Path, host: &Netlink, kind: &str, name: &str) {
     let noted = host.cookie().map_err(|e| e.to_string()).and_then(|host_netns_cookie| {
         let boot_id = postern_state::boot_id().map_err(|e| e.to_string())?;

@@ -10,13 +10,7 @@ const LIMIT: usize = 1 << 20;
 ///
 /// # Errors
 /// The guest's own error, or code 999 if it printed something else, or a result that claims what isn't so.
-pub fn read(
-    session: &Session,
-    plugin: &str,
-    verb: Verb,
-    stdout: &str,
-    status: u8,
-) -> Result<Option<CniResult>, Error> {
+pub fn read(session: &Session, plugin: &str, verb: Verb, stdout: &str, status: u8) -> Result<Option<CniResult>, Error> {
     if status != 0 {
         let parsed = Json::parse(stdout.as_bytes(), LIMIT).and_then(|json| Error::parse(&json));
         return Err(match parsed {
@@ -36,9 +30,10 @@ pub fn read(
     if stdout.trim().is_empty() {
         return Err(Error::internal(format!("plugin \"{plugin}\" ended without printing a result")));
     }
-    let result = CniResult::parse_output(stdout.as_bytes(), LIMIT, &session.request.conf.cni_version).map_err(|error| {
-        Error::internal(format!("plugin \"{plugin}\" printed no CNI result: {error}")).with_details(excerpt(stdout))
-    })?;
+    let result =
+        CniResult::parse_output(stdout.as_bytes(), LIMIT, &session.request.conf.cni_version).map_err(|error| {
+            Error::internal(format!("plugin \"{plugin}\" printed no CNI result: {error}")).with_details(excerpt(stdout))
+        })?;
     believe(session, plugin, &result)?;
     Ok(Some(result))
 }

@@ -32,7 +32,8 @@ const OVERFLOW_UID: u32 = 65534;
 /// # Errors
 /// A text for people if there is none, naming where it was looked for.
 pub fn catalog() -> Result<PathBuf, String> {
-    let exe = std::fs::read_link("/proc/self/exe").map_err(|e| format!("cannot find out where postern itself is: {e}"))?;
+    let exe =
+        std::fs::read_link("/proc/self/exe").map_err(|e| format!("cannot find out where postern itself is: {e}"))?;
     let beside = exe.parent().unwrap_or(Path::new("/")).join(CATALOG);
     let candidates = std::iter::once(beside).chain(INSTALLED.into_iter().map(PathBuf::from));
     let mut looked = Vec::new();

@@ -40,8 +40,10 @@ fn run_once(
     depth: u32,
 ) -> Result<Option<CniResult>, Error> {
     let ready = launcher.take(plugin).map_err(Error::internal)?;
-    let granted =
-        ready.policy.resolve(&session.request.conf.raw).map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
+    let granted = ready
+        .policy
+        .resolve(&session.request.conf.raw)
+        .map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
     let start = Start {
         env: std::iter::once(("CNI_COMMAND".to_owned(), verb.as_str().to_owned()))
             .chain(session.request.env.iter().cloned())
@@ -108,7 +110,8 @@ impl Stderr<'_> {
             }
             self.left = self.left.saturating_sub(line.len() + 1);
             // Control characters could rewrite an operator's terminal.
-            let clean: String = line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
+            let clean: String =
+                line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
             eprintln!("{}: {clean}", self.plugin);
             if self.left == 0 {
                 eprintln!("{}: (more was written than is shown)", self.plugin);

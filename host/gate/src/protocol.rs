@@ -12,8 +12,10 @@ use crate::plugin;
 use crate::policy::Policy;
 use crate::process::ChildMain;
 use crate::session::{Request, Session};
-use postern_cni::{Env, Error, Json, NetConf, Verb, Version, about, check_version, code, config_version, validate_conf};
 use postern_cni::version_output;
+use postern_cni::{
+    Env, Error, Json, NetConf, Verb, Version, about, check_version, code, config_version, validate_conf,
+};
 use postern_kernel::{Namespace, OpenError};
 use postern_types::OpError;
 use std::io::{Read, Write};
@@ -113,12 +115,7 @@ fn act(
 
 /// DEL for a plugin that is no longer installed, or no longer to be trusted: its record is enough. `None` if there is
 /// no record either.
-fn del_without_plugin(
-    env: &Env,
-    verb: Verb,
-    raw: Json,
-    stdin: &[u8],
-) -> Option<Result<String, Error>> {
+fn del_without_plugin(env: &Env, verb: Verb, raw: Json, stdin: &[u8]) -> Option<Result<String, Error>> {
     if verb != Verb::Del {
         return None;
     }
@@ -142,13 +139,7 @@ fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
         .collect()
 }
 
-fn request(
-    env: &Env,
-    verb: Verb,
-    version: Version,
-    raw: Json,
-    stdin: &[u8],
-) -> Result<Request, Error> {
+fn request(env: &Env, verb: Verb, version: Version, raw: Json, stdin: &[u8]) -> Result<Request, Error> {
     let variables = [
         ("CNI_CONTAINERID", &env.container_id),
         ("CNI_NETNS", &env.netns),

@@ -25,7 +25,9 @@ fn main() {
         eprintln!("{panic}");
         std::process::exit(1);
     }));
-    let status = postern_gate::protocol::main(&name, |channel, code| postern_sandbox::child::run(channel, code, &postern_sandbox::Limits::default()));
+    let status = postern_gate::protocol::main(&name, |channel, code| {
+        postern_sandbox::child::run(channel, code, &postern_sandbox::Limits::default())
+    });
     std::process::exit(status.into());
 }
 
@@ -33,8 +35,11 @@ fn main() {
 fn hand_over(arguments: Vec<OsString>) -> ! {
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let beside = own.parent().unwrap_or(Path::new("/")).join(SIBLING);
-    let places =
-        [beside, PathBuf::from("/usr/local/lib/postern").join(SIBLING), PathBuf::from("/usr/lib/postern").join(SIBLING)];
+    let places = [
+        beside,
+        PathBuf::from("/usr/local/lib/postern").join(SIBLING),
+        PathBuf::from("/usr/lib/postern").join(SIBLING),
+    ];
     for place in places {
         if place.is_file() {
             let error = Command::new(&place).args(&arguments).exec();

@@ -42,8 +42,8 @@ impl Executable {
 
 impl CustomCodeMemory for Executable {
     fn required_alignment(&self) -> usize {
-        // At least a page of every architecture that Linux runs wasmtime on.
-        1 << 16
+        // The smallest page. Where pages are larger, the compiler aligns code to those.
+        4096
     }
 
     fn publish_executable(&self, start: *const u8, length: usize) -> Result<()> {

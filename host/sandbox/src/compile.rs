@@ -137,3 +137,84 @@ fn imports(engine: &Engine, shape: &types::Component) -> Vec<String> {
     names.sort();
     names
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROGRAM: &str = r#"
+        (core module $m (func (export "run") (result i32) (i32.const 0)))
+        (core instance $program (instantiate $m))
+        (func $run (result (result)) (canon lift (core func $program "run")))
+        (instance $command (export "run" (func $run)))
+        (export "wasi:cli/run@0.2.3" (instance $command))"#;
+
+    fn refused(imports: &str) -> Error {
+        precompile(&wat::parse_str(format!("(component {imports} {PROGRAM})")).unwrap()).unwrap_err()
+    }
+
+    #[test]
+    fn tells_the_imports_down_to_functions() {
+        let wat = format!(
+            r#"(component
+                (import "postern:cni/veth@0.1.9" (instance
+                    (export "options" (type $o (sub resource)))
+                    (export "[constructor]options" (func (result (own $o))))))
+                (import "wasi:cli/environment@0.2.0" (instance
+                    (export "get-arguments" (func (result (list string))))))
+                {PROGRAM})"#
+        );
+        let compiled = precompile(&wat::parse_str(wat).unwrap()).unwrap();
+        let expected = ["postern:cni/veth@0.1.9#[constructor]options", "wasi:cli/environment@0.2.0#get-arguments"];
+        assert_eq!(compiled.imports, expected);
+        assert!(compiled.cwasm.starts_with(b"\x7fELF"));
+    }
+
+    #[test]
+    fn refuses_what_is_no_component() {
+        for (bytes, why) in [
+            (&b"\0asm\x01\0\0\0"[..], "core module"),
+            (b"\x7fELF\x02\x01\x01\0", "native"),
+            (b"", "begin"),
+            (b"#!/bin/sh\n", "begin"),
+        ] {
+            let error = precompile(bytes).unwrap_err();
+            assert!(matches!(&error, Error::NotAComponent(what) if what.contains(why)), "{error}");
+        }
+        assert!(matches!(precompile(b"\0asm\x0d\0\x01\0garbage"), Err(Error::Engine(_))));
+    }
+
+    #[test]
+    fn refuses_another_version_and_names_both() {
+        for version in ["0.2.0", "1.1.0", "0.0.1"] {
+            let error = refused(&format!(r#"(import "postern:cni/link@{version}" (instance))"#));
+            assert!(matches!(error, Error::Version(_)));
+            assert!(error.to_string().contains(&format!("postern:cni/link@{version}")), "{error}");
+            assert!(error.to_string().contains("postern:cni@0.1.0"), "{error}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_a_sandbox_does_not_have() {
+        for import in ["wasi:filesystem/types@0.2.0", "wasi:sockets/tcp@0.2.0", "wasi:http/types@0.2.0", "env", "a:b/c"]
+        {
+            let error = refused(&format!(r#"(import "{import}" (instance))"#));
+            assert!(matches!(&error, Error::Imports(names) if *names == [import]), "{error}");
+            assert!(error.to_string().contains(import), "{error}");
+        }
+    }
+
+    #[test]
+    fn refuses_the_wrong_shape() {
+        for function in [r#""route" (func)"#, r#""enable" (func (param "path" string))"#] {
+            let error = refused(&format!(r#"(import "postern:cni/forwarding@0.1.0" (instance (export {function})))"#));
+            assert!(matches!(error, Error::Shape(_)), "{error}");
+            assert!(error.to_string().contains("postern:cni/forwarding@0.1.0"), "{error}");
+        }
+    }
+
+    #[test]
+    fn refuses_a_library() {
+        assert!(matches!(precompile(&wat::parse_str("(component)").unwrap()), Err(Error::NotACommand)));
+    }
+}

@@ -59,17 +59,15 @@ pub fn find(gate: &mut Gate<'_>, name: &str) -> Result<Reply, OpError> {
 }
 
 fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo, OpError> {
-    let object =
-        Object::Bridge { index: link.index, name: link.name.clone(), mac: link.mac.map(Mac), mtu: link.mtu };
+    let object = Object::Bridge { index: link.index, name: link.name.clone(), mac: link.mac.map(Mac), mtu: link.mtu };
     let handle = gate.grant(object)?;
     Ok(BridgeInfo { link: Gate::show(handle, link), promisc })
 }
 
 /// The name comes from the operator's configuration: what the kernel would refuse is said before anything is done.
 fn check_name(name: &str) -> Result<(), OpError> {
-    postern_cni::validate_interface_name(name).map_err(|error| {
-        OpError::new(ErrorCode::InvalidArgument, name, format!("bridge name \"{name}\": {error}"))
-    })
+    postern_cni::validate_interface_name(name)
+        .map_err(|error| OpError::new(ErrorCode::InvalidArgument, name, format!("bridge name \"{name}\": {error}")))
 }
 
 fn must_be_bridge(link: &Link) -> Result<(), OpError> {
@@ -96,14 +94,22 @@ pub fn attach(gate: &Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
     let (bridge_index, bridge_name, ..) = held(gate, bridge)?;
     let (index, name) = gate.host_end(host)?;
     if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
-        return Err(OpError::new(ErrorCode::InvalidArgument, bad.to_string(), format!("VLAN id {bad} is not 1 to 4094")));
+        return Err(OpError::new(
+            ErrorCode::InvalidArgument,
+            bad.to_string(),
+            format!("VLAN id {bad} is not 1 to 4094"),
+        ));
     }
     let netlink = gate.session.host()?;
     netlink.attach_port(index, bridge_index, port.hairpin, port.isolated).map_err(|error| {
         let full = error.is(Errno::EXFULL);
         let mut converted = kernel(error);
         converted.message = format!("failed to connect \"{name}\" to bridge {bridge_name}: {}", converted.message);
-        if full { converted.hint("a bridge takes 1023 ports; give the network's pods a second bridge") } else { converted }
+        if full {
+            converted.hint("a bridge takes 1023 ports; give the network's pods a second bridge")
+        } else {
+            converted
+        }
     })?;
     set_vlans(netlink, index, &name, port)?;
     Ok(Reply::Done)

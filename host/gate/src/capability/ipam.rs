@@ -76,8 +76,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
 }
 
 fn delegate(name: &str, error: Error) -> OpError {
-    let mut converted =
-        OpError::new(ErrorCode::Delegate, name, format!("IPAM plugin \"{name}\" failed: {error}"));
+    let mut converted = OpError::new(ErrorCode::Delegate, name, format!("IPAM plugin \"{name}\" failed: {error}"));
     converted.delegate = Some(DelegateError { code: error.code, msg: error.msg, details: error.details });
     converted
 }

@@ -94,10 +94,7 @@ pub fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
     let valid: Vec<Owner> = valid
         .into_iter()
-        .map(|attachment| Owner {
-            container_id: attachment.container_id.clone(),
-            ifname: attachment.ifname.clone(),
-        })
+        .map(|attachment| Owner { container_id: attachment.container_id.clone(), ifname: attachment.ifname.clone() })
         .collect();
     let Some(leases) = gate.session.leases(&directory(&gate.session.request), false)? else {
         return Ok(Reply::Removed(0));

@@ -59,7 +59,9 @@ mod tests {
 
     #[test]
     fn takes_what_the_manual_defines() {
-        let dns = parse("# c\nnameserver 10.0.0.1 x\n  nameserver ::1\ndomain a.b\nsearch a b\nsortlist 1\noptions ndots:5 rotate\n;d");
+        let dns = parse(
+            "# c\nnameserver 10.0.0.1 x\n  nameserver ::1\ndomain a.b\nsearch a b\nsortlist 1\noptions ndots:5 rotate\n;d",
+        );
         assert_eq!(dns.nameservers, ["10.0.0.1", "::1"]);
         assert_eq!(dns.domain, "a.b");
         assert_eq!(dns.search, ["a", "b"]);

@@ -50,7 +50,11 @@ pub fn decide(granted: &Granted, operation: &Operation, objects: Objects<'_>) ->
         }
         Operation::IpamAdd | Operation::IpamDel | Operation::IpamCheck | Operation::IpamStatus | Operation::IpamGc => {
             // Without a type there is nothing to decide on: the operation itself says what is missing.
-            if objects.ipam.is_empty() { Ok("ipam") } else { one_of(&granted.ipam_types, objects.ipam, "types", "ipam.types") }
+            if objects.ipam.is_empty() {
+                Ok("ipam")
+            } else {
+                one_of(&granted.ipam_types, objects.ipam, "types", "ipam.types")
+            }
         }
         Operation::LeasesReserve { .. }
         | Operation::LeasesHeld
@@ -59,9 +63,7 @@ pub fn decide(granted: &Granted, operation: &Operation, objects: Objects<'_>) ->
         | Operation::LeasesAvailable { .. } => {
             one_of(&granted.lease_directories, objects.lease_directory, "directories", "leases.directories")
         }
-        Operation::ResolvConfRead => {
-            one_of(&granted.resolv_confs, objects.resolv_conf, "files", "resolv-conf.files")
-        }
+        Operation::ResolvConfRead => one_of(&granted.resolv_confs, objects.resolv_conf, "files", "resolv-conf.files"),
         _ => Ok(granted_name),
     }
 }

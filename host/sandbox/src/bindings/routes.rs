@@ -53,10 +53,8 @@ impl From<postern_types::Route> for Route {
 impl wit::routes::Host for State {
     fn add(&mut self, link: Resource<Link>, routes: Vec<Resource<Route>>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
-        let routes = routes
-            .iter()
-            .map(|route| Ok(self.table.get(route)?.parsed()?))
-            .collect::<Result<Vec<_>, Failure>>()?;
+        let routes =
+            routes.iter().map(|route| Ok(self.table.get(route)?.parsed()?)).collect::<Result<Vec<_>, Failure>>()?;
         self.done(Operation::RoutesAdd { link, routes })
     }
 
@@ -69,9 +67,7 @@ impl wit::routes::Host for State {
     fn list(&mut self, link: Resource<Link>) -> Result<Vec<Resource<Route>>, Failure> {
         let link = self.table.get(&link)?.handle;
         match self.call(Operation::RoutesList { link })? {
-            Reply::Routes(routes) => {
-                routes.into_iter().map(|route| Ok(self.table.push(Route::from(route))?)).collect()
-            }
+            Reply::Routes(routes) => routes.into_iter().map(|route| Ok(self.table.push(Route::from(route))?)).collect(),
             other => Err(other.unexpected().into()),
         }
     }

@@ -1,0 +1,281 @@
+//! The sandbox process against guests that mean harm, as the gate sees it: one thread, a fork, a channel, an exit status.
+#![allow(unsafe_code, reason = "fork(2), as the gate does it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test; it has no harness to mark it as one"
+)]
+
+mod guests;
+
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, wait, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
+use postern_sandbox::compile::precompile;
+use postern_sandbox::{Limits, child, confine};
+use postern_types::channel::{ChannelError, receive, send};
+use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const LIMITS: Limits = Limits { memory: 16 << 20, stdout: 1 << 20, stderr: 64 << 10, call: 1 << 20, resources: 64 };
+
+/// A started sandbox.
+struct Sandbox {
+    child: Pid,
+    channel: UnixStream,
+}
+
+impl Sandbox {
+    fn start(guest: &str) -> Self {
+        let sandbox = Self::fork(code(&precompile(&wat::parse_str(guest).unwrap()).unwrap().cwasm));
+        let start = Start { env: vec![("CNI_COMMAND".into(), "ADD".into())], stdin: "{}".into() };
+        send(&sandbox.channel, &ToSandbox::Start(start), deadline()).unwrap();
+        sandbox
+    }
+
+    fn fork(code: OwnedFd) -> Self {
+        let (channel, other) = UnixStream::pair().unwrap();
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => child::run(other.into(), code, &LIMITS),
+            ForkResult::Parent { child } => Self { child, channel },
+        }
+    }
+
+    fn next(&self) -> Result<FromSandbox, ChannelError> {
+        receive(&self.channel, deadline())
+    }
+
+    fn answer(&self, answer: Result<Reply, OpError>) {
+        send(&self.channel, &ToSandbox::Answer(answer), deadline()).unwrap();
+    }
+
+    fn status(self) -> WaitStatus {
+        waitpid(self.child, None).unwrap()
+    }
+
+    /// The last message, after which the process has exited by itself.
+    fn end(self) -> FromSandbox {
+        let last = self.next().unwrap();
+        assert!(matches!(self.next(), Err(ChannelError::Closed)), "nothing comes after the end");
+        assert!(matches!(self.status(), WaitStatus::Exited(_, 0)));
+        last
+    }
+
+    fn failed(self) -> String {
+        match self.end() {
+            FromSandbox::Failed(reason) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn proc(&self, file: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{file}", self.child)).unwrap()
+    }
+}
+
+fn deadline() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(60))
+}
+
+fn code(bytes: &[u8]) -> OwnedFd {
+    let path = std::env::temp_dir().join(format!("postern-sandbox-test-{}", std::process::id()));
+    File::create(&path).unwrap().write_all(bytes).unwrap();
+    let file = File::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    file.into()
+}
+
+fn finished(stdout: &str, status: u8) -> FromSandbox {
+    FromSandbox::Finished { stdout: stdout.into(), status }
+}
+
+fn it_owns_nothing_while_the_guest_runs() {
+    let sandbox = Sandbox::start(&guests::calling());
+    assert_eq!(sandbox.next().unwrap(), FromSandbox::Call(Operation::ForwardingEnable));
+
+    let status = sandbox.proc("status");
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {name} in {status}")).trim().to_owned()
+    };
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(field(set), "0000000000000000", "{set}");
+    }
+    assert_eq!(field("NoNewPrivs"), "1");
+    assert_eq!(field("Seccomp"), "2");
+    assert_eq!(field("Threads"), "1");
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", sandbox.child)).unwrap();
+    let targets: Vec<_> = descriptors.map(|entry| fs::read_link(entry.unwrap().path()).unwrap()).collect();
+    assert!(matches!(targets.as_slice(), [only] if only.to_string_lossy().starts_with("socket:")), "{targets:?}");
+    let limits = sandbox.proc("limits");
+    for limit in ["Max open files", "Max processes", "Max core file size", "Max file size"] {
+        let line = limits.lines().find(|line| line.starts_with(limit)).unwrap();
+        assert_eq!(line.trim_start_matches(limit).split_whitespace().next(), Some("0"), "{line}");
+    }
+    for line in sandbox.proc("maps").lines() {
+        assert!(!line.contains(" rwx"), "writable code: {line}");
+    }
+
+    sandbox.answer(Ok(Reply::Done));
+    assert_eq!(sandbox.end(), finished("", 0));
+}
+
+fn another_system_call_kills_it() {
+    for (call, expected) in [("none", None), ("open", Some(Signal::SIGSYS)), ("execute", Some(Signal::SIGSYS))] {
+        let child = match unsafe { fork() }.unwrap() {
+            ForkResult::Child => in_a_sealed_process(call),
+            ForkResult::Parent { child } => child,
+        };
+        match (waitpid(child, None).unwrap(), expected) {
+            (WaitStatus::Exited(_, 0), None) => {}
+            (WaitStatus::Signaled(_, signal, _), Some(expected)) if signal == expected => {}
+            (status, _) => panic!("{call}: {status:?}"),
+        }
+    }
+}
+
+fn in_a_sealed_process(call: &str) -> ! {
+    let (one, two) = UnixStream::pair().unwrap();
+    let ok = confine::confine(one.as_fd(), two.as_fd()).is_ok() && confine::seal().is_ok();
+    match call {
+        "open" => drop(File::open("/proc/self/exe")),
+        "execute" => {
+            use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+            let flags = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
+            let length = std::num::NonZeroUsize::new(4096).unwrap();
+            let _ = unsafe { mmap_anonymous(None, length, flags, MapFlags::MAP_PRIVATE) };
+        }
+        _ => {}
+    }
+    unsafe { libc::_exit(i32::from(!ok)) }
+}
+
+fn the_gates_error_reaches_the_guest() {
+    let sandbox = Sandbox::start(&guests::calling());
+    assert!(matches!(sandbox.next(), Ok(FromSandbox::Call(_))));
+    sandbox.answer(Err(OpError::new(ErrorCode::Denied, "forwarding", "no").hint("grant it")));
+    assert_eq!(sandbox.end(), finished("", 1));
+}
+
+fn an_answer_of_the_wrong_kind_is_an_error_of_the_host() {
+    let sandbox = Sandbox::start(&guests::calling());
+    assert!(matches!(sandbox.next(), Ok(FromSandbox::Call(_))));
+    sandbox.answer(Ok(Reply::Removed(3)));
+    assert_eq!(sandbox.end(), finished("", 1));
+}
+
+fn a_guest_may_say_nothing() {
+    assert_eq!(Sandbox::start(&guests::running("i32.const 0")).end(), finished("", 0));
+    assert_eq!(Sandbox::start(&guests::running("i32.const 1")).end(), finished("", 1));
+}
+
+fn a_trap_is_told_by_its_kind() {
+    let reason = Sandbox::start(&guests::running("unreachable")).failed();
+    assert_eq!(reason, "trapped: wasm `unreachable` instruction executed");
+    let reason = Sandbox::start(&guests::running("(i32.load (i32.const -8))")).failed();
+    assert_eq!(reason, "trapped: out of bounds memory access");
+    let reason = Sandbox::start(&guests::running("(i32.div_u (i32.const 1) (i32.load (i32.const 0)))")).failed();
+    assert_eq!(reason, "trapped: integer divide by zero");
+    let reason = Sandbox::start(&guests::running("(call $run)")).failed();
+    assert_eq!(reason, "trapped: call stack exhausted");
+}
+
+fn a_memory_bomb_meets_its_limit() {
+    let grow = "(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) i32.const 0";
+    assert_eq!(Sandbox::start(&guests::running(grow)).failed(), "ran out of memory: it may use 16 MiB");
+    let grow = "(drop (table.grow (ref.null func) (i32.const 0x7fffffff))) i32.const 0";
+    assert_eq!(Sandbox::start(&guests::running(grow)).end(), finished("", 0));
+}
+
+fn a_flood_of_output_ends_the_guest() {
+    let reason = Sandbox::start(&guests::writing("stdout", 1_000_000)).failed();
+    assert_eq!(reason, "trapped: wrote more than 1048576 bytes to standard output");
+    assert_eq!(Sandbox::start(&guests::writing("stdout", 2)).end(), finished(&"x".repeat(8192), 0));
+}
+
+fn a_flood_of_complaints_is_cut() {
+    let sandbox = Sandbox::start(&guests::writing("stderr", 1000));
+    let Ok(FromSandbox::Stderr(text)) = sandbox.next() else { panic!("no standard error") };
+    assert_eq!(text.len(), LIMITS.stderr);
+    assert_eq!(sandbox.end(), finished("", 0));
+}
+
+fn an_endless_loop_can_be_killed() {
+    let sandbox = Sandbox::start(&guests::running("(loop (br 0)) i32.const 0"));
+    sleep(Duration::from_millis(50));
+    kill(sandbox.child, Signal::SIGKILL).unwrap();
+    assert!(matches!(sandbox.next(), Err(ChannelError::Closed)));
+    assert!(matches!(sandbox.status(), WaitStatus::Signaled(_, Signal::SIGKILL, _)));
+}
+
+fn an_endless_loop_dies_with_the_gate() {
+    set_child_subreaper(true).unwrap();
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            let _sandbox = Sandbox::start(&guests::running("(loop (br 0)) i32.const 0"));
+            sleep(Duration::from_millis(50));
+            unsafe { libc::_exit(0) }
+        }
+        ForkResult::Parent { child } => {
+            assert!(matches!(waitpid(child, None).unwrap(), WaitStatus::Exited(_, 0)));
+            assert!(matches!(wait().unwrap(), WaitStatus::Signaled(_, Signal::SIGKILL, _)));
+        }
+    }
+}
+
+fn a_gate_that_leaves_ends_it() {
+    let sandbox = Sandbox::fork(code(&precompile(&wat::parse_str(guests::calling()).unwrap()).unwrap().cwasm));
+    let Sandbox { child, channel } = sandbox;
+    drop(channel);
+    // Which of the two depends on when it looks: before the guest is loaded it says why, to nobody.
+    assert!(matches!(waitpid(child, None).unwrap(), WaitStatus::Exited(_, 0)));
+}
+
+fn foreign_code_is_refused() {
+    for (bytes, why) in [(&b""[..], "empty"), (b"\x7fELF and so on", "ELF"), (b"garbage", "ELF")] {
+        let reason = Sandbox::fork(code(bytes)).failed();
+        assert!(reason.starts_with("cannot load the compiled code: ") && reason.contains(why), "{reason}");
+    }
+    let mut other = precompile(&wat::parse_str(guests::running("i32.const 0")).unwrap()).unwrap().cwasm;
+    let fingerprint = postern_sandbox::engine::fingerprint();
+    let at = other.windows(fingerprint.len()).position(|bytes| bytes == fingerprint.as_bytes()).unwrap();
+    other.get_mut(at).map(|byte| *byte = b'X').unwrap();
+    let reason = Sandbox::fork(code(&other)).failed();
+    assert!(reason.contains("incompatible version"), "{reason}");
+}
+
+fn main() {
+    assert!(std::env::var_os("POSTERN_PRIVATE").is_some(), "must run through the cargo runner");
+    let cases: [(&str, fn()); 14] = [
+        ("it owns nothing while the guest runs", it_owns_nothing_while_the_guest_runs),
+        ("another system call kills it", another_system_call_kills_it),
+        ("the gate's error reaches the guest", the_gates_error_reaches_the_guest),
+        ("an answer of the wrong kind is an error of the host", an_answer_of_the_wrong_kind_is_an_error_of_the_host),
+        ("a guest may say nothing", a_guest_may_say_nothing),
+        ("a trap is told by its kind", a_trap_is_told_by_its_kind),
+        ("a memory bomb meets its limit", a_memory_bomb_meets_its_limit),
+        ("a flood of output ends the guest", a_flood_of_output_ends_the_guest),
+        ("a flood of complaints is cut", a_flood_of_complaints_is_cut),
+        ("an endless loop can be killed", an_endless_loop_can_be_killed),
+        ("an endless loop dies with the gate", an_endless_loop_dies_with_the_gate),
+        ("a gate that leaves ends it", a_gate_that_leaves_ends_it),
+        ("foreign code is refused", foreign_code_is_refused),
+        ("a guest can't hoard resources", guests_cannot_hoard),
+    ];
+    for (name, case) in cases {
+        case();
+        println!("ok: {name}");
+    }
+}
+
+fn guests_cannot_hoard() {
+    let reason = Sandbox::start(&guests::hoarding()).failed();
+    assert!(reason.starts_with("trapped: "), "{reason}");
+}

@@ -1,0 +1,98 @@
+//! Ways to end, and things to say on the way.
+
+use crate::say;
+use postern_guest::cni::{CniResult, Error, Interface, Version};
+use postern_guest::{link, veth};
+use std::hint::black_box;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Ends in the way `behaviour`, if it is one; some ways never return.
+pub fn end(behaviour: &str, made: &CniResult) -> Option<ExitCode> {
+    let truth = made.to_json(Version::V1_0_0).unwrap_or_default();
+    let claim = |change: fn(&mut CniResult)| {
+        let mut claim = made.clone();
+        change(&mut claim);
+        say(claim.to_json(Version::V1_0_0).unwrap_or_default().as_bytes());
+    };
+    match behaviour {
+        "good" => say(truth.as_bytes()),
+        "trap" => std::process::abort(),
+        "panic" => fall(),
+        "silent" => {}
+        "silent-failure" => return Some(ExitCode::FAILURE),
+        "status" => return Some(ExitCode::from(77)),
+        "nonsense" => say(b"everything is fine \x1b[2J"),
+        "nonsense-failure" => {
+            say(b"nothing is fine \x1b[2J");
+            return Some(ExitCode::FAILURE);
+        }
+        "two-objects" => say(format!("{truth}{truth}").as_bytes()),
+        "array" => say(b"[]"),
+        "not-utf8" => say(b"{\"cniVersion\": \"\xff\"}"),
+        "deep" => say("[".repeat(100_000).as_bytes()),
+        "flood-stdout" => flood(std::io::stdout(), b"0123456789abcdef"),
+        "flood-stderr" => {
+            flood(std::io::stderr(), b"\x1b[2J\x07 0123456789\n");
+            return Some(fail("flooded"));
+        }
+        "error" => return Some(fail("on purpose")),
+        "loop" => loop {
+            black_box(behaviour);
+        },
+        "call-loop" => loop {
+            let _ = black_box(link::own());
+        },
+        "allocate" => allocate(),
+        "recurse" => {
+            black_box(recurse(1));
+        }
+        "hoard" => loop {
+            std::mem::forget(veth::Options::default());
+        },
+        "claim-interface" => claim(|result| {
+            result.interfaces.push(Interface { name: "eth9".to_owned(), ..Interface::default() });
+        }),
+        "claim-sandbox" => claim(|result| {
+            let sandbox = "/run/netns/other".to_owned();
+            result.interfaces.push(Interface { name: "eth0".to_owned(), sandbox, ..Interface::default() });
+        }),
+        "claim-address" => say(br#"{"cniVersion": "1.0.0", "ips": [{"address": "10.66.6.6/24"}]}"#),
+        "claim-index" => say(br#"{"cniVersion": "1.0.0", "ips": [{"address": "127.0.0.1/8", "interface": 7}]}"#),
+        "claim-version" => say(br#"{"cniVersion": "9.9.9"}"#),
+        _ => return None,
+    }
+    Some(ExitCode::SUCCESS)
+}
+
+fn fail(message: &str) -> ExitCode {
+    say(Error::new(123, message).with_details("as ordered").to_json().as_bytes());
+    ExitCode::FAILURE
+}
+
+/// 10 MiB of it.
+fn flood(mut to: impl Write, text: &[u8]) {
+    let block = text.repeat((64 << 10) / text.len());
+    for _ in 0..160 {
+        let _ = to.write_all(&block);
+    }
+}
+
+#[allow(clippy::panic, reason = "a panicking guest is what is tested")]
+fn fall() {
+    panic!("the guest panics");
+}
+
+fn allocate() {
+    let mut hoard = Vec::new();
+    loop {
+        hoard.push(black_box(vec![1_u8; 1 << 20]));
+    }
+}
+
+/// The compiler can make no loop of it: each frame has something that is needed afterwards.
+#[allow(unconditional_recursion, reason = "without an end is what is tested")]
+fn recurse(depth: u64) -> u64 {
+    let frame = black_box([depth; 32]);
+    recurse(depth + 1) + frame.iter().sum::<u64>()
+}

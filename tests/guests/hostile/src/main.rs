@@ -1,0 +1,80 @@
+//! A plugin that does everything wrong: each test names a way.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `hostile` | how to misbehave: a name of [`endings`] or [`reaches`] |
+//! | `on` | the verb that it is for; `ADD` unless said. Every other verb does nothing and succeeds |
+//! | `make` | first make a whole attachment: pair, lease, addresses, masquerading, spoofing protection |
+//!
+//! What can't be tried: handles are resources of the component model, so a guest has no number to forge, and can't hand
+//! the handle of one kind to a function that takes another. `postern-gate` tests the numbers below.
+
+mod endings;
+mod reaches;
+
+use postern_guest::cni::{CniResult, Json};
+use postern_guest::types::Backend;
+use postern_guest::{Error, configure, interface, ipam, mac_guard, masquerade, veth};
+use std::io::{Read, Write};
+use std::process::ExitCode;
+
+/// What the test asked for.
+struct Orders {
+    behaviour: String,
+    make: bool,
+}
+
+fn main() -> ExitCode {
+    match follow() {
+        Ok(status) => status,
+        Err(error) => {
+            say(error.object().to_json().as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn follow() -> Result<ExitCode, Error> {
+    let Some(orders) = orders()? else { return Ok(ExitCode::SUCCESS) };
+    // Without `make`, a result that claims nothing.
+    let made = if orders.make { make()? } else { CniResult::default() };
+    if let Some(status) = endings::end(&orders.behaviour, &made) {
+        return Ok(status);
+    }
+    reaches::reach(&orders.behaviour)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `None` if this verb is not the one to misbehave in.
+fn orders() -> Result<Option<Orders>, Error> {
+    let mut stdin = Vec::new();
+    std::io::stdin().read_to_end(&mut stdin).map_err(|error| Error::new(error.to_string()))?;
+    let conf = Json::parse(&stdin, 1 << 20)?;
+    let fields = conf.fields("Hostile")?;
+    let on = fields.string("on")?.unwrap_or_else(|| "ADD".to_owned());
+    if std::env::var("CNI_COMMAND").as_ref() != Ok(&on) {
+        return Ok(None);
+    }
+    let behaviour = fields.string("hostile")?.unwrap_or_default();
+    Ok(Some(Orders { behaviour, make: fields.bool("make")?.unwrap_or_default() }))
+}
+
+/// A whole attachment, with everything that outlives the run.
+fn make() -> Result<CniResult, Error> {
+    let pair = veth::create(&veth::Options::default())?;
+    let mut result = ipam::add()?;
+    configure::configure(&pair.container, &result.ips, &configure::kernel_routes(&result)?)?;
+    masquerade::ensure(Some(Backend::Nftables))?;
+    if let Some(mac) = pair.container_attributes.mac {
+        mac_guard::ensure(&pair.host, mac)?;
+    }
+    let netns = std::env::var("CNI_NETNS").unwrap_or_default();
+    result.interfaces = vec![interface(&pair.host_attributes, ""), interface(&pair.container_attributes, &netns)];
+    result.ips.iter_mut().for_each(|ip| ip.interface = Some(1));
+    Ok(result)
+}
+
+fn say(bytes: &[u8]) {
+    // Who cannot write cannot tell either.
+    let _ = std::io::stdout().write_all(bytes);
+}
