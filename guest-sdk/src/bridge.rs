@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::sys::{self, host};
 use crate::veth::HostEnd;
-use postern_types::{LinkInfo, PortSpec, VlanId};
+use postern_types::{LinkInfo, PortSpec};
 
 #[cfg(not(target_arch = "wasm32"))]
 use {
@@ -108,25 +108,7 @@ impl Bridge {
     /// [`postern_types::ErrorCode::Exhausted`] if the bridge is full.
     pub fn attach(&self, end: &HostEnd, port: &PortSpec) -> Result<(), Error> {
         host!(
-            component: {
-                let spec = sys::bridge::Port::new();
-                if port.hairpin {
-                    spec.set_hairpin(true);
-                }
-                if port.isolated {
-                    spec.set_isolated(true);
-                }
-                if let Some(vlan) = port.vlan {
-                    spec.set_vlan(vlan);
-                }
-                if !port.trunk.is_empty() {
-                    spec.set_trunk(&port.trunk);
-                }
-                if port.preserve_default_vlan {
-                    spec.set_preserve_default_vlan(true);
-                }
-                self.0.attach(&end.0, &spec).map_err(sys::failure)
-            },
+            component: self.0.attach(&end.0, &port_resource(port)).map_err(sys::failure),
             fake: sys::done(&Operation::BridgeAttach {
                 bridge: self.0.link.handle,
                 host: end.0,
@@ -140,13 +122,34 @@ impl Bridge {
     ///
     /// # Errors
     /// Among others [`postern_types::ErrorCode::Exists`] if another address is in the way and `force` is off.
-    pub fn ensure_gateways(&self, vlan: Option<VlanId>, force: bool) -> Result<Option<LinkInfo>, Error> {
+    pub fn ensure_gateways(&self, port: &PortSpec, force: bool) -> Result<Option<LinkInfo>, Error> {
         host!(
-            component: Ok(self.0.ensure_gateways(vlan, force).map_err(sys::failure)?.map(sys::link_info)),
+            component: Ok(self.0.ensure_gateways(&port_resource(port), force).map_err(sys::failure)?.map(sys::link_info)),
             fake: ask!(
-                Operation::BridgeEnsureGateways { bridge: self.0.link.handle, vlan, force },
+                Operation::BridgeEnsureGateways { bridge: self.0.link.handle, port: port.clone(), force },
                 Reply::MaybeLink(link) => link
             ),
         )
     }
+}
+
+#[cfg(target_arch = "wasm32")]
+fn port_resource(port: &PortSpec) -> sys::bridge::Port {
+    let spec = sys::bridge::Port::new();
+    if port.hairpin {
+        spec.set_hairpin(true);
+    }
+    if port.isolated {
+        spec.set_isolated(true);
+    }
+    if let Some(vlan) = port.vlan {
+        spec.set_vlan(vlan);
+    }
+    if !port.trunk.is_empty() {
+        spec.set_trunk(&port.trunk);
+    }
+    if port.preserve_default_vlan {
+        spec.set_preserve_default_vlan(true);
+    }
+    spec
 }

@@ -150,7 +150,7 @@ impl Kernel {
             }
             Op::BridgeFind { name } => self.bridge_find(name).map(Reply::MaybeBridge),
             Op::BridgeAttach { bridge, host, port } => self.attach(*bridge, *host, port),
-            Op::BridgeEnsureGateways { bridge, vlan, force } => self.ensure_gateways(*bridge, *vlan, *force),
+            Op::BridgeEnsureGateways { bridge, port, force } => self.ensure_gateways(*bridge, port.vlan, *force),
             Op::PointToPointEnsure { host } => self.point_to_point(*host),
             Op::ForwardingEnable => {
                 self.forwarding = true;

@@ -70,7 +70,7 @@ impl Plugin for Bridge {
             container_settings(&pair.container, &config)?;
             configure::configure(&pair.container, &result.ips, &configure::kernel_routes(&result)?)?;
             if config.is_gateway {
-                vlan_gateway = bridge.ensure_gateways(config.vlan, config.force_address)?;
+                vlan_gateway = bridge.ensure_gateways(&config.port(), config.force_address)?;
                 forwarding::enable()?;
             }
             config.masquerade.ensure()?;
@@ -97,10 +97,11 @@ impl Plugin for Bridge {
         let layer3 = !conf.ipam_type.is_empty();
         let on = |key| matches!(fields.bool(key), Ok(Some(true)));
         all([
-            link::delete_own(),
-            if layer3 { ipam::del() } else { Ok(()) },
+            // Rules first: the kernel then waits for its readers while it takes the link apart, and not once more.
             if on("macspoofchk") { mac_guard::remove() } else { Ok(()) },
             if layer3 && on("ipMasq") { masquerade::remove() } else { Ok(()) },
+            link::delete_own(),
+            if layer3 { ipam::del() } else { Ok(()) },
         ])
     }
 

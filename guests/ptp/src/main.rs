@@ -71,9 +71,10 @@ impl Plugin for PointToPoint {
         let conf = request.conf().map_err(config::load_error)?;
         let masquerading = matches!(conf.fields().bool("ipMasq"), Ok(Some(true)));
         all([
-            if conf.ipam_type.is_empty() { Ok(()) } else { ipam::del() },
-            link::delete_own(),
+            // Rules first: the kernel then waits for its readers while it takes the link apart, and not once more.
             if masquerading { masquerade::remove() } else { Ok(()) },
+            link::delete_own(),
+            if conf.ipam_type.is_empty() { Ok(()) } else { ipam::del() },
         ])
     }
 

@@ -70,7 +70,8 @@ fn start() -> Start {
 
 fn inside(code: &str) {
     let guest = Guest::load(File::open(code).unwrap().into()).unwrap();
-    report(guest.run(start(), Box::new(Mock), &Limits::default()));
+    let ended = guest.run(start(), Box::new(Mock), &Limits::default());
+    report(ended.outcome.clone());
 }
 
 fn forked(code: &str) {
@@ -106,10 +107,10 @@ fn steps(code: &str) {
     let begin = Instant::now();
     let guest = Guest::load(File::open(code).unwrap().into()).unwrap();
     let loaded = Instant::now();
-    let outcome = guest.run(start(), Box::new(Mock), &Limits::default());
-    println!("load {:?}, run {:?}: {outcome:?}", loaded - begin, loaded.elapsed());
+    let ended = guest.run(start(), Box::new(Mock), &Limits::default());
+    println!("load {:?}, run {:?}: {:?}", loaded - begin, loaded.elapsed(), ended.outcome);
     let begin = Instant::now();
-    guest.run(start(), Box::new(Mock), &Limits::default());
+    let _ended = guest.run(start(), Box::new(Mock), &Limits::default());
     println!("run again {:?}", begin.elapsed());
 }
 

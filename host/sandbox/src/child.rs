@@ -20,16 +20,17 @@ use std::sync::Arc;
 /// exits; it exits without a word if the channel breaks. It has no notion of time: the gate kills it at the deadline.
 pub fn run(channel: OwnedFd, code: OwnedFd, limits: &Limits) -> ! {
     let channel = Arc::new(UnixStream::from(channel));
-    let _ = wasmtime_wasi::WasiCtx::builder(); // XXX
     report_panics(Arc::clone(&channel));
-    let last = match prepare(&channel, code) {
-        Ok((guest, start)) => match guest.run(start, Box::new(Line(Arc::clone(&channel))), limits) {
-            Outcome::Finished { stdout, status } => FromSandbox::Finished { stdout, status },
-            Outcome::Failed(reason) => FromSandbox::Failed(reason),
-        },
-        Err(reason) => FromSandbox::Failed(reason),
-    };
-    finish(&channel, &last)
+    match prepare(&channel, code) {
+        Ok((guest, start)) => {
+            let ended = guest.run(start, Box::new(Line(Arc::clone(&channel))), limits);
+            finish(&channel, &match &ended.outcome {
+                Outcome::Finished { stdout, status } => FromSandbox::Finished { stdout: stdout.clone(), status: *status },
+                Outcome::Failed(reason) => FromSandbox::Failed(reason.clone()),
+            })
+        }
+        Err(reason) => finish(&channel, &FromSandbox::Failed(reason)),
+    }
 }
 
 fn prepare(channel: &UnixStream, code: OwnedFd) -> Result<(Guest, Start), String> {

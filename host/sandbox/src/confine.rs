@@ -2,7 +2,7 @@
 //!
 //! Afterwards the process has a socket to the gate and its own memory. It can open nothing, create no process, map no
 //! new code, and dies with its parent. All of it holds for one thread: a sandbox never has a second one.
-#![allow(unsafe_code, reason = "close_range(2), and sigaction(2), which nix can't know to be safe")]
+#![allow(unsafe_code, reason = "close_range(2), prctl(2) and sigaction(2) with constants")]
 
 use caps::{CapSet, Capability};
 use nix::errno::Errno;
@@ -76,7 +76,7 @@ fn default_signals() -> nix::Result<()> {
 /// Capabilities and user. The order matters: each step needs a capability that a later one takes away.
 fn drop_privileges() -> Result<(), Box<dyn Error>> {
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
-        caps::clear(None, CapSet::Bounding)?;
+        empty_bounding_set()?;
     }
     caps::clear(None, CapSet::Ambient)?;
 
@@ -93,6 +93,19 @@ fn drop_privileges() -> Result<(), Box<dyn Error>> {
 
     for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
         caps::clear(None, set)?;
+    }
+    Ok(())
+}
+
+/// Capability by capability, as far as this kernel knows them, which may be further than any list here.
+fn empty_bounding_set() -> nix::Result<()> {
+    for capability in 0..=63 {
+        // SAFETY: takes a number and touches no memory.
+        match Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
+            Ok(_) => {}
+            Err(Errno::EINVAL) => break,
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

@@ -4,15 +4,12 @@ use crate::code;
 use crate::engine::engine;
 use crate::limits::{Limits, OutOfMemory};
 use crate::state::{Gate, State};
+use crate::wasi::{Exit, FloorPre};
 use crate::{bindings, wasi};
 use postern_types::Start;
 use std::os::fd::OwnedFd;
-use tokio::runtime::{Builder, Runtime};
 use wasmtime::component::Linker;
-use wasmtime::error::Context;
 use wasmtime::{Engine, Result, Store, Trap};
-use wasmtime_wasi::I32Exit;
-use wasmtime_wasi::p2::bindings::sync::CommandPre;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +18,7 @@ pub enum Outcome {
     Finished {
         /// What the guest wrote to its standard output.
         stdout: String,
-        /// Exit status: 0, or what it exited with.
+        /// Exit status: 0, or 1 for failure.
         status: u8,
     },
     /// Not by itself: one short reason, naming no plugin.
@@ -31,8 +28,14 @@ pub enum Outcome {
 /// A component that is mapped, linked and ready to run.
 pub struct Guest {
     engine: Engine,
-    program: CommandPre<State>,
-    runtime: Runtime,
+    program: FloorPre<State>,
+}
+
+/// A run that has ended, with its memory. A process that exits anyway need not drop it: unmapping takes time.
+pub struct Ended {
+    /// How it ended.
+    pub outcome: Outcome,
+    _store: Store<State>,
 }
 
 impl Guest {
@@ -47,16 +50,12 @@ impl Guest {
     pub fn load(code: OwnedFd) -> Result<Self> {
         let engine = engine()?;
         let component = code::load(&engine, code)?;
-        let program = CommandPre::new(linker(&engine)?.instantiate_pre(&component)?)?;
-        // wasmtime-wasi's synchronous functions look for a runtime, and start one with a thread for each CPU if there
-        // is none. Nothing here ever waits, so the smallest will do: no threads, no timer, no epoll.
-        let runtime = Builder::new_current_thread().build().context("cannot make a runtime")?;
-        Ok(Self { engine, program, runtime })
+        let program = FloorPre::new(linker(&engine)?.instantiate_pre(&component)?)?;
+        Ok(Self { engine, program })
     }
 
-    /// Runs the guest, once.
-    pub fn run(&self, start: Start, gate: Box<dyn Gate>, limits: &Limits) -> Outcome {
-        let _entered = self.runtime.enter();
+    /// Runs the guest. Each run has a memory of its own.
+    pub fn run(&self, start: Start, gate: Box<dyn Gate>, limits: &Limits) -> Ended {
         let mut store = Store::new(&self.engine, State::new(start, gate, limits));
         store.limiter(|state| &mut state.ceiling);
         store.set_hostcall_fuel(limits.call);
@@ -65,16 +64,17 @@ impl Guest {
         let ended = self
             .program
             .instantiate(&mut store)
-            .and_then(|command| command.wasi_cli_run().call_run(&mut store))
+            .and_then(|program| program.wasi_cli_run().call_run(&mut store))
             .map(|result| u8::from(result.is_err()));
         store.data_mut().forward_stderr();
-        match ended.or_else(exit_status) {
-            Ok(status) => match String::from_utf8(store.data().stdout.take()) {
+        let outcome = match ended.or_else(exit_status) {
+            Ok(status) => match String::from_utf8(store.data_mut().stdout.take()) {
                 Ok(stdout) => Outcome::Finished { stdout, status },
                 Err(_) => Outcome::Failed("wrote bytes to standard output that are not UTF-8".to_owned()),
             },
             Err(error) => Outcome::Failed(reason(&error)),
-        }
+        };
+        Ended { outcome, _store: store }
     }
 }
 
@@ -86,10 +86,9 @@ pub fn linker(engine: &Engine) -> Result<Linker<State>> {
     Ok(linker)
 }
 
-/// `wasi:cli/exit` unwinds as an error.
 fn exit_status(error: wasmtime::Error) -> Result<u8> {
-    match error.downcast_ref::<I32Exit>() {
-        Some(&I32Exit(status)) => Ok(u8::try_from(status).unwrap_or(1)),
+    match error.downcast_ref::<Exit>() {
+        Some(&Exit(status)) => Ok(status),
         None => Err(error),
     }
 }

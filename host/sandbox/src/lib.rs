@@ -11,7 +11,6 @@ pub mod confine;
 pub mod engine;
 
 mod bindings;
-mod capture;
 mod code;
 #[cfg(feature = "compiler")]
 pub mod compile;
@@ -20,6 +19,6 @@ mod limits;
 mod state;
 mod wasi;
 
-pub use guest::{Guest, Outcome};
+pub use guest::{Ended, Guest, Outcome};
 pub use limits::Limits;
 pub use state::Gate;

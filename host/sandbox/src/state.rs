@@ -1,13 +1,12 @@
 //! What belongs to one run of one guest.
 
-use crate::capture::{Beyond, Capture};
 use crate::limits::{Ceiling, Limits};
+use crate::wasi::{Beyond, Input, Output};
 use postern_types::{OpError, Operation, Reply, Start};
-use wasmtime_wasi::p2::pipe::MemoryInputPipe;
-use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
+use wasmtime::component::ResourceTable;
 
 /// Whoever answers a guest's calls.
-pub trait Gate: Send {
+pub trait Gate {
     /// Decides on one operation and carries it out.
     ///
     /// # Errors
@@ -22,25 +21,26 @@ pub trait Gate: Send {
 pub struct State {
     pub(crate) table: ResourceTable,
     pub(crate) ceiling: Ceiling,
-    pub(crate) stdout: Capture,
-    wasi: WasiCtx,
-    stderr: Capture,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) stdin: Input,
+    pub(crate) stdout: Output,
+    pub(crate) stderr: Output,
     gate: Box<dyn Gate>,
 }
 
 impl State {
     pub fn new(start: Start, gate: Box<dyn Gate>, limits: &Limits) -> Self {
-        let stdout = Capture::new(limits.stdout, Beyond::Trap);
-        let stderr = Capture::new(limits.stderr, Beyond::Drop);
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.resources);
-        let wasi = WasiCtx::builder()
-            .envs(&start.env)
-            .stdin(MemoryInputPipe::new(start.stdin))
-            .stdout(stdout.clone())
-            .stderr(stderr.clone())
-            .build();
-        Self { table, ceiling: Ceiling::new(limits), stdout, wasi, stderr, gate }
+        Self {
+            table,
+            ceiling: Ceiling::new(limits),
+            env: start.env,
+            stdin: Input::new(start.stdin.into_bytes()),
+            stdout: Output::new(limits.stdout, Beyond::Trap),
+            stderr: Output::new(limits.stderr, Beyond::Drop),
+            gate,
+        }
     }
 
     /// The one way out for every imported function.
@@ -54,11 +54,5 @@ impl State {
         if !bytes.is_empty() {
             self.gate.stderr(String::from_utf8_lossy(&bytes).into_owned());
         }
-    }
-}
-
-impl WasiView for State {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
     }
 }

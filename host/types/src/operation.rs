@@ -1,6 +1,6 @@
 //! The whole of what a guest can ask for.
 
-use crate::{Backend, LeaseRange, LinkSysctl, Mac, PortSpec, Route, VlanId};
+use crate::{Backend, LeaseRange, LinkSysctl, Mac, PortSpec, Route};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -56,8 +56,8 @@ pub enum Operation {
     /// `bridge.attach`, host: make the attachment's own host end a port.
     BridgeAttach { bridge: Handle, host: Handle, port: PortSpec },
     /// `bridge.ensure-gateways`, host: put the gateways of the attachment's addresses on the bridge, or on its VLAN
-    /// gateway `<bridge>.<vlan>`. Node objects.
-    BridgeEnsureGateways { bridge: Handle, vlan: Option<VlanId>, force: bool },
+    /// gateway `<bridge>.<vlan>` if the port has an access VLAN. Node objects.
+    BridgeEnsureGateways { bridge: Handle, port: PortSpec, force: bool },
 
     /// `point-to-point.ensure`, host: gateway address and route to each of the attachment's addresses on its host end.
     PointToPointEnsure { host: Handle },

@@ -28,7 +28,7 @@ fn del_works_without_a_namespace_and_with_a_bad_configuration() {
     fake::install(Kernel { netns: false, ..kernel });
     call("DEL", &format!(r#"{IPAM},"ipMasq":true,"macspoofchk":true"#)).unwrap();
     assert!(fake::with(|kernel| kernel.masquerade.is_empty() && kernel.mac_guard.is_none()));
-    assert_eq!(fake::log(), ["link.own", "ipam.del", "mac-guard.remove", "masquerade.remove"]);
+    assert_eq!(fake::log(), ["mac-guard.remove", "masquerade.remove", "link.own", "ipam.del"]);
 
     fake::install(Kernel::default());
     call("ADD", "").unwrap();

@@ -143,15 +143,16 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
 pub fn ensure_gateways(
     gate: &mut Gate<'_>,
     bridge: Handle,
-    vlan: Option<VlanId>,
+    port: &PortSpec,
     force: bool,
 ) -> Result<Reply, OpError> {
     let (index, name, mac, mtu) = held(gate, bridge)?;
     let netlink = gate.session.host()?;
-    let (target, shown) = match vlan {
+    let (target, shown) = match port.vlan {
         None => (Target { index, name, mac }, None),
-        Some(id) => {
-            let link = vlan_gateway(gate, netlink, index, &name, mtu, id)?;
+        Some(vlan) => {
+            let joins = PortSpec { vlan: port.vlan, preserve_default_vlan: port.preserve_default_vlan, ..PortSpec::default() };
+            let link = vlan_gateway(gate, netlink, (index, &name, mtu), vlan, &joins)?;
             (Target { index: link.index, name: link.name.clone(), mac: link.mac.map(Mac) }, Some(link))
         }
     };
@@ -218,10 +219,9 @@ fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: boo
 fn vlan_gateway(
     gate: &Gate<'_>,
     netlink: &Netlink,
-    bridge: u32,
-    bridge_name: &str,
-    mtu: u32,
+    (bridge, bridge_name, mtu): (u32, &str, u32),
     vlan: VlanId,
+    joins: &PortSpec,
 ) -> Result<Link, OpError> {
     let name = format!("{bridge_name}.{vlan}");
     check_name(&name)?;
@@ -247,7 +247,7 @@ fn vlan_gateway(
         node::note_vlan_gateway(&gate.session.state, netlink, &name);
         let port = netlink.link_by_name(&peer_name).map_err(kernel)?.ok_or_else(|| link_gone(&peer_name))?;
         netlink.attach_port(port.index, bridge, false, false).map_err(kernel)?;
-        set_vlans(netlink, port.index, &peer_name, &PortSpec { vlan: Some(vlan), ..PortSpec::default() })?;
+        set_vlans(netlink, port.index, &peer_name, joins)?;
         netlink.set_up(port.index).map_err(kernel)?;
         ignore_router_advertisements(&name);
         netlink.set_up(link.index).map_err(kernel)?;

@@ -48,8 +48,8 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         }
         Operation::BridgeFind { name } => bridge::find(gate, name),
         Operation::BridgeAttach { bridge, host, port } => bridge::attach(gate, *bridge, *host, port),
-        Operation::BridgeEnsureGateways { bridge, vlan, force } => {
-            bridge::ensure_gateways(gate, *bridge, *vlan, *force)
+        Operation::BridgeEnsureGateways { bridge, port, force } => {
+            bridge::ensure_gateways(gate, *bridge, port, *force)
         }
         Operation::PointToPointEnsure { host } => point_to_point::ensure(gate, *host),
         Operation::ForwardingEnable => forwarding::enable(gate),

@@ -79,6 +79,7 @@ mod tests {
     use super::super::Policy;
     use super::*;
     use postern_cni::Json;
+    use postern_types::PortSpec;
     use std::path::Path;
 
     fn granted(policy: &str) -> Granted {
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn force_is_a_grant_of_its_own() {
         let granted = granted("[grant.bridge]\nnames = [\"br0\"]");
-        let gateways = |force| Operation::BridgeEnsureGateways { bridge: 0, vlan: None, force };
+        let gateways = |force| Operation::BridgeEnsureGateways { bridge: 0, port: PortSpec::default(), force };
         assert!(decide(&granted, &gateways(false), Objects::default()).is_ok());
         assert!(decide(&granted, &gateways(true), Objects::default()).is_err());
     }

@@ -76,11 +76,12 @@ impl wit::bridge::HostBridge for State {
     fn ensure_gateways(
         &mut self,
         bridge: Resource<Bridge>,
-        vlan: Option<u16>,
+        port: Resource<Port>,
         force: bool,
     ) -> Result<Option<LinkAttributes>, Failure> {
         let bridge = self.table.get(&bridge)?.handle;
-        match self.call(Operation::BridgeEnsureGateways { bridge, vlan, force })? {
+        let port = self.table.get(&port)?.spec.clone();
+        match self.call(Operation::BridgeEnsureGateways { bridge, port, force })? {
             Reply::MaybeLink(link) => Ok(link.map(Into::into)),
             other => Err(other.unexpected().into()),
         }

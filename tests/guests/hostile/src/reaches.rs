@@ -17,7 +17,7 @@ pub fn reach(behaviour: &str) -> Result<(), Error> {
         "bridge-path" => bridge::find("../hostile0").map(drop),
         "bridge-megabytes" => bridge::find(&"b".repeat(8 << 20)).map(drop),
         "force" => match bridge::find("hostile0")? {
-            Some(bridge) => bridge.ensure_gateways(None, true).map(drop),
+            Some(bridge) => bridge.ensure_gateways(&Default::default(), true).map(drop),
             None => Err(Error::new("the test has made no hostile0")),
         },
         "capability" => forwarding::enable(),

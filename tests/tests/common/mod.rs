@@ -1,0 +1,102 @@
+//! What the tests of bad input and bad plugins share: an error object taken apart, and proof that a node is unchanged.
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use anyhow::{Context, Result, bail, ensure};
+use postern_tests::{Answer, Names, Node, compare, plugin_bin};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// The CNI bin directory with the hostile plugin, beside the one under test.
+pub fn test_bin() -> Result<PathBuf> {
+    let path = plugin_bin()?.join("../test-bin");
+    path.canonicalize().with_context(|| format!("no {}: `tests/setup test` makes it", path.display()))
+}
+
+/// The error object that a plugin must have answered with: status 1, exactly one object with nothing but its keys.
+#[derive(Debug)]
+pub struct Refusal {
+    pub code: u64,
+    /// `msg; details`
+    pub text: String,
+}
+
+impl Refusal {
+    pub fn of(answer: &Answer) -> Result<Self> {
+        ensure!(answer.status == 1, "status {}: {answer:?}", answer.status);
+        let objects: Vec<Value> = serde_json::Deserializer::from_str(&answer.stdout)
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .with_context(|| format!("stdout is no JSON: {answer:?}"))?;
+        let [Value::Object(map)] = objects.as_slice() else { bail!("not exactly one object: {answer:?}") };
+        ensure!(map.keys().all(|key| matches!(key.as_str(), "code" | "msg" | "details")), "foreign keys: {answer:?}");
+        let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
+        ensure!(!text("msg").is_empty(), "no message: {answer:?}");
+        let code = map.get("code").and_then(Value::as_u64).unwrap_or_default();
+        ensure!(code > 0, "no code: {answer:?}");
+        Ok(Self { code, text: format!("{}; {}", text("msg"), text("details")) })
+    }
+
+    /// Fails unless this is the code, and all parts (separated by `…`) are in the text.
+    pub fn expect(&self, code: u64, parts: &str) -> Result<()> {
+        ensure!(self.code == code, "code {} instead of {code}: {}", self.code, self.text);
+        for part in parts.split('…') {
+            ensure!(self.text.contains(part), "not \"{part}\": {}", self.text);
+        }
+        Ok(())
+    }
+}
+
+/// A node with containers, and what it looked like.
+pub struct Watched {
+    pub node: Node,
+    containers: Vec<&'static str>,
+    names: Names,
+    before: Value,
+}
+
+impl Watched {
+    pub fn new(containers: &[&'static str]) -> Result<Self> {
+        let node = Node::new()?;
+        containers.iter().try_for_each(|container| node.add_container(container))?;
+        let mut watched = Self { node, containers: containers.to_vec(), names: Names::new(""), before: Value::Null };
+        watched.look()?;
+        Ok(watched)
+    }
+
+    /// From now on, this is how the node should look.
+    pub fn look(&mut self) -> Result<()> {
+        self.before = self.node.snapshot(&self.containers, &mut self.names)?;
+        Ok(())
+    }
+
+    /// Fails if anything changed, and if a record is left. Which address comes next is no change.
+    pub fn unchanged(&mut self) -> Result<()> {
+        let after = self.node.snapshot(&self.containers, &mut self.names)?;
+        let left: Vec<_> = compare(&self.before, &after)
+            .into_iter()
+            .filter(|mismatch| !mismatch.path.contains("/last_reserved_ip."))
+            .map(|mismatch| mismatch.to_string())
+            .collect();
+        let some: Vec<_> = left.iter().take(6).map(String::as_str).collect();
+        ensure!(left.is_empty(), "{} changes (native: before, ours: after):\n{}", left.len(), some.join("\n"));
+        let records = self.node.sh("if [ -d /run/postern/attachments ]; then ls -A /run/postern/attachments; fi")?;
+        ensure!(records.is_empty(), "records are left: {records}");
+        Ok(())
+    }
+}
+
+/// Runs every case and reports all failures at once.
+pub fn each<T>(
+    cases: impl IntoIterator<Item = T>,
+    name: impl Fn(&T) -> String,
+    mut run: impl FnMut(&T) -> Result<()>,
+) -> Result<()> {
+    let mut failures = Vec::new();
+    for case in cases {
+        if let Err(error) = run(&case) {
+            failures.push(format!("{}: {error:#}", name(&case)));
+        }
+    }
+    ensure!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+    Ok(())
+}

@@ -1,0 +1,309 @@
+//! A plugin that does everything wrong, run by the real host: each time one well-formed error, and nothing left.
+
+mod common;
+
+use anyhow::{Result, ensure};
+use common::{Refusal, Watched, each, test_bin};
+use postern_tests::{Answer, Call, merge};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How the plugin ends (`tests/guests/hostile/src/endings.rs`), and the error that comes of it.
+const ENDINGS: [(&str, u64, &str); 26] = [
+    ("trap", 999, "plugin \"hostile\" trapped: …unreachable"),
+    ("panic", 999, "plugin \"hostile\" trapped: …unreachable"),
+    ("silent", 999, "plugin \"hostile\" ended without printing a result"),
+    ("silent-failure", 999, "plugin \"hostile\" failed with status 1 and printed no error"),
+    ("status", 999, "plugin \"hostile\" failed with status 1 and printed no error"),
+    ("nonsense", 999, "plugin \"hostile\" printed no CNI result: …everything is fine"),
+    (
+        "nonsense-failure",
+        999,
+        "plugin \"hostile\" failed with status 1 and printed no CNI error object: nothing is fine",
+    ),
+    ("two-objects", 999, "plugin \"hostile\" printed no CNI result: …trailing characters"),
+    ("array", 999, "plugin \"hostile\" printed no CNI result: …cannot unmarshal array"),
+    ("not-utf8", 999, "plugin \"hostile\" wrote bytes to standard output that are not UTF-8"),
+    ("deep", 999, "plugin \"hostile\" printed no CNI result: …recursion limit"),
+    ("flood-stdout", 999, "plugin \"hostile\" …wrote more than 1048576 bytes to standard output"),
+    ("flood-stderr", 123, "flooded; as ordered"),
+    ("error", 123, "on purpose; as ordered"),
+    ("allocate", 999, "plugin \"hostile\" ran out of memory: it may use 64 MiB"),
+    ("recurse", 999, "plugin \"hostile\" trapped: "),
+    ("hoard", 999, "plugin \"hostile\" trapped: resource table has no free keys"),
+    ("claim-interface", 999, "plugin \"hostile\" claims interface \"eth9\", which it neither made nor was given"),
+    ("claim-sandbox", 999, "plugin \"hostile\" claims interface \"eth0\", which it neither made nor was given"),
+    ("claim-address", 999, "plugin \"hostile\" claims address 10.66.6.6/24, which neither IPAM nor prevResult gave"),
+    ("claim-index", 999, "plugin \"hostile\" gives 127.0.0.1/8 to an interface that its result does not have"),
+    ("claim-version", 999, "plugin \"hostile\" printed no CNI result: …unsupported CNI result version \"9.9.9\""),
+    // Refusals that the plugin hands on.
+    (
+        "capability",
+        110,
+        "policy does not allow forwarding.enable; …`[grant.forwarding]` in /etc/postern/policy/hostile.toml",
+    ),
+    ("backend", 110, "policy does not allow masquerade.ensure on \"iptables\"…backends = [\"iptables\"]"),
+    ("operations", 999, "a run may ask for 50 operations; …[limits] operations in /etc/postern/policy/hostile.toml"),
+    ("unknown", 7, "the hostile plugin knows no \"unknown\""),
+];
+
+/// What it reaches for (`reaches.rs`), with a change of the configuration.
+const REACHES: [(&str, &str, u64, &str); 12] = [
+    ("bridge", "{}", 110, "policy does not allow bridge.ensure on \"cni0\"; …[grant.bridge] names = [\"cni0\"]"),
+    // Only the policy counts, not what the configuration calls the bridge.
+    ("bridge", r#"{"bridge": "cni0"}"#, 110, "policy does not allow bridge.ensure on \"cni0\""),
+    ("bridge-path", "{}", 110, "policy does not allow bridge.find on \"../hostile0\""),
+    ("bridge-megabytes", "{}", 999, "plugin \"hostile\" trapped: too much data"),
+    ("force", "{}", 110, "policy does not allow bridge.ensure-gateways; …force-address = \"true\""),
+    (
+        "ipam",
+        r#"{"ipam": {"type": "static"}}"#,
+        110,
+        "policy does not allow ipam.add on \"static\"; …[grant.ipam] types",
+    ),
+    ("ipam", r#"{"ipam": {"type": "hostile"}}"#, 999, "plugins delegate to each other without end"),
+    ("ipam", r#"{"ipam": null}"#, 999, "no plugin name provided"),
+    (
+        "leases",
+        r#"{"ipam": {"dataDir": "/var/lib/other"}}"#,
+        110,
+        "policy does not allow leases.reserve on \"/var/lib/other\"",
+    ),
+    (
+        "file",
+        r#"{"ipam": {"resolvConf": "/etc/shadow"}}"#,
+        110,
+        "policy does not allow resolv-conf.read on \"/etc/shadow\"",
+    ),
+    ("address", "{}", 999, "10.66.6.6/32 is not an address of this attachment"),
+    ("source", "{}", 999, "10.66.6.6 is not an address of this attachment"),
+];
+
+/// The configuration that orders a behaviour.
+fn orders(behaviour: &str, patch: Value) -> Value {
+    let mut config = json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "hostile", "hostile": behaviour,
+        "ipam": {"type": "host-local", "dataDir": "/var/lib/hostile", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+    });
+    merge(&mut config, &patch);
+    config
+}
+
+fn call(watched: &Watched, plugin: &str, verb: &str, config: &Value) -> Result<Answer> {
+    let call = Call::new(&test_bin()?, plugin, verb, config.to_string());
+    watched.node.call(&call.attachment("c1", &watched.node.netns("c1"), "eth0"))
+}
+
+/// An ADD that must fail, and leave nothing.
+fn refused(watched: &mut Watched, plugin: &str, config: &Value, code: u64, text: &str) -> Result<()> {
+    let answer = call(watched, plugin, "ADD", config)?;
+    if let Err(changed) = watched.unchanged() {
+        // For the next case.
+        call(watched, "hostile", "DEL", &orders("good", json!({})))?.success()?;
+        return Err(changed);
+    }
+    Refusal::of(&answer)?.expect(code, text)
+}
+
+/// A node where one attachment came and went, so that node objects (tables, directories) are there already.
+fn used_node() -> Result<Watched> {
+    let mut watched = Watched::new(&["c1"])?;
+    watched.node.sh("ip link add hostile0 type bridge")?;
+    let good = orders("good", json!({"make": true}));
+    call(&watched, "hostile", "ADD", &good)?.success()?;
+    let made = watched.unchanged();
+    ensure!(made.is_err(), "the plugin makes nothing: these tests would show nothing");
+    // This DEL does nothing itself: the host removes everything by its record.
+    call(&watched, "hostile", "DEL", &good)?.success()?;
+    watched.look()?;
+    watched.unchanged()?;
+    Ok(watched)
+}
+
+#[test]
+fn every_ending_is_one_error_and_leaves_nothing() -> Result<()> {
+    let mut watched = used_node()?;
+    let cases = ENDINGS.iter().flat_map(|case| [(case, false), (case, true)]);
+    each(
+        cases,
+        |((name, ..), make)| format!("{name}, make {make}"),
+        |((name, code, text), make)| {
+            refused(&mut watched, "hostile", &orders(name, json!({"make": make})), *code, text)
+        },
+    )
+}
+
+#[test]
+fn every_reach_is_refused_and_leaves_nothing() -> Result<()> {
+    let mut watched = used_node()?;
+    each(
+        &REACHES,
+        |case| format!("{} {}", case.0, case.1),
+        |(name, patch, code, text)| {
+            refused(&mut watched, "hostile", &orders(name, serde_json::from_str(patch)?), *code, text)
+        },
+    )
+}
+
+#[test]
+fn endless_ones_are_stopped_at_their_deadline_and_undone() -> Result<()> {
+    let mut watched = used_node()?;
+    let cases = ["loop", "call-loop"].into_iter().flat_map(|name| [(name, false), (name, true)]);
+    each(
+        cases,
+        |case| format!("{case:?}"),
+        |(name, make)| {
+            let start = Instant::now();
+            refused(
+                &mut watched,
+                "hostile",
+                &orders(name, json!({"make": make})),
+                999,
+                "plugin \"hostile\" ran past its deadline and was stopped",
+            )?;
+            let took = start.elapsed();
+            ensure!(took > Duration::from_millis(1900) && took < Duration::from_secs(10), "took {took:?}");
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn a_del_that_fails_still_removes_everything() -> Result<()> {
+    let mut watched = used_node()?;
+    let add = orders("good", json!({"make": true}));
+    let failing = ENDINGS.iter().filter(|(name, ..)| {
+        matches!(
+            *name,
+            "trap" | "silent-failure" | "nonsense-failure" | "not-utf8" | "flood-stdout" | "error" | "allocate"
+        )
+    });
+    let endless = ("loop", 999, "plugin \"hostile\" ran past its deadline");
+    each(
+        failing.chain([&endless]),
+        |case| case.0.to_owned(),
+        |(name, code, text)| {
+            call(&watched, "hostile", "ADD", &add)?.success()?;
+            let answer = call(&watched, "hostile", "DEL", &orders(name, json!({"on": "DEL"})));
+            let clean = watched.unchanged();
+            // The next case needs a clean node, whatever became of this one.
+            call(&watched, "hostile", "DEL", &add)?.success()?;
+            Refusal::of(&answer?)?.expect(*code, text)?;
+            clean
+        },
+    )
+}
+
+#[test]
+fn what_a_del_prints_is_nobodys_business() -> Result<()> {
+    let mut watched = used_node()?;
+    each(
+        ["silent", "nonsense", "two-objects", "array", "claim-address"],
+        |name| (*name).to_owned(),
+        |name| {
+            call(&watched, "hostile", "ADD", &orders("good", json!({"make": true})))?.success()?;
+            let answer = call(&watched, "hostile", "DEL", &orders(name, json!({"on": "DEL"})))?;
+            ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
+            watched.unchanged()
+        },
+    )
+}
+
+#[test]
+fn other_verbs_fail_as_well_formed() -> Result<()> {
+    let mut watched = used_node()?;
+    let previous = json!({"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.2/24"}]});
+    each(
+        ["CHECK", "STATUS", "GC"],
+        |verb| (*verb).to_owned(),
+        |verb| {
+            for (behaviour, text) in [("trap", "trapped"), ("nonsense-failure", "no CNI error object")] {
+                let config =
+                    orders(behaviour, json!({"on": verb, "prevResult": previous, "cni.dev/valid-attachments": []}));
+                let answer = call(&watched, "hostile", verb, &config)?;
+                Refusal::of(&answer)?.expect(999, &format!("plugin \"hostile\"…{text}"))?;
+                watched.unchanged()?;
+            }
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn an_ipam_delegate_is_no_better_trusted() -> Result<()> {
+    let mut watched = used_node()?;
+    let config = |behaviour| orders(behaviour, json!({"type": "bridge", "bridge": "br9", "ipam": {"type": "hostile"}}));
+    // The bridge is a node object, and stays.
+    call(&watched, "bridge", "ADD", &config("error"))?;
+    watched.look()?;
+    let named = |name: &str| !matches!(name, "flood-stderr" | "error" | "claim-address" | "unknown");
+    each(
+        ENDINGS.iter().filter(|(name, code, _)| named(name) && *code == 999),
+        |case| case.0.to_owned(),
+        |(name, code, text)| refused(&mut watched, "bridge", &config(name), *code, text),
+    )
+}
+
+#[test]
+fn standard_error_is_marked_bounded_and_harmless() -> Result<()> {
+    let watched = Watched::new(&["c1"])?;
+    let answer = call(&watched, "hostile", "ADD", &orders("flood-stderr", json!({})))?;
+    ensure!(answer.stderr.len() > 1000 && answer.stderr.len() < 256 << 10, "{} bytes", answer.stderr.len());
+    for line in answer.stderr.lines() {
+        ensure!(line.starts_with("hostile: "), "not marked: {line:?}");
+        ensure!(!line.chars().any(|c| c.is_control() && c != '\t'), "control characters: {line:?}");
+    }
+    ensure!(answer.stderr.contains("more was written than is shown"), "nothing says that something is missing");
+    Ok(())
+}
+
+#[test]
+fn endless_calls_do_not_wash_the_log_away() -> Result<()> {
+    let watched = used_node()?;
+    watched.node.sh("echo '{\"first\": true}' >> /run/postern/audit.jsonl")?;
+    call(&watched, "hostile", "ADD", &orders("call-loop", json!({})))?;
+    let log = watched.node.sh("cat /run/postern/audit.jsonl")?;
+    ensure!(log.contains("\"first\""), "the log was rotated by one run of one plugin");
+    ensure!(log.lines().count() < 1000, "{} lines", log.lines().count());
+    Ok(())
+}
+
+#[test]
+fn an_operator_can_withdraw_a_grant() -> Result<()> {
+    let mut watched = used_node()?;
+    // iptables is found through /etc/alternatives.
+    watched.node.sh(
+        "mount -t tmpfs -o mode=755 etc /mnt; cp -a /etc/alternatives /mnt; mkdir -p /mnt/postern/policy
+         mount --move /mnt /etc
+         echo 'withdraw = [\"masquerade\"]' > /etc/postern/policy/hostile.toml",
+    )?;
+    let good = orders("good", json!({"make": true}));
+    refused(&mut watched, "hostile", &good, 110, "policy does not allow masquerade.ensure…[grant.masquerade]")?;
+    watched.node.sh("chmod 666 /etc/postern/policy/hostile.toml")?;
+    refused(&mut watched, "hostile", &good, 999, "hostile.toml can be written by others…chmod go-w")
+}
+
+#[test]
+fn plugins_that_are_half_there_are_not_run() -> Result<()> {
+    let mut watched = used_node()?;
+    let cases = [
+        ("nopolicy", "plugin \"nopolicy\" has no policy at …nopolicy.toml…`postern add FILE.wasm --policy FILE`"),
+        ("nocode", "there is no plugin \"nocode\" in …`postern add FILE.wasm --policy FILE`"),
+        ("unlisted", "there is no plugin \"unlisted\" in …`postern add FILE.wasm --policy FILE`"),
+    ];
+    each(
+        cases,
+        |case| case.0.to_owned(),
+        |(plugin, text)| {
+            for verb in ["ADD", "DEL", "CHECK"] {
+                let answer = call(&watched, plugin, verb, &orders("good", json!({"type": plugin, "make": true})))?;
+                watched.unchanged()?;
+                Refusal::of(&answer)?.expect(999, text)?;
+            }
+            // What another made is removed all the same, by its record.
+            call(&watched, "hostile", "ADD", &orders("good", json!({"make": true})))?.success()?;
+            call(&watched, plugin, "DEL", &orders("good", json!({"type": plugin})))?.success()?;
+            watched.unchanged()
+        },
+    )
+}
