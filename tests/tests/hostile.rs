@@ -277,6 +277,8 @@ fn an_operator_can_withdraw_a_grant() -> Result<()> {
          mount --move /mnt /etc
          echo 'withdraw = [\"masquerade\"]' > /etc/postern/policy/hostile.toml",
     )?;
+    // mount(8) keeps notes below /run.
+    watched.look()?;
     let good = orders("good", json!({"make": true}));
     refused(&mut watched, "hostile", &good, 110, "policy does not allow masquerade.ensure…[grant.masquerade]")?;
     watched.node.sh("chmod 666 /etc/postern/policy/hostile.toml")?;

@@ -90,6 +90,11 @@ impl Drop for Sandbox {
         if !self.ended {
             let _ = kill(self.pid, Signal::SIGKILL);
         }
-        let _ = waitpid(self.pid, None);
     }
+}
+
+/// Waits for all sandboxes to be gone, so that none is left for others to bury. Taking a guest's memory apart takes the
+/// kernel a while: this is for when the answer has been given.
+pub fn reap() {
+    while waitpid(None, None).is_ok() {}
 }

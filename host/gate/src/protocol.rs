@@ -10,7 +10,7 @@ use crate::launcher::Launcher;
 use crate::places;
 use crate::plugin;
 use crate::policy::Policy;
-use crate::process::ChildMain;
+use crate::process::{self, ChildMain};
 use crate::session::{Request, Session};
 use postern_cni::version_output;
 use postern_cni::{
@@ -18,7 +18,7 @@ use postern_cni::{
 };
 use postern_kernel::{Namespace, OpenError};
 use postern_types::OpError;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 /// Standard input in bytes: a configuration with its `prevResult` is a few kilobytes.
@@ -33,9 +33,22 @@ pub fn main(name: &str, child: ChildMain) -> u8 {
         Ok(output) => (output, 0),
         Err(error) => (error.to_json(), 1),
     };
-    let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush());
-    if written.is_err() { 1 } else { status }
+    let written = print(output.as_bytes());
+    process::reap();
+    if written { status } else { 1 }
+}
+
+/// One write, as far as the kernel takes it: `Stdout` would write the last line by itself.
+fn print(mut output: &[u8]) -> bool {
+    let stdout = std::io::stdout();
+    while !output.is_empty() {
+        match nix::unistd::write(&stdout, output) {
+            Ok(written) => output = output.get(written..).unwrap_or_default(),
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 fn run(name: &str, child: ChildMain) -> Result<String, Error> {
