@@ -73,11 +73,12 @@ pub fn mtu(fields: &Fields<'_>) -> Result<Option<u32>, Error> {
 /// The list of routes under the key `routes`, attributes of 1.1.0 included; IPAM plugins hand it on as it is.
 ///
 /// # Errors
-/// Code 999 for a key of the wrong type or a malformed address.
+/// Code 999 for a key of the wrong type, a malformed address, or a route without `dst`: no plugin could read such a
+/// result.
 pub fn routes(fields: &Fields<'_>) -> Result<Vec<Route>, Error> {
     let read = |route: &Fields<'_>| {
         Ok(Route {
-            dst: route.cidr("dst")?,
+            dst: Some(route.cidr("dst")?.ok_or_else(|| Error::new("an entry of 'routes' has no 'dst'"))?),
             gw: route.ip("gw")?,
             mtu: route.int("mtu")?.unwrap_or(0),
             advmss: route.int("advmss")?.unwrap_or(0),
@@ -115,11 +116,10 @@ mod tests {
     #[test]
     fn routes_with_every_attribute() {
         let conf = conf(
-            r#"{"routes":[{"dst":"10.1.2.3/8","gw":"1.2.3.4","mtu":1,"advmss":2,"priority":3,"table":0,"scope":0},{}]}"#,
+            r#"{"routes":[{"dst":"10.1.2.3/8","gw":"1.2.3.4","mtu":1,"advmss":2,"priority":3,"table":0,"scope":0}]}"#,
         );
         let routes = routes(&conf.fields()).unwrap();
         assert_eq!(routes.first().unwrap().table, Some(0));
         assert_eq!(routes.first().unwrap().dst.unwrap().to_string(), "10.1.2.3/8");
-        assert_eq!(routes.get(1), Some(&Route::default()));
     }
 }

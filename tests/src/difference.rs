@@ -3,6 +3,7 @@
 use crate::Mismatch;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,10 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
-    /// Pattern of the case's name.
-    pub case: String,
-    /// Pattern of the leaf's path, which starts with the step.
-    pub path: String,
+    /// Pattern of the case's name, or several.
+    pub case: Patterns,
+    /// Pattern of the leaf's path, which starts with the step, or several.
+    pub path: Patterns,
+    /// Only in steps that ended with this status on both sides.
+    pub exit: Option<i64>,
     /// Pattern of the native value (JSON text); any when absent.
     pub native: Option<String>,
     /// Pattern of our value (JSON text); any when absent.
@@ -22,6 +25,35 @@ pub struct Difference {
     pub reason: String,
     #[serde(skip)]
     used: AtomicUsize,
+}
+
+/// One pattern or several, of which one must match.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Patterns {
+    /// One.
+    One(String),
+    /// Several.
+    Any(Vec<String>),
+}
+
+impl Patterns {
+    fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(pattern) => std::slice::from_ref(pattern),
+            Self::Any(patterns) => patterns,
+        }
+    }
+
+    fn match_text(&self, text: &str) -> bool {
+        self.as_slice().iter().any(|pattern| matches(pattern, text))
+    }
+}
+
+impl fmt::Display for Patterns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.as_slice().join(", "))
+    }
 }
 
 /// All intended differences.
@@ -51,14 +83,16 @@ impl Differences {
         Self { difference: Vec::new() }
     }
 
-    /// Whether an entry covers this mismatch; counts its use.
-    pub fn intended(&self, case: &str, mismatch: &Mismatch) -> bool {
+    /// Whether an entry covers this mismatch in a step that ended with the status `exit` on both sides, if it did; counts
+    /// its use.
+    pub fn intended(&self, case: &str, mismatch: &Mismatch, exit: Option<i64>) -> bool {
         let value = |pattern: &Option<String>, value: &Option<String>| {
             pattern.as_deref().is_none_or(|pattern| matches(pattern, value.as_deref().unwrap_or("(absent)")))
         };
         let covers = |entry: &&Difference| {
-            matches(&entry.case, case)
-                && matches(&entry.path, &mismatch.path)
+            entry.case.match_text(case)
+                && entry.path.match_text(&mismatch.path)
+                && (entry.exit.is_none() || entry.exit == exit)
                 && value(&entry.native, &mismatch.native)
                 && value(&entry.ours, &mismatch.ours)
         };
@@ -119,11 +153,13 @@ mod tests {
     #[test]
     fn an_entry_without_use_shows() {
         let list: Differences =
-            toml::from_str("[[difference]]\ncase = 'bridge/*'\npath = '*/mtu'\nours = '1'\nreason = 'test'\n").unwrap();
+            toml::from_str("[[difference]]\ncase = ['ptp/*', 'bridge/*']\npath = '*/mtu'\nours = '1'\nexit = 0\nreason = 'test'\n").unwrap();
         let mismatch = |ours: &str| Mismatch { path: "1/mtu".to_owned(), native: None, ours: Some(ours.to_owned()) };
-        assert!(!list.intended("bridge/x", &mismatch("2")));
+        assert!(!list.intended("bridge/x", &mismatch("2"), Some(0)));
+        assert!(!list.intended("bridge/x", &mismatch("1"), Some(1)));
+        assert!(!list.intended("bridge/x", &mismatch("1"), None));
         assert_eq!(list.unused().count(), 1);
-        assert!(list.intended("bridge/x", &mismatch("1")));
+        assert!(list.intended("bridge/x", &mismatch("1"), Some(0)));
         assert_eq!(list.unused().count(), 0);
     }
 }

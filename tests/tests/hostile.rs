@@ -269,6 +269,17 @@ fn endless_calls_do_not_wash_the_log_away() -> Result<()> {
 }
 
 #[test]
+fn nobody_forges_lines_of_the_log() -> Result<()> {
+    let watched = Watched::new(&["c1"])?;
+    call(&watched, "hostile", "ADD", &orders("bridge-forgery", json!({})))?;
+    let shown = watched.node.sh(&format!("{}/postern log --container c1", test_bin()?.display()))?;
+    ensure!(shown.contains("allowed everything"), "the log doesn't show what was asked for: {shown}");
+    ensure!(shown.lines().all(|line| line.contains(" hostile ")), "a forged line: {shown}");
+    ensure!(!shown.chars().any(|c| c.is_control() && c != '\n'), "control characters: {shown:?}");
+    Ok(())
+}
+
+#[test]
 fn an_operator_can_withdraw_a_grant() -> Result<()> {
     let mut watched = used_node()?;
     // iptables is found through /etc/alternatives.

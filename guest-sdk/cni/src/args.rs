@@ -63,9 +63,8 @@ impl Args {
     }
 }
 
-/// The closing parenthesis has no opening one: that is the library's text.
 fn bad_value(key: &str, value: &str, cause: impl fmt::Display) -> Error {
-    Error::internal(format!("ARGS: error parsing value of pair {}: {cause})", quote(&format!("{key}={value}"))))
+    Error::internal(format!("ARGS: error parsing value of pair {}: {cause}", quote(&format!("{key}={value}"))))
 }
 
 fn boolean(value: &str) -> Result<bool, String> {
@@ -112,7 +111,7 @@ mod tests {
         assert_eq!(message("A=1;MAC=x=y"), r#"ARGS: invalid pair "MAC=x=y""#);
         assert_eq!(
             message("IgnoreUnknown=Yes"),
-            r#"ARGS: error parsing value of pair "IgnoreUnknown=Yes": boolean unmarshal error: invalid input yes)"#
+            r#"ARGS: error parsing value of pair "IgnoreUnknown=Yes": boolean unmarshal error: invalid input yes"#
         );
     }
 
@@ -123,7 +122,7 @@ mod tests {
         assert_eq!(args.read("E", parse_ip).unwrap(), None);
         assert_eq!(
             args.read("GW", parse_ip).unwrap_err().msg,
-            r#"ARGS: error parsing value of pair "GW=foo": invalid IP address: foo)"#
+            r#"ARGS: error parsing value of pair "GW=foo": invalid IP address: foo"#
         );
     }
 }

@@ -44,7 +44,7 @@ pub fn validate_interface_name(name: &str) -> Result<(), Error> {
         _ if name.len() > 15 => Err(Error::environment("interface name is too long")
             .with_details("interface name should be less than 16 characters")),
         "." | ".." => Err(Error::environment("interface name is . or ..")),
-        _ if name.chars().any(|c| matches!(c, '/' | ':') || c.is_whitespace()) => {
+        _ if name.chars().any(|c| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control()) => {
             Err(Error::environment("interface name contains / or : or whitespace characters"))
         }
         _ => Ok(()),

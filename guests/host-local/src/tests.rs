@@ -110,7 +110,7 @@ fn everything_that_is_refused() {
         (
             "IP=foo",
             r#""ipam":{"subnet":"10.1.0.0/16"}"#,
-            r#"ARGS: error parsing value of pair "IP=foo": invalid IP address foo)"#,
+            r#"ARGS: error parsing value of pair "IP=foo": invalid IP address foo"#,
         ),
         ("MAC=1", r#""ipam":{"subnet":"10.1.0.0/16"}"#, r#"ARGS: unknown args ["MAC=1"]"#),
     ] {

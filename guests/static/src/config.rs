@@ -28,7 +28,7 @@ impl Config {
         let configured = ipam.objects("addresses")?.unwrap_or_default();
         let arguments = arguments(request)?;
         let ips = match replacement {
-            Some(texts) => texts.iter().map(|text| address(text, None)).collect::<Result<_, _>>()?,
+            Some(texts) => texts.iter().map(|text| replacing_address(text)).collect::<Result<_, _>>()?,
             None => {
                 let mut ips = configured.iter().map(configured_address).collect::<Result<Vec<_>, _>>()?;
                 ips.extend(arguments);
@@ -49,13 +49,16 @@ fn replacement(conf: &NetConf) -> Result<Option<Vec<String>>, Error> {
 
 fn configured_address(fields: &Fields<'_>) -> Result<IpConfig, Error> {
     let gateway = fields.ip("gateway")?;
-    Ok(IpConfig { gateway, ..address(fields.str("address")?.unwrap_or_default(), None)? })
-}
-
-fn address(text: &str, gateway: Option<std::net::IpAddr>) -> Result<IpConfig, Error> {
+    let text = fields.str("address")?.unwrap_or_default();
     let address = parse_cidr(text)
         .map_err(|_| Error::new(format!("the 'address' field is expected to be in CIDR notation, got: '{text}'")))?;
     Ok(IpConfig { interface: None, address, gateway })
+}
+
+fn replacing_address(text: &str) -> Result<IpConfig, Error> {
+    let address = parse_cidr(text)
+        .map_err(|_| Error::new(format!("an entry in the 'ips' field is NOT in CIDR notation, got: '{text}'")))?;
+    Ok(IpConfig { interface: None, address, gateway: None })
 }
 
 /// The addresses of `CNI_ARGS`, with the gateways given beside them. The gateways can't match other addresses, and a

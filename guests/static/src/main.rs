@@ -127,7 +127,7 @@ mod tests {
             (
                 "",
                 r#""ipam":{},"runtimeConfig":{"ips":["10.1.2.3"]}"#,
-                "the 'address' field is expected to be in CIDR notation, got: '10.1.2.3'",
+                "an entry in the 'ips' field is NOT in CIDR notation, got: '10.1.2.3'",
             ),
         ] {
             assert_eq!(message(args, keys), expected, "{keys}");

@@ -24,11 +24,16 @@ pub fn run(container: Option<&str>, json: bool) -> Result<()> {
             if json {
                 println!("{line}");
             } else {
-                println!("{}", sentence(&entry, field));
+                println!("{}", printable(&sentence(&entry, field)));
             }
         }
     }
     Ok(())
+}
+
+/// A plugin's own words must not write lines, or tell the terminal what to do.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 fn sentence<'a>(entry: &'a Value, field: impl Fn(&str) -> &'a str) -> String {

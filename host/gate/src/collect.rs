@@ -13,6 +13,7 @@ use std::path::Path;
 /// Undoes what this run did since `before`, last things first. What can't be undone stays in the record, for DEL, and is
 /// said on standard error: the runtime gets the error that made the ADD fail.
 pub fn undo(session: &mut Session, before: usize) {
+    session.allow_cleanup();
     while session.undo.len() > before {
         let Some(last) = session.undo.pop() else { break };
         match remove(session, &last.effect, Some(&last.leases)) {
@@ -27,6 +28,7 @@ pub fn undo(session: &mut Session, before: usize) {
 /// # Errors
 /// What could not be removed; it stays in the record.
 pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, OpError> {
+    session.allow_cleanup();
     let Some(record) = session.record() else { return Ok(0) };
     let mut left = record.effects(plugin);
     left.reverse();

@@ -96,11 +96,11 @@ impl<'a> Gate<'a> {
             return Err(OpError::new(ErrorCode::Deadline, "", "the deadline of this run has passed"));
         }
         let budget = self.granted.limits().operations();
-        if self.operations >= budget {
+        self.operations += 1;
+        if self.operations > budget {
             return Err(OpError::new(ErrorCode::Exhausted, "", format!("a run may ask for {budget} operations"))
                 .hint(format!("[limits] operations in {}", self.granted.operator_file())));
         }
-        self.operations += 1;
         let directory = capability::leases::directory(&self.session.request);
         let resolv_conf = capability::resolv_conf::file(&self.session.request);
         let objects = Objects {
@@ -109,6 +109,12 @@ impl<'a> Gate<'a> {
             resolv_conf: &resolv_conf,
         };
         policy::decide(&self.granted, operation, objects)
+    }
+
+    /// Whether the guest has gone on asking after its budget was spent: it is stopped then, or its questions would
+    /// wash everything else out of the log.
+    pub fn is_spent(&self) -> bool {
+        self.operations > self.granted.limits().operations()
     }
 
     /// Gives out a handle.

@@ -53,33 +53,43 @@ fn run_once(
     let mut sandbox = ready.sandbox;
     let mut gate = Gate::new(session, launcher, plugin, granted, depth);
     let (stdout, status) = serve(&mut gate, &mut sandbox, start).map_err(|text| {
-        Error::internal(format!("plugin \"{plugin}\" {text}")).with_details(format!("verb {}", verb.as_str()))
+        let error = Error::internal(format!("plugin \"{plugin}\" {text}"));
+        if text.contains("cannot load the compiled code") {
+            return error.with_details("install it again: `make install`, or `postern add FILE.wasm --policy FILE`");
+        }
+        error
     })?;
     outcome::read(session, plugin, verb, &stdout, status)
 }
 
-/// Answers the guest's calls until it ends.
+/// Answers the guest's calls until it ends. What went wrong is the rest of a sentence that begins with its name.
 fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(String, u8), String> {
-    let plugin = gate.plugin;
-    let mut stderr = Stderr { plugin, left: STDERR_LIMIT };
+    let mut stderr = Stderr { plugin: gate.plugin, left: STDERR_LIMIT };
     let deadline = gate.session.deadline;
-    let silence = |silence: Silence, last: &str| match silence {
-        Silence::Deadline => {
-            let seconds = gate_seconds(last);
-            format!("ran past its deadline and was stopped{seconds}")
-        }
-        Silence::Broken(reason) => format!("ended without an answer ({reason})"),
-    };
-    sandbox.send(&ToSandbox::Start(start), deadline).map_err(|e| silence(e, ""))?;
-    let mut last = "";
+    let mut last = None;
+    let mut answer = ToSandbox::Start(start);
     loop {
-        match sandbox.receive(deadline).map_err(|e| silence(e, last))? {
-            FromSandbox::Call(operation) => {
-                last = operation.name();
-                let answer = gate.call(&operation);
-                sandbox.send(&ToSandbox::Answer(answer), deadline).map_err(|e| silence(e, last))?;
+        // A sandbox that has ended can't be sent to, but may have said why: that is what is received then.
+        let sent = sandbox.send(&answer, deadline);
+        let message = loop {
+            match sandbox.receive(deadline) {
+                Ok(FromSandbox::Stderr(text)) => stderr.show(&text),
+                Ok(message) => break message,
+                Err(silence) => return Err(describe(sent.err().unwrap_or(silence), last)),
             }
-            FromSandbox::Stderr(text) => stderr.show(&text),
+        };
+        match message {
+            FromSandbox::Call(operation) => {
+                last = Some(operation.name());
+                answer = ToSandbox::Answer(gate.call(&operation));
+                if gate.is_spent() {
+                    return Err(format!(
+                        "asked for more than {} operations and was stopped; [limits] operations in {}",
+                        gate.granted().limits().operations(),
+                        gate.granted().operator_file()
+                    ));
+                }
+            }
             FromSandbox::Finished { stdout, status } => {
                 sandbox.finished();
                 return Ok((stdout, status));
@@ -88,12 +98,17 @@ fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(St
                 sandbox.finished();
                 return Err(reason);
             }
+            FromSandbox::Stderr(_) => {}
         }
     }
 }
 
-fn gate_seconds(last: &str) -> String {
-    if last.is_empty() { String::new() } else { format!("; its last operation was {last}") }
+fn describe(silence: Silence, last: Option<&str>) -> String {
+    let last = last.map(|last| format!("; its last operation was {last}")).unwrap_or_default();
+    match silence {
+        Silence::Deadline => format!("ran past its deadline and was stopped{last}"),
+        Silence::Broken(reason) => format!("ended without an answer: {reason}{last}"),
+    }
 }
 
 /// A guest's standard error goes to the runtime's, every line marked with the plugin's name.

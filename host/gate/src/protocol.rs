@@ -89,7 +89,11 @@ fn run(name: &str, child: ChildMain) -> Result<String, Error> {
     if let Some(namespace) = &namespace {
         session.enter(namespace).map_err(internal)?;
     }
-    act(&mut session, &mut launcher, name, verb, owns_link)
+    let outcome = act(&mut session, &mut launcher, name, verb, owns_link);
+    // A failed ADD has been undone by now: its record goes too, unless something is left in it.
+    session.close_record();
+    session.audit.flush();
+    outcome
 }
 
 fn act(
@@ -111,19 +115,19 @@ fn act(
         }
         Verb::Gc | Verb::Status | Verb::Version => {}
     }
-    let result = plugin::run(session, launcher, name, verb, 0)?;
+    let outcome = plugin::run(session, launcher, name, verb, 0);
     if verb == Verb::Del {
-        // The plugin has done what it knows of; what its record still lists is removed now. The plugin that made the
-        // link is the last of its chain: nothing of the attachment outlives it.
-        collect::by_record(session, if owns_link { None } else { Some(name) }).map_err(internal)?;
+        // The plugin has done what it knows of, or failed; what its record still lists is removed now. The plugin that
+        // made the link is the last of its chain: nothing of the attachment outlives it.
+        let removed = collect::by_record(session, if owns_link { None } else { Some(name) });
+        outcome?;
+        removed.map_err(internal)?;
+        return Ok(String::new());
     }
-    let output = match result {
-        Some(result) => result.to_json(session.request.version).inspect_err(|_| collect::undo(session, 0))?,
-        None => String::new(),
-    };
-    session.close_record();
-    session.audit.flush();
-    Ok(output)
+    match outcome? {
+        Some(result) => result.to_json(session.request.version).inspect_err(|_| collect::undo(session, 0)),
+        None => Ok(String::new()),
+    }
 }
 
 /// DEL for a plugin that is no longer installed, or no longer to be trusted: its record is enough. `None` if there is

@@ -12,7 +12,10 @@ use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long cleaning up may take once the time of the run itself is over.
+const CLEANUP_WITHIN: Duration = Duration::from_secs(15);
 
 /// What the protocol made of environment and standard input.
 #[derive(Debug)]
@@ -136,6 +139,14 @@ impl Session {
         let mut session = Self::new(request, self.deadline, self.state.clone(), self.library.clone());
         session.record = Some(record);
         session
+    }
+
+    /// Gives what is to be cleaned up time of its own: a run that went past its deadline must not leave its rules.
+    pub fn allow_cleanup(&mut self) {
+        self.deadline = self.deadline.max(Instant::now() + CLEANUP_WITHIN);
+        if let Some(nft) = self.nft.get_mut() {
+            nft.set_deadline(self.deadline);
+        }
     }
 
     /// Starts the thread that lives in the container's namespace.

@@ -24,10 +24,15 @@ pub fn run(channel: OwnedFd, code: OwnedFd, limits: &Limits) -> ! {
     match prepare(&channel, code) {
         Ok((guest, start)) => {
             let ended = guest.run(start, Box::new(Line(Arc::clone(&channel))), limits);
-            finish(&channel, &match &ended.outcome {
-                Outcome::Finished { stdout, status } => FromSandbox::Finished { stdout: stdout.clone(), status: *status },
-                Outcome::Failed(reason) => FromSandbox::Failed(reason.clone()),
-            })
+            finish(
+                &channel,
+                &match &ended.outcome {
+                    Outcome::Finished { stdout, status } => {
+                        FromSandbox::Finished { stdout: stdout.clone(), status: *status }
+                    }
+                    Outcome::Failed(reason) => FromSandbox::Failed(reason.clone()),
+                },
+            )
         }
         Err(reason) => finish(&channel, &FromSandbox::Failed(reason)),
     }

@@ -28,7 +28,7 @@ const TEMPORARY_LEASE: &str = ".postern-lease";
 const TEMPORARY_LAST: &str = ".postern-last";
 
 /// Longest lease file: a container ID and an interface name are far shorter.
-const LONGEST: usize = 4096;
+const LONGEST: usize = 256 << 10;
 
 /// A point in time as the file system keeps it: seconds and nanoseconds.
 pub(crate) type Time = (i64, u32);

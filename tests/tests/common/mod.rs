@@ -75,7 +75,7 @@ impl Watched {
         let left: Vec<_> = compare(&self.before, &after)
             .into_iter()
             .filter(|mismatch| !mismatch.path.contains("/last_reserved_ip."))
-            .map(|mismatch| mismatch.to_string())
+            .map(|mismatch| mismatch.to_string().chars().take(300).collect::<String>())
             .collect();
         let some: Vec<_> = left.iter().take(6).map(String::as_str).collect();
         ensure!(left.is_empty(), "{} changes (native: before, ours: after):\n{}", left.len(), some.join("\n"));

@@ -50,7 +50,8 @@ pub fn cases() -> Vec<Case> {
         host_local("three-sets", &json!({"ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "10.10.0.0/24"}], [{"subnet": "fd00:9::/64"}]]})).steps(many),
         host_local("second-set-full", &json!({"ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "10.10.0.0/30"}]]})).steps("ADD:c1 ADD:c2 ADD:c3 DEL:c1 ADD:c2"),
         host_local_with("three-sets-old-version", &json!({"cniVersion": "0.2.0", "ipam": {"ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "10.10.0.0/24"}]]}})).steps("ADD DEL"),
-        host_local("routes", &with(&subnet, json!({"routes": [{"dst": "10.1.2.3/8"}, {"dst": "0.0.0.0/0", "gw": "10.9.0.7"}, {"dst": "::/0"}, {}]}))),
+        host_local("routes", &with(&subnet, json!({"routes": [{"dst": "10.1.2.3/8"}, {"dst": "0.0.0.0/0", "gw": "10.9.0.7"}, {"dst": "::/0"}]}))),
+        host_local("route-without-dst", &with(&subnet, json!({"routes": [{}]}))),
         host_local_with("route-attributes", &json!({"cniVersion": "1.1.0", "ipam": with(&subnet, json!({"routes": [
             {"dst": "10.1.0.0/16", "mtu": 0, "advmss": 0, "priority": 0, "table": 0, "scope": 0}, {"dst": "10.2.0.0/16", "mtu": 1, "advmss": 2, "priority": 3, "table": 4, "scope": 5}]}))})),
         host_local_with("route-attributes-old", &json!({"cniVersion": "0.4.0", "ipam": with(&subnet, json!({"routes": [{"dst": "10.2.0.0/16", "mtu": 1, "table": 4}]}))})),

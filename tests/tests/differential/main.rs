@@ -13,6 +13,7 @@ mod ptp;
 
 use anyhow::{Context, Result, bail};
 use postern_tests::{Case, Differences, Mismatch, Side, compare, native_bin, plugin_bin};
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::process::ExitCode;
@@ -138,7 +139,17 @@ fn run(case: &Case, native: &Path, ours: &Path, differences: &Differences) -> Re
         (left.join(), right)
     });
     let Ok(left) = left else { bail!("the native side panicked") };
-    let mismatches = compare(&left.context("native side")?, &right.context("our side")?);
+    let (left, right) = (left.context("native side")?, right.context("our side")?);
+    let mismatches = compare(&left, &right);
+    // The status of the step that a mismatch is in, if both sides ended it with the same.
+    let exit = |mismatch: &Mismatch| {
+        let steps = left.as_object()?;
+        let (step, _) = steps
+            .iter()
+            .find(|(step, _)| mismatch.path.strip_prefix(*step).is_some_and(|rest| rest.starts_with('/')))?;
+        let of = |tree: &Value| tree.get(step)?.get("exit")?.as_i64();
+        of(&left).filter(|status| of(&right) == Some(*status))
+    };
     // The printed text (layout, order of keys) says nothing new where the value differs already.
     let step = |mismatch: &Mismatch, what: &str| {
         mismatch.path.find(&format!("/{what}")).and_then(|end| mismatch.path.get(..end).map(str::to_owned))
@@ -150,7 +161,7 @@ fn run(case: &Case, native: &Path, ours: &Path, differences: &Differences) -> Re
     let (intended, unintended): (Vec<_>, Vec<_>) = mismatches
         .into_iter()
         .filter(|mismatch| !told(mismatch))
-        .partition(|mismatch| differences.intended(&case.name, mismatch));
+        .partition(|mismatch| differences.intended(&case.name, mismatch, exit(mismatch)));
     Ok(Outcome { intended: intended.len(), unintended })
 }
 

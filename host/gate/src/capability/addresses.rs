@@ -1,5 +1,6 @@
 //! `addresses`: on the attachment's own link.
 
+use crate::capability::refused;
 use crate::gate::Gate;
 use crate::session::kernel;
 use ipnet::IpNet;
@@ -17,11 +18,9 @@ pub fn add(gate: &Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply
     }
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     for address in addresses {
-        container.add_address(index, *address).map_err(|error| {
-            let mut converted = kernel(error);
-            converted.object = format!("{address} on {name}");
-            converted
-        })?;
+        container
+            .add_address(index, *address)
+            .map_err(|error| refused(error, &name, format_args!("failed to add IP addr {address} to \"{name}\"")))?;
     }
     Ok(Reply::Done)
 }

@@ -1,6 +1,7 @@
 //! `bridge`: the granted bridge, and this attachment's port on it.
 
 use crate::capability::veth::ignore_router_advertisements;
+use crate::capability::{about, refused};
 use crate::gate::{Gate, Object, link_gone};
 use crate::node;
 use crate::session::{OwnAddress, kernel};
@@ -24,11 +25,9 @@ pub fn ensure(
         Some(link) => link,
         None => {
             // Two runs may both find it missing: the kernel lets one create it, and the other finds it.
-            let created = host.create_bridge(name, mtu, vlan_filtering).map_err(|error| {
-                let mut converted = kernel(error);
-                converted.message = format!("could not add \"{name}\": {}", converted.message);
-                converted
-            })?;
+            let created = host
+                .create_bridge(name, mtu, vlan_filtering)
+                .map_err(|error| refused(error, name, format_args!("could not add \"{name}\"")))?;
             if created {
                 node::note_bridge(&gate.session.state, host, name);
             }
@@ -37,11 +36,11 @@ pub fn ensure(
     };
     must_be_bridge(&bridge)?;
     if promisc && !bridge.promisc {
-        host.set_promisc(bridge.index, true).map_err(kernel)?;
+        host.set_promisc(bridge.index, true).map_err(about(name))?;
     }
     ignore_router_advertisements(name);
     if !bridge.up {
-        host.set_up(bridge.index).map_err(kernel)?;
+        host.set_up(bridge.index).map_err(about(name))?;
     }
     let promisc = promisc || bridge.promisc;
     Ok(Reply::Bridge(hand_out(gate, bridge, promisc)?))
@@ -67,7 +66,7 @@ fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo
 /// The name comes from the operator's configuration: what the kernel would refuse is said before anything is done.
 fn check_name(name: &str) -> Result<(), OpError> {
     postern_cni::validate_interface_name(name)
-        .map_err(|error| OpError::new(ErrorCode::InvalidArgument, name, format!("bridge name \"{name}\": {error}")))
+        .map_err(|error| OpError::new(ErrorCode::InvalidArgument, name, format!("could not add \"{name}\": {error}")))
 }
 
 fn must_be_bridge(link: &Link) -> Result<(), OpError> {
@@ -103,24 +102,15 @@ pub fn attach(gate: &Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
     let netlink = gate.session.host()?;
     netlink.attach_port(index, bridge_index, port.hairpin, port.isolated).map_err(|error| {
         let full = error.is(Errno::EXFULL);
-        let mut converted = kernel(error);
-        converted.message = format!("failed to connect \"{name}\" to bridge {bridge_name}: {}", converted.message);
-        if full {
-            converted.hint("a bridge takes 1023 ports; give the network's pods a second bridge")
-        } else {
-            converted
-        }
+        let refusal = refused(error, &name, format_args!("failed to connect \"{name}\" to bridge {bridge_name}"));
+        if full { refusal.hint("a bridge takes 1023 ports; give the network's pods a second bridge") } else { refusal }
     })?;
     set_vlans(netlink, index, &name, port)?;
     Ok(Reply::Done)
 }
 
 fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Result<(), OpError> {
-    let failed = |error| {
-        let mut converted = kernel(error);
-        converted.message = format!("failed to setup vlan tag on interface \"{name}\": {}", converted.message);
-        converted
-    };
+    let failed = |error| refused(error, name, format_args!("failed to setup vlan tag on interface \"{name}\""));
     let tagged = port.vlan.is_some() || !port.trunk.is_empty();
     if tagged && !port.preserve_default_vlan {
         for id in netlink.vlans(index).map_err(failed)? {
@@ -140,31 +130,26 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
 }
 
 /// `bridge.ensure-gateways`.
-pub fn ensure_gateways(
-    gate: &mut Gate<'_>,
-    bridge: Handle,
-    port: &PortSpec,
-    force: bool,
-) -> Result<Reply, OpError> {
+pub fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: bool) -> Result<Reply, OpError> {
     let (index, name, mac, mtu) = held(gate, bridge)?;
     let netlink = gate.session.host()?;
     let (target, shown) = match port.vlan {
         None => (Target { index, name, mac }, None),
         Some(vlan) => {
-            let joins = PortSpec { vlan: port.vlan, preserve_default_vlan: port.preserve_default_vlan, ..PortSpec::default() };
+            let joins =
+                PortSpec { vlan: port.vlan, preserve_default_vlan: port.preserve_default_vlan, ..PortSpec::default() };
             let link = vlan_gateway(gate, netlink, (index, &name, mtu), vlan, &joins)?;
             (Target { index: link.index, name: link.name.clone(), mac: link.mac.map(Mac) }, Some(link))
         }
     };
     let gateways: Vec<IpNet> = gate.session.own.iter().filter_map(gateway).collect();
-    let mut added = false;
+    let mut pinned = false;
     for gateway in gateways {
-        added |= ensure_address(netlink, &target, gateway, force)?;
-    }
-    // A bridge takes the lowest address of its ports; one that has been set stays. Pods have the gateway's in their
-    // neighbour tables, so it is set to what it was before the first port came.
-    if added && let Some(mac) = target.mac {
-        netlink.set_mac(target.index, mac.0).map_err(kernel)?;
+        // At once: a later gateway that fails must not leave this one on a bridge whose address moves.
+        if ensure_address(netlink, &target, gateway, force)? && !pinned {
+            pin_hardware_address(netlink, &target)?;
+            pinned = true;
+        }
     }
     // No handle is given out for a VLAN gateway: nothing can be done to it from outside.
     gate.session.shown.extend(shown.iter().map(|link| link.name.clone()));
@@ -177,6 +162,17 @@ struct Target {
     mac: Option<Mac>,
 }
 
+/// A bridge takes the lowest address of its ports; one that has been set stays. Pods have the gateway's in their
+/// neighbour tables, so it is set to what it was before the first port came. A bridge whose last port had left had none:
+/// it gets a random one, as a new bridge does.
+fn pin_hardware_address(netlink: &Netlink, target: &Target) -> Result<(), OpError> {
+    let Some(Mac(mac)) = target.mac else { return Ok(()) };
+    let mac = if mac == [0; 6] { random_mac() } else { mac };
+    netlink
+        .set_mac(target.index, mac)
+        .map_err(|error| refused(error, &target.name, "failed to set bridge addr: could not set bridge's mac"))
+}
+
 /// The gateway of an address, with the address's prefix length.
 fn gateway(own: &OwnAddress) -> Option<IpNet> {
     IpNet::new(own.gateway_or_first()?, own.net.prefix_len()).ok()
@@ -184,7 +180,7 @@ fn gateway(own: &OwnAddress) -> Option<IpNet> {
 
 /// Puts an address on the bridge, unless it is there. Returns whether it was added.
 fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: bool) -> Result<bool, OpError> {
-    for address in netlink.addresses(target.index).map_err(kernel)? {
+    for address in netlink.addresses(target.index).map_err(about(&target.name))? {
         let (have, want) = (address.net, gateway);
         if have == want {
             return Ok(false);
@@ -195,7 +191,13 @@ fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: boo
             _ => false,
         };
         if conflict && force {
-            netlink.delete_address(target.index, have).map_err(kernel)?;
+            netlink.delete_address(target.index, have).map_err(|error| {
+                refused(
+                    error,
+                    &target.name,
+                    format_args!("failed to set bridge addr: could not remove {have} from \"{}\"", target.name),
+                )
+            })?;
         } else if conflict {
             return Err(OpError::new(
                 ErrorCode::Exists,
@@ -211,7 +213,10 @@ fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: boo
     match netlink.add_address(target.index, gateway) {
         Ok(()) => Ok(true),
         Err(error) if error.is(Errno::EEXIST) => Ok(false),
-        Err(error) => Err(kernel(error)),
+        Err(error) => {
+            let what = format!("failed to set bridge addr: could not add IP address {gateway} to \"{}\"", target.name);
+            Err(refused(error, &target.name, what))
+        }
     }
 }
 
@@ -246,11 +251,11 @@ fn vlan_gateway(
     if created {
         node::note_vlan_gateway(&gate.session.state, netlink, &name);
         let port = netlink.link_by_name(&peer_name).map_err(kernel)?.ok_or_else(|| link_gone(&peer_name))?;
-        netlink.attach_port(port.index, bridge, false, false).map_err(kernel)?;
+        netlink.attach_port(port.index, bridge, false, false).map_err(about(&peer_name))?;
         set_vlans(netlink, port.index, &peer_name, joins)?;
-        netlink.set_up(port.index).map_err(kernel)?;
+        netlink.set_up(port.index).map_err(about(&peer_name))?;
         ignore_router_advertisements(&name);
-        netlink.set_up(link.index).map_err(kernel)?;
+        netlink.set_up(link.index).map_err(about(&name))?;
     }
     Ok(link)
 }

@@ -1,5 +1,6 @@
 //! `link`: the attachment's own link.
 
+use crate::capability::about;
 use crate::effect::Effect;
 use crate::gate::{Gate, Object, link_gone};
 use crate::session::kernel;
@@ -35,15 +36,15 @@ pub fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 
 /// `link.up`.
 pub fn up(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, _) = gate.own(handle)?;
-    gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index).map_err(kernel)?;
+    let (index, name) = gate.own(handle)?;
+    gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index).map_err(about(&name))?;
     Ok(Reply::Done)
 }
 
 /// `link.delete`.
 pub fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, _) = gate.own(handle)?;
-    gate.session.container_required()?.netlink().map_err(kernel)?.delete_link(index).map_err(kernel)?;
+    let (index, name) = gate.own(handle)?;
+    gate.session.container_required()?.netlink().map_err(kernel)?.delete_link(index).map_err(about(&name))?;
     // The other end of a veth goes in the same breath.
     gate.session.gone(|effect| matches!(effect, Effect::Veth { .. }));
     Ok(Reply::Done)

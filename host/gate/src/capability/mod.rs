@@ -20,8 +20,22 @@ pub mod routes;
 pub mod veth;
 
 use crate::gate::Gate;
+use crate::session::kernel;
 use postern_cni::Verb;
+use postern_kernel::KernelError;
 use postern_types::{OpError, Operation, Reply};
+use std::fmt;
+
+/// A kernel error about `object` in the words of the native plugins: `what`, then the error number's text.
+fn refused(error: KernelError, object: &str, what: impl fmt::Display) -> OpError {
+    let message = format!("{what}: {}", error.message);
+    OpError { message, object: object.to_owned(), ..kernel(error) }
+}
+
+/// A kernel error about a link that the kernel knows by index, and people by name.
+fn about(name: &str) -> impl Fn(KernelError) -> OpError {
+    move |error| kernel(KernelError { object: name.to_owned(), ..error })
+}
 
 /// Carries out an operation that policy allows.
 ///
@@ -48,9 +62,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         }
         Operation::BridgeFind { name } => bridge::find(gate, name),
         Operation::BridgeAttach { bridge, host, port } => bridge::attach(gate, *bridge, *host, port),
-        Operation::BridgeEnsureGateways { bridge, port, force } => {
-            bridge::ensure_gateways(gate, *bridge, port, *force)
-        }
+        Operation::BridgeEnsureGateways { bridge, port, force } => bridge::ensure_gateways(gate, *bridge, port, *force),
         Operation::PointToPointEnsure { host } => point_to_point::ensure(gate, *host),
         Operation::ForwardingEnable => forwarding::enable(gate),
         Operation::MasqueradeEnsure { backend } => masquerade::ensure(gate, *backend),

@@ -1,7 +1,7 @@
 //! `point-to-point`: the host's side of a routed pair.
 
+use crate::capability::refused;
 use crate::gate::Gate;
-use crate::session::kernel;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_types::{ErrorCode, Handle, OpError, Reply, Route};
@@ -27,7 +27,7 @@ pub fn ensure(gate: &Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             Ok(()) => {}
             // Two addresses of one attachment may share their gateway.
             Err(error) if error.is(Errno::EEXIST) => {}
-            Err(error) => return Err(kernel(error)),
+            Err(error) => return Err(refused(error, &name, format_args!("failed to add IP addr {gateway} to veth"))),
         }
         let route = Route {
             dst: IpNet::from(address.addr()),
@@ -43,9 +43,8 @@ pub fn ensure(gate: &Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             Ok(()) => {}
             Err(error) if error.is(Errno::EEXIST) => {}
             Err(error) => {
-                let mut converted = kernel(error);
-                converted.object = format!("{} dev {name}", route.dst);
-                return Err(converted);
+                let words = format!("{} dev {name}", route.dst);
+                return Err(refused(error, &words, format_args!("failed to add route on host '{words}'")));
             }
         }
     }

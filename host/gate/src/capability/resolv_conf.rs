@@ -2,6 +2,7 @@
 
 use crate::gate::Gate;
 use crate::session::Request;
+use nix::errno::Errno;
 use postern_types::{Dns, ErrorCode, OpError, Reply};
 use std::io::Read;
 
@@ -20,7 +21,8 @@ pub fn read(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let path = file(&gate.session.request);
     let failed = |e: std::io::Error| {
         let code = if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NotFound } else { ErrorCode::Io };
-        OpError::new(code, &path, format!("failed to read resolvConf {path}: {e}"))
+        let error = e.raw_os_error().map_or(e.to_string(), |errno| Errno::from_raw(errno).desc().to_lowercase());
+        OpError::new(code, &path, format!("open {path}: {error}")).hint("ipam.resolvConf names that file")
     };
     let mut text = String::new();
     let mut open = std::fs::File::open(&path).map_err(failed)?;

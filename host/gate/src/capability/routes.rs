@@ -1,6 +1,7 @@
 //! `routes`: through the attachment's own link.
 
 use crate::capability::addresses::not_own;
+use crate::capability::refused;
 use crate::gate::Gate;
 use crate::session::kernel;
 use ipnet::IpNet;
@@ -17,14 +18,12 @@ pub fn add(gate: &Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, O
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     for route in routes {
         container.add_route(index, route).map_err(|error| {
-            let mut converted = kernel(error);
             let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
             let metric = route.priority.map(|metric| format!(" metric {metric}")).unwrap_or_default();
             let table = route.table.map(|table| format!(" table {table}")).unwrap_or_default();
             let scope = route.scope.map(|scope| format!(" scope {scope}")).unwrap_or_default();
-            converted.object = format!("{}{via} dev {name}{metric}{table}{scope}", route.dst);
-            converted.message = format!("failed to add route '{}': {}", converted.object, converted.message);
-            converted
+            let words = format!("{}{via} dev {name}{metric}{table}{scope}", route.dst);
+            refused(error, &words, format_args!("failed to add route '{words}'"))
         })?;
     }
     Ok(Reply::Done)
@@ -32,10 +31,13 @@ pub fn add(gate: &Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, O
 
 /// `routes.remove-connected`.
 pub fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> Result<Reply, OpError> {
-    let (index, _) = gate.own(handle)?;
+    let (index, name) = gate.own(handle)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     for network in networks {
-        container.delete_connected(index, *network).map_err(kernel)?;
+        container.delete_connected(index, *network).map_err(|error| {
+            let words = format!("{network} dev {name}");
+            refused(error, &words, format_args!("failed to delete route '{words}'"))
+        })?;
     }
     Ok(Reply::Done)
 }

@@ -1,5 +1,6 @@
 //! `veth`: the pair between container and host.
 
+use crate::capability::{about, refused};
 use crate::effect::Effect;
 use crate::gate::{Gate, Object, link_gone};
 use crate::session::kernel;
@@ -42,15 +43,13 @@ pub fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result
         return Err(if error.is(nix::errno::Errno::EEXIST) {
             exists(&peer_name)
         } else {
-            let mut converted = kernel(error);
-            converted.message = format!("failed to make veth pair: {}", converted.message);
-            converted
+            refused(error, &name, "failed to make veth pair")
         });
     }
     let own = container.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
     let host = gate.session.host()?;
     let end = host.link_by_name(&peer_name).map_err(kernel)?.ok_or_else(|| link_gone(&peer_name))?;
-    host.set_up(end.index).map_err(kernel)?;
+    host.set_up(end.index).map_err(about(&peer_name))?;
     ignore_router_advertisements(&peer_name);
     pair(gate, own, Link { up: true, ..end }, None)
 }

@@ -211,12 +211,7 @@ impl streams::HostOutputStream for State {
         self.write_zeroes(stream, length)
     }
 
-    fn splice(
-        &mut self,
-        stream: Resource<OutputStream>,
-        source: Resource<InputStream>,
-        length: u64,
-    ) -> Streamed<u64> {
+    fn splice(&mut self, stream: Resource<OutputStream>, source: Resource<InputStream>, length: u64) -> Streamed<u64> {
         match streams::HostInputStream::read(self, source, length)? {
             Ok(bytes) => {
                 self.output(&stream)?.write(&bytes)?;

@@ -43,13 +43,11 @@ pub fn end(behaviour: &str, made: &CniResult) -> Option<ExitCode> {
         "call-loop" => loop {
             let _ = black_box(link::own());
         },
-        "allocate" => allocate(),
+        "allocate" => hoard(|| vec![1_u8; 1 << 20]),
         "recurse" => {
             black_box(recurse(1));
         }
-        "hoard" => loop {
-            std::mem::forget(veth::Options::default());
-        },
+        "hoard" => hoard(veth::Options::default),
         "claim-interface" => claim(|result| {
             result.interfaces.push(Interface { name: "eth9".to_owned(), ..Interface::default() });
         }),
@@ -83,10 +81,10 @@ fn fall() {
     panic!("the guest panics");
 }
 
-fn allocate() {
+fn hoard<T>(more: impl Fn() -> T) {
     let mut hoard = Vec::new();
     loop {
-        hoard.push(black_box(vec![1_u8; 1 << 20]));
+        hoard.push(black_box(more()));
     }
 }
 

@@ -1,0 +1,257 @@
+//! Random changes of valid calls: whatever comes in, the answer is well-formed, and a DEL leaves the node as it was.
+
+use crate::common::{Refusal, Watched, test_bin};
+use crate::{base, call};
+use anyhow::{Result, ensure};
+use postern_tests::{Call, merge};
+use serde_json::{Value, json};
+
+/// Runs, each with an ADD and what follows. `POSTERN_FUZZ_RUNS` is another number.
+const RUNS: u64 = 300;
+
+/// Keys of all plugins, good for any of them.
+const KEYS: [&str; 38] = [
+    "dataDir",
+    "resolvConf",
+    "cniVersion",
+    "name",
+    "type",
+    "bridge",
+    "isGateway",
+    "isDefaultGateway",
+    "forceAddress",
+    "ipMasq",
+    "ipMasqBackend",
+    "mtu",
+    "hairpinMode",
+    "promiscMode",
+    "vlan",
+    "vlanTrunk",
+    "preserveDefaultVlan",
+    "portIsolation",
+    "macspoofchk",
+    "enabledad",
+    "disableContainerInterface",
+    "dns",
+    "ipam",
+    "ranges",
+    "routes",
+    "dst",
+    "gw",
+    "subnet",
+    "rangeStart",
+    "rangeEnd",
+    "gateway",
+    "addresses",
+    "address",
+    "prevResult",
+    "capabilities",
+    "runtimeConfig",
+    "args",
+    "ips",
+];
+
+/// Texts that have broken something somewhere. None is a path that could exist.
+const TEXTS: [&str; 24] = [
+    "",
+    "x",
+    "..",
+    "a/b",
+    "../x",
+    "a b",
+    "a\n",
+    "\0",
+    "\u{1b}[2J",
+    "é",
+    "${config.name}",
+    "br9",
+    "br8",
+    "host-local",
+    "static",
+    "nftables",
+    "10.9.0.5",
+    "10.9.0.0/24",
+    "fd00::/64",
+    "0.0.0.0/0",
+    "1.1.0",
+    "0.2.0",
+    "02:00:00:00:00:01",
+    "true",
+];
+
+/// xorshift64*: the same seed, the same runs, on every machine.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let wide = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * limit as u128;
+        usize::try_from(wide >> 64).unwrap_or_default()
+    }
+
+    #[allow(clippy::expect_used, reason = "all lists here have something in them")]
+    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        *of.get(self.below(of.len())).expect("one of none")
+    }
+
+    fn value(&mut self, depth: usize) -> Value {
+        match self.below(if depth == 0 { 7 } else { 9 }) {
+            0 => Value::Null,
+            1 => json!(true),
+            2 => json!(self.one_of(&[0, 1, -1, 67, 1400, 4094, 4095, 65536, i64::MAX, i64::MIN])),
+            3 => json!(1.5),
+            4 => json!("x".repeat(self.below(3000))),
+            5 | 6 => json!(self.one_of(&TEXTS)),
+            7 => (0..self.below(4)).map(|_| self.value(depth - 1)).collect(),
+            _ => {
+                let keys: Vec<_> = (0..self.below(4)).map(|_| self.one_of(&KEYS)).collect();
+                Value::Object(keys.into_iter().map(|key| (key.to_owned(), self.value(depth - 1))).collect())
+            }
+        }
+    }
+
+    /// Changes one place of the tree.
+    fn change(&mut self, tree: &mut Value) {
+        let replace = self.below(4) == 0;
+        match tree {
+            Value::Object(map) if !replace => match self.below(3) {
+                0 => {
+                    let key = self.one_of(&KEYS).to_owned();
+                    map.insert(key, self.value(3));
+                }
+                _ => {
+                    let at = self.below(map.len().max(1));
+                    if let Some((_, below)) = map.iter_mut().nth(at) {
+                        self.change(below);
+                    }
+                }
+            },
+            Value::Array(list) if !replace && !list.is_empty() => {
+                let at = self.below(list.len());
+                list.get_mut(at).into_iter().for_each(|item| self.change(item));
+            }
+            other => *other = self.value(3),
+        }
+    }
+
+    /// Changes bytes of the text, which is no JSON any more then, or other JSON.
+    fn damage(&mut self, text: &mut Vec<u8>) {
+        for _ in 0..=self.below(3) {
+            let at = self.below(text.len().max(1));
+            match self.below(4) {
+                0 => text.truncate(at),
+                1 => text
+                    .iter_mut()
+                    .skip(at)
+                    .take(1)
+                    .for_each(|byte| *byte = u8::try_from(self.below(256)).unwrap_or_default()),
+                2 => text.insert(at.min(text.len()), self.one_of(b"{}[]\",:\\0\n\xff")),
+                // Two spellings of a key, a text within a text.
+                _ => {
+                    let piece = text.iter().copied().skip(at).take(40).collect::<Vec<_>>();
+                    text.splice(0..0, piece);
+                }
+            }
+        }
+    }
+}
+
+/// A node that has everything that a plugin may leave on purpose, so that the rest shows.
+fn node() -> Result<Watched> {
+    let mut watched = Watched::new(&["c1"])?;
+    let gateway = json!({"isGateway": true, "ipMasq": true, "macspoofchk": true, "ipam": {"ranges": [[{"subnet": "fd00:9::/64"}], [{"subnet": "10.9.0.0/24"}]]}});
+    for (plugin, backend) in [("bridge", "nftables"), ("bridge", "iptables"), ("ptp", "nftables"), ("loopback", "")] {
+        let mut config = base(plugin);
+        merge(&mut config, &gateway);
+        merge(&mut config, &json!({"ipMasqBackend": backend}));
+        for verb in ["ADD", "DEL"] {
+            call(&watched, plugin, verb, config.to_string(), &[])?.success()?;
+        }
+    }
+    tidy(&watched)?;
+    watched.look()?;
+    Ok(watched)
+}
+
+/// Removes node objects whose names a configuration chose: bridges, and directories without a lease.
+fn tidy(watched: &Watched) -> Result<()> {
+    let leases = watched
+        .node
+        .sh("if [ -d /var/lib/cni ]; then find /var/lib/cni -type f ! -name lock ! -name 'last_reserved*'; fi")?;
+    ensure!(leases.is_empty(), "leases are left: {leases}");
+    watched.node.sh("for link in $(ip -o link show type bridge | cut -d: -f2); do ip link del \"$link\"; done; rm -rf /var/lib/cni").map(drop)
+}
+
+/// A random call, without its verb.
+fn random_call(random: &mut Random, netns: &str) -> Result<Call> {
+    let plugin = random.one_of(&["bridge", "bridge", "ptp", "host-local", "static", "loopback"]);
+    let mut config = base(plugin);
+    if random.below(2) == 0 {
+        merge(&mut config, &json!({"isGateway": true, "ipMasq": true, "macspoofchk": true}));
+    }
+    for _ in 0..random.below(3) {
+        random.change(&mut config);
+    }
+    let mut stdin = config.to_string().into_bytes();
+    if random.below(4) == 0 {
+        random.damage(&mut stdin);
+    }
+    let call = Call::new(&test_bin()?, plugin, "ADD", stdin).attachment("c1", netns, "eth0");
+    if random.below(4) > 0 {
+        return Ok(call);
+    }
+    let key = random.one_of(&["CNI_CONTAINERID", "CNI_IFNAME", "CNI_ARGS", "CNI_PATH", "CNI_NETNS"]);
+    // No variable can hold a zero byte.
+    Ok(call.env(key, &random.one_of(&TEXTS).replace('\0', "")))
+}
+
+/// ADD, CHECK and DEL of a call. Whether ADD succeeded.
+fn run(watched: &mut Watched, call: &Call) -> Result<bool> {
+    let mut added = false;
+    for verb in ["ADD", "CHECK", "DEL"] {
+        let answer = watched.node.call(&call.clone().env("CNI_COMMAND", verb))?;
+        if answer.status != 0 {
+            Refusal::of(&answer)?;
+        } else if verb == "ADD" {
+            ensure!(answer.success()?.is_object(), "no result: {answer:?}");
+            added = true;
+        } else {
+            ensure!(answer.stdout.is_empty(), "{verb} prints: {answer:?}");
+        }
+    }
+    tidy(watched)?;
+    watched.unchanged()?;
+    Ok(added)
+}
+
+#[test]
+fn random_calls_are_answered_and_leave_nothing() -> Result<()> {
+    let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (seed, runs) = (number("POSTERN_FUZZ_SEED", 0x0070_6f73_7465_726e), number("POSTERN_FUZZ_RUNS", RUNS));
+    println!("POSTERN_FUZZ_SEED={seed} POSTERN_FUZZ_RUNS={runs}");
+    // A relative path in a configuration starts where the plugin was started: not in the sources.
+    std::fs::create_dir_all("/run/fuzz/a/b/c")?;
+    std::env::set_current_dir("/run/fuzz/a/b/c")?;
+    let mut watched = node()?;
+    let mut random = Random(seed | 1);
+    let (mut added, mut failures) = (0, Vec::new());
+    for number in 0..runs {
+        let call = random_call(&mut random, &watched.node.netns("c1"))?;
+        match run(&mut watched, &call) {
+            Ok(success) => added += u64::from(success),
+            Err(error) => {
+                let (program, stdin) = (call.program().display(), String::from_utf8_lossy(call.stdin()));
+                failures.push(format!("run {number}: {program} {:?} {stdin}: {error:#}", call.environment()));
+                watched = node()?;
+            }
+        }
+        if failures.len() > 9 {
+            break;
+        }
+    }
+    ensure!(failures.is_empty(), "seed {seed}:\n{}", failures.join("\n"));
+    ensure!(added > runs / 10 && added < runs * 9 / 10, "{added} of {runs} ADDs succeeded: that tests nothing");
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! Native IPAM programs, where policy lets them run; and DEL that has nothing to go by but the record.
+
+use anyhow::{Result, ensure};
+use postern_tests::{Call, Names, Node, compare, merge, plugin_bin};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A CNI bin directory of the node's own: a copy, so that its policies can be changed.
+const BIN: &str = "/run/cni-bin";
+
+/// A native IPAM program that writes down what it is asked, and fails where it is told to.
+const SCRIPT: &str = r#"#!/bin/sh
+echo "$CNI_COMMAND $CNI_CONTAINERID" >> /run/script-ipam.log
+cat > /run/script-ipam.stdin
+case $CNI_COMMAND in
+ADD) echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.42/24","gateway":"10.9.0.1"}]}' ;;
+esac
+"#;
+
+struct Place {
+    node: Node,
+    config: Value,
+}
+
+impl Place {
+    fn new(patch: &Value) -> Result<Self> {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        node.sh(&format!(
+            "cp -a {} {BIN}; cat > {BIN}/script-ipam <<'END'\n{SCRIPT}\nEND\nchmod +x {BIN}/script-ipam; : > /run/script-ipam.log",
+            plugin_bin()?.display()
+        ))?;
+        let mut config = json!({
+            "cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+        });
+        merge(&mut config, patch);
+        Ok(Self { node, config })
+    }
+
+    fn allow_native(&self) -> Result<String> {
+        self.node.sh(&format!(
+            "sed -i 's/^native = \\[\\]/native = [\"${{config.ipam.type}}\"]/' {BIN}/postern.d/bridge.toml"
+        ))
+    }
+
+    fn call(&self, verb: &str, netns: &str, config: &Value) -> Result<postern_tests::Answer> {
+        self.node.call(&Call::new(Path::new(BIN), "bridge", verb, config.to_string()).attachment("c1", netns, "eth0"))
+    }
+
+    fn add(&self) -> Result<Value> {
+        self.call("ADD", &self.node.netns("c1"), &self.config)?.success()
+    }
+
+    /// What is on the node, apart from what attachments share.
+    fn left(&self) -> Result<String> {
+        self.node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
+             nft list ruleset | grep -E 'iifname|saddr' || true
+             ls /run/postern/attachments 2>/dev/null || true
+             find /var/lib/cni/networks -name '10.*' 2>/dev/null || true")
+    }
+}
+
+fn script(patch: Value) -> Value {
+    let mut config = json!({"ipam": {"type": "script-ipam", "ranges": null}});
+    merge(&mut config, &patch);
+    config
+}
+
+#[test]
+fn a_native_program_runs_only_where_policy_says_so() -> Result<()> {
+    let place = Place::new(&script(json!({})))?;
+    let before = place.node.snapshot(&["c1"], &mut Names::new(""))?;
+    let refused = place.call("ADD", &place.node.netns("c1"), &place.config)?;
+    ensure!(refused.status == 1, "{refused:?}");
+    let text = &refused.stdout;
+    ensure!(text.contains("\"code\": 110") && text.contains("native = [\\\"script-ipam\\\"]"), "{text}");
+    ensure!(place.node.sh("cat /run/script-ipam.log")?.is_empty(), "it ran");
+    place.node.sh("ip link del br9; rm -rf /run/script-ipam*; ls /run/postern/attachments")?;
+    place.node.sh(": > /run/script-ipam.log")?;
+    let after = place.node.snapshot(&["c1"], &mut Names::new(""))?;
+    let rest = compare(&before, &after);
+    ensure!(
+        rest.iter().all(|mismatch| mismatch.path.contains("forwarding") || mismatch.path.contains("ip_forward")),
+        "{rest:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_native_program_gets_the_attachment_unchanged() -> Result<()> {
+    let place = Place::new(&script(json!({"labels": {"a": "b"}})))?;
+    place.allow_native()?;
+    let result = place.add()?;
+    ensure!(result.pointer("/ips/0/address").and_then(Value::as_str) == Some("10.9.0.42/24"), "{result}");
+    let stdin: Value = serde_json::from_str(&place.node.sh("cat /run/script-ipam.stdin")?)?;
+    ensure!(stdin == place.config, "{stdin}");
+    let answer = place.call("DEL", &place.node.netns("c1"), &place.config)?;
+    answer.success()?;
+    ensure!(
+        place.node.sh("cat /run/script-ipam.log")? == "ADD c1\nDEL c1\n",
+        "{}",
+        place.node.sh("cat /run/script-ipam.log")?
+    );
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}
+
+#[test]
+fn what_a_native_program_did_is_undone_by_it() -> Result<()> {
+    // The route's next hop can't be reached: ADD fails after IPAM and the pair.
+    let place = Place::new(&script(json!({})))?;
+    place.allow_native()?;
+    place.node.sh(&format!("sed -i 's/\"gateway\"/\"gw\"/; s/\\]}}/],\"routes\":[{{\"dst\":\"10.7.0.0\\/16\",\"gw\":\"10.5.0.1\"}}]}}/' {BIN}/script-ipam"))?;
+    let answer = place.call("ADD", &place.node.netns("c1"), &place.config)?;
+    ensure!(answer.status == 1, "{answer:?}");
+    ensure!(
+        place.node.sh("cat /run/script-ipam.log")? == "ADD c1\nDEL c1\n",
+        "{}",
+        place.node.sh("cat /run/script-ipam.log")?
+    );
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}
+
+/// Attaches with everything that leaves something on the host, and then takes away what DEL usually goes by.
+fn removed_by_record(lose: &str, netns: Option<&str>, del: &Value) -> Result<()> {
+    let place = Place::new(&json!({"ipMasq": true, "macspoofchk": true}))?;
+    let result = place.add()?;
+    ensure!(place.left()?.lines().count() >= 5, "{}", place.left()?);
+    place.node.sh(lose)?;
+    let mut config = place.config.clone();
+    merge(&mut config, del);
+    if del.is_null() {
+        config = place.config.clone();
+        merge(&mut config, &json!({"prevResult": result}));
+    }
+    let path = netns.map_or_else(|| place.node.netns("c1"), str::to_owned);
+    let answer = place.call("DEL", &path, &config)?;
+    ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
+    ensure!(place.left()?.is_empty(), "left after DEL: {}", place.left()?);
+    // And once more, as runtimes do. Without the plugin there is nobody to say that nothing is left.
+    let again = place.call("DEL", &path, &config)?;
+    let installed = place.node.sh(&format!("ls {BIN}/postern.d/bridge.toml 2>/dev/null || true"))?;
+    ensure!((again.status == 0) != installed.is_empty(), "{again:?}");
+    Ok(())
+}
+
+#[test]
+fn del_with_a_changed_configuration() -> Result<()> {
+    removed_by_record(
+        ":",
+        None,
+        &json!({"ipMasq": false, "macspoofchk": false, "bridge": "br8", "ipam": {"type": null}}),
+    )
+}
+
+#[test]
+fn del_without_a_namespace() -> Result<()> {
+    removed_by_record(":", Some(""), &json!({"ipam": {"type": null}}))
+}
+
+#[test]
+fn del_with_a_namespace_that_is_gone() -> Result<()> {
+    removed_by_record(":", Some("/run/netns/gone"), &Value::Null)
+}
+
+#[test]
+fn del_when_the_path_leads_to_another_namespace_now() -> Result<()> {
+    removed_by_record(
+        "ip netns add other; ip -n other link add eth0 type veth peer name keep",
+        Some("/run/netns/other"),
+        &json!({}),
+    )
+}
+
+#[test]
+fn del_without_the_plugin() -> Result<()> {
+    removed_by_record(&format!("rm {BIN}/postern.d/*"), None, &json!({}))
+}
+
+#[test]
+fn del_without_policy_and_ipam() -> Result<()> {
+    removed_by_record(&format!("rm {BIN}/postern.d/bridge.toml {BIN}/postern.d/host-local.*"), None, &json!({}))
+}

@@ -1,0 +1,258 @@
+//! Installing, and what is not run because somebody else could have put it there, or because it is no plugin.
+//!
+//! Not tested: a file that belongs to another user. Files of one can't be made here, where a single user is mapped.
+
+mod common;
+
+use anyhow::{Result, ensure};
+use common::{Refusal, Watched, each, test_bin};
+use postern_tests::{Answer, Call, Node, plugin_bin};
+use std::path::Path;
+
+/// Where the directory under test is copied to, on the node.
+const COPY: &str = "/run/copy";
+
+const STATIC: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "static",
+    "ipam": {"type": "static", "addresses": [{"address": "10.9.0.5/24"}]}}"#;
+
+fn add_static(node: &Node, bin: &str) -> Result<Answer> {
+    node.call(&Call::new(Path::new(bin), "static", "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0"))
+}
+
+/// A node with a copy of the test catalog, which `script` (run inside it) then changes.
+fn copied(script: &str) -> Result<Node> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh(&format!("cp -a {} {COPY}; cd {COPY}; {script}", test_bin()?.display()))?;
+    Ok(node)
+}
+
+/// `make WHAT` into `root`, without building.
+fn make(node: &Node, what: &str, root: &str) -> Result<String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (source, bin) = (source.display(), plugin_bin()?);
+    // A careless umask must not matter.
+    node.sh(&format!("umask 000; make -C {source} -o build {what} DESTDIR={root} BIN={}", bin.display()))
+}
+
+#[test]
+fn install_and_uninstall() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh("mkdir -p /run/root/opt/cni/bin; cd /run/root/opt/cni/bin; echo native > bridge; echo other > other; chmod 755 *")?;
+    let before = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +")?;
+    // Twice: an update must not take our own link for a native plugin.
+    make(&node, "install", "/run/root")?;
+    let said = make(&node, "install", "/run/root")?;
+    ensure!(!said.contains("keeping the native"), "{said}");
+
+    let kept = node.sh("cd /run/root/opt/cni/bin; cat bridge.native other")?;
+    ensure!(kept == "native\nother\n", "the native plugins: {kept}");
+    for plugin in ["bridge", "host-local", "loopback", "ptp", "static"] {
+        let link = node.sh(&format!("readlink /run/root/opt/cni/bin/{plugin}"))?;
+        ensure!(link == "/usr/local/lib/postern/postern\n", "{plugin}: {link}");
+        node.sh(&format!("cd /run/root/usr/local/lib/postern/postern.d; test -s {plugin}.cwasm -a -s {plugin}.toml -a -s {plugin}.json"))?;
+    }
+    node.sh("test -L /run/root/usr/local/bin/postern; ! ls /run/root/usr/local/lib/postern/*.new")?;
+    let modes = node.sh("cd /run/root/usr/local/lib; stat -c '%A %U %n' postern postern/* postern/postern.d/*")?;
+    for line in modes.lines() {
+        let (mode, expected) = match line {
+            line if line.contains(" postern/postern.d/") => (line, "-rw-r--r-- root "),
+            line if line.ends_with("/postern") || line.ends_with("/postern-admin") => (line, "-rwxr-xr-x root "),
+            line => (line, "drwxr-xr-x root "),
+        };
+        ensure!(mode.starts_with(expected), "not {expected}: {line}");
+    }
+
+    make(&node, "uninstall", "/run/root")?;
+    let after = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +")?;
+    ensure!(before == after, "before:\n{before}\nafter:\n{after}");
+    ensure!(node.sh("ls -A /run/root/usr/local/lib")?.is_empty(), "a directory is left");
+    Ok(())
+}
+
+#[test]
+fn uninstalling_what_is_not_installed_is_no_error() -> Result<()> {
+    let node = Node::new()?;
+    node.sh("mkdir -p /run/root/opt/cni/bin; echo native > /run/root/opt/cni/bin/bridge")?;
+    make(&node, "uninstall", "/run/root")?;
+    ensure!(node.sh("cat /run/root/opt/cni/bin/bridge")? == "native\n");
+    Ok(())
+}
+
+#[test]
+fn a_copy_finds_the_installed_catalog() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    // A copy alone says what it lacks.
+    node.sh(&format!("mkdir -p /run/bin; cp {}/postern /run/bin/static", plugin_bin()?.display()))?;
+    node.sh("mount -t tmpfs -o mode=755 local /usr/local/lib")?;
+    let text =
+        "there is no catalog of plugins at /run/bin/postern.d or /usr/local/lib/postern/postern.d …`make install`";
+    Refusal::of(&add_static(&node, "/run/bin")?)?.expect(999, text)?;
+    make(&node, "install", "/run/root")?;
+    node.sh("cp -a /run/root/usr/local/lib/postern /usr/local/lib/")?;
+    add_static(&node, "/run/bin")?.success()?;
+    // And so does a link, with everything that the container had before it installed.
+    node.sh("ln -s /usr/local/lib/postern/postern /run/bin/loopback")?;
+    let loopback = r#"{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}"#;
+    let call = Call::new(Path::new("/run/bin"), "loopback", "ADD", loopback).attachment("c1", &node.netns("c1"), "lo");
+    node.call(&call)?.success().map(drop)
+}
+
+#[test]
+fn links_and_copies_are_the_plugin_whose_name_they_have() -> Result<()> {
+    let node = copied(
+        "test ! -L static; ln -s postern fresh; cp postern bridge.copy; mkdir sub; ln -s ../postern sub/static",
+    )?;
+    add_static(&node, COPY)?.success()?;
+    // The name counts, not where the link lies.
+    add_static(&node, &format!("{COPY}/sub"))?.success()?;
+    for (name, text) in
+        [("fresh", "there is no plugin \"fresh\""), ("bridge.copy", "there is no plugin \"bridge.copy\"")]
+    {
+        let call = Call::new(Path::new(COPY), name, "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0");
+        Refusal::of(&node.call(&call)?)?.expect(999, text)?;
+    }
+    Ok(())
+}
+
+/// What is done to an installation, and what becomes of a call. All of them are for an operator to read.
+const SPOILT: [(&str, &str); 19] = [
+    ("chmod 777 .", "/run/copy can be written by others than its owner (mode 777); `chmod go-w /run/copy` mends it"),
+    ("chmod 775 postern.d", "postern.d can be written by others than its owner (mode 775)…chmod go-w"),
+    ("chmod 666 postern.d/static.cwasm", "static.cwasm can be written by others…chmod go-w"),
+    ("chmod 664 postern.d/static.toml", "static.toml can be written by others…chmod go-w"),
+    (
+        "rm postern.d/static.cwasm",
+        "there is no plugin \"static\" in /run/copy/postern.d; `postern add FILE.wasm --policy FILE`",
+    ),
+    ("rm postern.d/static.toml", "plugin \"static\" has no policy at /run/copy/postern.d/static.toml…`postern add"),
+    ("rm -r postern.d", "there is no catalog of plugins at /run/copy/postern.d or …`make install`"),
+    ("cd postern.d; : > static.cwasm", "plugin \"static\" cannot load the compiled code: …`postern add"),
+    ("cd postern.d; truncate -s 1000 static.cwasm", "plugin \"static\" cannot load the compiled code: …`postern add"),
+    ("cd postern.d; truncate -s 200000 static.cwasm", "plugin \"static\" cannot load the compiled code: …`postern add"),
+    (
+        "cd postern.d; head -c 400000 /dev/urandom > static.cwasm",
+        "plugin \"static\" cannot load the compiled code: …`postern add",
+    ),
+    ("cd postern.d; echo hello > static.cwasm", "plugin \"static\" cannot load the compiled code: …`postern add"),
+    ("cd postern.d; cp ../postern static.cwasm", "plugin \"static\" cannot load the compiled code: …`postern add"),
+    (
+        "cd postern.d; sed -i 's/wasmtime-48/wasmtime-47/g' static.cwasm",
+        "plugin \"static\" cannot load the compiled code: …`postern add",
+    ),
+    ("cd postern.d; rm static.cwasm; mkdir static.cwasm", "plugin \"static\" cannot load the compiled code: "),
+    (
+        "cd postern.d; echo '[grant.netlink]' > static.toml",
+        "policy /run/copy/postern.d/static.toml: …unknown field `netlink`",
+    ),
+    ("cd postern.d; echo 'grant =' > static.toml", "policy /run/copy/postern.d/static.toml: TOML parse error"),
+    ("cd postern.d; echo 'versions = [\"3.0\"]' > static.toml", "\"3.0\" is no version of CNI"),
+    ("cd postern.d; rm static.toml; mkdir static.toml", "/run/copy/postern.d/static.toml"),
+];
+
+#[test]
+fn spoilt_installations_are_not_run() -> Result<()> {
+    each(
+        SPOILT,
+        |case| case.0.to_owned(),
+        |(script, text)| {
+            let node = copied(&format!("test -w .; {script}"))?;
+            Refusal::of(&add_static(&node, COPY)?)?.expect(999, text)
+        },
+    )
+}
+
+/// A command that does nothing.
+const COMMAND: &str = r#"
+    (core module $code (func (export "main") (result i32) i32.const 0))
+    (core instance $program (instantiate $code))
+    (func $main (result (result)) (canon lift (core func $program "main")))
+    (instance $run (export "run" (func $main)))
+    (export "wasi:cli/run@0.2.0" (instance $run))"#;
+
+/// Files that `postern add` must refuse, and why: the name, text (of a component, if it starts so), policy, words.
+const NO_PLUGINS: [(&str, &str, &str, &str); 14] = [
+    ("text", "hello", "", "not a WebAssembly component"),
+    ("empty", "", "", "not a WebAssembly component"),
+    ("core", "(module)", "", "not a WebAssembly component: it is a core module, build it for wasm32-wasip2"),
+    ("library", "(component)", "", "does not export wasi:cli/run"),
+    (
+        "newer",
+        r#"(component (import "postern:cni/link@0.2.0" (instance)) COMMAND)"#,
+        "",
+        "postern:cni/link@0.2.0, but this host has postern:cni@0.1.0",
+    ),
+    (
+        "files",
+        r#"(component (import "wasi:filesystem/types@0.2.0" (instance)) COMMAND)"#,
+        "",
+        "imports what a plugin cannot have: wasi:filesystem/types@0.2.0",
+    ),
+    (
+        "sockets",
+        r#"(component (import "wasi:sockets/tcp@0.2.0" (instance)) COMMAND)"#,
+        "",
+        "imports what a plugin cannot have: wasi:sockets/tcp@0.2.0",
+    ),
+    (
+        "shape",
+        r#"(component (import "postern:cni/forwarding@0.1.0" (instance (export "enable" (func (param "path" string))))) COMMAND)"#,
+        "",
+        "does not fit this host's interfaces",
+    ),
+    (
+        "granted",
+        "(component COMMAND)",
+        "[grant.veth]",
+        "the policy grants \"veth\", which the component does not import: take [grant.veth] out",
+    ),
+    ("unknown", "(component COMMAND)", "[grant.netlink]", "unknown field `netlink`"),
+    ("broken", "(component COMMAND)", "[grant", "TOML parse error"),
+    ("../up", "(component COMMAND)", "", "is no name for a plugin"),
+    ("postern", "(component COMMAND)", "", "is no name for a plugin"),
+    ("a b", "(component COMMAND)", "", "is no name for a plugin"),
+];
+
+#[test]
+fn what_is_no_plugin_is_not_added() -> Result<()> {
+    let watched = Watched::new(&[])?;
+    let node = &watched.node;
+    node.sh(&format!(
+        "mkdir {COPY}; cp {}/postern* {COPY} 2>/dev/null || test -x {COPY}/postern-admin; mkdir {COPY}/postern.d",
+        test_bin()?.display()
+    ))?;
+    let add = |name: &str, text: &str, policy: &str| -> Result<(bool, String)> {
+        let bytes = match text.starts_with('(') {
+            true => wat::parse_str(text.replace("COMMAND", COMMAND))?,
+            false => text.as_bytes().to_vec(),
+        };
+        std::fs::write(node.path("/run/file.wasm"), bytes)?;
+        std::fs::write(node.path("/run/policy.toml"), policy)?;
+        let mut command = node.command(format!("{COPY}/postern"));
+        let arguments = ["add", "/run/file.wasm", "--policy", "/run/policy.toml", "--name", name, "--catalog"];
+        let output = command.args(arguments).args([&format!("{COPY}/postern.d"), "--bin", COPY]).output()?;
+        Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    };
+    let listing = || node.sh(&format!("find {COPY} -printf '%p %s %m %T@\\n'"));
+    let before = listing()?;
+    each(
+        NO_PLUGINS,
+        |case| case.0.to_owned(),
+        |(name, text, policy, words)| {
+            let (success, stderr) = add(name, text, policy)?;
+            ensure!(!success, "it was added");
+            ensure!(stderr.contains(words), "not \"{words}\": {stderr}");
+            let after = listing()?;
+            ensure!(before == after, "something was placed:\n{before}{after}");
+            Ok(())
+        },
+    )?;
+    // The same way round, something that is one.
+    let (success, stderr) = add("nothing", "(component COMMAND)", "")?;
+    ensure!(success, "{stderr}");
+    node.add_container("c1")?;
+    let call = Call::new(Path::new(COPY), "nothing", "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0");
+    Refusal::of(&node.call(&call)?)?.expect(999, "plugin \"nothing\" ended without printing a result")
+}
