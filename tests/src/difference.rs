@@ -152,8 +152,10 @@ mod tests {
 
     #[test]
     fn an_entry_without_use_shows() {
-        let list: Differences =
-            toml::from_str("[[difference]]\ncase = ['ptp/*', 'bridge/*']\npath = '*/mtu'\nours = '1'\nexit = 0\nreason = 'test'\n").unwrap();
+        let list: Differences = toml::from_str(
+            "[[difference]]\ncase = ['ptp/*', 'bridge/*']\npath = '*/mtu'\nours = '1'\nexit = 0\nreason = 'test'\n",
+        )
+        .unwrap();
         let mismatch = |ours: &str| Mismatch { path: "1/mtu".to_owned(), native: None, ours: Some(ours.to_owned()) };
         assert!(!list.intended("bridge/x", &mismatch("2"), Some(0)));
         assert!(!list.intended("bridge/x", &mismatch("1"), Some(1)));

@@ -35,12 +35,12 @@ impl Config {
         let mut texts = texts(&conf.args_cni()?)?;
         texts.extend(self::texts(&runtime)?);
         let mut sets = range_sets(&runtime, "ipRanges")?;
-        let old_style = match ipam.str("subnet")? {
-            Some(_) => Some(vec![range(&ipam)?]),
-            None => None,
-        };
+        // Without a subnet the other keys of the old style mean nothing, but have to be readable.
+        let old_style = Some(range(&ipam)?).filter(|range| range.subnet.is_some()).map(|range| vec![range]);
         let ranges = range_sets(&ipam, "ranges")?;
         let routes = routes_of(&ipam)?;
+        // Where the leases are is the host's to know.
+        ipam.str("dataDir")?;
         let resolv_conf = ipam.str("resolvConf")?.is_some_and(|path| !path.is_empty());
 
         let mut requested = Vec::from_iter(request.args(&["IP"])?.read("IP", requested_ip)?);

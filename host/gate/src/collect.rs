@@ -77,7 +77,7 @@ fn remove(session: &Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) 
             }
             Ok(())
         }
-        Effect::Masquerade { backend } => masquerade::revert(session, *backend),
+        Effect::Masquerade { backend, addresses } => masquerade::revert(session, *backend, addresses),
         Effect::MacGuard => mac_guard::revert(session),
         Effect::Lease { directory } => match leases_of_run {
             Some(taken) => leases::revert(session, directory, taken, false),

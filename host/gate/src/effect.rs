@@ -5,6 +5,7 @@
 //! only what a record lists can be removed. Node objects (bridge, forwarding, base tables) are no effects: they are
 //! shared, native plugins leave them too, and `postern gc --node` looks after them.
 
+use ipnet::IpNet;
 use postern_types::{Backend, Mac, Operation};
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +20,14 @@ pub enum Effect {
         /// Host end's address: a link of the same name with another one is a stranger's.
         mac: Mac,
     },
-    /// Masquerading rules, known by the attachment.
+    /// Masquerading rules, known by the attachment; in iptables by its addresses, as attachments of one container share
+    /// a chain there.
     Masquerade {
         /// Which packet filter has them.
         backend: Backend,
+        /// Whose traffic they masquerade.
+        #[serde(default)]
+        addresses: Vec<IpNet>,
     },
     /// Spoofing protection, known by the attachment.
     MacGuard,

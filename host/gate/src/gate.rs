@@ -3,7 +3,7 @@
 use crate::capability;
 use crate::launcher::Launcher;
 use crate::policy::{self, Granted, Objects};
-use crate::session::Session;
+use crate::session::{Session, kernel};
 use postern_kernel::Link;
 use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Operation, Reply};
 use std::time::Instant;
@@ -100,6 +100,12 @@ impl<'a> Gate<'a> {
         if self.operations > budget {
             return Err(OpError::new(ErrorCode::Exhausted, "", format!("a run may ask for {budget} operations"))
                 .hint(format!("[limits] operations in {}", self.granted.operator_file())));
+        }
+        // A path can lead to a namespace of another kind, which shows when it is entered: before anything is done.
+        if self.operations == 1
+            && let Some(container) = self.session.container()
+        {
+            container.netlink().map_err(kernel)?;
         }
         let directory = capability::leases::directory(&self.session.request);
         let resolv_conf = capability::resolv_conf::file(&self.session.request);

@@ -76,11 +76,14 @@ fn absent_keys_and_bad_values_are_told_apart() {
 }
 
 #[test]
-fn what_is_no_network_namespace_is_not_opened() {
+fn what_is_no_network_namespace_can_be_opened_but_not_entered() {
     isolated(|| {
-        for path in ["/proc/self/ns/mnt", "/proc/self/ns/user", "/proc/self/status"] {
-            let error = Namespace::open(path).unwrap_err();
-            assert!(error.to_string().ends_with(": not a network namespace"), "{error}");
+        for path in ["/proc/self/ns/mnt", "/proc/self/status"] {
+            let worker = Worker::start(&Namespace::open(path).unwrap()).unwrap();
+            for error in [worker.netlink().map(drop).unwrap_err(), worker.cookie().map(drop).unwrap_err()] {
+                assert!(error.is(Errno::EINVAL) && error.object == path, "{error}");
+            }
+            assert!(worker.sysctl_get(&Sysctl::Ipv4Forward).unwrap_err().is(Errno::EINVAL));
         }
     });
 }

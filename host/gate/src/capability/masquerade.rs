@@ -32,7 +32,7 @@ pub fn firewall(error: FirewallError) -> OpError {
 pub fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
     let (key, own) = (key(gate.session), own(gate.session));
     let backend = backend.unwrap_or(Backend::Nftables);
-    gate.session.intend(gate.plugin, Effect::Masquerade { backend })?;
+    gate.session.intend(gate.plugin, Effect::Masquerade { backend, addresses: own.clone() })?;
     match backend {
         Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own),
         Backend::Iptables => iptables::ensure(&key, &own, gate.session.deadline),
@@ -58,27 +58,29 @@ pub fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError
 /// `masquerade.remove`.
 pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let recorded = gate.session.record().map(|record| record.effects(None)).unwrap_or_default();
-    let backends: Vec<Backend> = recorded
-        .iter()
+    let mut made: Vec<(Backend, Vec<IpNet>)> = recorded
+        .into_iter()
         .filter_map(|noted| match noted.effect {
-            Effect::Masquerade { backend } => Some(backend),
+            Effect::Masquerade { backend, addresses } => Some((backend, addresses)),
             _ => None,
         })
         .collect();
-    if backends.is_empty() {
+    if made.is_empty() {
         // A native plugin's attachment, or one whose record is lost: the configuration may have changed since, so both.
-        revert(gate.session, Backend::Nftables)?;
-        revert(gate.session, Backend::Iptables)?;
+        let previous = gate.session.request.conf.previous_result().ok().flatten().unwrap_or_default();
+        let addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).collect();
+        made = vec![(Backend::Nftables, addresses.clone()), (Backend::Iptables, addresses)];
     }
-    for backend in backends {
-        revert(gate.session, backend)?;
+    for (backend, addresses) in made {
+        revert(gate.session, backend, &addresses)?;
     }
     gate.session.gone(|effect| matches!(effect, Effect::Masquerade { .. }));
     Ok(Reply::Done)
 }
 
-/// Removes the rules of one backend.
-pub fn revert(session: &Session, backend: Backend) -> Result<(), OpError> {
+/// Removes the rules of one backend. Where no addresses are known, iptables rules of all attachments of the container to
+/// the network go: rather one that loses its masquerading too than rules that stay for good.
+pub fn revert(session: &Session, backend: Backend, addresses: &[IpNet]) -> Result<(), OpError> {
     let key = key(session);
     match backend {
         Backend::Nftables => {
@@ -87,7 +89,11 @@ pub fn revert(session: &Session, backend: Backend) -> Result<(), OpError> {
         Backend::Iptables => {
             // Asking the kernel is cheaper than starting programs that find nothing.
             if iptables::may_exist(&mut *session.nft()?, &key).map_err(firewall)? {
-                iptables::remove_all(&key, session.deadline).map_err(firewall)?;
+                match addresses {
+                    [] => iptables::remove_all(&key, session.deadline),
+                    some => iptables::remove(&key, some, session.deadline),
+                }
+                .map_err(firewall)?;
             }
         }
     }
