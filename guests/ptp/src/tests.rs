@@ -151,7 +151,7 @@ fn missing_namespaces() {
     fake::install(Kernel { netns: false, ..Kernel::with_ipam(V4) });
     assert_eq!(message("ADD", ""), "the container's network namespace is gone");
     assert_eq!(call("DEL", r#","ipMasq":true"#).unwrap(), "");
-    assert_eq!(fake::log().last(), Some(&"masquerade.remove"));
+    assert!(fake::log().contains(&"masquerade.remove"));
 }
 
 #[test]

@@ -1,15 +1,22 @@
 //! One JSON line per operation: who asked for what, which rule decided, and how it ended.
 
+use nix::libc::O_NOFOLLOW;
 use postern_types::{ErrorCode, OpError, Operation, Reply};
 use serde::Serialize;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Name of the log in the state directory; the one before it ends in `.1`.
 pub const LOG: &str = "audit.jsonl";
+
+/// Characters of a request or a result in a line: more is a guest that floods.
+const SHOWN: usize = 2048;
+
+/// Bytes that gather before they are written.
+const GATHERED: usize = 64 << 10;
 
 /// A log that has grown beyond this is set aside, so that the two together are bounded.
 const LIMIT: u64 = 8 << 20;
@@ -30,7 +37,10 @@ struct Line<'a> {
     verb: &'a str,
     plugin: &'a str,
     operation: &'a str,
-    request: &'a Operation,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<&'a Operation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut: Option<String>,
     decision: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<&'a str>,
@@ -55,6 +65,8 @@ impl Audit {
         outcome: &Result<Reply, OpError>,
         took: Duration,
     ) {
+        let text = serde_json::to_string(operation).unwrap_or_default();
+        let whole = text.len() <= SHOWN;
         let denied = matches!(outcome, Err(error) if error.code == ErrorCode::Denied);
         let line = Line {
             time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis()),
@@ -62,17 +74,21 @@ impl Audit {
             verb,
             plugin,
             operation: operation.name(),
-            request: operation,
+            request: whole.then_some(operation),
+            cut: (!whole).then(|| shorten(&text)),
             decision: if denied { "deny" } else { "allow" },
             rule,
             result: match outcome {
                 Ok(_) => "ok".to_owned(),
-                Err(error) => error.to_string(),
+                Err(error) => shorten(&error.to_string()),
             },
             micros: took.as_micros(),
         };
         if serde_json::to_writer(&mut self.lines, &line).is_ok() {
             self.lines.push(b'\n');
+        }
+        if self.lines.len() > GATHERED {
+            self.flush();
         }
     }
 
@@ -88,11 +104,12 @@ impl Audit {
     }
 
     fn append(&self, lines: &[u8]) -> std::io::Result<()> {
-        let open = || OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path);
+        let open =
+            || OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(O_NOFOLLOW).open(&self.path);
         let mut file: File = match open() {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 if let Some(parent) = self.path.parent() {
-                    std::fs::create_dir_all(parent)?;
+                    DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
                 }
                 open()?
             }
@@ -103,6 +120,13 @@ impl Audit {
             file = open()?;
         }
         file.write_all(lines)
+    }
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }
 

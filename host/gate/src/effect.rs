@@ -6,6 +6,7 @@
 //! shared, native plugins leave them too, and `postern gc --node` looks after them.
 
 use ipnet::IpNet;
+use postern_cni::Verb;
 use postern_types::{Backend, Mac, Operation};
 use serde::{Deserialize, Serialize};
 
@@ -45,17 +46,35 @@ pub enum Effect {
     LoopbackUp,
 }
 
-/// How long an effect of an operation lasts.
+/// What an operation leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
-    /// The operation reads, removes, or changes only what goes away with another effect.
+    /// Nothing: it reads. Allowed on every verb.
     Nothing,
     /// Removed by a failed ADD, and by DEL.
     Attachment,
     /// Removed by a failed ADD only: it dies with the container's namespace.
     Namespace,
+    /// It configures what goes away with another effect.
+    Part,
     /// A node object: shared, removed by neither.
     Node,
+    /// It removes what is this attachment's.
+    Removal,
+    /// It removes what is left of attachments that are gone.
+    Collection,
+}
+
+impl Lasting {
+    /// The verbs on which a plugin may do such a thing: what is made outside of ADD nobody would undo.
+    pub fn allows(self, verb: Verb) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Attachment | Self::Namespace | Self::Part | Self::Node => verb == Verb::Add,
+            Self::Removal => matches!(verb, Verb::Add | Verb::Del),
+            Self::Collection => verb == Verb::Gc,
+        }
+    }
 }
 
 /// What each operation leaves: the one table that a reviewer has to read.
@@ -69,31 +88,27 @@ pub fn lasting(operation: &Operation) -> Lasting {
 
         Operation::LoopbackUp => Lasting::Namespace,
 
-        Operation::BridgeEnsure { .. } | Operation::BridgeEnsureGateways { .. } | Operation::ForwardingEnable => {
-            Lasting::Node
-        }
-
-        // Configuration of the attachment's own link goes away with the pair.
         Operation::LinkUp { .. }
         | Operation::AddressesAdd { .. }
         | Operation::RoutesAdd { .. }
         | Operation::RoutesRemoveConnected { .. }
         | Operation::SysctlSet { .. }
         | Operation::BridgeAttach { .. }
-        | Operation::PointToPointEnsure { .. } => Lasting::Nothing,
+        | Operation::PointToPointEnsure { .. } => Lasting::Part,
 
-        // Removals: what they remove is taken off the record.
+        Operation::BridgeEnsure { .. } | Operation::BridgeEnsureGateways { .. } | Operation::ForwardingEnable => {
+            Lasting::Node
+        }
+
         Operation::LinkDelete { .. }
         | Operation::MasqueradeRemove
         | Operation::MacGuardRemove
         | Operation::IpamDel
-        | Operation::IpamGc
         | Operation::LeasesRelease
-        | Operation::LeasesRetain
-        | Operation::LoopbackDown
-        | Operation::AttachmentsCollect => Lasting::Nothing,
+        | Operation::LoopbackDown => Lasting::Removal,
 
-        // Reads.
+        Operation::IpamGc | Operation::LeasesRetain | Operation::AttachmentsCollect => Lasting::Collection,
+
         Operation::LinkOwn
         | Operation::LinkAttributes { .. }
         | Operation::VethFind

@@ -1,11 +1,12 @@
 //! The gate: the one call through which a guest reaches the node.
 
 use crate::capability;
+use crate::effect::lasting;
 use crate::launcher::Launcher;
 use crate::policy::{self, Granted, Objects};
 use crate::session::{Session, kernel};
 use postern_kernel::Link;
-use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Operation, Reply};
+use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Operation, PortSpec, Reply};
 use std::time::Instant;
 
 /// What a handle stands for. The kind is the authority: each operation takes one kind and no other.
@@ -24,6 +25,8 @@ pub enum Object {
         index: u32,
         /// The name that the host chose.
         name: String,
+        /// This run or the record made it. One that only seems to belong to the container's link can be read.
+        ours: bool,
     },
     /// A bridge that policy grants: read, attach to it, give it gateways.
     Bridge {
@@ -51,6 +54,8 @@ pub struct Gate<'a> {
     granted: Granted,
     objects: Vec<Object>,
     operations: u32,
+    /// How the attachment's port joined its bridge.
+    pub joined: Option<PortSpec>,
 }
 
 impl<'a> Gate<'a> {
@@ -62,7 +67,7 @@ impl<'a> Gate<'a> {
         granted: Granted,
         depth: u32,
     ) -> Self {
-        Self { session, launcher, plugin, depth, granted, objects: Vec::new(), operations: 0 }
+        Self { session, launcher, plugin, depth, granted, objects: Vec::new(), operations: 0, joined: None }
     }
 
     /// The policy in force.
@@ -106,6 +111,12 @@ impl<'a> Gate<'a> {
             && let Some(container) = self.session.container()
         {
             container.netlink().map_err(kernel)?;
+        }
+        let verb = self.session.request.verb;
+        if !lasting(operation).allows(verb) {
+            let message = format!("{} is not for {}", operation.name(), verb.as_str());
+            return Err(OpError::new(ErrorCode::Denied, verb.as_str(), message)
+                .hint("a plugin makes things on ADD, removes its own on ADD and DEL, and collects on GC"));
         }
         let directory = capability::leases::directory(&self.session.request);
         let resolv_conf = capability::resolv_conf::file(&self.session.request);
@@ -172,7 +183,18 @@ impl<'a> Gate<'a> {
     /// [`ErrorCode::InvalidHandle`]: it stands for something else.
     pub fn host_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
         match self.object(handle)? {
-            Object::HostEnd { index, name } => Ok((*index, name.clone())),
+            Object::HostEnd { index, name, ours: true } => Ok((*index, name.clone())),
+            other => Err(wrong_kind(other, "the attachment's host end")),
+        }
+    }
+
+    /// The same, to look at only.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    pub fn seen_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
+        match self.object(handle)? {
+            Object::HostEnd { index, name, .. } => Ok((*index, name.clone())),
             other => Err(wrong_kind(other, "the attachment's host end")),
         }
     }

@@ -1,5 +1,6 @@
 //! Native plugins of `CNI_PATH`, run as the specification asks ("Section 4: Plugin Delegation").
 
+use crate::places;
 use crate::session::Session;
 use postern_cni::{CniResult, Error, Json, Verb, code};
 use std::io::{Read, Write};
@@ -20,6 +21,8 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
     for directory in &directories {
         let candidate = Path::new(directory).join(name);
         if candidate.is_file() {
+            // It gets all privileges of this process.
+            places::trust(&candidate).map_err(Error::internal)?;
             // Our own link for a plugin that is not in the catalog would only call itself.
             if std::fs::canonicalize(&candidate).is_ok_and(|real| real == own) {
                 continue;
@@ -43,6 +46,10 @@ pub fn run(program: &Path, session: &Session, verb: Verb) -> Result<Option<CniRe
     };
     let mut child = Command::new(program)
         .env("CNI_COMMAND", verb.as_str())
+        // The same as in the environment already, but for garbage collection, which speaks for others.
+        .env("CNI_CONTAINERID", &session.request.container_id)
+        .env("CNI_IFNAME", &session.request.ifname)
+        .env("CNI_NETNS", &session.request.netns)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -57,7 +57,7 @@ fn believe(session: &Session, plugin: &str, result: &CniResult) -> Result<(), Er
         let known = previous.ips.iter().any(|known| known.address == ip.address)
             || session.owns(&ip.address)
             || request.conf.ipam_type == plugin
-            || ip.address.addr().is_loopback();
+            || (ip.address.addr().is_loopback() && request.conf.plugin_type == "loopback");
         if !known {
             return Err(Error::internal(format!(
                 "plugin \"{plugin}\" claims address {}, which neither IPAM nor prevResult gave",

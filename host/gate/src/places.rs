@@ -4,8 +4,10 @@
 //! may be writable by others: whoever can put a file there has the host's privileges.
 
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, lstat};
-use nix::unistd::geteuid;
+use nix::unistd::{AccessFlags, access, geteuid};
+use std::fs::DirBuilder;
 use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Name of the directory beside the executable that holds code and policy.
@@ -49,7 +51,7 @@ pub fn catalog() -> Result<PathBuf, String> {
 /// The state directory: [`STATE`], or below `XDG_RUNTIME_DIR` for a user who may not write there (rootless runtimes).
 pub fn state() -> PathBuf {
     let state = PathBuf::from(STATE);
-    if state.is_dir() || std::fs::create_dir_all(&state).is_ok() {
+    if usable(&state) {
         return state;
     }
     match std::env::var_os("XDG_RUNTIME_DIR") {
@@ -61,7 +63,13 @@ pub fn state() -> PathBuf {
 /// Where what survives a reboot is kept: [`LIBRARY`], or the state directory for a user who may not write there.
 pub fn library() -> PathBuf {
     let library = PathBuf::from(LIBRARY);
-    if library.is_dir() || std::fs::create_dir_all(&library).is_ok() { library } else { state() }
+    if usable(&library) { library } else { state() }
+}
+
+/// Whether the directory is there, or can be made, and can be written.
+fn usable(directory: &Path) -> bool {
+    let there = directory.is_dir() || DirBuilder::new().recursive(true).mode(0o700).create(directory).is_ok();
+    there && access(directory, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
 /// Refuses a path that somebody else than root or the effective user could change.

@@ -6,7 +6,7 @@ use crate::process::{Sandbox, Silence};
 use crate::session::Session;
 use crate::{collect, outcome};
 use postern_cni::{CniResult, Error, Verb, code};
-use postern_types::{FromSandbox, Start, ToSandbox};
+use postern_types::{ErrorCode, FromSandbox, OpError, Start, ToSandbox};
 
 /// Standard error of one guest in one run, in bytes; what is beyond is counted, not shown.
 const STDERR_LIMIT: usize = 64 << 10;
@@ -70,7 +70,13 @@ fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(St
     let mut answer = ToSandbox::Start(start);
     loop {
         // A sandbox that has ended can't be sent to, but may have said why: that is what is received then.
-        let sent = sandbox.send(&answer, deadline);
+        let sent = match sandbox.send(&answer, deadline) {
+            Err(Silence::TooLarge) => {
+                let error = OpError::new(ErrorCode::Exhausted, "answer", "the answer is longer than a message may be");
+                sandbox.send(&ToSandbox::Answer(Err(error)), deadline)
+            }
+            sent => sent,
+        };
         let message = loop {
             match sandbox.receive(deadline) {
                 Ok(FromSandbox::Stderr(text)) => stderr.show(&text),
@@ -91,11 +97,9 @@ fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(St
                 }
             }
             FromSandbox::Finished { stdout, status } => {
-                sandbox.finished();
                 return Ok((stdout, status));
             }
             FromSandbox::Failed(reason) => {
-                sandbox.finished();
                 return Err(reason);
             }
             FromSandbox::Stderr(_) => {}
@@ -107,6 +111,7 @@ fn describe(silence: Silence, last: Option<&str>) -> String {
     let last = last.map(|last| format!("; its last operation was {last}")).unwrap_or_default();
     match silence {
         Silence::Deadline => format!("ran past its deadline and was stopped{last}"),
+        Silence::TooLarge => "said more than a message may hold".to_owned(),
         Silence::Broken(reason) => format!("ended without an answer: {reason}{last}"),
     }
 }

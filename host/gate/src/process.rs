@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use postern_types::channel::{self, ChannelError};
 use postern_types::{FromSandbox, ToSandbox};
@@ -23,12 +23,13 @@ pub type ChildMain = fn(channel: OwnedFd, code: OwnedFd) -> !;
 pub struct Sandbox {
     pid: Pid,
     channel: UnixStream,
-    ended: bool,
 }
 
 /// Why nothing (more) comes from the sandbox.
 #[derive(Debug)]
 pub enum Silence {
+    /// What was to be said is longer than a message may be; nothing was sent.
+    TooLarge,
     /// The deadline has passed.
     Deadline,
     /// The process has ended, or says what makes no sense.
@@ -39,6 +40,7 @@ impl From<ChannelError> for Silence {
     fn from(error: ChannelError) -> Self {
         match error {
             ChannelError::Timeout => Self::Deadline,
+            ChannelError::TooLarge(_) => Self::TooLarge,
             other => Self::Broken(other.to_string()),
         }
     }
@@ -50,11 +52,13 @@ impl Sandbox {
     /// # Errors
     /// A text for people: the kernel gives no process or no channel.
     pub fn start(code: OwnedFd, main: ChildMain) -> Result<Self, String> {
+        // Those of earlier delegates that have ended by now.
+        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status.pid().is_some()) {}
         let (ours, theirs) = UnixStream::pair().map_err(|e| format!("cannot open a channel to the sandbox: {e}"))?;
         // SAFETY: the child runs `main`, which never returns here. It may allocate: this process starts its one helper
         // thread after the first fork, and glibc keeps its allocator usable in the child of a threaded process.
         match unsafe { fork() } {
-            Ok(ForkResult::Parent { child }) => Ok(Self { pid: child, channel: ours, ended: false }),
+            Ok(ForkResult::Parent { child }) => Ok(Self { pid: child, channel: ours }),
             Ok(ForkResult::Child) => {
                 drop(ours);
                 main(theirs.into(), code)
@@ -78,18 +82,12 @@ impl Sandbox {
     pub fn receive(&mut self, deadline: Instant) -> Result<FromSandbox, Silence> {
         channel::receive(&self.channel, Some(deadline)).map_err(Silence::from)
     }
-
-    /// Notes that the guest has said its last word: the process ends by itself.
-    pub fn finished(&mut self) {
-        self.ended = true;
-    }
 }
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        if !self.ended {
-            let _ = kill(self.pid, Signal::SIGKILL);
-        }
+        // Also one that has said its last word: it may be lying.
+        let _ = kill(self.pid, Signal::SIGKILL);
     }
 }
 

@@ -35,20 +35,23 @@ pub fn main(name: &str, child: ChildMain) -> u8 {
     };
     let written = print(output.as_bytes());
     process::reap();
-    if written { status } else { 1 }
+    if written.is_ok() { status } else { 1 }
 }
 
 /// One write, as far as the kernel takes it: `Stdout` would write the last line by itself.
-fn print(mut output: &[u8]) -> bool {
+fn print(mut output: &[u8]) -> Result<(), Error> {
     let stdout = std::io::stdout();
     while !output.is_empty() {
         match nix::unistd::write(&stdout, output) {
             Ok(written) => output = output.get(written..).unwrap_or_default(),
             Err(nix::errno::Errno::EINTR) => {}
-            Err(_) => return false,
+            Err(errno) => {
+                eprintln!("postern: standard output cannot be written: {errno}");
+                return Err(Error::new(code::IO_FAILURE, format!("error writing to stdout: {errno}")));
+            }
         }
     }
-    true
+    Ok(())
 }
 
 fn run(name: &str, child: ChildMain) -> Result<String, Error> {
@@ -79,21 +82,31 @@ fn run(name: &str, child: ChildMain) -> Result<String, Error> {
     let version = check_version(verb, &config_version(&raw)?, &supported(&ready.policy)?)?;
     let deadline = Instant::now() + Duration::from_secs(ready.policy.limits().seconds());
     let request = request(&env, verb, version, raw, &stdin)?;
-    let namespace = namespace(&request, &ready.policy, env.allows_own_netns())?;
+    let namespace = namespace(&request, &ready.policy, env.allows_own_netns());
     if !request.conf.ipam_type.is_empty() && ready.policy.grants("ipam") && request.conf.ipam_type != name {
         launcher.warm(&request.conf.ipam_type.clone());
     }
     let owns_link = ready.policy.grants("veth");
     launcher.put_back(name, ready);
     let mut session = Session::new(request, deadline, places::state(), places::library());
-    if let Some(namespace) = &namespace {
-        session.enter(namespace).map_err(internal)?;
+    if matches!(verb, Verb::Del | Verb::Check) {
+        session.open_record().map_err(internal)?;
     }
-    let outcome = act(&mut session, &mut launcher, name, verb, owns_link);
+    match namespace {
+        Ok(Some(namespace)) => session.enter(&namespace).map_err(internal)?,
+        Ok(None) => {}
+        // What has a record can be removed without its namespace, wherever the path may lead by now.
+        Err(error) if session.record().is_some() => eprintln!("postern: taking the container for gone: {error}"),
+        Err(error) => return Err(error),
+    }
+    let outcome = act(&mut session, &mut launcher, name, verb, owns_link).and_then(|output| {
+        // A result that the runtime can't read is an attachment that it doesn't know of.
+        print(output.as_bytes()).inspect_err(|_| collect::undo(&mut session, 0))
+    });
     // A failed ADD has been undone by now: its record goes too, unless something is left in it.
     session.close_record();
     session.audit.flush();
-    outcome
+    outcome.map(|()| String::new())
 }
 
 fn act(
@@ -109,20 +122,23 @@ fn act(
                 session.adopt(&previous);
             }
         }
-        Verb::Del => {
-            session.open_record().map_err(internal)?;
-            session.forget_foreign_container().map_err(internal)?;
-        }
+        Verb::Del => session.forget_foreign_container(),
         Verb::Gc | Verb::Status | Verb::Version => {}
     }
+    let recorded = session.record().is_some_and(|record| !record.is_empty());
     let outcome = plugin::run(session, launcher, name, verb, 0);
     if verb == Verb::Del {
         // The plugin has done what it knows of, or failed; what its record still lists is removed now. The plugin that
         // made the link is the last of its chain: nothing of the attachment outlives it.
-        let removed = collect::by_record(session, if owns_link { None } else { Some(name) });
-        outcome?;
-        removed.map_err(internal)?;
-        return Ok(String::new());
+        collect::by_record(session, if owns_link { None } else { Some(name) }).map_err(internal)?;
+        return match outcome {
+            // The record is the whole truth: a plugin that fails at what is gone would keep the runtime trying for ever.
+            Err(error) if recorded && owns_link => {
+                eprintln!("postern: all that the record lists is removed, although {name} failed: {error}");
+                Ok(String::new())
+            }
+            outcome => outcome.map(|_| String::new()),
+        };
     }
     match outcome? {
         Some(result) => result.to_json(session.request.version).inspect_err(|_| collect::undo(session, 0)),

@@ -163,18 +163,15 @@ impl Session {
         self.worker.as_ref()
     }
 
-    /// Treats the container's namespace as gone if `CNI_NETNS` leads to another one than at ADD: a path can be reused.
-    ///
-    /// # Errors
-    /// The kernel does not tell the namespace's cookie.
-    pub fn forget_foreign_container(&mut self) -> Result<(), OpError> {
+    /// Treats the container's namespace as gone if `CNI_NETNS` leads to another one than at ADD, or to none: a path can
+    /// be reused.
+    pub fn forget_foreign_container(&mut self) {
         let noted = self.record.as_ref().and_then(|record| record.header().netns_cookie);
         if let (Some(noted), Some(worker)) = (noted, &self.worker)
-            && worker.cookie().map_err(kernel)? != noted
+            && worker.cookie().ok() != Some(noted)
         {
             self.worker = None;
         }
-        Ok(())
     }
 
     /// The container's namespace, where the operation makes no sense without.
@@ -278,6 +275,13 @@ impl Session {
     /// # Errors
     /// The record can't be written: nothing may be done then.
     pub fn intend(&mut self, plugin: &str, effect: Effect) -> Result<(), OpError> {
+        // What an earlier run made is not this one's to undo. (A lease knows which addresses this run took.)
+        let earlier = |record: &Record<Effect>| record.effects(None).iter().any(|noted| noted.effect == effect);
+        if !matches!(effect, Effect::Lease { .. })
+            && self.record_for_writing_unless(&effect)?.is_some_and(|r| earlier(r))
+        {
+            return Ok(());
+        }
         let sequence = if effect == Effect::LoopbackUp {
             None
         } else {
@@ -285,6 +289,10 @@ impl Session {
         };
         self.undo.push(Undo { sequence, effect, leases: Vec::new() });
         Ok(())
+    }
+
+    fn record_for_writing_unless(&mut self, effect: &Effect) -> Result<Option<&mut Record<Effect>>, OpError> {
+        if *effect == Effect::LoopbackUp { Ok(None) } else { self.record_for_writing().map(Some) }
     }
 
     fn record_for_writing(&mut self) -> Result<&mut Record<Effect>, OpError> {

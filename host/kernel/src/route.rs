@@ -68,6 +68,26 @@ impl Netlink {
         self.acknowledged(subject, &RouteNetlinkMessage::DelRoute(message), 0)
     }
 
+    /// Whether this host has the address itself: whether a packet to it would be delivered here.
+    ///
+    /// # Errors
+    /// Those of the request; that there is no route is none.
+    pub fn is_local(&self, address: IpAddr) -> Result<bool> {
+        let subject = Subject { operation: "look up route to", object: &address };
+        let message = destination(IpNet::from(address)).map_err(|why| subject.invalid(&why))?;
+        let mut message = message.build();
+        // Nothing but the destination: what is left of a route to be added would be taken for a condition.
+        message.header.table = 0;
+        message.header.protocol = RouteProtocol::Unspec;
+        message.header.kind = RouteType::Unspec;
+        match self.get(subject, &RouteNetlinkMessage::GetRoute(message), |payload| u8_at(payload, 7)) {
+            Ok(kind) => Ok(kind == libc::RTN_LOCAL),
+            // No route, an unreachable one, or a prohibited one.
+            Err(error) if error.errno.is_some() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The unicast routes of the main table through link `oif`, IPv4 first; of a route with several next hops one for
     /// each that uses the link. The kernel filters by table and link.
     ///

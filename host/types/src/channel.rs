@@ -9,14 +9,10 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// The most that one message may be long, in bytes of JSON.
 pub const MAX_MESSAGE: usize = 1 << 20;
-
-/// How long [`receive_soon`] stays awake.
-const EAGER: Duration = Duration::from_micros(50);
 
 /// Bytes of the length in front.
 const HEADER: usize = 4;
@@ -105,20 +101,8 @@ pub fn send(mut stream: &UnixStream, message: &impl Serialize, deadline: Option<
 /// # Errors
 /// See [`ChannelError`].
 pub fn receive<T: DeserializeOwned>(stream: &UnixStream, deadline: Option<Instant>) -> Result<T, ChannelError> {
-    receive_rest(stream, &[], deadline)
-}
-
-/// Receives a message of which the first bytes are here already: no more of them than the header has.
-fn receive_rest<T: DeserializeOwned>(
-    stream: &UnixStream,
-    first: &[u8],
-    deadline: Option<Instant>,
-) -> Result<T, ChannelError> {
     let mut header = [0; HEADER];
-    for (to, from) in header.iter_mut().zip(first) {
-        *to = *from;
-    }
-    fill(stream, header.get_mut(first.len()..).unwrap_or_default(), deadline)?;
+    fill(stream, &mut header, deadline)?;
     let size = usize::try_from(u32::from_le_bytes(header)).unwrap_or(usize::MAX);
     if size > MAX_MESSAGE {
         return Err(ChannelError::TooLarge(size));
@@ -126,36 +110,6 @@ fn receive_rest<T: DeserializeOwned>(
     let mut body = vec![0; size];
     fill(stream, &mut body, deadline)?;
     serde_json::from_slice(&body).map_err(ChannelError::Malformed)
-}
-
-/// The same for whoever expects the message at once: looks for it without sleeping for as long as it would take to fall
-/// asleep and be woken, some tens of microseconds, and only then waits.
-///
-/// # Errors
-/// See [`ChannelError`].
-pub fn receive_soon<T: DeserializeOwned>(
-    mut stream: &UnixStream,
-    deadline: Option<Instant>,
-) -> Result<T, ChannelError> {
-    stream.set_nonblocking(true)?;
-    let begin = Instant::now();
-    // Reading nothing into nothing would not tell; the header's first byte does.
-    let mut first = [0; 1];
-    let seen = loop {
-        match stream.read(&mut first) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock && begin.elapsed() < EAGER => thread::yield_now(),
-            other => break other,
-        }
-    };
-    stream.set_nonblocking(false)?;
-    match seen {
-        Ok(0) => Err(ChannelError::Closed),
-        Ok(_) => receive_rest(stream, &first, deadline),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-            receive(stream, deadline)
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Like `Read::read_exact`, but the deadline is for all of it.
@@ -185,6 +139,7 @@ fn remaining(deadline: Instant) -> Result<Duration, ChannelError> {
 mod tests {
     use super::*;
     use crate::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
+    use std::thread;
 
     fn soon() -> Option<Instant> {
         Some(Instant::now() + Duration::from_millis(50))

@@ -36,7 +36,7 @@ pub fn cases() -> Vec<Case> {
         host_local("round-robin", &subnet).steps(many),
         host_local("exhausted", &small).steps("ADD:c1 ADD:c2 ADD:c3 ADD:c4 ADD:c5 ADD:c6 ADD:c7 DEL:c3 ADD:c7 DEL:c1 DEL:c2 DEL:c7"),
         host_local("smallest", &json!({"ranges": [[{"subnet": "10.9.0.0/30"}]]})).steps("ADD:c1 ADD:c2 DEL:c1 ADD:c2 DEL:c2"),
-        host_local("duplicate", &subnet).steps("ADD ADD DEL"),
+        host_local("duplicate", &subnet).steps("ADD ADD CHECK DEL"),
         host_local("interfaces", &subnet).steps("ADD:c1/eth0 ADD:c1/eth1 CHECK:c1/eth1 DEL:c1/eth0 CHECK:c1/eth1 CHECK:c1/eth0@noprev DEL:c1/eth1"),
         host_local("legacy-keys", &json!({"subnet": "10.9.0.0/24", "rangeStart": "10.9.0.20", "rangeEnd": "10.9.0.22", "gateway": "10.9.0.254"})).steps(many),
         host_local("legacy-and-ranges", &json!({"subnet": "10.9.0.0/24", "ranges": [[{"subnet": "fd00:9::/64"}]]})),

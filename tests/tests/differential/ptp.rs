@@ -39,7 +39,7 @@ pub fn cases() -> Vec<Case> {
         },
         ptp("two-containers", &json!({})).steps("ADD:c1 ADD:c2 CHECK:c1 DEL:c1 CHECK:c2 DEL:c2"),
         ptp("two-interfaces", &json!({"ipam": {"routes": []}})).steps("ADD:c1/eth0 ADD:c1/eth1 DEL:c1/eth1 DEL:c1/eth0"),
-        ptp("repeated-add", &json!({})).steps("ADD ADD DEL"),
+        ptp("repeated-add", &json!({})).steps("ADD ADD CHECK DEL"),
         ptp("no-routes", &json!({"ipam": {"routes": null}})),
         ptp("mtu", &json!({"mtu": 1400})),
         ptp("mtu-text", &json!({"mtu": "1400"})).steps("ADD DEL"),

@@ -89,7 +89,7 @@ fn held(gate: &Gate<'_>, handle: Handle) -> Result<(u32, String, Option<Mac>, u3
 }
 
 /// `bridge.attach`.
-pub fn attach(gate: &Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) -> Result<Reply, OpError> {
+pub fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) -> Result<Reply, OpError> {
     let (bridge_index, bridge_name, ..) = held(gate, bridge)?;
     let (index, name) = gate.host_end(host)?;
     if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
@@ -106,6 +106,7 @@ pub fn attach(gate: &Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
         if full { refusal.hint("a bridge takes 1023 ports; give the network's pods a second bridge") } else { refusal }
     })?;
     set_vlans(netlink, index, &name, port)?;
+    gate.joined = Some(port.clone());
     Ok(Reply::Done)
 }
 
@@ -131,6 +132,14 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
 
 /// `bridge.ensure-gateways`.
 pub fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: bool) -> Result<Reply, OpError> {
+    // A VLAN gateway outlives the attachment: there is one for the VLAN that its own port is in, and no other.
+    if gate.joined.as_ref() != Some(port) {
+        return Err(OpError::new(
+            ErrorCode::InvalidArgument,
+            "port",
+            "gateways are for the port that this attachment has joined with",
+        ));
+    }
     let (index, name, mac, mtu) = held(gate, bridge)?;
     let netlink = gate.session.host()?;
     let (target, shown) = match port.vlan {
@@ -230,32 +239,37 @@ fn vlan_gateway(
 ) -> Result<Link, OpError> {
     let name = format!("{bridge_name}.{vlan}");
     check_name(&name)?;
-    if let Some(link) = netlink.link_by_name(&name).map_err(kernel)? {
+    let found = netlink.link_by_name(&name).map_err(kernel)?;
+    let link = match found {
+        Some(link) => link,
+        None => {
+            node::note_vlan_gateway(&gate.session.state, netlink, &name);
+            let (peer_name, peer_mac) = (random_veth_name(), random_mac());
+            let (peer_name, peer_ns) = (peer_name.as_str(), gate.session.home()?.fd());
+            let spec = VethSpec { name: &name, mtu: Some(mtu), mac: None, peer_name, peer_mac, peer_ns };
+            match netlink.create_veth(&spec) {
+                Ok(()) => {}
+                // Another run was faster.
+                Err(error) if error.is(Errno::EEXIST) => {}
+                Err(error) => return Err(refused(error, &name, format_args!("failed to make VLAN gateway {name}"))),
+            }
+            netlink.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?
+        }
+    };
+    // A link that an operator gave this name is left as it is. One of ours is finished, if whoever began it was killed.
+    if link.up || link.kind != "veth" {
         return Ok(link);
     }
-    let peer_name = random_veth_name();
-    let spec = VethSpec {
-        name: &name,
-        mtu: Some(mtu),
-        mac: None,
-        peer_name: &peer_name,
-        peer_mac: random_mac(),
-        peer_ns: gate.session.home()?.fd(),
+    let peer = match link.peer_index {
+        Some(index) => netlink.link_by_index(index).map_err(kernel)?,
+        None => None,
     };
-    let created = match netlink.create_veth(&spec) {
-        Ok(()) => true,
-        Err(error) if error.is(Errno::EEXIST) => false,
-        Err(error) => return Err(kernel(error)),
-    };
-    let link = netlink.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
-    if created {
-        node::note_vlan_gateway(&gate.session.state, netlink, &name);
-        let port = netlink.link_by_name(&peer_name).map_err(kernel)?.ok_or_else(|| link_gone(&peer_name))?;
-        netlink.attach_port(port.index, bridge, false, false).map_err(about(&peer_name))?;
-        set_vlans(netlink, port.index, &peer_name, joins)?;
-        netlink.set_up(port.index).map_err(about(&peer_name))?;
-        ignore_router_advertisements(&name);
-        netlink.set_up(link.index).map_err(about(&name))?;
+    if let Some(port) = peer.filter(|peer| peer.peer_index == Some(link.index)) {
+        netlink.attach_port(port.index, bridge, false, false).map_err(about(&port.name))?;
+        set_vlans(netlink, port.index, &port.name, joins)?;
+        netlink.set_up(port.index).map_err(about(&port.name))?;
     }
+    ignore_router_advertisements(&name);
+    netlink.set_up(link.index).map_err(about(&name))?;
     Ok(link)
 }

@@ -1,7 +1,6 @@
 //! `link`: the attachment's own link.
 
 use crate::capability::about;
-use crate::effect::Effect;
 use crate::gate::{Gate, Object, link_gone};
 use crate::session::kernel;
 use postern_types::{Handle, OpError, Reply};
@@ -24,7 +23,7 @@ pub fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
             let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
             (*index, name, netlink.link_by_index(*index))
         }
-        Object::HostEnd { index, name } | Object::Bridge { index, name, .. } => {
+        Object::HostEnd { index, name, .. } | Object::Bridge { index, name, .. } => {
             (*index, name, gate.session.host()?.link_by_index(*index))
         }
     };
@@ -42,10 +41,10 @@ pub fn up(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 }
 
 /// `link.delete`.
-pub fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+pub fn delete(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.own(handle)?;
     gate.session.container_required()?.netlink().map_err(kernel)?.delete_link(index).map_err(about(&name))?;
-    // The other end of a veth goes in the same breath.
-    gate.session.gone(|effect| matches!(effect, Effect::Veth { .. }));
+    // The record keeps the pair until its host end is seen to be gone: the container may have put another link in the
+    // place of its own.
     Ok(Reply::Done)
 }

@@ -23,7 +23,7 @@ pub fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpEr
 
 /// `mac-guard.check`.
 pub fn check(gate: &Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
-    let (_, name) = gate.host_end(host)?;
+    let (_, name) = gate.seen_end(host)?;
     if macguard::check(&mut *gate.session.nft()?, &id(gate.session), &name, mac.0).map_err(firewall)? {
         return Ok(Reply::Done);
     }

@@ -2,6 +2,7 @@
 
 use crate::capability::refused;
 use crate::gate::Gate;
+use crate::session::kernel;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_types::{ErrorCode, Handle, OpError, Reply, Route};
@@ -29,6 +30,13 @@ pub fn ensure(gate: &Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             Err(error) if error.is(Errno::EEXIST) => {}
             Err(error) => return Err(refused(error, &name, format_args!("failed to add IP addr {gateway} to veth"))),
         }
+        if netlink.is_local(address.addr()).map_err(kernel)? {
+            return Err(OpError::new(
+                ErrorCode::Exists,
+                address.to_string(),
+                format!("{} is an address of this host: it can't be routed into a container", address.addr()),
+            ));
+        }
         let route = Route {
             dst: IpNet::from(address.addr()),
             gateway: None,
@@ -41,7 +49,7 @@ pub fn ensure(gate: &Gate<'_>, host: Handle) -> Result<Reply, OpError> {
         };
         match netlink.add_route(index, &route) {
             Ok(()) => {}
-            Err(error) if error.is(Errno::EEXIST) => {}
+            // Also one that exists: it leads to somebody else.
             Err(error) => {
                 let words = format!("{} dev {name}", route.dst);
                 return Err(refused(error, &words, format_args!("failed to add route on host '{words}'")));

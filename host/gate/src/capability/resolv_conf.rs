@@ -3,8 +3,11 @@
 use crate::gate::Gate;
 use crate::session::Request;
 use nix::errno::Errno;
+use nix::libc::O_NONBLOCK;
 use postern_types::{Dns, ErrorCode, OpError, Reply};
+use std::fs::OpenOptions;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 
 /// A resolver configuration is small; more is something else.
 const LIMIT: u64 = 64 << 10;
@@ -25,7 +28,7 @@ pub fn read(gate: &Gate<'_>) -> Result<Reply, OpError> {
         OpError::new(code, &path, format!("open {path}: {error}")).hint("ipam.resolvConf names that file")
     };
     let mut text = String::new();
-    let mut open = std::fs::File::open(&path).map_err(failed)?;
+    let mut open = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(&path).map_err(failed)?;
     if !open.metadata().map_err(failed)?.is_file() {
         return Err(OpError::new(ErrorCode::Io, &path, format!("resolvConf {path} is not a regular file")));
     }

@@ -51,7 +51,7 @@ pub fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result
     let end = host.link_by_name(&peer_name).map_err(kernel)?.ok_or_else(|| link_gone(&peer_name))?;
     host.set_up(end.index).map_err(about(&peer_name))?;
     ignore_router_advertisements(&peer_name);
-    pair(gate, own, Link { up: true, ..end }, None)
+    pair(gate, own, Link { up: true, ..end }, true, None).map(Reply::Veth)
 }
 
 /// A host's link takes no part in IPv6 autoconfiguration. A kernel without IPv6 has nothing to turn off.
@@ -65,26 +65,40 @@ pub fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let Some(container) = gate.session.container() else { return none };
     let name = gate.session.request.ifname.clone();
     let Some(own) = container.netlink().map_err(kernel)?.link_by_name(&name).map_err(kernel)? else { return none };
-    let host = gate.session.host()?;
-    // The index of the other end is one of the namespace that the kernel says it is in; only this host's counts, and
-    // the end found there has to point back.
-    let (true, Some(peer)) = (own.kind == "veth", own.peer_index) else { return none };
-    let Some(end) = host.link_by_index(peer).map_err(kernel)? else { return none };
-    if end.kind != "veth" || end.peer_index != Some(own.index) {
+    if own.kind != "veth" {
         return none;
     }
+    let host = gate.session.host()?;
+    // Whose the host end is, the record says: indices can be chosen by whoever is root in the container, so that its
+    // link seems to belong to somebody else's.
+    let recorded = gate.session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let mut end = None;
+    for noted in recorded {
+        if let Effect::Veth { host: name, mac } = noted.effect {
+            let found = host.link_by_name(&name).map_err(kernel)?;
+            end = found.filter(|link| link.mac == Some(mac.0) && link.peer_index == Some(own.index)).or(end);
+        }
+    }
+    let ours = end.is_some();
+    if end.is_none()
+        && let Some(peer) = own.peer_index
+    {
+        // A native plugin's pair: it can be looked at, and nothing else.
+        let found = host.link_by_index(peer).map_err(kernel)?;
+        end = found.filter(|link| link.kind == "veth" && link.peer_index == Some(own.index));
+    }
+    let Some(end) = end else { return none };
     let bridge = match end.master {
         Some(master) => host.link_by_index(master).map_err(kernel)?.filter(|link| link.kind == "bridge"),
         None => None,
     };
-    let Reply::Veth(pair) = pair(gate, own, end, bridge.map(|bridge| bridge.name))? else { return none };
-    Ok(Reply::MaybeVeth(Some(pair)))
+    pair(gate, own, end, ours, bridge.map(|bridge| bridge.name)).map(|pair| Reply::MaybeVeth(Some(pair)))
 }
 
-fn pair(gate: &mut Gate<'_>, own: Link, end: Link, bridge: Option<String>) -> Result<Reply, OpError> {
+fn pair(gate: &mut Gate<'_>, own: Link, end: Link, ours: bool, bridge: Option<String>) -> Result<VethPair, OpError> {
     let container = gate.grant(Object::Own { index: own.index, name: own.name.clone() })?;
-    let host = gate.grant(Object::HostEnd { index: end.index, name: end.name.clone() })?;
-    Ok(Reply::Veth(VethPair { container: Gate::show(container, own), host: Gate::show(host, end), bridge }))
+    let host = gate.grant(Object::HostEnd { index: end.index, name: end.name.clone(), ours })?;
+    Ok(VethPair { container: Gate::show(container, own), host: Gate::show(host, end), bridge })
 }
 
 /// `veth.wait-running`.

@@ -13,7 +13,7 @@
 //! Spaces around path and default do not count. `config` is the network configuration that the runtime sent on standard
 //! input; keys match as the plugins match them, ignoring case, and a configuration that spells such a key twice is
 //! refused. A string, number or boolean is taken literally: nothing in it is ever read as a pattern or a placeholder. If
-//! the key is absent or null the default stands; without a default the value grants nothing.
+//! the key is absent, null or an empty string the default stands; without a default the value grants nothing.
 
 use postern_cni::Json;
 use serde::Deserialize;
@@ -90,20 +90,20 @@ impl Template {
 fn lookup(config: &Json, path: &[String]) -> Result<Option<String>, String> {
     let mut at = config;
     for key in path {
-        let Json::Object(entries) = at else { return Ok(None) };
-        let mut found = entries.iter().filter(|(name, _)| name.eq_ignore_ascii_case(key));
-        match (found.next(), found.next()) {
-            (None, _) => return Ok(None),
-            (Some((_, value)), None) => at = value,
-            (Some((first, _)), Some((second, _))) => {
-                return Err(format!(
-                    "the configuration has both \"{first}\" and \"{second}\", and what a plugin may do depends on it"
-                ));
-            }
+        let Ok(fields) = at.fields("") else { return Ok(None) };
+        if let [first, second, ..] = fields.spellings(key).as_slice() {
+            return Err(format!(
+                "the configuration has both \"{first}\" and \"{second}\", and what a plugin may do depends on it"
+            ));
+        }
+        match fields.get(key) {
+            Some(value) => at = value,
+            None => return Ok(None),
         }
     }
     match at {
         Json::Null => Ok(None),
+        Json::String(text) if text.is_empty() => Ok(None),
         Json::String(text) => Ok(Some(text.clone())),
         Json::Bool(value) => Ok(Some(value.to_string())),
         Json::Number(number) => Ok(Some(number.to_string())),
