@@ -1,5 +1,5 @@
 # make demo      set up what is missing, build, attach two namespaces to a network, ping, tear down
-# make test      everything that can fail: see docs/testing.md
+# make test      everything that can fail: see tests/README.md
 # make bench     latency beside the native plugins, in one run (RUNS=50)
 # make build     target/cni/bin, a CNI bin directory ready for use, and target/release/postern
 # make install   DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin; make uninstall takes it away again

@@ -116,6 +116,11 @@ fn describe(silence: Silence, last: Option<&str>) -> String {
     }
 }
 
+/// A guest's words without control characters, which could rewrite an operator's terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
 /// A guest's standard error goes to the runtime's, every line marked with the plugin's name.
 struct Stderr<'a> {
     plugin: &'a str,
@@ -129,10 +134,7 @@ impl Stderr<'_> {
                 return;
             }
             self.left = self.left.saturating_sub(line.len() + 1);
-            // Control characters could rewrite an operator's terminal.
-            let clean: String =
-                line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
-            eprintln!("{}: {clean}", self.plugin);
+            eprintln!("{}: {}", self.plugin, printable(line));
             if self.left == 0 {
                 eprintln!("{}: (more was written than is shown)", self.plugin);
             }

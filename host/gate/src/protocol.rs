@@ -134,6 +134,7 @@ fn act(
         return match outcome {
             // The record is the whole truth: a plugin that fails at what is gone would keep the runtime trying for ever.
             Err(error) if recorded && owns_link => {
+                let error = plugin::printable(&error.to_string());
                 eprintln!("postern: all that the record lists is removed, although {name} failed: {error}");
                 Ok(String::new())
             }

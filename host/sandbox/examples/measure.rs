@@ -1,7 +1,9 @@
-//! `measure compare ROUNDS CODE`: what a process of its own costs a guest, against running it in this one.
+//! `measure compare ROUNDS BUSY CODE`: what a process of its own costs a guest, against running it in this one.
 //!
-//! `measure fork CODE` and `measure inside CODE` are one run each, with a gate that answers at once and does nothing;
-//! `measure empty` starts and ends. `measure steps CODE` times the parts of a run inside this process.
+//! `measure fork BUSY CODE` and `measure inside BUSY CODE` are one run each, with a gate that answers at once and does
+//! nothing; `measure empty` starts and ends. BUSY is how long the gate has something to do before it lets the guest
+//! start, in microseconds: a sandbox of its own loads meanwhile. `measure steps CODE` times the parts of a run inside
+//! this process.
 #![allow(unsafe_code, reason = "fork(2), as the gate does it")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a measurement may fall over")]
 
@@ -15,7 +17,7 @@ use std::env;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 struct Mock;
 
@@ -68,13 +70,14 @@ fn start() -> Start {
     }
 }
 
-fn inside(code: &str) {
+fn inside(busy: &str, code: &str) {
+    work(busy);
     let guest = Guest::load(File::open(code).unwrap().into()).unwrap();
     let ended = guest.run(start(), Box::new(Mock), &Limits::default());
     report(ended.outcome.clone());
 }
 
-fn forked(code: &str) {
+fn forked(busy: &str, code: &str) {
     let code = File::open(code).unwrap();
     let (gate, sandbox) = UnixStream::pair().unwrap();
     // SAFETY: this process has one thread.
@@ -82,6 +85,7 @@ fn forked(code: &str) {
         child::run(sandbox.into(), code.into(), &Limits::default());
     }
     drop(sandbox);
+    work(busy);
     send(&gate, &ToSandbox::Start(start()), None).unwrap();
     loop {
         match receive(&gate, None).unwrap() {
@@ -91,6 +95,12 @@ fn forked(code: &str) {
             FromSandbox::Failed(reason) => return report(Outcome::Failed(reason)),
         }
     }
+}
+
+/// Computes for so many microseconds.
+fn work(busy: &str) {
+    let end = Instant::now() + Duration::from_micros(busy.parse().unwrap());
+    while Instant::now() < end {}
 }
 
 /// Prints and leaves, as the gate does: without destructors.
@@ -114,7 +124,7 @@ fn steps(code: &str) {
     println!("run again {:?}", begin.elapsed());
 }
 
-fn compare(rounds: usize, code: &str) {
+fn compare(rounds: usize, busy: &str, code: &str) {
     let ways = ["empty", "inside", "fork"];
     let mut wall = vec![Vec::new(); ways.len()];
     let mut cpu = vec![Vec::new(); ways.len()];
@@ -125,7 +135,7 @@ fn compare(rounds: usize, code: &str) {
                 usage.user_time().num_microseconds() + usage.system_time().num_microseconds()
             };
             let (begin, before) = (Instant::now(), spent());
-            let status = Command::new("/proc/self/exe").args([way, code]).stdout(Stdio::null()).status().unwrap();
+            let status = Command::new("/proc/self/exe").args([way, busy, code]).stdout(Stdio::null()).status().unwrap();
             assert!(status.success());
             wall[index].push(begin.elapsed().as_micros());
             cpu[index].push(spent() - before);
@@ -147,11 +157,11 @@ fn compare(rounds: usize, code: &str) {
 fn main() {
     let arguments: Vec<String> = env::args().collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [_, "inside", code] => inside(code),
-        [_, "fork", code] => forked(code),
+        [_, "inside", busy, code] => inside(busy, code),
+        [_, "fork", busy, code] => forked(busy, code),
         [_, "steps", code] => steps(code),
         [_, "empty", ..] => {}
-        [_, "compare", rounds, code] => compare(rounds.parse().unwrap(), code),
-        _ => panic!("usage: measure compare ROUNDS CODE"),
+        [_, "compare", rounds, busy, code] => compare(rounds.parse().unwrap(), busy, code),
+        _ => panic!("usage: measure compare ROUNDS BUSY CODE"),
     }
 }

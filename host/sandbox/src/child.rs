@@ -1,8 +1,8 @@
 //! The sandbox process, from fork to exit.
 #![allow(unsafe_code, reason = "_exit(2)")]
 
-use crate::confine::{confine, seal};
-use crate::{Gate, Guest, Limits, Outcome};
+use crate::confine::confine;
+use crate::{Gate, Guest, Limits, Outcome, seal};
 use postern_types::channel::{ChannelError, receive, send};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
 use std::os::fd::{AsFd, OwnedFd};

@@ -15,7 +15,7 @@ use wasmtime::{CustomCodeMemory, Engine, Result, bail, error::Context};
 /// wasmtime's own loader wants a path, and the file of a confined process may have none that it can reach. Mapped
 /// read-only at once, the code also never exists in writable memory.
 ///
-/// The caller vouches that the file is what [`crate::compile`] made and that nobody can change it: compiled code does
+/// The caller vouches that the file is what `crate::compile` made and that nobody can change it: compiled code does
 /// what it likes. The gate checks owner, modes and place before it opens the file.
 pub fn load(engine: &Engine, file: OwnedFd) -> Result<Component> {
     let size = usize::try_from(fstat(&file)?.st_size)?;

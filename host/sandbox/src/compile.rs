@@ -1,8 +1,7 @@
 //! Compiling a component ahead of time, and refusing the ones that a sandbox would not run.
 
 use crate::engine::engine;
-use crate::guest::linker;
-use crate::wasi::FLOOR;
+use crate::imports::{interfaces, link, split};
 use std::fmt;
 use wasmtime::Engine;
 use wasmtime::component::types::ComponentItem;
@@ -76,11 +75,11 @@ pub fn precompile(wasm: &[u8]) -> Result<Compiled, Error> {
     let component = Component::new(&engine, wasm).map_err(Error::Engine)?;
     let shape = component.component_type();
     check_imports(&engine, &shape)?;
-    if !shape.exports(&engine).any(|(name, _)| interface(name).0 == "wasi:cli/run") {
+    if !shape.exports(&engine).any(|(name, _)| split(name).0 == "wasi:cli/run") {
         return Err(Error::NotACommand);
     }
     // What is left are functions that are missing or have another type: the linker knows, and says it well.
-    linker(&engine).and_then(|linker| linker.instantiate_pre(&component)).map_err(Error::Shape)?;
+    link(&engine, &component).map_err(Error::Shape)?;
     Ok(Compiled { cwasm: component.serialize().map_err(Error::Engine)?, imports: imports(&engine, &shape) })
 }
 
@@ -99,21 +98,15 @@ fn check_header(wasm: &[u8]) -> Result<(), Error> {
 fn check_imports(engine: &Engine, shape: &types::Component) -> Result<(), Error> {
     let mut refused = Vec::new();
     for (import, _) in shape.imports(engine) {
-        let (name, version) = interface(import);
-        if name.split_once('/').is_some_and(|(package, _)| package == PACKAGE) {
-            if !compatible(version) {
-                return Err(Error::Version(import.to_owned()));
-            }
-        } else if !FLOOR.contains(&name) {
+        let (name, version) = split(import);
+        if name.split_once('/').is_some_and(|(package, _)| package == PACKAGE) && !compatible(version) {
+            return Err(Error::Version(import.to_owned()));
+        }
+        if !interfaces().any(|(interface, _)| interface == name) {
             refused.push(import.to_owned());
         }
     }
     if refused.is_empty() { Ok(()) } else { Err(Error::Imports(refused)) }
-}
-
-/// `package/interface` and version of an import's name.
-fn interface(import: &str) -> (&str, &str) {
-    import.split_once('@').unwrap_or((import, ""))
 }
 
 /// Below 1.0.0 it is the minor version that breaks (semver.org, 4), and that the linker goes by.
@@ -196,8 +189,14 @@ mod tests {
 
     #[test]
     fn refuses_what_a_sandbox_does_not_have() {
-        for import in ["wasi:filesystem/types@0.2.0", "wasi:sockets/tcp@0.2.0", "wasi:http/types@0.2.0", "env", "a:b/c"]
-        {
+        for import in [
+            "wasi:filesystem/types@0.2.0",
+            "wasi:sockets/tcp@0.2.0",
+            "wasi:http/types@0.2.0",
+            "env",
+            "a:b/c",
+            "postern:cni/raw@0.1.0",
+        ] {
             let error = refused(&format!(r#"(import "{import}" (instance))"#));
             assert!(matches!(&error, Error::Imports(names) if *names == [import]), "{error}");
             assert!(error.to_string().contains(import), "{error}");

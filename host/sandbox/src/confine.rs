@@ -1,7 +1,7 @@
-//! Giving up what a sandbox does not need: [`confine`] at once, [`seal`] when the guest is loaded.
+//! Giving up what a sandbox does not need, at once: descriptors, privileges, resources.
 //!
-//! Afterwards the process has a socket to the gate and its own memory. It can open nothing, create no process, map no
-//! new code, and dies with its parent. All of it holds for one thread: a sandbox never has a second one.
+//! Afterwards the process has a socket to the gate and the file of its code. [`crate::seal`] follows when the guest is
+//! loaded. All of it holds for one thread: a sandbox never has a second one.
 #![allow(unsafe_code, reason = "close_range(2), prctl(2) and sigaction(2) with constants")]
 
 use caps::{CapSet, Capability};
@@ -11,9 +11,6 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-};
 use std::error::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -128,55 +125,4 @@ fn limit_resources() -> nix::Result<()> {
         setrlimit(resource, 0, 0)?;
     }
     setrlimit(Resource::RLIMIT_DATA, DATA, DATA)
-}
-
-/// From here on the process can talk on the channel, handle memory that is not executable, and exit. Any other system
-/// call kills it. Comes after loading, which makes the guest's code executable, and before the guest runs.
-///
-/// # Errors
-/// The kernel has no seccomp(2), or this architecture no filter.
-pub fn seal() -> Result<(), Box<dyn Error>> {
-    Ok(seccompiler::apply_filter(&filter()?)?)
-}
-
-fn filter() -> Result<BpfProgram, Box<dyn Error>> {
-    let always = [
-        // The channel. No other descriptor is open, and none can be opened.
-        libc::SYS_read,
-        libc::SYS_write,
-        libc::SYS_recvfrom,
-        libc::SYS_sendto,
-        // Memory.
-        libc::SYS_munmap,
-        libc::SYS_mremap,
-        libc::SYS_madvise,
-        libc::SYS_brk,
-        // Traps of the guest arrive as signals, and are left by this one.
-        libc::SYS_rt_sigreturn,
-        libc::SYS_rt_sigprocmask,
-        libc::SYS_sigaltstack,
-        // The standard library: locks, the seed of a `HashMap`, clocks where the vDSO has none.
-        libc::SYS_futex,
-        libc::SYS_getrandom,
-        libc::SYS_clock_gettime,
-        libc::SYS_exit_group,
-    ];
-    let not_executable = SeccompRule::new(vec![SeccompCondition::new(
-        2,
-        SeccompCmpArgLen::Dword,
-        SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64),
-        0,
-    )?])?;
-    let rules = always
-        .into_iter()
-        .map(|call| (call, Vec::new()))
-        .chain([libc::SYS_mmap, libc::SYS_mprotect].map(|call| (call, vec![not_executable.clone()])))
-        .collect();
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::KillProcess,
-        SeccompAction::Allow,
-        std::env::consts::ARCH.try_into()?,
-    )?;
-    Ok(filter.try_into()?)
 }

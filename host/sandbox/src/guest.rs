@@ -2,13 +2,12 @@
 
 use crate::code;
 use crate::engine::engine;
+use crate::imports::link;
 use crate::limits::{Limits, OutOfMemory};
 use crate::state::{Gate, State};
 use crate::wasi::{Exit, FloorPre};
-use crate::{bindings, wasi};
 use postern_types::Start;
 use std::os::fd::OwnedFd;
-use wasmtime::component::Linker;
 use wasmtime::{Engine, Result, Store, Trap};
 
 /// How a run ended.
@@ -50,7 +49,7 @@ impl Guest {
     pub fn load(code: OwnedFd) -> Result<Self> {
         let engine = engine()?;
         let component = code::load(&engine, code)?;
-        let program = FloorPre::new(linker(&engine)?.instantiate_pre(&component)?)?;
+        let program = FloorPre::new(link(&engine, &component)?)?;
         Ok(Self { engine, program })
     }
 
@@ -76,14 +75,6 @@ impl Guest {
         };
         Ended { outcome, _store: store }
     }
-}
-
-/// Everything that a guest can import.
-pub fn linker(engine: &Engine) -> Result<Linker<State>> {
-    let mut linker = Linker::new(engine);
-    wasi::add_to_linker(&mut linker)?;
-    bindings::add_to_linker(&mut linker)?;
-    Ok(linker)
 }
 
 fn exit_status(error: wasmtime::Error) -> Result<u8> {

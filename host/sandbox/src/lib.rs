@@ -15,10 +15,13 @@ mod code;
 #[cfg(feature = "compiler")]
 pub mod compile;
 mod guest;
+mod imports;
 mod limits;
+mod seal;
 mod state;
 mod wasi;
 
 pub use guest::{Ended, Guest, Outcome};
 pub use limits::Limits;
+pub use seal::seal;
 pub use state::Gate;

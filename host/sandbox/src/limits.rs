@@ -6,7 +6,8 @@ use wasmtime::ResourceLimiter;
 /// The ceilings of a run. Time is not among them: the gate kills the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Linear memory, all of a component's memories together, in bytes.
+    /// Linear memory, all of a component's memories together, in bytes. A confined process has 512 MiB for this and
+    /// everything else.
     pub memory: usize,
     /// Standard output, in bytes. More than this ends the guest.
     pub stdout: usize,

@@ -13,7 +13,7 @@
 //! Spaces around path and default do not count. `config` is the network configuration that the runtime sent on standard
 //! input; keys match as the plugins match them, ignoring case, and a configuration that spells such a key twice is
 //! refused. A string, number or boolean is taken literally: nothing in it is ever read as a pattern or a placeholder. If
-//! the key is absent, null or an empty string the default stands; without a default the value grants nothing.
+//! the key is absent or null the default stands; without a default the value grants nothing.
 
 use postern_cni::Json;
 use serde::Deserialize;
@@ -103,7 +103,6 @@ fn lookup(config: &Json, path: &[String]) -> Result<Option<String>, String> {
     }
     match at {
         Json::Null => Ok(None),
-        Json::String(text) if text.is_empty() => Ok(None),
         Json::String(text) => Ok(Some(text.clone())),
         Json::Bool(value) => Ok(Some(value.to_string())),
         Json::Number(number) => Ok(Some(number.to_string())),

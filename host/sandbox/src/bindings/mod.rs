@@ -21,9 +21,10 @@ mod routes;
 mod types;
 mod veth;
 
+use crate::imports::{Interface, Own, own};
 use crate::state::State;
 use postern_types::{OpError, Operation, Reply};
-use wasmtime::component::{HasSelf, Linker, ResourceTableError};
+use wasmtime::component::ResourceTableError;
 
 pub use generated::postern::cni as wit;
 
@@ -67,10 +68,25 @@ impl From<ResourceTableError> for Failure {
     }
 }
 
-/// Adds every interface of the package to the linker.
-pub fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    generated::Plugin::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
-}
+/// Each interface, and how it is added to a linker.
+pub const INTERFACES: [Interface; 16] = [
+    ("postern:cni/addresses", |linker| wit::addresses::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/attachments", |linker| wit::attachments::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/bridge", |linker| wit::bridge::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/forwarding", |linker| wit::forwarding::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/ipam", |linker| wit::ipam::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/leases", |linker| wit::leases::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/link", |linker| wit::link::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/link-sysctl", |linker| wit::link_sysctl::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/loopback", |linker| wit::loopback::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/mac-guard", |linker| wit::mac_guard::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/masquerade", |linker| wit::masquerade::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/point-to-point", |linker| wit::point_to_point::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/resolv-conf", |linker| wit::resolv_conf::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/routes", |linker| wit::routes::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/types", |linker| wit::types::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/veth", |linker| wit::veth::add_to_linker::<_, Own>(linker, own)),
+];
 
 impl State {
     /// An operation whose answer carries nothing.

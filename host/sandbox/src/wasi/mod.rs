@@ -8,11 +8,10 @@ mod cli;
 mod io;
 mod random;
 
-use crate::state::State;
-use wasmtime::component::{HasSelf, Linker};
+use crate::imports::{Interface, Own, own};
 
 pub use cli::Exit;
-pub use generated::{Floor, FloorPre};
+pub use generated::FloorPre;
 pub use io::{Beyond, Input, Output};
 
 use generated::wasi;
@@ -31,42 +30,22 @@ mod generated {
     });
 }
 
-/// What is linked, as `package/interface`: the compiler's check names what is not.
-#[cfg(feature = "compiler")]
-pub const FLOOR: [&str; 16] = [
-    "wasi:cli/environment",
-    "wasi:cli/exit",
-    "wasi:cli/stderr",
-    "wasi:cli/stdin",
-    "wasi:cli/stdout",
-    "wasi:cli/terminal-input",
-    "wasi:cli/terminal-output",
-    "wasi:cli/terminal-stderr",
-    "wasi:cli/terminal-stdin",
-    "wasi:cli/terminal-stdout",
-    "wasi:io/error",
-    "wasi:io/poll",
-    "wasi:io/streams",
-    "wasi:random/insecure",
-    "wasi:random/insecure-seed",
-    "wasi:random/random",
+/// Each interface, and how it is added to a linker.
+pub const INTERFACES: [Interface; 16] = [
+    ("wasi:cli/environment", |linker| wasi::cli::environment::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:cli/exit", |linker| wasi::cli::exit::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:cli/stderr", |linker| wasi::cli::stderr::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:cli/stdin", |linker| wasi::cli::stdin::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:cli/stdout", |linker| wasi::cli::stdout::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:cli/terminal-input", |linker| wasi::cli::terminal_input::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:cli/terminal-output", |linker| wasi::cli::terminal_output::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:cli/terminal-stderr", |linker| wasi::cli::terminal_stderr::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:cli/terminal-stdin", |linker| wasi::cli::terminal_stdin::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:cli/terminal-stdout", |linker| wasi::cli::terminal_stdout::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:io/error", |linker| wasi::io::error::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:io/poll", |linker| wasi::io::poll::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:io/streams", |linker| wasi::io::streams::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:random/insecure", |linker| wasi::random::insecure::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:random/insecure-seed", |linker| wasi::random::insecure_seed::add_to_linker::<_, Own>(linker, own)),
+    ("wasi:random/random", |linker| wasi::random::random::add_to_linker::<_, Own>(linker, own)),
 ];
-
-/// Adds every interface of the floor to the linker.
-pub fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    Floor::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
-}
-
-#[cfg(all(test, feature = "compiler"))]
-mod tests {
-    use super::FLOOR;
-
-    #[test]
-    fn the_list_is_the_one_that_is_linked() {
-        let text = include_str!("../../wasi/floor.wit");
-        let mut imports: Vec<_> =
-            text.lines().filter_map(|line| line.trim().strip_prefix("import ")?.split('@').next()).collect();
-        imports.sort_unstable();
-        assert_eq!(imports, FLOOR);
-    }
-}

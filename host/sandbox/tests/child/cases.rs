@@ -1,4 +1,4 @@
-//! The sandbox process against guests that mean harm, as the gate sees it: one thread, a fork, a channel, an exit status.
+//! The cases themselves.
 #![allow(unsafe_code, reason = "fork(2), as the gate does it")]
 #![allow(
     clippy::unwrap_used,
@@ -7,14 +7,13 @@
     reason = "a test; it has no harness to mark it as one"
 )]
 
-mod guests;
-
+use crate::guests;
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, wait, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use postern_sandbox::compile::precompile;
-use postern_sandbox::{Limits, child, confine};
+use postern_sandbox::{Limits, child, confine, seal};
 use postern_types::channel::{ChannelError, receive, send};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
 use std::fs::{self, File};
@@ -143,7 +142,7 @@ fn another_system_call_kills_it() {
 
 fn in_a_sealed_process(call: &str) -> ! {
     let (one, two) = UnixStream::pair().unwrap();
-    let ok = confine::confine(one.as_fd(), two.as_fd()).is_ok() && confine::seal().is_ok();
+    let ok = confine::confine(one.as_fd(), two.as_fd()).is_ok() && seal().is_ok();
     match call {
         "open" => drop(File::open("/proc/self/exe")),
         "execute" => {
@@ -251,7 +250,7 @@ fn foreign_code_is_refused() {
     assert!(reason.contains("incompatible version"), "{reason}");
 }
 
-fn main() {
+pub fn run() {
     assert!(std::env::var_os("POSTERN_PRIVATE").is_some(), "must run through the cargo runner");
     let cases: [(&str, fn()); 14] = [
         ("it owns nothing while the guest runs", it_owns_nothing_while_the_guest_runs),

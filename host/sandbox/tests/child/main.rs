@@ -1,0 +1,19 @@
+//! The sandbox process against guests that mean harm, as the gate sees it: one thread, a fork, a channel, an exit status.
+//!
+//! The gate has one thread when it forks. So has this test, which is why it has no harness.
+
+#[cfg(feature = "compiler")]
+mod cases;
+#[cfg(feature = "compiler")]
+mod guests;
+
+#[cfg(feature = "compiler")]
+fn main() {
+    cases::run();
+}
+
+#[cfg(not(feature = "compiler"))]
+fn main() {
+    eprintln!("these tests compile their guests: run them with --features compiler");
+    std::process::exit(1);
+}
