@@ -6,11 +6,20 @@ use postern_cni::{CniResult, Error, Json, Verb};
 /// What a guest may print; the sandbox stops at the same size.
 const LIMIT: usize = 1 << 20;
 
+/// `loopback` says that `lo` is the plugin's business, and its addresses are no claim then.
+///
 /// Reads a guest's output: a result for a successful ADD, nothing for the other verbs, an error object for a failure.
 ///
 /// # Errors
 /// The guest's own error, or code 999 if it printed something else, or a result that claims what isn't so.
-pub fn read(session: &Session, plugin: &str, verb: Verb, stdout: &str, status: u8) -> Result<Option<CniResult>, Error> {
+pub fn read(
+    session: &Session,
+    plugin: &str,
+    verb: Verb,
+    stdout: &str,
+    status: u8,
+    loopback: bool,
+) -> Result<Option<CniResult>, Error> {
     if status != 0 {
         let parsed = Json::parse(stdout.as_bytes(), LIMIT).and_then(|json| Error::parse(&json));
         return Err(match parsed {
@@ -34,12 +43,12 @@ pub fn read(session: &Session, plugin: &str, verb: Verb, stdout: &str, status: u
         CniResult::parse_output(stdout.as_bytes(), LIMIT, &session.request.conf.cni_version).map_err(|error| {
             Error::internal(format!("plugin \"{plugin}\" printed no CNI result: {error}")).with_details(excerpt(stdout))
         })?;
-    believe(session, plugin, &result)?;
+    believe(session, plugin, loopback, &result)?;
     Ok(Some(result))
 }
 
 /// A result may name links and addresses that this run was given or found, or that `prevResult` has: nothing else.
-fn believe(session: &Session, plugin: &str, result: &CniResult) -> Result<(), Error> {
+fn believe(session: &Session, plugin: &str, loopback: bool, result: &CniResult) -> Result<(), Error> {
     let request = &session.request;
     let previous = request.conf.previous_result().ok().flatten().unwrap_or_default();
     for interface in &result.interfaces {
@@ -57,7 +66,7 @@ fn believe(session: &Session, plugin: &str, result: &CniResult) -> Result<(), Er
         let known = previous.ips.iter().any(|known| known.address == ip.address)
             || session.owns(&ip.address)
             || request.conf.ipam_type == plugin
-            || (ip.address.addr().is_loopback() && request.conf.plugin_type == "loopback");
+            || (loopback && ip.address.addr().is_loopback());
         if !known {
             return Err(Error::internal(format!(
                 "plugin \"{plugin}\" claims address {}, which neither IPAM nor prevResult gave",

@@ -50,6 +50,7 @@ fn run_once(
             .collect(),
         stdin: session.request.stdin.clone(),
     };
+    let loopback = ready.policy.grants("loopback");
     let mut sandbox = ready.sandbox;
     let mut gate = Gate::new(session, launcher, plugin, granted, depth);
     let (stdout, status) = serve(&mut gate, &mut sandbox, start).map_err(|text| {
@@ -59,7 +60,7 @@ fn run_once(
         }
         error
     })?;
-    outcome::read(session, plugin, verb, &stdout, status)
+    outcome::read(session, plugin, verb, &stdout, status, loopback)
 }
 
 /// Answers the guest's calls until it ends. What went wrong is the rest of a sentence that begins with its name.
