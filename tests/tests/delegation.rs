@@ -175,6 +175,16 @@ fn del_when_the_path_leads_to_another_namespace_now() -> Result<()> {
 }
 
 #[test]
+fn del_when_the_container_has_hidden_its_link() -> Result<()> {
+    removed_by_record(
+        "ip -n c1 link set eth0 down; ip -n c1 link set eth0 name real; ip -n c1 link set real up
+         ip -n c1 link add eth0 type veth peer name decoy",
+        None,
+        &json!({}),
+    )
+}
+
+#[test]
 fn del_without_the_plugin() -> Result<()> {
     removed_by_record(&format!("rm {BIN}/postern.d/*"), None, &json!({}))
 }

@@ -46,11 +46,29 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
     failed.map_or(Ok(removed), Err)
 }
 
+/// Removes a plugin's sections of all attachments of this network, on this host, that are not valid any more.
+///
+/// # Errors
+/// What could not be removed.
+pub fn stale_sections(session: &Session, plugin: &str, valid: &[(&str, &str)]) -> Result<usize, OpError> {
+    let network = &session.request.conf.name;
+    let here = session.host()?.cookie().map_err(kernel)?;
+    let mut removed = 0;
+    for summary in postern_state::list(&session.state).map_err(state)? {
+        let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
+        let stale = !valid.contains(&(header.container_id.as_str(), header.ifname.as_str()));
+        if header.network == *network && header.host_netns_cookie == here && stale {
+            removed += section(session, key, Some(plugin))?;
+        }
+    }
+    Ok(removed)
+}
+
 /// Removes a plugin's section, or all, of another attachment's record, unless its own run is under way.
 ///
 /// # Errors
 /// What could not be removed.
-pub fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<usize, OpError> {
+fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<usize, OpError> {
     if postern_state::is_held(&session.state, key).map_err(state)? {
         return Ok(0);
     }

@@ -1,5 +1,6 @@
 //! `leases`: host-local's address store.
 
+use crate::collect;
 use crate::effect::Effect;
 use crate::gate::Gate;
 use crate::session::{OwnAddress, Request, Session, state};
@@ -92,15 +93,19 @@ pub fn revert(session: &Session, directory: &str, taken: &[IpAddr], all: bool) -
 /// `leases.retain`.
 pub fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
-    let valid: Vec<Owner> = valid
-        .into_iter()
-        .map(|attachment| Owner { container_id: attachment.container_id.clone(), ifname: attachment.ifname.clone() })
+    let owners: Vec<Owner> = valid
+        .iter()
+        .map(|valid| Owner { container_id: valid.container_id.clone(), ifname: valid.ifname.clone() })
         .collect();
-    let Some(leases) = gate.session.leases(&directory(&gate.session.request), false)? else {
-        return Ok(Reply::Removed(0));
-    };
-    let freed = leases.retain(&valid, gate.session.deadline).map_err(state)?;
-    Ok(Reply::Removed(u32::try_from(freed.len()).unwrap_or(u32::MAX)))
+    let mut freed = 0;
+    if let Some(leases) = gate.session.leases(&directory(&gate.session.request), false)? {
+        freed = leases.retain(&owners, gate.session.deadline).map_err(state)?.len();
+    }
+    // What the records say of them is no more.
+    let valid: Vec<(&str, &str)> =
+        valid.iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
+    collect::stale_sections(gate.session, gate.plugin, &valid)?;
+    Ok(Reply::Removed(u32::try_from(freed).unwrap_or(u32::MAX)))
 }
 
 /// `leases.available`.

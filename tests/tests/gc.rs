@@ -1,0 +1,91 @@
+//! GC and STATUS, which the native plugins lack.
+
+use anyhow::{Result, ensure};
+use postern_tests::{Answer, Call, Node, merge, plugin_bin};
+use serde_json::{Value, json};
+
+fn config(plugin: &str, network: &str, patch: &Value) -> Value {
+    let mut config = json!({
+        "cniVersion": "1.1.0", "name": network, "type": plugin, "ipMasq": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": if network == "net" { "10.9.0.0/29" } else { "10.8.0.0/29" }}]]},
+    });
+    if plugin == "bridge" {
+        let bridge = if network == "net" { "br9" } else { "br8" };
+        merge(&mut config, &json!({"bridge": bridge, "isGateway": true, "macspoofchk": true}));
+    }
+    merge(&mut config, patch);
+    config
+}
+
+fn call(node: &Node, verb: &str, container: &str, config: &Value) -> Result<Answer> {
+    let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
+    let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
+    node.call(&match verb {
+        // As containerd sends them: set, but empty.
+        "GC" | "STATUS" => call.attachment("", "", ""),
+        _ => call.attachment(container, &node.netns(container), "eth0"),
+    })
+}
+
+/// Leases, links, rules and records, by what they have of a container's address or name.
+fn left(node: &Node, network: &str) -> Result<(usize, usize, usize, usize)> {
+    let count = |script: &str| -> Result<usize> { Ok(node.sh(script)?.trim().parse()?) };
+    Ok((
+        count(&format!("find /var/lib/cni/networks/{network} -name '10.*' | wc -l"))?,
+        count("ip -o link | grep -c ': veth' || true")?,
+        count(&format!("nft list ruleset | grep -c 'net: {network},' || true"))?,
+        count("ls /run/postern/attachments | wc -l")?,
+    ))
+}
+
+fn collects(plugin: &str) -> Result<()> {
+    let node = Node::new()?;
+    let (own, other) = (config(plugin, "net", &json!({})), config(plugin, "other", &json!({})));
+    for container in ["c1", "c2", "c3"] {
+        node.add_container(container)?;
+        call(&node, "ADD", container, if container == "c3" { &other } else { &own })?.success()?;
+    }
+    // A lease that a native plugin, or nobody, is known to have written.
+    node.sh("printf 'gone\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.6")?;
+    ensure!(left(&node, "net")? == (3, 3, 2, 3), "{:?}", left(&node, "net")?);
+
+    call(&node, "GC", "", &own)?.success()?;
+    ensure!(left(&node, "net")? == (3, 3, 2, 3), "without a list: {:?}", left(&node, "net")?);
+
+    let mut listed = own.clone();
+    merge(&mut listed, &json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]}));
+    call(&node, "GC", "", &listed)?.success()?;
+    ensure!(left(&node, "net")? == (1, 2, 1, 2), "with c1 in the list: {:?}", left(&node, "net")?);
+    call(&node, "GC", "", &listed)?.success()?;
+    ensure!(left(&node, "net")? == (1, 2, 1, 2), "once more: {:?}", left(&node, "net")?);
+
+    let mut empty = own.clone();
+    merge(&mut empty, &json!({"cni.dev/attachments": []}));
+    call(&node, "GC", "", &empty)?.success()?;
+    ensure!(left(&node, "net")? == (0, 1, 0, 1), "with an empty list: {:?}", left(&node, "net")?);
+    ensure!(left(&node, "other")?.0 == 1, "the other network's lease is gone");
+    call(&node, "DEL", "c3", &other)?.success()?;
+    Ok(())
+}
+
+#[test]
+fn bridge_collects_its_own_network() -> Result<()> {
+    collects("bridge")
+}
+
+#[test]
+fn ptp_collects_its_own_network() -> Result<()> {
+    collects("ptp")
+}
+
+#[test]
+fn status_tells_when_no_address_is_left() -> Result<()> {
+    let node = Node::new()?;
+    let config = config("bridge", "net", &json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/30"}]]}}));
+    call(&node, "STATUS", "", &config)?.success()?;
+    node.add_container("c1")?;
+    call(&node, "ADD", "c1", &config)?.success()?;
+    let full = call(&node, "STATUS", "", &config)?;
+    ensure!(full.status == 1 && full.stdout.contains("\"code\": 50"), "{full:?}");
+    Ok(())
+}
