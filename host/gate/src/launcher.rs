@@ -34,7 +34,7 @@ impl Launcher {
     /// Whether the catalog has compiled code of this name.
     pub fn has(&self, plugin: &str) -> bool {
         self.warm.iter().any(|(name, _)| name == plugin)
-            || self.catalog.as_ref().is_ok_and(|catalog| code_path(catalog, plugin).is_file())
+            || is_plain(plugin) && self.catalog.as_ref().is_ok_and(|catalog| code_path(catalog, plugin).is_file())
     }
 
     /// Reads the policy of a plugin.
@@ -69,6 +69,9 @@ impl Launcher {
     }
 
     fn start(&self, plugin: &str) -> Result<Plugin, String> {
+        if !is_plain(plugin) {
+            return Err(format!("invalid plugin name: {plugin}"));
+        }
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
         let code = open_code(catalog, plugin)?;
         let sandbox = Sandbox::start(code, self.main)?;
@@ -76,6 +79,11 @@ impl Launcher {
         let policy = Policy::load(catalog, plugin)?;
         Ok(Plugin { policy, sandbox })
     }
+}
+
+/// A name that leads to a file of the catalog, and nowhere else.
+fn is_plain(plugin: &str) -> bool {
+    !plugin.is_empty() && !plugin.contains('/') && !plugin.starts_with('.')
 }
 
 fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
