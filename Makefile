@@ -51,7 +51,10 @@ test: build
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	@if command -v cargo-deny >/dev/null; then cargo deny check; else echo "cargo-deny is not installed: \`cargo install cargo-deny\`"; fi
+	@if command -v cargo-deny >/dev/null; then cargo deny check licenses bans sources; \
+		if cargo deny fetch db 2>/dev/null; then cargo deny check advisories; \
+		else echo "SKIPPED: advisories: their database can't be fetched here"; fi; \
+	else echo "SKIPPED: cargo-deny is not installed (cargo install cargo-deny)"; fi
 
 bench: build
 	@tests/setup test
