@@ -1,5 +1,6 @@
 //! One JSON line per operation: who asked for what, which rule decided, and how it ended.
 
+use crate::effect::Effect;
 use nix::libc::O_NOFOLLOW;
 use postern_types::{ErrorCode, OpError, Operation, Reply};
 use serde::Serialize;
@@ -30,7 +31,7 @@ pub struct Audit {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct Line<'a, R: Serialize> {
     /// Milliseconds since 1970.
     time: u128,
     attachment: &'a str,
@@ -38,7 +39,7 @@ struct Line<'a> {
     plugin: &'a str,
     operation: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    request: Option<&'a Operation>,
+    request: Option<&'a R>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cut: Option<String>,
     decision: &'a str,
@@ -84,12 +85,29 @@ impl Audit {
             },
             micros: took.as_micros(),
         };
-        if serde_json::to_writer(&mut self.lines, &line).is_ok() {
-            self.lines.push(b'\n');
-        }
+        append(&mut self.lines, &line);
         if self.lines.len() > GATHERED {
             self.flush();
         }
+    }
+
+    /// Notes that the host removed something of its own accord: undo, DEL by the record, garbage collection. No policy
+    /// is asked for that; the record is the rule.
+    pub fn note_removal(&mut self, verb: &str, effect: &Effect, outcome: &Result<(), OpError>, took: Duration) {
+        let line = Line {
+            time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis()),
+            attachment: &self.attachment,
+            verb,
+            plugin: "postern",
+            operation: "record.remove",
+            request: Some(effect),
+            cut: None,
+            decision: "allow",
+            rule: Some("record"),
+            result: outcome.as_ref().map_or_else(|error| shorten(&error.to_string()), |()| "ok".to_owned()),
+            micros: took.as_micros(),
+        };
+        append(&mut self.lines, &line);
     }
 
     /// Writes what has gathered. A log that can't be written is said on standard error, never on standard output.
@@ -120,6 +138,12 @@ impl Audit {
             file = open()?;
         }
         file.write_all(lines)
+    }
+}
+
+fn append<R: Serialize>(lines: &mut Vec<u8>, line: &Line<'_, R>) {
+    if serde_json::to_writer(&mut *lines, line).is_ok() {
+        lines.push(b'\n');
     }
 }
 

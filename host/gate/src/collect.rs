@@ -9,6 +9,7 @@ use postern_state::{Record, RecordKey};
 use postern_types::{ErrorCode, OpError};
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Instant;
 
 /// Undoes what this run did since `before`, last things first. What can't be undone stays in the record, for DEL, and is
 /// said on standard error: the runtime gets the error that made the ADD fail.
@@ -16,7 +17,7 @@ pub fn undo(session: &mut Session, before: usize) {
     session.allow_cleanup();
     while session.undo.len() > before {
         let Some(last) = session.undo.pop() else { break };
-        match remove(session, &last.effect, Some(&last.leases)) {
+        match remove_noted(session, &last.effect, Some(&last.leases)) {
             Ok(()) => session.taken_off(last.sequence),
             Err(error) => eprintln!("postern: could not undo {}: {error}", describe(&last.effect)),
         }
@@ -35,7 +36,7 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
     let mut removed = 0;
     let mut failed = None;
     for noted in left {
-        match remove(session, &noted.effect, None) {
+        match remove_noted(session, &noted.effect, None) {
             Ok(()) => {
                 session.taken_off(Some(noted.seq));
                 removed += 1;
@@ -79,6 +80,15 @@ fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<u
     let removed = by_record(&mut other, plugin)?;
     other.close_record();
     Ok(removed)
+}
+
+/// Removes one effect, and writes it down.
+fn remove_noted(session: &mut Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) -> Result<(), OpError> {
+    let start = Instant::now();
+    let outcome = remove(session, effect, leases_of_run);
+    let verb = session.request.verb.as_str();
+    session.audit.note_removal(verb, effect, &outcome, start.elapsed());
+    outcome
 }
 
 /// Removes one effect. Nothing to remove is success.
