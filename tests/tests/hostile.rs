@@ -65,7 +65,7 @@ const REACHES: [(&str, &str, u64, &str); 12] = [
         110,
         "policy does not allow ipam.add on \"static\"; …[grant.ipam] types",
     ),
-    ("ipam", r#"{"ipam": {"type": "hostile"}}"#, 999, "plugins delegate to each other without end"),
+    ("ipam", r#"{"ipam": {"type": "hostile"}}"#, 999, "an IPAM plugin delegates to itself without end"),
     ("ipam", r#"{"ipam": null}"#, 999, "no plugin name provided"),
     (
         "leases",

@@ -8,9 +8,6 @@ use crate::{collect, outcome};
 use postern_cni::{CniResult, Error, Verb, code};
 use postern_types::{ErrorCode, FromSandbox, OpError, Start, ToSandbox};
 
-/// Standard error of one guest in one run, in bytes; what is beyond is counted, not shown.
-const STDERR_LIMIT: usize = 64 << 10;
-
 /// Runs a plugin. A failed ADD leaves nothing of what it did.
 ///
 /// # Errors
@@ -49,23 +46,38 @@ fn run_once(
             .chain(session.request.env.iter().cloned())
             .collect(),
         stdin: session.request.stdin.clone(),
+        limits: granted.limits().of_guest(),
     };
     let loopback = ready.policy.grants("loopback");
     let mut sandbox = ready.sandbox;
     let mut gate = Gate::new(session, launcher, plugin, granted, depth);
-    let (stdout, status) = serve(&mut gate, &mut sandbox, start).map_err(|text| {
-        let error = Error::internal(format!("plugin \"{plugin}\" {text}"));
-        if text.contains("cannot load the compiled code") {
-            return error.with_details("install it again: `make install`, or `postern add FILE.wasm --policy FILE`");
+    let (stdout, status) = serve(&mut gate, &mut sandbox, start).map_err(|end| {
+        let error = Error::internal(format!("plugin \"{plugin}\" {}", end.words));
+        match end.details {
+            Some(details) => error.with_details(details),
+            None => error,
         }
-        error
     })?;
     outcome::read(session, plugin, verb, &stdout, status, loopback)
 }
 
-/// Answers the guest's calls until it ends. What went wrong is the rest of a sentence that begins with its name.
-fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(String, u8), String> {
-    let mut stderr = Stderr { plugin: gate.plugin, left: STDERR_LIMIT };
+/// A plugin's end without a result.
+struct BadEnd {
+    /// The rest of a sentence that begins with its name.
+    words: String,
+    /// The way out, where there is one.
+    details: Option<&'static str>,
+}
+
+impl From<String> for BadEnd {
+    fn from(words: String) -> Self {
+        Self { words, details: None }
+    }
+}
+
+/// Answers the guest's calls until it ends.
+fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(String, u8), BadEnd> {
+    let mut stderr = Stderr { plugin: gate.plugin, left: start.limits.stderr };
     let deadline = gate.session.deadline;
     let mut last = None;
     let mut answer = ToSandbox::Start(start);
@@ -82,7 +94,7 @@ fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(St
             match sandbox.receive(deadline) {
                 Ok(FromSandbox::Stderr(text)) => stderr.show(&text),
                 Ok(message) => break message,
-                Err(silence) => return Err(describe(sent.err().unwrap_or(silence), last)),
+                Err(silence) => return Err(describe(sent.err().unwrap_or(silence), last).into()),
             }
         };
         match message {
@@ -94,14 +106,21 @@ fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(St
                         "asked for more than {} operations and was stopped; [limits] operations in {}",
                         gate.granted().limits().operations(),
                         gate.granted().operator_file()
-                    ));
+                    )
+                    .into());
                 }
             }
             FromSandbox::Finished { stdout, status } => {
                 return Ok((stdout, status));
             }
             FromSandbox::Failed(reason) => {
-                return Err(reason);
+                return Err(reason.into());
+            }
+            FromSandbox::Unloadable(reason) => {
+                return Err(BadEnd {
+                    words: format!("cannot load the compiled code: {reason}"),
+                    details: Some("install it again: `make install`, or `postern add FILE.wasm --policy FILE`"),
+                });
             }
             FromSandbox::Stderr(_) => {}
         }

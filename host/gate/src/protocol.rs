@@ -80,7 +80,7 @@ fn run(name: &str, child: ChildMain) -> Result<String, Error> {
         Err(reason) => return del_without_plugin(&env, verb, raw, &stdin).unwrap_or(Err(Error::internal(reason))),
     };
     let version = check_version(verb, &config_version(&raw)?, &supported(&ready.policy)?)?;
-    let deadline = Instant::now() + Duration::from_secs(ready.policy.limits().seconds());
+    let deadline = Instant::now() + Duration::from_secs(ready.policy.limits().seconds().into());
     let request = request(&env, verb, version, raw, &stdin)?;
     let namespace = namespace(&request, &ready.policy, env.allows_own_netns());
     if !request.conf.ipam_type.is_empty() && ready.policy.grants("ipam") && request.conf.ipam_type != name {

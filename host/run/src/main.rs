@@ -25,9 +25,7 @@ fn main() {
         eprintln!("{panic}");
         std::process::exit(1);
     }));
-    let status = postern_gate::protocol::main(&name, |channel, code| {
-        postern_sandbox::child::run(channel, code, &postern_sandbox::Limits::default())
-    });
+    let status = postern_gate::protocol::main(&name, |channel, code| postern_sandbox::child::run(channel, code));
     std::process::exit(status.into());
 }
 

@@ -10,9 +10,9 @@
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::unistd::{ForkResult, fork};
-use postern_sandbox::{Gate, Guest, Limits, Outcome, child};
+use postern_sandbox::{Gate, Guest, Outcome, child};
 use postern_types::channel::{receive, send};
-use postern_types::{BridgeInfo, FromSandbox, LinkInfo, OpError, Operation, Reply, Start, ToSandbox, VethPair};
+use postern_types::{BridgeInfo, FromSandbox, Limits, LinkInfo, OpError, Operation, Reply, Start, ToSandbox, VethPair};
 use std::env;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -67,13 +67,14 @@ fn start() -> Start {
             .to_vec(),
         stdin: r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"cni0","ipam":{"type":"host-local"}}"#
             .to_owned(),
+        limits: Limits::default(),
     }
 }
 
 fn inside(busy: &str, code: &str) {
     work(busy);
     let guest = Guest::load(File::open(code).unwrap().into()).unwrap();
-    let ended = guest.run(start(), Box::new(Mock), &Limits::default());
+    let ended = guest.run(start(), Box::new(Mock));
     report(ended.outcome.clone());
 }
 
@@ -82,7 +83,7 @@ fn forked(busy: &str, code: &str) {
     let (gate, sandbox) = UnixStream::pair().unwrap();
     // SAFETY: this process has one thread.
     if let ForkResult::Child = unsafe { fork() }.unwrap() {
-        child::run(sandbox.into(), code.into(), &Limits::default());
+        child::run(sandbox.into(), code.into());
     }
     drop(sandbox);
     work(busy);
@@ -117,10 +118,10 @@ fn steps(code: &str) {
     let begin = Instant::now();
     let guest = Guest::load(File::open(code).unwrap().into()).unwrap();
     let loaded = Instant::now();
-    let ended = guest.run(start(), Box::new(Mock), &Limits::default());
+    let ended = guest.run(start(), Box::new(Mock));
     println!("load {:?}, run {:?}: {:?}", loaded - begin, loaded.elapsed(), ended.outcome);
     let begin = Instant::now();
-    let _ended = guest.run(start(), Box::new(Mock), &Limits::default());
+    let _ended = guest.run(start(), Box::new(Mock));
     println!("run again {:?}", begin.elapsed());
 }
 

@@ -2,51 +2,58 @@
 #![allow(unsafe_code, reason = "_exit(2)")]
 
 use crate::confine::confine;
-use crate::{Gate, Guest, Limits, Outcome, seal};
+use crate::{Gate, Guest, Outcome, seal};
 use postern_types::channel::{ChannelError, receive, send};
-use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
+use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
+use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic;
 use std::sync::Arc;
 
-/// Runs one guest in this process, which must be a fresh fork of a process with a single thread, and ends it.
+/// Runs one plugin in this process, which must be a fresh fork of a process with a single thread, and ends it.
 ///
 /// `channel` is one end of a pair of stream sockets; the gate holds the other, and speaks as `postern_types::channel`
 /// defines. `code` is an open file of precompiled code, of which the caller has made sure that nobody but root (or the
 /// user that it runs as) can have written it.
 ///
-/// The process gives up all privileges first, loads the guest, waits for [`Start`], runs it, tells the outcome and
-/// exits; it exits without a word if the channel breaks. It has no notion of time: the gate kills it at the deadline.
-pub fn run(channel: OwnedFd, code: OwnedFd, limits: &Limits) -> ! {
+/// The process gives up all privileges first, loads the plugin, waits for [`Start`], runs it and tells the outcome; and
+/// so again, since a gate that is confined can't make another process. It exits without a word if the channel breaks. It
+/// has no notion of time: the gate kills it at the deadline.
+pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
     let channel = Arc::new(UnixStream::from(channel));
     report_panics(Arc::clone(&channel));
-    match prepare(&channel, code) {
-        Ok((guest, start)) => {
-            let ended = guest.run(start, Box::new(Line(Arc::clone(&channel))), limits);
-            finish(
-                &channel,
-                &match &ended.outcome {
-                    Outcome::Finished { stdout, status } => {
-                        FromSandbox::Finished { stdout: stdout.clone(), status: *status }
-                    }
-                    Outcome::Failed(reason) => FromSandbox::Failed(reason.clone()),
-                },
-            )
-        }
-        Err(reason) => finish(&channel, &FromSandbox::Failed(reason)),
+    let guest = match prepare(&channel, code) {
+        Ok(guest) => guest,
+        Err(last) => finish(&channel, &last),
+    };
+    loop {
+        let start = match receive(&channel, None) {
+            Ok(ToSandbox::Start(start)) => start,
+            Ok(ToSandbox::Answer(_)) => finish(&channel, &FromSandbox::Failed("answered unasked".to_owned())),
+            Err(_) => exit(),
+        };
+        // Its memory goes when the gate has its answer: unmapping takes time.
+        let ended = guest.run(start, Box::new(Line(Arc::clone(&channel))));
+        tell(
+            &channel,
+            &match &ended.outcome {
+                Outcome::Finished { stdout, status } => {
+                    FromSandbox::Finished { stdout: stdout.clone(), status: *status }
+                }
+                Outcome::Failed(reason) => FromSandbox::Failed(reason.clone()),
+            },
+        );
     }
 }
 
-fn prepare(channel: &UnixStream, code: OwnedFd) -> Result<(Guest, Start), String> {
-    confine(channel.as_fd(), code.as_fd()).map_err(|error| format!("cannot confine the sandbox: {error}"))?;
-    let guest = Guest::load(code).map_err(|error| format!("cannot load the compiled code: {error:#}"))?;
-    seal().map_err(|error| format!("cannot confine the sandbox: {error}"))?;
-    match receive(channel, None) {
-        Ok(ToSandbox::Start(start)) => Ok((guest, start)),
-        Ok(ToSandbox::Answer(_)) => Err("the gate answered before it was asked".to_owned()),
-        Err(_) => exit(),
-    }
+/// The error is the process's last word.
+fn prepare(channel: &UnixStream, code: OwnedFd) -> Result<Guest, FromSandbox> {
+    let unconfined = |error: &dyn Display| FromSandbox::Failed(format!("cannot confine the sandbox: {error}"));
+    confine(channel.as_fd(), code.as_fd()).map_err(|error| unconfined(&error))?;
+    let guest = Guest::load(code).map_err(|error| FromSandbox::Unloadable(format!("{error:#}")))?;
+    seal().map_err(|error| unconfined(&error))?;
+    Ok(guest)
 }
 
 /// The gate at the other end of the channel.
@@ -77,12 +84,17 @@ impl Gate for Line {
     }
 }
 
-fn finish(channel: &UnixStream, last: &FromSandbox) -> ! {
+/// Tells how a run ended. Whom nobody listens to ends at the next message that doesn't come.
+fn tell(channel: &UnixStream, last: &FromSandbox) {
     if let Err(ChannelError::TooLarge(size)) = send(channel, last, None) {
         let reason = format!("wrote too much to standard output: {size} bytes as JSON");
         // If this fails too, the end of the process tells.
         let _ = send(channel, &FromSandbox::Failed(reason), None);
     }
+}
+
+fn finish(channel: &UnixStream, last: &FromSandbox) -> ! {
+    tell(channel, last);
     exit()
 }
 

@@ -3,7 +3,7 @@
 use crate::code;
 use crate::engine::engine;
 use crate::imports::link;
-use crate::limits::{Limits, OutOfMemory};
+use crate::limits::OutOfMemory;
 use crate::state::{Gate, State};
 use crate::wasi::{Exit, FloorPre};
 use postern_types::Start;
@@ -54,8 +54,9 @@ impl Guest {
     }
 
     /// Runs the guest. Each run has a memory of its own.
-    pub fn run(&self, start: Start, gate: Box<dyn Gate>, limits: &Limits) -> Ended {
-        let mut store = Store::new(&self.engine, State::new(start, gate, limits));
+    pub fn run(&self, start: Start, gate: Box<dyn Gate>) -> Ended {
+        let limits = start.limits;
+        let mut store = Store::new(&self.engine, State::new(start, gate));
         store.limiter(|state| &mut state.ceiling);
         store.set_hostcall_fuel(limits.call);
         store.set_max_component_handles(limits.resources);

@@ -22,6 +22,5 @@ mod state;
 mod wasi;
 
 pub use guest::{Ended, Guest, Outcome};
-pub use limits::Limits;
 pub use seal::seal;
 pub use state::Gate;

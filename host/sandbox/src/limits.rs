@@ -1,32 +1,8 @@
 //! What one guest may use up.
 
+use postern_types::Limits;
 use std::fmt;
 use wasmtime::ResourceLimiter;
-
-/// The ceilings of a run. Time is not among them: the gate kills the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Linear memory, all of a component's memories together, in bytes. A confined process has 512 MiB for this and
-    /// everything else.
-    pub memory: usize,
-    /// Standard output, in bytes. More than this ends the guest.
-    pub stdout: usize,
-    /// Standard error, in bytes. More than this is dropped.
-    pub stderr: usize,
-    /// Bytes that one call may carry out of the guest.
-    pub call: usize,
-    /// Resources that the guest may hold at a time: links, routes, streams.
-    pub resources: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { memory: 64 << 20, stdout: 1 << 20, stderr: 64 << 10, call: 1 << 20, resources: 4096 }
-    }
-}
-
-/// Entries of all tables of a guest together. A function table has one for each function whose address is taken.
-const TABLE_ENTRIES: usize = 1 << 17;
 
 /// Counts while the guest runs.
 #[derive(Debug)]
@@ -34,11 +10,12 @@ pub struct Ceiling {
     memory: usize,
     table_entries: usize,
     memory_limit: usize,
+    table_limit: usize,
 }
 
 impl Ceiling {
     pub fn new(limits: &Limits) -> Self {
-        Self { memory: 0, table_entries: 0, memory_limit: limits.memory }
+        Self { memory: 0, table_entries: 0, memory_limit: limits.memory, table_limit: limits.tables }
     }
 }
 
@@ -69,7 +46,7 @@ impl ResourceLimiter for Ceiling {
 
     fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
         let total = self.table_entries.saturating_add(desired.saturating_sub(current));
-        if total > TABLE_ENTRIES {
+        if total > self.table_limit {
             return Ok(false);
         }
         self.table_entries = total;

@@ -1,6 +1,6 @@
 //! What belongs to one run of one guest.
 
-use crate::limits::{Ceiling, Limits};
+use crate::limits::Ceiling;
 use crate::wasi::{Beyond, Input, Output};
 use postern_types::{OpError, Operation, Reply, Start};
 use wasmtime::component::ResourceTable;
@@ -29,12 +29,13 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(start: Start, gate: Box<dyn Gate>, limits: &Limits) -> Self {
+    pub fn new(start: Start, gate: Box<dyn Gate>) -> Self {
+        let limits = start.limits;
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.resources);
         Self {
             table,
-            ceiling: Ceiling::new(limits),
+            ceiling: Ceiling::new(&limits),
             env: start.env,
             stdin: Input::new(start.stdin.into_bytes()),
             stdout: Output::new(limits.stdout, Beyond::Trap),

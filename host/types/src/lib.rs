@@ -18,7 +18,7 @@ mod values;
 
 pub use error::{DelegateError, ErrorCode, OpError};
 pub use mac::{Mac, MacParseError};
-pub use message::{FromSandbox, Start, ToSandbox};
+pub use message::{FromSandbox, Limits, Start, ToSandbox};
 pub use operation::{Handle, Operation};
 pub use reply::Reply;
 pub use values::{

@@ -6,15 +6,18 @@ use crate::{native, plugin};
 use postern_cni::{CniResult, Error, Verb, Version};
 use postern_types::{DelegateError, ErrorCode, OpError, Reply};
 
-/// Delegates of delegates of delegates: deeper is a loop.
-const MAX_DEPTH: u32 = 3;
-
 /// `ipam.add`, `ipam.del`, `ipam.check`, `ipam.status`, `ipam.gc`.
 pub fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
     let name = gate.session.request.conf.ipam_type.clone();
     check_name(&name)?;
-    if gate.depth + 1 > MAX_DEPTH {
-        return Err(OpError::new(ErrorCode::Exhausted, &name, "plugins delegate to each other without end"));
+    if name == gate.plugin {
+        // It would get the same configuration, and delegate to itself again.
+        return Err(OpError::new(ErrorCode::Exhausted, &name, "an IPAM plugin delegates to itself without end"));
+    }
+    let most = gate.granted().limits().depth();
+    if gate.depth >= most {
+        return Err(OpError::new(ErrorCode::Exhausted, &name, format!("plugins delegate more than {most} deep"))
+            .hint(format!("[limits] depth in {}", gate.granted().operator_file())));
     }
     let outcome = if gate.launcher.has(&name) {
         plugin::run(gate.session, gate.launcher, &name, verb, gate.depth + 1)

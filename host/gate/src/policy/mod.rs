@@ -14,9 +14,11 @@
 //! A grant whose interface has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors. The
 //! grammar of values is in [`template`]. A table in the operator's file replaces the whole table of the shipped file.
 
+mod limits;
 mod rules;
 mod template;
 
+pub use limits::Limits;
 pub use rules::{Objects, decide};
 pub use template::Template;
 
@@ -33,30 +35,6 @@ struct File {
     withdraw: Vec<String>,
     limits: Limits,
     grant: Grants,
-}
-
-/// Bounds of a run. Absent values have the defaults that [`Limits::seconds`] and its siblings name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Limits {
-    seconds: Option<u64>,
-    operations: Option<u32>,
-    handles: Option<u32>,
-}
-
-impl Limits {
-    /// Seconds from the start of the process to the end of the run.
-    pub fn seconds(&self) -> u64 {
-        self.seconds.unwrap_or(120).clamp(1, 3600)
-    }
-    /// Operations of one guest in one run.
-    pub fn operations(&self) -> u32 {
-        self.operations.unwrap_or(4096)
-    }
-    /// Handles that one guest can hold.
-    pub fn handles(&self) -> u32 {
-        self.handles.unwrap_or(64)
-    }
 }
 
 /// A grant with nothing to choose.
@@ -196,12 +174,7 @@ impl Policy {
                 file.versions = operator.versions.or(file.versions);
                 file.grant.replace_with(operator.grant);
                 file.withdraw.extend(operator.withdraw);
-                let (shipped, own) = (file.limits, operator.limits);
-                file.limits = Limits {
-                    seconds: own.seconds.or(shipped.seconds),
-                    operations: own.operations.or(shipped.operations),
-                    handles: own.handles.or(shipped.handles),
-                };
+                file.limits.replace_with(&operator.limits);
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(format!("{}: {e}", own.display())),
@@ -306,6 +279,7 @@ fn parse(path: &Path, mut open: std::fs::File) -> Result<File, String> {
 
 fn parse_text(path: &Path, text: &str) -> Result<File, String> {
     let file: File = toml::from_str(text).map_err(|e| format!("policy {}: {e}", path.display()))?;
+    file.limits.check().map_err(|text| format!("policy {}: {text}", path.display()))?;
     for name in &file.withdraw {
         if !Grants::NAMES.contains(&name.as_str()) {
             return Err(format!(

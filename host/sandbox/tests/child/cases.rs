@@ -13,17 +13,19 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, wait, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use postern_sandbox::compile::precompile;
-use postern_sandbox::{Limits, child, confine, seal};
+use postern_sandbox::{child, confine, seal};
 use postern_types::channel::{ChannelError, receive, send};
-use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
+use postern_types::{ErrorCode, FromSandbox, Limits, OpError, Operation, Reply, Start, ToSandbox};
 use std::fs::{self, File};
 use std::io::Write;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const LIMITS: Limits = Limits { memory: 16 << 20, stdout: 1 << 20, stderr: 64 << 10, call: 1 << 20, resources: 64 };
+const LIMITS: Limits =
+    Limits { memory: 16 << 20, tables: 1 << 10, resources: 64, call: 1 << 20, stdout: 1 << 20, stderr: 64 << 10 };
 
 /// A started sandbox.
 struct Sandbox {
@@ -34,15 +36,19 @@ struct Sandbox {
 impl Sandbox {
     fn start(guest: &str) -> Self {
         let sandbox = Self::fork(code(&precompile(&wat::parse_str(guest).unwrap()).unwrap().cwasm));
-        let start = Start { env: vec![("CNI_COMMAND".into(), "ADD".into())], stdin: "{}".into() };
-        send(&sandbox.channel, &ToSandbox::Start(start), deadline()).unwrap();
+        sandbox.begin();
         sandbox
+    }
+
+    fn begin(&self) {
+        let start = Start { env: vec![("CNI_COMMAND".into(), "ADD".into())], stdin: "{}".into(), limits: LIMITS };
+        send(&self.channel, &ToSandbox::Start(start), deadline()).unwrap();
     }
 
     fn fork(code: OwnedFd) -> Self {
         let (channel, other) = UnixStream::pair().unwrap();
         match unsafe { fork() }.unwrap() {
-            ForkResult::Child => child::run(other.into(), code, &LIMITS),
+            ForkResult::Child => child::run(other.into(), code),
             ForkResult::Parent { child } => Self { child, channel },
         }
     }
@@ -59,17 +65,27 @@ impl Sandbox {
         waitpid(self.child, None).unwrap()
     }
 
-    /// The last message, after which the process has exited by itself.
+    /// The last message of the run, after which the process exits as soon as nobody wants another one.
     fn end(self) -> FromSandbox {
         let last = self.next().unwrap();
-        assert!(matches!(self.next(), Err(ChannelError::Closed)), "nothing comes after the end");
-        assert!(matches!(self.status(), WaitStatus::Exited(_, 0)));
+        let Self { child, channel } = self;
+        channel.shutdown(Shutdown::Write).unwrap();
+        let after = receive::<FromSandbox>(&channel, deadline());
+        assert!(matches!(after, Err(ChannelError::Closed)), "nothing comes after the end");
+        assert!(matches!(waitpid(child, None).unwrap(), WaitStatus::Exited(_, 0)));
         last
     }
 
     fn failed(self) -> String {
         match self.end() {
             FromSandbox::Failed(reason) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn unloadable(self) -> String {
+        match self.end() {
+            FromSandbox::Unloadable(reason) => reason,
             other => panic!("{other:?}"),
         }
     }
@@ -186,6 +202,17 @@ fn a_trap_is_told_by_its_kind() {
     assert_eq!(reason, "trapped: call stack exhausted");
 }
 
+fn it_runs_again_with_a_new_memory() {
+    let once = "(if (result i32) (i32.load (i32.const 64)) (then (unreachable)) \
+        (else (i32.store (i32.const 64) (i32.const 1)) (i32.const 0)))";
+    let sandbox = Sandbox::start(&guests::running(once));
+    for _ in 0..3 {
+        assert_eq!(sandbox.next().unwrap(), finished("", 0));
+        sandbox.begin();
+    }
+    assert_eq!(sandbox.end(), finished("", 0));
+}
+
 fn a_memory_bomb_meets_its_limit() {
     let grow = "(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) i32.const 0";
     assert_eq!(Sandbox::start(&guests::running(grow)).failed(), "ran out of memory: it may use 16 MiB");
@@ -239,26 +266,27 @@ fn a_gate_that_leaves_ends_it() {
 
 fn foreign_code_is_refused() {
     for (bytes, why) in [(&b""[..], "empty"), (b"\x7fELF and so on", "ELF"), (b"garbage", "ELF")] {
-        let reason = Sandbox::fork(code(bytes)).failed();
-        assert!(reason.starts_with("cannot load the compiled code: ") && reason.contains(why), "{reason}");
+        let reason = Sandbox::fork(code(bytes)).unloadable();
+        assert!(reason.contains(why), "{reason}");
     }
     let mut other = precompile(&wat::parse_str(guests::running("i32.const 0")).unwrap()).unwrap().cwasm;
     let fingerprint = postern_sandbox::engine::fingerprint();
     let at = other.windows(fingerprint.len()).position(|bytes| bytes == fingerprint.as_bytes()).unwrap();
     other.get_mut(at).map(|byte| *byte = b'X').unwrap();
-    let reason = Sandbox::fork(code(&other)).failed();
+    let reason = Sandbox::fork(code(&other)).unloadable();
     assert!(reason.contains("incompatible version"), "{reason}");
 }
 
 pub fn run() {
     assert!(std::env::var_os("POSTERN_PRIVATE").is_some(), "must run through the cargo runner");
-    let cases: [(&str, fn()); 14] = [
+    let cases: [(&str, fn()); 15] = [
         ("it owns nothing while the guest runs", it_owns_nothing_while_the_guest_runs),
         ("another system call kills it", another_system_call_kills_it),
         ("the gate's error reaches the guest", the_gates_error_reaches_the_guest),
         ("an answer of the wrong kind is an error of the host", an_answer_of_the_wrong_kind_is_an_error_of_the_host),
         ("a guest may say nothing", a_guest_may_say_nothing),
         ("a trap is told by its kind", a_trap_is_told_by_its_kind),
+        ("it runs again, with a new memory", it_runs_again_with_a_new_memory),
         ("a memory bomb meets its limit", a_memory_bomb_meets_its_limit),
         ("a flood of output ends the guest", a_flood_of_output_ends_the_guest),
         ("a flood of complaints is cut", a_flood_of_complaints_is_cut),
