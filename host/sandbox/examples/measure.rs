@@ -93,7 +93,7 @@ fn forked(busy: &str, code: &str) {
             FromSandbox::Call(operation) => send(&gate, &ToSandbox::Answer(Ok(answer(&operation))), None).unwrap(),
             FromSandbox::Stderr(text) => eprint!("{text}"),
             FromSandbox::Finished { stdout, status } => return report(Outcome::Finished { stdout, status }),
-            FromSandbox::Failed(reason) => return report(Outcome::Failed(reason)),
+            FromSandbox::Failed(reason) | FromSandbox::Unloadable(reason) => return report(Outcome::Failed(reason)),
         }
     }
 }
