@@ -1,0 +1,49 @@
+//! Capabilities (capabilities(7)).
+#![allow(unsafe_code, reason = "prctl(2) with a number")]
+
+use crate::ConfineError;
+use caps::{CapSet, Capability, CapsHashSet};
+use nix::errno::Errno;
+
+/// Keeps these capabilities in the permitted and effective sets, as far as the thread has them, and no other in any set.
+///
+/// # Errors
+/// The kernel refuses to take one away.
+pub fn keep_capabilities(kept: &[Capability]) -> Result<(), ConfineError> {
+    let failed = |error: caps::errors::CapsError| ConfineError::new("capset", error);
+    let permitted = caps::read(None, CapSet::Permitted).map_err(failed)?;
+    if permitted.contains(&Capability::CAP_SETPCAP) {
+        empty_bounding_set()?;
+    }
+    let left: CapsHashSet = kept.iter().copied().filter(|capability| permitted.contains(capability)).collect();
+    caps::clear(None, CapSet::Ambient).map_err(failed)?;
+    caps::set(None, CapSet::Inheritable, &CapsHashSet::new()).map_err(failed)?;
+    // What is effective has to be permitted, so it shrinks first.
+    caps::set(None, CapSet::Effective, &left).map_err(failed)?;
+    caps::set(None, CapSet::Permitted, &left).map_err(failed)
+}
+
+/// Gives up every capability.
+///
+/// # Errors
+/// As [`keep_capabilities`].
+pub fn drop_all_capabilities() -> Result<(), ConfineError> {
+    keep_capabilities(&[])
+}
+
+/// Capability by capability, as far as this kernel knows them, which may be further than any list here. Needs
+/// `CAP_SETPCAP`.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn empty_bounding_set() -> Result<(), ConfineError> {
+    for capability in 0..=63 {
+        // SAFETY: takes a number and touches no memory.
+        match Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
+            Ok(_) => {}
+            Err(Errno::EINVAL) => break,
+            Err(error) => return Err(ConfineError::new("PR_CAPBSET_DROP", error)),
+        }
+    }
+    Ok(())
+}

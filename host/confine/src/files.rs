@@ -1,0 +1,75 @@
+//! Files (landlock(7)).
+
+use crate::ConfineError;
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+};
+use std::path::Path;
+
+/// The newest set of rights that is asked for. A kernel that knows fewer enforces those that it knows.
+const KNOWN: ABI = ABI::V5;
+
+/// What may be done below a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read files and list directories.
+    Read,
+    /// Read and write files that are there: sysctls.
+    Change,
+    /// Make and remove files and directories too.
+    Own,
+}
+
+impl Access {
+    fn rights(self) -> BitFlags<AccessFs> {
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        let change = read | AccessFs::WriteFile | AccessFs::Truncate;
+        match self {
+            Self::Read => read,
+            Self::Change => change,
+            Self::Own => {
+                let make = AccessFs::MakeReg | AccessFs::MakeDir;
+                change | make | AccessFs::RemoveFile | AccessFs::RemoveDir | AccessFs::Refer
+            }
+        }
+    }
+}
+
+/// The files that a thread can still reach: every other one can't be opened, made, renamed or removed. What is open
+/// stays open.
+#[derive(Debug)]
+pub struct Files(RulesetCreated);
+
+impl Files {
+    /// Rules for everything below these paths; one that isn't there needs none. A kernel without Landlock enforces
+    /// nothing.
+    ///
+    /// # Errors
+    /// The kernel takes no rules.
+    pub fn new<'a>(paths: impl IntoIterator<Item = (&'a Path, Access)>) -> Result<Self, ConfineError> {
+        let failed = |error: landlock::RulesetError| ConfineError::new("landlock", error);
+        let mut rules = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(KNOWN))
+            .map_err(failed)?
+            .create()
+            .map_err(failed)?;
+        for (path, access) in paths {
+            let file = match PathFd::new(path) {
+                Ok(file) => file,
+                // Not there, or out of reach already.
+                Err(PathFdError::OpenCall { .. }) => continue,
+                Err(error) => return Err(ConfineError::new("landlock", error)),
+            };
+            let rights = if path.is_dir() { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
+            rules = rules.add_rule(PathBeneath::new(file, rights)).map_err(failed)?;
+        }
+        Ok(Self(rules))
+    }
+
+    pub(crate) fn restrict(&self) -> Result<(), ConfineError> {
+        let rules = self.0.try_clone().map_err(|error| ConfineError::new("landlock", error))?;
+        rules.restrict_self().map(drop).map_err(|error| ConfineError::new("landlock", error))
+    }
+}

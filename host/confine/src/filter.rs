@@ -1,0 +1,206 @@
+//! System calls (seccomp(2)): an allow-list, compiled for the kernel's classic BPF machine.
+#![allow(unsafe_code, reason = "installs the filter by prctl(2)")]
+
+use crate::ConfineError;
+use libc::{
+    BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter, sock_fprog,
+};
+use nix::errno::Errno;
+
+/// One allowed system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Whatever its arguments.
+    Any(c_long),
+    /// If its argument of this number (0 to 5) has this value. Only the low 32 bits count: for arguments that the kernel
+    /// takes as `int`.
+    Equal(c_long, u8, u32),
+    /// If its argument of this number has none of these bits.
+    Lacks(c_long, u8, u32),
+}
+
+impl Rule {
+    fn call(self) -> c_long {
+        match self {
+            Self::Any(call) | Self::Equal(call, ..) | Self::Lacks(call, ..) => call,
+        }
+    }
+}
+
+/// What becomes of a call that no rule allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The process is killed at once.
+    Kill,
+    /// The call fails with `ENOSYS`, as if the kernel did not have it: a C library that tries a newer call first then
+    /// takes the older one.
+    Absent,
+}
+
+/// `AUDIT_ARCH_*` of linux/audit.h: a process can make system calls of another architecture (32 bits, on x86-64), and
+/// those have other numbers.
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xc000_00b7;
+#[cfg(target_arch = "riscv64")]
+const ARCHITECTURE: u32 = 0xc000_00f3;
+
+// Where linux/seccomp.h's `struct seccomp_data` has them. An argument is 64 bits wide; the low half is the first one on
+// the architectures above.
+const NUMBER: u32 = 0;
+const ARCHITECTURE_AT: u32 = 4;
+const ARGUMENTS: u32 = 16;
+
+/// A list of allowed calls, ready to be installed.
+#[derive(Debug)]
+pub struct Filter(Vec<sock_filter>);
+
+impl Filter {
+    /// Compiles a list. Several rules for one call allow it if one of them does.
+    pub fn new(rules: &[Rule], refusal: Refusal) -> Self {
+        let refusal = match refusal {
+            Refusal::Kill => libc::SECCOMP_RET_KILL_PROCESS,
+            Refusal::Absent => libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+        };
+        let mut rules = rules.to_vec();
+        rules.sort_by_key(|rule| rule.call());
+        let groups: Vec<&[Rule]> = rules.chunk_by(|one, other| one.call() == other.call()).collect();
+        let mut program = vec![
+            statement(BPF_LD | BPF_W | BPF_ABS, ARCHITECTURE_AT),
+            jump(BPF_JEQ, ARCHITECTURE, 1, 0),
+            // Calls of a foreign architecture are never a library's mistake.
+            statement(BPF_RET | BPF_K, libc::SECCOMP_RET_KILL_PROCESS),
+            statement(BPF_LD | BPF_W | BPF_ABS, NUMBER),
+        ];
+        program.extend(search(&groups, refusal));
+        Self(program)
+    }
+
+    /// Filters the calling thread from now on, and what it starts. Needs `PR_SET_NO_NEW_PRIVS`.
+    ///
+    /// # Errors
+    /// The kernel has no filters.
+    pub fn install(&self) -> Result<(), ConfineError> {
+        let mut program = self.0.clone();
+        let program = sock_fprog { len: u16::try_from(program.len()).unwrap_or(0), filter: program.as_mut_ptr() };
+        // SAFETY: the kernel copies the program, which is alive until the call returns and as long as it says.
+        let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0) };
+        Errno::result(result).map(drop).map_err(|e| ConfineError::new("PR_SET_SECCOMP", e))
+    }
+}
+
+/// A binary search for the call's number: the kernel runs the filter once for every number there is when it is
+/// installed, and at every call whose arguments count.
+fn search(groups: &[&[Rule]], refusal: u32) -> Vec<sock_filter> {
+    if let [_, _, _, _, ..] = groups {
+        let (low, high) = groups.split_at(groups.len() / 2);
+        let first = high.first().and_then(|group| group.first()).map_or(0, |rule| rule.call());
+        let (low, high) = (search(low, refusal), search(high, refusal));
+        // Half of a list of a hundred calls is well below the 255 instructions that a jump can skip.
+        let mut program = vec![jump(BPF_JGE, first as u32, low.len() as u8, 0)];
+        program.extend(low);
+        program.extend(high);
+        return program;
+    }
+    let mut program: Vec<sock_filter> = groups.iter().flat_map(|group| decide(group, refusal)).collect();
+    program.push(statement(BPF_RET | BPF_K, refusal));
+    program
+}
+
+/// Allows or refuses one call; another one goes on behind it.
+fn decide(group: &[Rule], refusal: u32) -> Vec<sock_filter> {
+    let allow = statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW);
+    let Some(first) = group.first() else { return Vec::new() };
+    let mut body = Vec::new();
+    for rule in group {
+        let (argument, test) = match *rule {
+            Rule::Any(_) => return vec![jump(BPF_JEQ, first.call() as u32, 0, 1), allow],
+            Rule::Equal(_, argument, value) => (argument, jump(BPF_JEQ, value, 0, 1)),
+            Rule::Lacks(_, argument, bits) => (argument, jump(BPF_JSET, bits, 1, 0)),
+        };
+        body.extend([statement(BPF_LD | BPF_W | BPF_ABS, ARGUMENTS + 8 * u32::from(argument)), test, allow]);
+    }
+    body.push(statement(BPF_RET | BPF_K, refusal));
+    let mut program = vec![jump(BPF_JEQ, first.call() as u32, 0, body.len() as u8)];
+    program.extend(body);
+    program
+}
+
+fn statement(code: u32, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+/// Skips `jt` instructions if the comparison holds, else `jf`.
+fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code: (BPF_JMP | comparison | BPF_K) as u16, jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the program as the kernel would.
+    fn verdict(filter: &Filter, architecture: u32, call: c_long, arguments: [u32; 6]) -> u32 {
+        let (mut at, mut word) = (0, 0);
+        loop {
+            let sock_filter { code, jt, jf, k } = filter.0[at];
+            let holds = match u32::from(code) {
+                code if code == BPF_LD | BPF_W | BPF_ABS => {
+                    word = match k {
+                        NUMBER => call as u32,
+                        ARCHITECTURE_AT => architecture,
+                        other => arguments[(other - ARGUMENTS) as usize / 8],
+                    };
+                    at += 1;
+                    continue;
+                }
+                code if code == BPF_RET | BPF_K => return k,
+                code if code == BPF_JMP | BPF_JEQ | BPF_K => word == k,
+                code if code == BPF_JMP | BPF_JGE | BPF_K => word >= k,
+                code if code == BPF_JMP | BPF_JSET | BPF_K => word & k != 0,
+                other => panic!("instruction {other:#x}"),
+            };
+            at += 1 + usize::from(if holds { jt } else { jf });
+        }
+    }
+
+    #[test]
+    fn allows_what_is_listed_and_nothing_else() {
+        for length in 0..60 {
+            let listed: Vec<c_long> = (0..length).map(|number| number * 7 % 61 * 3).collect();
+            let rules: Vec<Rule> = listed.iter().copied().map(Rule::Any).collect();
+            let filter = Filter::new(&rules, Refusal::Kill);
+            for call in 0..500 {
+                let allowed = listed.contains(&call);
+                let expected = if allowed { libc::SECCOMP_RET_ALLOW } else { libc::SECCOMP_RET_KILL_PROCESS };
+                assert_eq!(verdict(&filter, ARCHITECTURE, call, [0; 6]), expected, "call {call} of {length}");
+                assert_eq!(verdict(&filter, ARCHITECTURE ^ 1, call, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
+            }
+            // The x32 calls of x86-64 are the same ones with a bit on top.
+            for call in listed {
+                assert_eq!(verdict(&filter, ARCHITECTURE, call | 0x4000_0000, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_decide_where_they_are_named() {
+        let rules = [Rule::Equal(5, 0, 16), Rule::Equal(5, 0, 17), Rule::Lacks(9, 2, 4), Rule::Any(1)];
+        let filter = Filter::new(&rules, Refusal::Absent);
+        let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+        let cases = [
+            (5, [16, 0, 0, 0, 0, 0], true),
+            (5, [17, 0, 0, 0, 0, 0], true),
+            (5, [18, 0, 0, 0, 0, 0], false),
+            (9, [0, 0, 3, 0, 0, 0], true),
+            (9, [0, 0, 7, 0, 0, 0], false),
+            (1, [9, 9, 9, 9, 9, 9], true),
+            (2, [0; 6], false),
+        ];
+        for (call, arguments, allowed) in cases {
+            let expected = if allowed { libc::SECCOMP_RET_ALLOW } else { absent };
+            assert_eq!(verdict(&filter, ARCHITECTURE, call, arguments), expected, "{call} {arguments:?}");
+        }
+    }
+}

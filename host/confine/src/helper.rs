@@ -1,0 +1,168 @@
+//! The helper: a process that runs programs for one that may not any more.
+//!
+//! It is forked before confinement, and only where policy and configuration name a program (iptables, a native IPAM
+//! plugin). It keeps the environment and the privileges that the runtime gave, runs the programs of its list and nothing
+//! else, and dies with the process that it serves.
+#![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
+
+use crate::descriptors::close_all_but;
+use crate::program::{Direct, Environment, Output, Program, Run};
+use nix::errno::Errno;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::{ForkResult, Pid, fork};
+use postern_types::channel::{ChannelError, receive, send};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long the answer may take beyond the program's own deadline.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Characters of a piece of text: a message has room for them however they are escaped.
+const PIECE: usize = 64 << 10;
+
+/// A running helper. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Helper {
+    pid: Pid,
+    channel: UnixStream,
+    programs: Vec<PathBuf>,
+}
+
+/// One request; the input follows in pieces.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    /// Which program of the list.
+    number: usize,
+    arguments: Vec<String>,
+    environment: Environment,
+    milliseconds: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Text {
+    Piece(String),
+    End,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    /// The two outputs follow in pieces.
+    Ended {
+        status: Option<i32>,
+        ended: String,
+    },
+    Failed {
+        errno: Option<i32>,
+        text: String,
+    },
+}
+
+impl Helper {
+    /// Forks. For a process with one thread that has given up nothing yet.
+    ///
+    /// # Errors
+    /// The kernel gives no process or no channel.
+    pub fn start(programs: Vec<PathBuf>) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        // SAFETY: the process has one thread, and the child never returns from `serve`.
+        match unsafe { fork() }? {
+            ForkResult::Parent { child } => Ok(Self { pid: child, channel: ours, programs }),
+            ForkResult::Child => {
+                drop(ours);
+                serve(&theirs, &programs)
+            }
+        }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+}
+
+impl Run for Helper {
+    fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output> {
+        let number = self.programs.iter().position(|path| *path == program.path).ok_or_else(|| {
+            let text = format!("{} is not among the programs of this run", program.path.display());
+            io::Error::new(io::ErrorKind::PermissionDenied, text)
+        })?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Errno::ETIMEDOUT.into());
+        }
+        let request = Request {
+            number,
+            arguments: program.arguments.clone(),
+            environment: program.environment.clone(),
+            milliseconds: u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1),
+        };
+        let until = Some(deadline + GRACE);
+        send(&self.channel, &request, until).map_err(broken)?;
+        send_text(&self.channel, &program.input, until).map_err(broken)?;
+        match receive(&self.channel, until).map_err(broken)? {
+            Answer::Ended { status, ended } => Ok(Output {
+                status,
+                ended,
+                stdout: receive_text(&self.channel, until).map_err(broken)?,
+                stderr: receive_text(&self.channel, until).map_err(broken)?,
+            }),
+            Answer::Failed { errno: Some(errno), .. } => Err(io::Error::from_raw_os_error(errno)),
+            Answer::Failed { errno: None, text } => Err(io::Error::other(text)),
+        }
+    }
+}
+
+fn broken(error: ChannelError) -> io::Error {
+    match error {
+        ChannelError::Timeout => Errno::ETIMEDOUT.into(),
+        error => io::Error::other(format!("the helper that runs programs: {error}")),
+    }
+}
+
+fn send_text(channel: &UnixStream, text: &str, until: Option<Instant>) -> Result<(), ChannelError> {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let at = rest.char_indices().nth(PIECE).map_or(rest.len(), |(at, _)| at);
+        let (piece, after) = rest.split_at(at);
+        send(channel, &Text::Piece(piece.to_owned()), until)?;
+        rest = after;
+    }
+    send(channel, &Text::End, until)
+}
+
+fn receive_text(channel: &UnixStream, until: Option<Instant>) -> Result<String, ChannelError> {
+    let mut text = String::new();
+    while let Text::Piece(piece) = receive(channel, until)? {
+        text.push_str(&piece);
+    }
+    Ok(text)
+}
+
+/// The helper's life.
+fn serve(channel: &UnixStream, programs: &[PathBuf]) -> ! {
+    // Standard error stays open for what the C library has to say; everything else is the parent's.
+    let confined = close_all_but(&[2, channel.as_raw_fd()]).is_ok() && set_pdeathsig(Signal::SIGKILL).is_ok();
+    while confined && answer(channel, programs).is_ok() {}
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(0) }
+}
+
+fn answer(channel: &UnixStream, programs: &[PathBuf]) -> Result<(), ChannelError> {
+    let request: Request = receive(channel, None)?;
+    let input = receive_text(channel, None)?;
+    let Some(path) = programs.get(request.number) else { return Err(ChannelError::Closed) };
+    let program = Program { path: path.clone(), arguments: request.arguments, environment: request.environment, input };
+    match Direct.run(&program, Instant::now() + Duration::from_millis(request.milliseconds)) {
+        Ok(output) => {
+            send(channel, &Answer::Ended { status: output.status, ended: output.ended }, None)?;
+            send_text(channel, &output.stdout, None)?;
+            send_text(channel, &output.stderr, None)
+        }
+        Err(error) => send(channel, &Answer::Failed { errno: error.raw_os_error(), text: error.to_string() }, None),
+    }
+}

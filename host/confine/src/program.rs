@@ -1,0 +1,209 @@
+//! Programs: run to their end, and never for longer than allowed.
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a program may print, in bytes, on each of its outputs; `iptables-save` of a large node prints megabytes.
+const LIMIT: usize = 64 << 20;
+
+/// What is to be run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// Without the program's own name.
+    pub arguments: Vec<String>,
+    /// Its environment.
+    pub environment: Environment,
+    /// Its standard input, of any length.
+    pub input: String,
+}
+
+/// A program's environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Environment {
+    /// Nothing, and `/` as working directory.
+    Empty,
+    /// That of the process that runs it, with these variables on top.
+    Inherited(Vec<(String, String)>),
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Output {
+    /// Exit status; `None` if a signal ended it.
+    pub status: Option<i32>,
+    /// How it ended, in words.
+    pub ended: String,
+    /// What it printed; bytes that are not UTF-8 are replaced.
+    pub stdout: String,
+    /// What it complained of.
+    pub stderr: String,
+}
+
+/// Who runs programs: this process, or a helper for one that may not.
+pub trait Run {
+    /// Runs a program to its end.
+    ///
+    /// # Errors
+    /// It can't be started, it prints too much, or the deadline passes (`ETIMEDOUT`): then it is killed.
+    fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output>;
+}
+
+/// This process runs them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Direct;
+
+impl Run for Direct {
+    fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output> {
+        let mut command = Command::new(&program.path);
+        match &program.environment {
+            Environment::Empty => command.env_clear().current_dir("/"),
+            Environment::Inherited(changes) => command.envs(changes.iter().map(|(name, value)| (name, value))),
+        };
+        let mut child = command
+            .args(&program.arguments)
+            .stdin(file_with(&program.input)?)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let finished = finish(&mut child, deadline);
+        if finished.is_err() {
+            // An error here means that it has ended meanwhile, which is what is wanted.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let (status, stdout, stderr) = finished?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Output { status: status.code(), ended: status.to_string(), stdout: text(stdout), stderr: text(stderr) })
+    }
+}
+
+/// Input that nobody has to feed while output is read.
+fn file_with(text: &str) -> io::Result<File> {
+    let mut file = File::from(memfd_create(c"input", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file)
+}
+
+type Finished = (ExitStatus, Vec<u8>, Vec<u8>);
+
+/// Reads both outputs to their ends, then waits for the program's own. A child of the program that keeps them open is
+/// waited for as well, until the deadline.
+fn finish(child: &mut Child, deadline: Instant) -> io::Result<Finished> {
+    let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(io::Error::from(ErrorKind::BrokenPipe));
+    };
+    let (mut output, mut complaints) = (Vec::new(), Vec::new());
+    let (mut output_open, mut complaints_open) = (true, true);
+    let mut piece = [0; 16 * 1024];
+    while output_open || complaints_open {
+        let remaining = remaining(deadline)?;
+        // A negative descriptor would be ignored by poll(2); one that is at its end is left out instead.
+        let mut wanted = Vec::with_capacity(2);
+        if output_open {
+            wanted.push(PollFd::new(stdout.as_fd(), PollFlags::POLLIN));
+        }
+        if complaints_open {
+            wanted.push(PollFd::new(stderr.as_fd(), PollFlags::POLLIN));
+        }
+        let timeout = PollTimeout::try_from(remaining.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX);
+        match poll(&mut wanted, timeout) {
+            Ok(0) | Err(Errno::EINTR) => continue,
+            Ok(_) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut ready = wanted.iter().map(|fd| fd.any().unwrap_or(true));
+        let output_ready = output_open && ready.next().unwrap_or(false);
+        let complaints_ready = complaints_open && ready.next().unwrap_or(false);
+        drop(ready);
+        if output_ready {
+            let length = stdout.read(&mut piece)?;
+            output.extend(piece.iter().take(length));
+            output_open = length > 0;
+        }
+        if complaints_ready {
+            let length = stderr.read(&mut piece)?;
+            complaints.extend(piece.iter().take(length));
+            complaints_open = length > 0;
+        }
+        if output.len() > LIMIT || complaints.len() > LIMIT {
+            return Err(io::Error::new(ErrorKind::FileTooLarge, "it printed too much"));
+        }
+    }
+    // Both ends closed: it is exiting.
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok((status, output, complaints));
+        }
+        remaining(deadline)?;
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+fn remaining(deadline: Instant) -> io::Result<Duration> {
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    if remaining.is_zero() {
+        return Err(Errno::ETIMEDOUT.into());
+    }
+    Ok(remaining)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(path: &str, arguments: &[&str], input: &str) -> Program {
+        Program {
+            path: path.into(),
+            arguments: arguments.iter().map(|text| (*text).to_owned()).collect(),
+            environment: Environment::Empty,
+            input: input.to_owned(),
+        }
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(5)
+    }
+
+    #[test]
+    fn feeds_and_reads_without_a_deadlock() {
+        let text = "x".repeat(1 << 20);
+        assert_eq!(Direct.run(&program("/bin/cat", &[], &text), soon()).unwrap().stdout, text);
+    }
+
+    #[test]
+    fn tells_status_and_complaints() {
+        let output = Direct.run(&program("/bin/sh", &["-c", "echo no >&2; exit 3"], ""), soon()).unwrap();
+        assert_eq!((output.status, output.stderr.as_str(), output.ended.as_str()), (Some(3), "no\n", "exit status: 3"));
+    }
+
+    #[test]
+    fn the_environment_is_empty_or_ours_with_changes() {
+        assert_eq!(Direct.run(&program("/usr/bin/env", &[], ""), soon()).unwrap().stdout, "");
+        let environment = Environment::Inherited(vec![("CNI_COMMAND".to_owned(), "DEL".to_owned())]);
+        let inherited = Program { environment, ..program("/usr/bin/env", &[], "") };
+        let stdout = Direct.run(&inherited, soon()).unwrap().stdout;
+        assert!(stdout.contains("CNI_COMMAND=DEL\n") && stdout.contains("PATH="), "{stdout}");
+    }
+
+    #[test]
+    fn is_killed_at_the_deadline() {
+        let start = Instant::now();
+        for script in ["sleep 60", "sleep 60 & exit 0"] {
+            let sleeping = program("/bin/sh", &["-c", script], "");
+            let error = Direct.run(&sleeping, Instant::now() + Duration::from_millis(50)).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::ETIMEDOUT as i32));
+        }
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+}
