@@ -23,12 +23,12 @@ pub fn keep_capabilities(kept: &[Capability]) -> Result<(), ConfineError> {
     caps::set(None, CapSet::Permitted, &left).map_err(failed)
 }
 
-/// Gives up every capability.
+/// Whether the thread can use this capability.
 ///
 /// # Errors
-/// As [`keep_capabilities`].
-pub fn drop_all_capabilities() -> Result<(), ConfineError> {
-    keep_capabilities(&[])
+/// The kernel doesn't say.
+pub fn has_capability(capability: Capability) -> Result<bool, ConfineError> {
+    caps::has_cap(None, CapSet::Effective, capability).map_err(|error| ConfineError::new("capget", error))
 }
 
 /// Capability by capability, as far as this kernel knows them, which may be further than any list here. Needs

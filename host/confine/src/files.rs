@@ -19,6 +19,8 @@ pub enum Access {
     Change,
     /// Make and remove files and directories too.
     Own,
+    /// Remove empty directories, and nothing else.
+    Tidy,
 }
 
 impl Access {
@@ -32,6 +34,7 @@ impl Access {
                 let make = AccessFs::MakeReg | AccessFs::MakeDir;
                 change | make | AccessFs::RemoveFile | AccessFs::RemoveDir | AccessFs::Refer
             }
+            Self::Tidy => AccessFs::RemoveDir.into(),
         }
     }
 }

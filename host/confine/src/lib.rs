@@ -13,7 +13,7 @@ mod filter;
 mod helper;
 pub mod program;
 
-pub use capabilities::{drop_all_capabilities, empty_bounding_set, keep_capabilities};
+pub use capabilities::{empty_bounding_set, has_capability, keep_capabilities};
 pub use caps::Capability;
 pub use descriptors::close_all_but;
 pub use environment::forget_environment;

@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
+use postern_confine::Run;
 
 use crate::batch::Table;
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
@@ -33,26 +34,42 @@ const CHAIN_PREFIX: &str = "CNI-";
 /// How often a change that another program was faster with is planned again.
 const RETRIES: usize = 3;
 
-/// One family's programs.
-#[derive(Clone, Debug)]
-struct Programs {
-    save: PathBuf,
-    restore: PathBuf,
-    deadline: Instant,
+/// Who runs the programs, and how long they may take.
+#[derive(Clone, Copy)]
+pub struct Means<'a> {
+    /// This process, or a helper.
+    pub runner: &'a dyn Run,
+    /// When a program is killed.
+    pub deadline: Instant,
 }
 
-impl Programs {
-    fn locate(v6: bool, deadline: Instant) -> Result<Self, FirewallError> {
+/// The programs that this may run, as far as they are installed.
+#[must_use]
+pub fn programs() -> Vec<PathBuf> {
+    let names = ["iptables-save", "iptables-restore", "ip6tables-save", "ip6tables-restore"];
+    names.into_iter().filter_map(|name| program::locate(name).ok()).collect()
+}
+
+/// One family's programs.
+struct Programs<'a> {
+    save: PathBuf,
+    restore: PathBuf,
+    means: Means<'a>,
+}
+
+impl<'a> Programs<'a> {
+    fn locate(v6: bool, means: Means<'a>) -> Result<Self, FirewallError> {
         let name = if v6 { "ip6tables" } else { "iptables" };
         Ok(Self {
             save: program::locate(&format!("{name}-save"))?,
             restore: program::locate(&format!("{name}-restore"))?,
-            deadline,
+            means,
         })
     }
 
     fn look(&self) -> Result<SavedTable, FirewallError> {
-        let text = program::run(&self.save, &["-t", "nat"], "", self.deadline)?;
+        let Means { runner, deadline } = self.means;
+        let text = program::run(runner, &self.save, &["-t", "nat"], "", deadline)?;
         Ok(SavedTable::parse(&text))
     }
 
@@ -67,9 +84,10 @@ impl Programs {
             }
             let input = format!("*nat\n{}\nCOMMIT\n", changes.join("\n"));
             // The wait is for the lock that legacy iptables takes; our own deadline ends it in any case.
-            let seconds = self.deadline.saturating_duration_since(Instant::now()).as_secs().max(1);
+            let Means { runner, deadline } = self.means;
+            let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().max(1);
             let wait = seconds.to_string();
-            let outcome = program::run(&self.restore, &["--noflush", "-w", &wait], &input, self.deadline);
+            let outcome = program::run(runner, &self.restore, &["--noflush", "-w", &wait], &input, deadline);
             attempt += 1;
             match outcome {
                 Ok(_) => return Ok(changes.len()),
@@ -170,10 +188,10 @@ impl Wanted {
 /// Whether iptables can be used here: the programs are installed, and the kernel answers them. IPv4 only, as the
 /// native plugins test it.
 #[must_use]
-pub fn usable(deadline: Instant) -> bool {
-    Programs::locate(false, deadline).is_ok()
+pub fn usable(means: Means<'_>) -> bool {
+    Programs::locate(false, means).is_ok()
         && program::locate("iptables")
-            .and_then(|path| program::run(&path, &["-t", "filter", "-S", "INPUT"], "", deadline))
+            .and_then(|path| program::run(means.runner, &path, &["-t", "filter", "-S", "INPUT"], "", means.deadline))
             .is_ok()
 }
 
@@ -182,10 +200,10 @@ pub fn usable(deadline: Instant) -> bool {
 ///
 /// # Errors
 /// A name doesn't fit, a program is missing or fails, or the deadline passes.
-pub fn ensure(key: &MasqueradeKey, addrs: &[IpNet], deadline: Instant) -> Result<(), FirewallError> {
+pub fn ensure(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<(), FirewallError> {
     let wanted = Wanted::new(key)?;
     for (v6, addrs) in by_family(addrs) {
-        Programs::locate(v6, deadline)?.change(|table| wanted.additions(table, v6, &addrs))?;
+        Programs::locate(v6, means)?.change(|table| wanted.additions(table, v6, &addrs))?;
     }
     Ok(())
 }
@@ -194,10 +212,10 @@ pub fn ensure(key: &MasqueradeKey, addrs: &[IpNet], deadline: Instant) -> Result
 ///
 /// # Errors
 /// As [`ensure`].
-pub fn check(key: &MasqueradeKey, addrs: &[IpNet], deadline: Instant) -> Result<bool, FirewallError> {
+pub fn check(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<bool, FirewallError> {
     let wanted = Wanted::new(key)?;
     for (v6, addrs) in by_family(addrs) {
-        let table = Programs::locate(v6, deadline)?.look()?;
+        let table = Programs::locate(v6, means)?.look()?;
         if !wanted.additions(&table, v6, &addrs).is_empty() {
             return Ok(false);
         }
@@ -210,7 +228,7 @@ pub fn check(key: &MasqueradeKey, addrs: &[IpNet], deadline: Instant) -> Result<
 ///
 /// # Errors
 /// As [`ensure`]. That nothing is there is no error.
-pub fn remove(key: &MasqueradeKey, addrs: &[IpNet], deadline: Instant) -> Result<usize, FirewallError> {
+pub fn remove(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<usize, FirewallError> {
     let wanted = Wanted::new(key)?;
     let mut changes = 0;
     for (v6, addrs) in by_family(addrs) {
@@ -220,7 +238,7 @@ pub fn remove(key: &MasqueradeKey, addrs: &[IpNet], deadline: Instant) -> Result
                 *rule == wanted.jump(address.addr().into()) || *rule == wanted.jump(address.trunc())
             })
         };
-        changes += Programs::locate(v6, deadline)?.change(|table| wanted.removals(table, goes))?;
+        changes += Programs::locate(v6, means)?.change(|table| wanted.removals(table, goes))?;
     }
     Ok(changes)
 }
@@ -230,12 +248,12 @@ pub fn remove(key: &MasqueradeKey, addrs: &[IpNet], deadline: Instant) -> Result
 ///
 /// # Errors
 /// As [`ensure`]; a family whose programs are missing is passed over, unless both are.
-pub fn remove_all(key: &MasqueradeKey, deadline: Instant) -> Result<usize, FirewallError> {
+pub fn remove_all(key: &MasqueradeKey, means: Means<'_>) -> Result<usize, FirewallError> {
     let wanted = Wanted::new(key)?;
     // All that bears our mark goes; what another's rule refers to stays.
     let goes = |rule: &Rule| rule.chain == POSTROUTING && rule.comment.as_ref() == Some(&wanted.comment);
     let mut changes = 0;
-    for programs in families(deadline)? {
+    for programs in families(means)? {
         changes += programs.change(|table| wanted.removals(table, goes))?;
     }
     Ok(changes)
@@ -246,9 +264,9 @@ pub fn remove_all(key: &MasqueradeKey, deadline: Instant) -> Result<usize, Firew
 ///
 /// # Errors
 /// As [`remove_all`].
-pub fn retain(network: &str, valid: &[&str], deadline: Instant) -> Result<Vec<String>, FirewallError> {
+pub fn retain(network: &str, valid: &[&str], means: Means<'_>) -> Result<Vec<String>, FirewallError> {
     let mut removed = Vec::new();
-    for programs in families(deadline)? {
+    for programs in families(means)? {
         for rule in programs.look()?.rules {
             let Some(container_id) = container_of(&rule.rule, network) else {
                 continue;
@@ -261,7 +279,7 @@ pub fn retain(network: &str, valid: &[&str], deadline: Instant) -> Result<Vec<St
     for container_id in &removed {
         let key =
             MasqueradeKey { network: network.to_owned(), container_id: container_id.clone(), ifname: String::new() };
-        remove_all(&key, deadline)?;
+        remove_all(&key, means)?;
     }
     Ok(removed)
 }
@@ -292,8 +310,8 @@ pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallErr
 }
 
 /// The programs that are installed: those of one family may be missing, not both.
-fn families(deadline: Instant) -> Result<Vec<Programs>, FirewallError> {
-    match (Programs::locate(false, deadline), Programs::locate(true, deadline)) {
+fn families(means: Means<'_>) -> Result<Vec<Programs<'_>>, FirewallError> {
+    match (Programs::locate(false, means), Programs::locate(true, means)) {
         (Err(error), Err(_)) => Err(error),
         (v4, v6) => Ok(v4.into_iter().chain(v6).collect()),
     }

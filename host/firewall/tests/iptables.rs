@@ -7,9 +7,10 @@ mod common;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-use common::{addrs, key, nft, own_namespace, soon, tool};
+use common::{addrs, key, nft, own_namespace, tool};
+use postern_confine::Direct;
 use postern_firewall::MasqueradeKey;
-use postern_firewall::iptables::{check, ensure, may_exist, remove, remove_all, retain, usable};
+use postern_firewall::iptables::{Means, check, ensure, may_exist, remove, remove_all, retain, usable};
 
 const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
 
@@ -22,6 +23,11 @@ const NATIVE: [&str; 6] = [
     r#"-A CNI-a631aa8e1549a3b129110fd2 -d fd00:1::/64 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j ACCEPT"#,
     r#"-A CNI-a631aa8e1549a3b129110fd2 ! -d ff00::/8 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j MASQUERADE"#,
 ];
+
+/// This process runs the programs, for some seconds at most.
+fn soon() -> Means<'static> {
+    Means { runner: &Direct, deadline: common::soon() }
+}
 
 /// Runs a test twice, in a namespace of its own each: with iptables on nf_tables, and with legacy iptables in its place.
 fn both(test: impl Fn() + Sync) {
@@ -235,7 +241,8 @@ fn names_that_could_be_commands_are_refused() {
 #[test]
 fn the_deadline_holds() {
     both(|| {
-        let error = ensure(&key("cid1"), &addrs(&DUAL), std::time::Instant::now()).unwrap_err();
+        let past = Means { deadline: std::time::Instant::now(), ..soon() };
+        let error = ensure(&key("cid1"), &addrs(&DUAL), past).unwrap_err();
         assert!(error.is_timeout(), "{error}");
     });
 }

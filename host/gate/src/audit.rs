@@ -56,6 +56,11 @@ impl Audit {
         Self { path: state.join(LOG), attachment, lines: Vec::new() }
     }
 
+    /// Where the log is.
+    pub fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
     /// Notes one operation.
     pub fn note(
         &mut self,

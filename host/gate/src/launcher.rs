@@ -3,6 +3,7 @@
 use crate::places;
 use crate::policy::Policy;
 use crate::process::{ChildMain, Sandbox};
+use nix::unistd::Pid;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,10 @@ use std::path::{Path, PathBuf};
 pub struct Launcher {
     catalog: Result<PathBuf, String>,
     main: ChildMain,
-    /// Started ahead of their use, while the request was still being read.
-    warm: Vec<(String, Plugin)>,
+    /// Started ahead of their use, while the request was still being read; or why not.
+    warm: Vec<(String, Result<Plugin, String>)>,
+    /// The host has confined itself: no process can be started any more.
+    closed: bool,
 }
 
 /// A plugin that is ready to run.
@@ -28,12 +31,12 @@ impl Launcher {
     /// A launcher for the catalog of this executable.
     pub fn new(main: ChildMain) -> Self {
         let catalog = places::catalog().and_then(|catalog| places::trust(&catalog).map(|()| catalog));
-        Self { catalog, main, warm: Vec::new() }
+        Self { catalog, main, warm: Vec::new(), closed: false }
     }
 
     /// Whether the catalog has compiled code of this name.
     pub fn has(&self, plugin: &str) -> bool {
-        self.warm.iter().any(|(name, _)| name == plugin)
+        self.warm.iter().any(|(name, ready)| name == plugin && ready.is_ok())
             || is_plain(plugin) && self.catalog.as_ref().is_ok_and(|catalog| code_path(catalog, plugin).is_file())
     }
 
@@ -47,14 +50,32 @@ impl Launcher {
 
     /// Starts a plugin's process now, to be taken by [`Launcher::take`] later. A failure shows there.
     pub fn warm(&mut self, plugin: &str) {
-        if let Ok(started) = self.start(plugin) {
-            self.warm.push((plugin.to_owned(), started));
-        }
+        let started = self.start(plugin);
+        self.warm.push((plugin.to_owned(), started));
     }
 
     /// Gives a plugin back, to be taken again.
     pub fn put_back(&mut self, plugin: &str, ready: Plugin) {
-        self.warm.push((plugin.to_owned(), ready));
+        self.warm.push((plugin.to_owned(), Ok(ready)));
+    }
+
+    /// From now on only what is ready can be taken.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// The policies of the plugins that are ready.
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.ready().map(|plugin| &plugin.policy)
+    }
+
+    /// The processes of the plugins that are ready.
+    pub fn pids(&self) -> Vec<Pid> {
+        self.ready().map(|plugin| plugin.sandbox.pid()).collect()
+    }
+
+    fn ready(&self) -> impl Iterator<Item = &Plugin> {
+        self.warm.iter().filter_map(|(_, plugin)| plugin.as_ref().ok())
     }
 
     /// A plugin ready to run.
@@ -63,7 +84,10 @@ impl Launcher {
     /// A text for people: no such plugin, no policy, code that is not to be trusted, no process.
     pub fn take(&mut self, plugin: &str) -> Result<Plugin, String> {
         match self.warm.iter().position(|(name, _)| name == plugin) {
-            Some(at) => Ok(self.warm.swap_remove(at).1),
+            Some(at) => self.warm.swap_remove(at).1,
+            None if self.closed => Err(format!(
+                "plugin \"{plugin}\" is running already, or ended badly: it is not started again in this run"
+            )),
             None => self.start(plugin),
         }
     }

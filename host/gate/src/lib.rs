@@ -8,6 +8,7 @@
 mod audit;
 pub mod capability;
 pub mod collect;
+mod confinement;
 mod effect;
 mod gate;
 mod launcher;

@@ -1,7 +1,7 @@
 //! One plugin's run: from its name to its result, the one that the runtime called and a delegate alike.
 
 use crate::gate::Gate;
-use crate::launcher::Launcher;
+use crate::launcher::{Launcher, Plugin};
 use crate::process::{Sandbox, Silence};
 use crate::session::Session;
 use crate::{collect, outcome};
@@ -37,10 +37,7 @@ fn run_once(
     depth: u32,
 ) -> Result<Option<CniResult>, Error> {
     let ready = launcher.take(plugin).map_err(Error::internal)?;
-    let granted = ready
-        .policy
-        .resolve(&session.request.conf.raw)
-        .map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
+    let granted = session.grants(&ready.policy).map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
     let start = Start {
         env: std::iter::once(("CNI_COMMAND".to_owned(), verb.as_str().to_owned()))
             .chain(session.request.env.iter().cloned())
@@ -49,9 +46,14 @@ fn run_once(
         limits: granted.limits().of_guest(),
     };
     let loopback = ready.policy.grants("loopback");
-    let mut sandbox = ready.sandbox;
+    let Plugin { policy, mut sandbox } = ready;
     let mut gate = Gate::new(session, launcher, plugin, granted, depth);
-    let (stdout, status) = serve(&mut gate, &mut sandbox, start).map_err(|end| {
+    let ended = serve(&mut gate, &mut sandbox, start);
+    // A delegate can be wanted again; the one that the runtime called is taken apart while the answer is being made.
+    if depth > 0 && !matches!(&ended, Err(BadEnd { lost: true, .. })) {
+        launcher.put_back(plugin, Plugin { policy, sandbox });
+    }
+    let (stdout, status) = ended.map_err(|end| {
         let error = Error::internal(format!("plugin \"{plugin}\" {}", end.words));
         match end.details {
             Some(details) => error.with_details(details),
@@ -67,11 +69,13 @@ struct BadEnd {
     words: String,
     /// The way out, where there is one.
     details: Option<&'static str>,
+    /// Its process can't be used again.
+    lost: bool,
 }
 
 impl From<String> for BadEnd {
     fn from(words: String) -> Self {
-        Self { words, details: None }
+        Self { words, details: None, lost: true }
     }
 }
 
@@ -113,13 +117,14 @@ fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(St
             FromSandbox::Finished { stdout, status } => {
                 return Ok((stdout, status));
             }
-            FromSandbox::Failed(reason) => {
-                return Err(reason.into());
+            FromSandbox::Failed(words) => {
+                return Err(BadEnd { words, details: None, lost: false });
             }
             FromSandbox::Unloadable(reason) => {
                 return Err(BadEnd {
                     words: format!("cannot load the compiled code: {reason}"),
                     details: Some("install it again: `make install`, or `postern add FILE.wasm --policy FILE`"),
+                    lost: true,
                 });
             }
             FromSandbox::Stderr(_) => {}

@@ -67,6 +67,11 @@ impl Sandbox {
         }
     }
 
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
     /// Sends a message.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //! one changes nothing.
 
 use crate::collect;
+use crate::confinement;
 use crate::launcher::Launcher;
 use crate::places;
 use crate::plugin;
@@ -16,6 +17,7 @@ use postern_cni::version_output;
 use postern_cni::{
     Env, Error, Json, NetConf, Verb, Version, about, check_version, code, config_version, validate_conf,
 };
+use postern_confine::close_all_but;
 use postern_kernel::{Namespace, OpenError};
 use postern_types::OpError;
 use std::io::Read;
@@ -29,6 +31,10 @@ const CONTAINER: [&str; 6] = ["link", "veth", "addresses", "routes", "link-sysct
 
 /// Runs one invocation. Returns the exit status.
 pub fn main(name: &str, child: ChildMain) -> u8 {
+    // What a runtime forgot to close is nobody's here.
+    if let Err(error) = close_all_but(&[0, 1, 2]) {
+        eprintln!("postern: inherited descriptors stay open: {error}");
+    }
     let (output, status) = match run(name, child) {
         Ok(output) => (output, 0),
         Err(error) => (error.to_json(), 1),
@@ -92,13 +98,16 @@ fn run(name: &str, child: ChildMain) -> Result<String, Error> {
     if matches!(verb, Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
     }
-    match namespace {
-        Ok(Some(namespace)) => session.enter(&namespace).map_err(internal)?,
-        Ok(None) => {}
+    let namespace = match namespace {
+        Ok(namespace) => namespace,
         // What has a record can be removed without its namespace, wherever the path may lead by now.
-        Err(error) if session.record().is_some() => eprintln!("postern: taking the container for gone: {error}"),
+        Err(error) if session.record().is_some() => {
+            eprintln!("postern: taking the container for gone: {error}");
+            None
+        }
         Err(error) => return Err(error),
-    }
+    };
+    let made = confinement::confine(&mut session, &mut launcher, namespace)?;
     let outcome = act(&mut session, &mut launcher, name, verb, owns_link).and_then(|output| {
         // A result that the runtime can't read is an attachment that it doesn't know of.
         print(output.as_bytes()).inspect_err(|_| collect::undo(&mut session, 0))
@@ -106,6 +115,7 @@ fn run(name: &str, child: ChildMain) -> Result<String, Error> {
     // A failed ADD has been undone by now: its record goes too, unless something is left in it.
     session.close_record();
     session.audit.flush();
+    made.tidy();
     outcome.map(|()| String::new())
 }
 

@@ -2,8 +2,10 @@
 
 use crate::audit::Audit;
 use crate::effect::Effect;
+use crate::policy::{Granted, Policy};
 use ipnet::IpNet;
 use postern_cni::{CniResult, NetConf, Verb, Version};
+use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
 use postern_kernel::{Namespace, Netlink, Worker};
 use postern_state::{Header, LeaseStore, Leases, Record, RecordKey, StateError};
@@ -12,6 +14,7 @@ use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long cleaning up may take once the time of the run itself is over.
@@ -84,7 +87,9 @@ pub struct Session {
     /// [`crate::places::state`].
     pub state: PathBuf,
     /// [`crate::places::library`].
-    library: PathBuf,
+    pub library: PathBuf,
+    /// Who runs programs: this process until it is confined, then the helper if this run has one.
+    pub runner: Rc<dyn Run>,
     /// The attachment's addresses.
     pub own: Vec<OwnAddress>,
     /// The log.
@@ -110,6 +115,7 @@ impl Session {
             deadline,
             state,
             library,
+            runner: Rc::new(Direct),
             own: Vec::new(),
             audit,
             undo: Vec::new(),
@@ -138,6 +144,7 @@ impl Session {
         };
         let mut session = Self::new(request, self.deadline, self.state.clone(), self.library.clone());
         session.record = Some(record);
+        session.runner = Rc::clone(&self.runner);
         session
     }
 
@@ -149,13 +156,25 @@ impl Session {
         }
     }
 
-    /// Starts the thread that lives in the container's namespace.
+    /// Starts the thread that lives in the container's namespace, confined by `confine`.
     ///
     /// # Errors
     /// The kernel gives no thread.
-    pub fn enter(&mut self, namespace: &Namespace) -> Result<(), OpError> {
-        self.worker = Some(Worker::start(namespace).map_err(kernel)?);
+    pub fn enter(
+        &mut self,
+        namespace: &Namespace,
+        confine: impl FnOnce() -> Result<(), String> + Send + 'static,
+    ) -> Result<(), OpError> {
+        self.worker = Some(Worker::start(namespace, confine).map_err(kernel)?);
         Ok(())
+    }
+
+    /// A policy for this run's configuration.
+    ///
+    /// # Errors
+    /// A text for people: the configuration makes a value of the policy ambiguous.
+    pub fn grants(&self, policy: &Policy) -> Result<Granted, String> {
+        policy.resolve(&self.request.conf.raw)
     }
 
     /// The container's namespace; `None` if there is none (any more).

@@ -30,11 +30,16 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread in `namespace` and returns at once; the first use of the `Worker` waits until it is ready.
+    /// Starts a thread in `namespace` and returns at once; the first use of the `Worker` waits until it is ready. Once it
+    /// is there, the thread calls `confine`, to give up what it needs no more: privileges are each thread's own.
     ///
     /// # Errors
-    /// Those of `clone(2)` and `dup(2)`. That the namespace can't be entered is told at the first use.
-    pub fn start(namespace: &Namespace) -> Result<Self> {
+    /// Those of `clone(2)` and `dup(2)`. That the namespace can't be entered, or the thread not be confined, is told at
+    /// the first use.
+    pub fn start(
+        namespace: &Namespace,
+        confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
+    ) -> Result<Self> {
         let path = namespace.path().to_owned();
         let subject = Subject { operation: "start thread in", object: &path };
         let fd = namespace.fd().try_clone_to_owned().map_err(|error| subject.failed(&error))?;
@@ -43,7 +48,7 @@ impl Worker {
         let name = path.clone();
         thread::Builder::new()
             .name("namespace".to_owned())
-            .spawn(move || live(fd, &name, &ready, &assigned))
+            .spawn(move || live(fd, &name, confine, &ready, &assigned))
             .map_err(|error| subject.failed(&error))?;
         Ok(Self { path, opened, netlink: OnceCell::new(), jobs })
     }
@@ -95,12 +100,21 @@ impl Worker {
 }
 
 /// The thread's life. Nobody listening any more means that the `Worker` is gone, and so its last wish too.
-fn live(namespace: OwnedFd, path: &str, ready: &Sender<Result<Netlink>>, assigned: &Receiver<Job>) {
+fn live(
+    namespace: OwnedFd,
+    path: &str,
+    confine: impl FnOnce() -> std::result::Result<(), String>,
+    ready: &Sender<Result<Netlink>>,
+    assigned: &Receiver<Job>,
+) {
     let entered = setns(&namespace, CloneFlags::CLONE_NEWNET)
         .map_err(|errno| Subject { operation: "enter namespace", object: &path }.refused(errno as i32, None));
     drop(namespace);
-    let stayed = entered.is_ok();
-    let _ = ready.send(entered.and_then(|()| Netlink::open()));
+    let confined = entered.and_then(|()| {
+        confine().map_err(|reason| Subject { operation: "confine thread in", object: &path }.broken(reason))
+    });
+    let stayed = confined.is_ok();
+    let _ = ready.send(confined.and_then(|()| Netlink::open()));
     if !stayed {
         return;
     }

@@ -17,7 +17,7 @@ fn one_message_makes_a_veth_across_namespaces() {
         let host = Netlink::open().unwrap();
         let here = Namespace::current().unwrap();
         let container = Container::new();
-        let worker = Worker::start(&container.namespace).unwrap();
+        let worker = Worker::start(&container.namespace, || Ok(())).unwrap();
         let inside = worker.netlink().unwrap();
         let spec = VethSpec {
             name: "eth0",

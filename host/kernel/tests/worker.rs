@@ -15,11 +15,11 @@ fn the_worker_is_inside_and_the_caller_stays_outside() {
     isolated(|| {
         let here = Namespace::current().unwrap();
         let container = Container::new();
-        let worker = Worker::start(&container.namespace).unwrap();
+        let worker = Worker::start(&container.namespace, || Ok(())).unwrap();
         let host = Netlink::open().unwrap();
         assert_ne!(worker.cookie().unwrap(), host.cookie().unwrap());
         assert_eq!(worker.cookie().unwrap(), worker.netlink().unwrap().cookie().unwrap());
-        let again = Worker::start(&container.namespace).unwrap();
+        let again = Worker::start(&container.namespace, || Ok(())).unwrap();
         assert_eq!(again.cookie().unwrap(), worker.cookie().unwrap());
         assert!(Namespace::current().unwrap().same_as(&here).unwrap());
         assert!(!here.same_as(&container.namespace).unwrap());
@@ -33,7 +33,7 @@ fn the_worker_is_inside_and_the_caller_stays_outside() {
 fn sysctls_belong_to_the_namespace_and_are_written_only_if_they_differ() {
     isolated(|| {
         let container = Container::new();
-        let worker = Worker::start(&container.namespace).unwrap();
+        let worker = Worker::start(&container.namespace, || Ok(())).unwrap();
         let host = Netlink::open().unwrap();
         veth(&host, "eth0.100", "other.1");
         veth_in(&container.namespace, worker.netlink().unwrap(), "eth0.100", "other.1");
@@ -64,7 +64,7 @@ fn sysctls_belong_to_the_namespace_and_are_written_only_if_they_differ() {
 fn absent_keys_and_bad_values_are_told_apart() {
     isolated(|| {
         let container = Container::new();
-        let worker = Worker::start(&container.namespace).unwrap();
+        let worker = Worker::start(&container.namespace, || Ok(())).unwrap();
         let absent = conf("eth7", "arp_notify");
         assert_eq!(worker.sysctl_get(&absent).unwrap(), None);
         let error = worker.sysctl_set(&absent, "1").unwrap_err();
@@ -79,7 +79,7 @@ fn absent_keys_and_bad_values_are_told_apart() {
 fn what_is_no_network_namespace_can_be_opened_but_not_entered() {
     isolated(|| {
         for path in ["/proc/self/ns/mnt", "/proc/self/status"] {
-            let worker = Worker::start(&Namespace::open(path).unwrap()).unwrap();
+            let worker = Worker::start(&Namespace::open(path).unwrap(), || Ok(())).unwrap();
             for error in [worker.netlink().map(drop).unwrap_err(), worker.cookie().map(drop).unwrap_err()] {
                 assert!(error.is(Errno::EINVAL) && error.object == path, "{error}");
             }

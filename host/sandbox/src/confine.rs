@@ -2,17 +2,19 @@
 //!
 //! Afterwards the process has a socket to the gate and the file of its code. [`crate::seal`] follows when the guest is
 //! loaded. All of it holds for one thread: a sandbox never has a second one.
-#![allow(unsafe_code, reason = "close_range(2), prctl(2) and sigaction(2) with constants")]
+#![allow(unsafe_code, reason = "sigaction(2) with constants")]
 
-use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+use postern_confine::{
+    Capability, close_all_but, empty_bounding_set, forget_environment, has_capability, keep_capabilities,
+};
 use std::error::Error;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The user and group that own nothing, by convention of every distribution (`nobody`).
 const NOBODY: u32 = 65534;
@@ -21,33 +23,21 @@ const NOBODY: u32 = 65534;
 /// sandbox allocates on its behalf.
 const DATA: u64 = 512 << 20;
 
-/// Gives up every descriptor but these two, every capability, the user, and most resources.
+/// Gives up every descriptor but these two, the environment, every capability, the user, and most resources.
 ///
 /// In a user namespace that does not map `nobody` the process stays who it is, without capabilities.
 ///
 /// # Errors
 /// The step that failed; the process must end then, since it may have kept what it should not have.
 pub fn confine(channel: BorrowedFd<'_>, code: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
-    close_all_but(channel.as_raw_fd(), code.as_raw_fd()).map_err(|e| format!("close_range: {e}"))?;
+    close_all_but(&[channel.as_raw_fd(), code.as_raw_fd()])?;
+    forget_environment();
     default_signals().map_err(|e| format!("sigaction: {e}"))?;
     drop_privileges()?;
     prctl::set_no_new_privs().map_err(|e| format!("PR_SET_NO_NEW_PRIVS: {e}"))?;
     prctl::set_dumpable(false).map_err(|e| format!("PR_SET_DUMPABLE: {e}"))?;
     die_with_parent(channel)?;
     limit_resources().map_err(|e| format!("setrlimit: {e}"))?;
-    Ok(())
-}
-
-fn close_all_but(one: RawFd, other: RawFd) -> nix::Result<()> {
-    let (low, high) = (one.min(other), one.max(other));
-    for (first, last) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
-        if first <= last {
-            // SAFETY: the objects that own these descriptors are the parent's; no code of this process runs that could
-            // use them again, because the sandbox never returns from `child::run`.
-            let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-            Errno::result(result)?;
-        }
-    }
     Ok(())
 }
 
@@ -72,11 +62,9 @@ fn default_signals() -> nix::Result<()> {
 
 /// Capabilities and user. The order matters: each step needs a capability that a later one takes away.
 fn drop_privileges() -> Result<(), Box<dyn Error>> {
-    if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
+    if has_capability(Capability::CAP_SETPCAP)? {
         empty_bounding_set()?;
     }
-    caps::clear(None, CapSet::Ambient)?;
-
     // EPERM: not privileged in the first place, or a user namespace that denies setgroups(2). EINVAL: not mapped.
     match setgroups(&[]) {
         Ok(()) | Err(Errno::EPERM) => {}
@@ -88,22 +76,7 @@ fn drop_privileges() -> Result<(), Box<dyn Error>> {
         Err(error) => return Err(format!("setresuid: {error}").into()),
     }
 
-    for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
-        caps::clear(None, set)?;
-    }
-    Ok(())
-}
-
-/// Capability by capability, as far as this kernel knows them, which may be further than any list here.
-fn empty_bounding_set() -> nix::Result<()> {
-    for capability in 0..=63 {
-        // SAFETY: takes a number and touches no memory.
-        match Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
-            Ok(_) => {}
-            Err(Errno::EINVAL) => break,
-            Err(error) => return Err(error),
-        }
-    }
+    keep_capabilities(&[])?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use crate::effect::Effect;
 use crate::gate::Gate;
 use crate::session::{OwnAddress, Session};
 use ipnet::IpNet;
+use postern_firewall::iptables::Means;
 use postern_firewall::{FirewallError, MasqueradeKey, iptables, masquerade};
 use postern_types::{Backend, ErrorCode, OpError, Reply};
 
@@ -18,6 +19,10 @@ fn key(session: &Session) -> MasqueradeKey {
 
 fn own(session: &Session) -> Vec<IpNet> {
     session.own.iter().map(|OwnAddress { net, .. }| *net).collect()
+}
+
+fn means(session: &Session) -> Means<'_> {
+    Means { runner: &*session.runner, deadline: session.deadline }
 }
 
 /// A packet filter's error as the guest gets it.
@@ -35,7 +40,7 @@ pub fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, Op
     gate.session.intend(gate.plugin, Effect::Masquerade { backend, addresses: own.clone() })?;
     match backend {
         Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own),
-        Backend::Iptables => iptables::ensure(&key, &own, gate.session.deadline),
+        Backend::Iptables => iptables::ensure(&key, &own, means(gate.session)),
     }
     .map_err(firewall)?;
     Ok(Reply::Done)
@@ -46,7 +51,7 @@ pub fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError
     let (key, own) = (key(gate.session), own(gate.session));
     let whole = match backend.unwrap_or(Backend::Nftables) {
         Backend::Nftables => masquerade::nft_check(&mut *gate.session.nft()?, &key, &own),
-        Backend::Iptables => iptables::check(&key, &own, gate.session.deadline),
+        Backend::Iptables => iptables::check(&key, &own, means(gate.session)),
     }
     .map_err(firewall)?;
     if whole {
@@ -90,8 +95,8 @@ pub fn revert(session: &Session, backend: Backend, addresses: &[IpNet]) -> Resul
             // Asking the kernel is cheaper than starting programs that find nothing.
             if iptables::may_exist(&mut *session.nft()?, &key).map_err(firewall)? {
                 match addresses {
-                    [] => iptables::remove_all(&key, session.deadline),
-                    some => iptables::remove(&key, some, session.deadline),
+                    [] => iptables::remove_all(&key, means(session)),
+                    some => iptables::remove(&key, some, means(session)),
                 }
                 .map_err(firewall)?;
             }

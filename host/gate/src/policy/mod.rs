@@ -258,6 +258,16 @@ impl Granted {
         self.ipam_native.iter().any(|name| name == plugin)
     }
 
+    /// Whether policy lets leases be in this directory.
+    pub fn allows_leases_in(&self, directory: &str) -> bool {
+        self.lease_directories.iter().any(|name| name == directory)
+    }
+
+    /// Whether policy lets masquerading use this packet filter.
+    pub fn allows_backend(&self, backend: &str) -> bool {
+        self.backends.iter().any(|name| name == backend)
+    }
+
     /// Whether policy lets this plugin be the IPAM delegate.
     pub fn allows_ipam(&self, plugin: &str) -> bool {
         self.ipam_types.iter().any(|name| name == plugin)

@@ -1,0 +1,324 @@
+//! What the gate keeps while guests run. The host doesn't trust its own sandbox: whoever breaks out of one and then
+//! finds a fault in the gate gets what is listed here, and nothing else of what the runtime's root could do.
+//!
+//! Everything is decided from policy, configuration and the record, before the first guest is started.
+
+use crate::capability::{leases, resolv_conf};
+use crate::effect::Effect;
+use crate::launcher::Launcher;
+use crate::native;
+use crate::policy::{Granted, Policy};
+use crate::session::{Session, state};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::unistd::Pid;
+use postern_cni::{Error, Verb};
+use postern_confine::{
+    Access, Capability, ConfineError, Confinement, Files, Filter, Helper, Refusal, Rule, forget_environment,
+};
+use postern_firewall::iptables;
+use postern_kernel::Namespace;
+use postern_types::{Backend, OpError};
+use std::fs::{DirBuilder, remove_dir};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Grants that end in netlink or a sysctl.
+const NETWORK: [&str; 12] = [
+    "link",
+    "veth",
+    "addresses",
+    "routes",
+    "link-sysctl",
+    "bridge",
+    "point-to-point",
+    "forwarding",
+    "masquerade",
+    "mac-guard",
+    "loopback",
+    "attachments",
+];
+
+/// What the plugins of this run and the records that it works on come to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Needs {
+    /// Netlink and sysctls.
+    network: bool,
+    /// Directories with leases.
+    leases: Vec<PathBuf>,
+    /// Files to read.
+    files: Vec<PathBuf>,
+    /// Programs to run.
+    programs: Vec<PathBuf>,
+}
+
+/// Confines this process, and the thread that enters the container's namespace. A directory for leases that an ADD may
+/// make is made before, since a rule needs something to stand on: [`Made`] takes it away again if nothing was put in.
+///
+/// # Errors
+/// Code 999: the kernel refuses a step, and no guest may run.
+pub fn confine(session: &mut Session, launcher: &mut Launcher, namespace: Option<Namespace>) -> Result<Made, Error> {
+    let needs = Needs::of(session, launcher).map_err(|error| Error::internal(error.to_string()))?;
+    let failed = |error: &dyn std::fmt::Display| {
+        Error::internal(format!("the host cannot confine itself, and runs no plugin unconfined: {error}"))
+    };
+    if !needs.programs.is_empty() {
+        // Before there is a second thread, and before anything is given up: programs need what the runtime gave.
+        let helper = Helper::start(needs.programs.clone()).map_err(|error| failed(&error))?;
+        session.runner = Rc::new(helper);
+    }
+    forget_environment();
+    let made = Made::of(session, &needs);
+    let confinement = needs.confinement(session, &made, &launcher.pids()).map_err(|error| failed(&error))?;
+    let confinement = Arc::new(confinement);
+    if let Some(namespace) = &namespace {
+        // Opened while /proc is in reach: links are born in it.
+        session.home().map_err(|error| failed(&error))?;
+        let confinement = Arc::clone(&confinement);
+        let confine = move || confinement.apply().map_err(|error| error.to_string());
+        session.enter(namespace, confine).map_err(|error| failed(&error))?;
+    }
+    // What is in this process's memory must not end in a file.
+    setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|error| failed(&error))?;
+    confinement.apply().map_err(|error| failed(&error))?;
+    launcher.close();
+    Ok(made)
+}
+
+impl Needs {
+    fn of(session: &Session, launcher: &Launcher) -> Result<Self, OpError> {
+        let mut needs = Self::default();
+        for policy in launcher.policies() {
+            needs.add_policy(session, launcher, policy);
+        }
+        let verb = session.request.verb;
+        for effect in recorded(session)? {
+            needs.add_effect(session, &effect);
+        }
+        // An attachment without a record can be a native plugin's, with rules of either backend.
+        if verb == Verb::Gc || verb == Verb::Del && session.record().is_none() {
+            let masquerades = launcher.policies().any(|policy| policy.grants("masquerade"));
+            needs.add_programs(if masquerades { iptables::programs() } else { Vec::new() });
+        }
+        Ok(needs)
+    }
+
+    fn add_policy(&mut self, session: &Session, launcher: &Launcher, policy: &Policy) {
+        self.network |= NETWORK.iter().any(|capability| policy.grants(capability));
+        if policy.grants("resolv-conf") {
+            self.files.push(resolv_conf::file(&session.request).into());
+        }
+        // A configuration that policy can't be resolved with is refused when the plugin is started.
+        let Ok(granted) = session.grants(policy) else { return };
+        let directory = leases::directory(&session.request);
+        if granted.allows_leases_in(&directory) {
+            self.leases.push(directory.into());
+        }
+        if granted.allows_backend("iptables") {
+            self.add_programs(iptables::programs());
+        }
+        self.add_native(session, launcher, &granted);
+    }
+
+    fn add_native(&mut self, session: &Session, launcher: &Launcher, granted: &Granted) {
+        let name = &session.request.conf.ipam_type;
+        if granted.allows_native(name) && !launcher.has(name) {
+            self.add_programs(native::find(name, &session.request.path).into_iter().collect());
+        }
+    }
+
+    fn add_effect(&mut self, session: &Session, effect: &Effect) {
+        match effect {
+            Effect::Veth { .. } | Effect::MacGuard | Effect::LoopbackUp => self.network = true,
+            Effect::Masquerade { backend: Backend::Nftables, .. } => self.network = true,
+            Effect::Masquerade { backend: Backend::Iptables, .. } => {
+                self.network = true;
+                self.add_programs(iptables::programs());
+            }
+            Effect::Lease { directory } => self.leases.push(directory.into()),
+            Effect::Native { plugin } => {
+                self.add_programs(native::find(plugin, &session.request.path).into_iter().collect());
+            }
+        }
+    }
+
+    fn add_programs(&mut self, programs: Vec<PathBuf>) {
+        for program in programs {
+            if !self.programs.contains(&program) {
+                self.programs.push(program);
+            }
+        }
+    }
+
+    /// Capabilities (capabilities(7)).
+    fn capabilities(&self) -> Vec<Capability> {
+        // The sandboxes belong to another user; the filter below says which processes can be killed.
+        let mut kept = vec![Capability::CAP_KILL];
+        if self.network {
+            kept.push(Capability::CAP_NET_ADMIN);
+        }
+        if !self.leases.is_empty() {
+            // A data directory may belong to another user than root, and its time is set back (host/state).
+            kept.extend([Capability::CAP_DAC_OVERRIDE, Capability::CAP_FOWNER]);
+        }
+        kept
+    }
+
+    fn confinement(&self, session: &Session, made: &Made, sandboxes: &[Pid]) -> Result<Confinement, ConfineError> {
+        // Records, notes on node objects; the audit log.
+        let mut paths: Vec<(&Path, Access)> =
+            vec![(&session.state, Access::Own), (session.audit.directory(), Access::Own)];
+        if !self.leases.is_empty() {
+            paths.push((&session.library, Access::Own));
+        }
+        paths.extend(self.leases.iter().map(|directory| (directory.as_path(), Access::Own)));
+        paths.extend(made.0.iter().filter_map(|directory| Some((directory.parent()?, Access::Tidy))));
+        paths.extend(self.files.iter().map(|file| (file.as_path(), Access::Read)));
+        paths.push((Path::new("/proc/sys/kernel/random/boot_id"), Access::Read));
+        if self.network {
+            paths.push((Path::new("/proc/sys/net"), Access::Change));
+            // Whether there are rules of legacy iptables.
+            paths.push((Path::new("/proc/thread-self/net"), Access::Read));
+        }
+        Ok(Confinement {
+            capabilities: self.capabilities(),
+            files: Files::new(paths)?,
+            filter: Filter::new(&calls(sandboxes), Refusal::Absent),
+        })
+    }
+}
+
+/// What records list that this run may have to remove.
+fn recorded(session: &Session) -> Result<Vec<Effect>, OpError> {
+    let own = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let mut effects: Vec<Effect> = own.into_iter().map(|noted| noted.effect).collect();
+    if session.request.verb == Verb::Gc {
+        let network = &session.request.conf.name;
+        for summary in postern_state::list(&session.state).map_err(state)? {
+            if summary.header.is_some_and(|header| header.network == *network) {
+                // One that can't be read is told by who removes it.
+                let read = summary.effects.into_iter().filter_map(|noted| serde_json::from_value(noted.effect).ok());
+                effects.extend(read);
+            }
+        }
+    }
+    Ok(effects)
+}
+
+/// The system calls of a gate and its thread.
+fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = CALLS.iter().copied().map(Rule::Any).collect();
+    // Memory, but no new code.
+    let executable = libc::PROT_EXEC as u32;
+    rules.extend([Rule::Lacks(libc::SYS_mmap, 2, executable), Rule::Lacks(libc::SYS_mprotect, 2, executable)]);
+    // Netlink to the kernel, and no other socket.
+    rules.push(Rule::Equal(libc::SYS_socket, 0, libc::AF_NETLINK as u32));
+    // The sandboxes are stopped when they are no longer wanted; nobody else is.
+    rules.extend(sandboxes.iter().map(|pid| Rule::Equal(libc::SYS_kill, 0, pid.as_raw() as u32)));
+    #[cfg(target_arch = "x86_64")]
+    rules.extend(OLD_CALLS.iter().copied().map(Rule::Any));
+    rules
+}
+
+const CALLS: [libc::c_long; 58] = [
+    libc::SYS_read,            // channels, files
+    libc::SYS_write,           // files, standard output and error
+    libc::SYS_writev,          // standard error, in one piece
+    libc::SYS_pread64,         // the lease index
+    libc::SYS_pwrite64,        // the lease index
+    libc::SYS_close,           // whatever is open
+    libc::SYS_lseek,           // how long a file is
+    libc::SYS_openat,          // files, within Landlock's rules
+    libc::SYS_newfstatat,      // owner and mode of what is opened
+    libc::SYS_fstat,           // the same, of older C libraries
+    libc::SYS_statx,           // the same, of the standard library
+    libc::SYS_faccessat,       // may the state directory be written?
+    libc::SYS_faccessat2,      // the same, of newer C libraries
+    libc::SYS_readlinkat,      // paths of native plugins
+    libc::SYS_getdents64,      // listing records and leases
+    libc::SYS_mkdirat,         // state and network directories
+    libc::SYS_renameat,        // files appear whole
+    libc::SYS_renameat2,       // the same, of newer C libraries
+    libc::SYS_unlinkat,        // leases and records that are no more
+    libc::SYS_linkat,          // a lease appears with its content
+    libc::SYS_ftruncate,       // a torn line of a record
+    libc::SYS_fchmod,          // modes of what native plugins read
+    libc::SYS_utimensat,       // the lease directory's time
+    libc::SYS_flock,           // locks of leases, records and the log
+    libc::SYS_fcntl,           // descriptors that close on exec
+    libc::SYS_fsync,           // state that must outlive a crash
+    libc::SYS_fdatasync,       // the same
+    libc::SYS_munmap,          // memory
+    libc::SYS_mremap,          // memory
+    libc::SYS_madvise,         // memory of a thread that ends
+    libc::SYS_brk,             // memory
+    libc::SYS_rt_sigreturn,    // the end of a signal handler
+    libc::SYS_rt_sigprocmask,  // around the end of a thread
+    libc::SYS_rt_sigaction,    // what becomes of SIGPIPE
+    libc::SYS_sigaltstack,     // the stack for overflows, of a thread that ends
+    libc::SYS_futex,           // locks between the two threads
+    libc::SYS_sched_yield,     // the same, under contention
+    libc::SYS_getrandom,       // names and addresses of links
+    libc::SYS_clock_gettime,   // where the vDSO has no clock
+    libc::SYS_clock_nanosleep, // waiting for a link, a lock
+    libc::SYS_nanosleep,       // the same, of older C libraries
+    libc::SYS_restart_syscall, // a wait that was interrupted
+    libc::SYS_ppoll,           // waiting for netlink
+    libc::SYS_bind,            // netlink sockets
+    libc::SYS_connect,         // netlink sockets
+    libc::SYS_getsockname,     // a netlink socket's own port
+    libc::SYS_setsockopt,      // timeouts and strict checking
+    libc::SYS_getsockopt,      // a namespace's cookie
+    libc::SYS_sendto,          // requests
+    libc::SYS_sendmsg,         // requests
+    libc::SYS_recvfrom,        // answers
+    libc::SYS_recvmsg,         // answers
+    libc::SYS_getpid,          // names of temporary files
+    libc::SYS_gettid,          // a thread's own directory in /proc
+    libc::SYS_geteuid,         // whose files are trusted
+    libc::SYS_wait4,           // burying the sandboxes
+    libc::SYS_exit,            // the end of a thread
+    libc::SYS_exit_group,      // the end
+];
+
+/// Calls that newer architectures do without.
+#[cfg(target_arch = "x86_64")]
+const OLD_CALLS: [libc::c_long; 8] = [
+    libc::SYS_poll,     // as ppoll
+    libc::SYS_access,   // as faccessat
+    libc::SYS_readlink, // as readlinkat
+    libc::SYS_mkdir,    // as mkdirat
+    libc::SYS_rmdir,    // as unlinkat
+    libc::SYS_rename,   // as renameat
+    libc::SYS_unlink,   // as unlinkat
+    libc::SYS_chmod,    // as fchmod
+];
+
+/// Directories that were made so that rules could stand on them.
+#[derive(Debug, Default)]
+pub struct Made(Vec<PathBuf>);
+
+impl Made {
+    fn of(session: &Session, needs: &Needs) -> Self {
+        let mut made = Vec::new();
+        if session.request.verb == Verb::Add {
+            for directory in &needs.leases {
+                let missing: Vec<&Path> =
+                    directory.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
+                // What can't be made is told by the operation that needs it.
+                if DirBuilder::new().recursive(true).mode(0o755).create(directory).is_ok() {
+                    made.extend(missing.into_iter().map(Path::to_owned));
+                }
+            }
+        }
+        Self(made)
+    }
+
+    /// Takes away those that nothing was put in.
+    pub fn tidy(self) {
+        for directory in self.0 {
+            let _ = remove_dir(directory);
+        }
+    }
+}
