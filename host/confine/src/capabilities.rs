@@ -5,16 +5,17 @@ use crate::ConfineError;
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::errno::Errno;
 
-/// Keeps these capabilities in the permitted and effective sets, as far as the thread has them, and no other in any set.
+/// Keeps these capabilities in the permitted and effective sets, as far as the thread has them, and none in the
+/// inheritable and ambient sets.
+///
+/// The bounding set stays: under `no_new_privs` no program can gain from it (execve(2) leaves permitted what was
+/// permitted), and to empty it takes forty calls.
 ///
 /// # Errors
 /// The kernel refuses to take one away.
 pub fn keep_capabilities(kept: &[Capability]) -> Result<(), ConfineError> {
     let failed = |error: caps::errors::CapsError| ConfineError::new("capset", error);
     let permitted = caps::read(None, CapSet::Permitted).map_err(failed)?;
-    if permitted.contains(&Capability::CAP_SETPCAP) {
-        empty_bounding_set()?;
-    }
     let left: CapsHashSet = kept.iter().copied().filter(|capability| permitted.contains(capability)).collect();
     caps::clear(None, CapSet::Ambient).map_err(failed)?;
     caps::set(None, CapSet::Inheritable, &CapsHashSet::new()).map_err(failed)?;

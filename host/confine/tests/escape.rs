@@ -8,7 +8,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use postern_confine::{
     Access, Capability, Confinement, Direct, Environment, Files, Filter, Helper, Program, Refusal, Rule, Run,
-    close_all_but, forget_environment,
+    close_all_but, forget_environment, keep_capabilities,
 };
 use std::fs;
 use std::io::Read;
@@ -77,11 +77,32 @@ fn the_kernel_says_so() {
     for set in ["CapPrm", "CapEff"] {
         assert_eq!(status_field(&status, set), only_net_admin, "{set}");
     }
-    for set in ["CapInh", "CapBnd", "CapAmb"] {
+    for set in ["CapInh", "CapAmb"] {
         assert_eq!(status_field(&status, set), "0000000000000000", "{set}");
     }
     assert_eq!(status_field(&status, "NoNewPrivs"), "1");
     assert_eq!(status_field(&status, "Seccomp"), "2");
+}
+
+/// The bounding set is left as it is: a program that could be started all the same gains nothing from it.
+fn programs_gain_nothing() {
+    let (read, write) = nix::unistd::pipe().unwrap();
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            nix::unistd::dup2_stdout(write).unwrap();
+            nix::sys::prctl::set_no_new_privs().unwrap();
+            keep_capabilities(&[Capability::CAP_NET_ADMIN]).unwrap();
+            let _ = nix::unistd::execv(c"/bin/cat", &[c"cat", c"/proc/self/status"]);
+            unsafe { libc::_exit(1) }
+        }
+        ForkResult::Parent { child } => {
+            drop(write);
+            let mut status = String::new();
+            fs::File::from(read).read_to_string(&mut status).unwrap();
+            waitpid(child, None).unwrap();
+            assert_eq!(status_field(&status, "CapEff"), format!("{:016x}", 1_u64 << 12), "{status}");
+        }
+    }
 }
 
 fn refused(call: libc::c_long, arguments: [usize; 4]) {
@@ -210,6 +231,7 @@ fn a_helper_runs_what_is_listed_and_nothing_else() {
 fn main() {
     assert!(std::env::var_os("POSTERN_PRIVATE").is_some(), "must run through the cargo runner");
     apart("the kernel says so", the_kernel_says_so);
+    apart("programs gain nothing", programs_gain_nothing);
     apart("calls that escapes need are absent", calls_that_escapes_need_are_absent);
     apart("files out of reach", files_out_of_reach);
     apart("the environment is gone", the_environment_is_gone);

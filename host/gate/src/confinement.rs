@@ -63,6 +63,8 @@ pub fn confine(session: &mut Session, launcher: &mut Launcher, namespace: Option
     let failed = |error: &dyn std::fmt::Display| {
         Error::internal(format!("the host cannot confine itself, and runs no plugin unconfined: {error}"))
     };
+    // Asked while /proc is in reach: the answer is kept.
+    postern_state::boot_id().map_err(|error| failed(&error))?;
     if !needs.programs.is_empty() {
         // Before there is a second thread, and before anything is given up: programs need what the runtime gave.
         let helper = Helper::start(needs.programs.clone()).map_err(|error| failed(&error))?;
@@ -175,9 +177,10 @@ impl Needs {
         paths.extend(self.leases.iter().map(|directory| (directory.as_path(), Access::Own)));
         paths.extend(made.0.iter().filter_map(|directory| Some((directory.parent()?, Access::Tidy))));
         paths.extend(self.files.iter().map(|file| (file.as_path(), Access::Read)));
-        paths.push((Path::new("/proc/sys/kernel/random/boot_id"), Access::Read));
         if self.network {
             paths.push((Path::new("/proc/sys/net"), Access::Change));
+        }
+        if !self.programs.is_empty() {
             // Whether there are rules of legacy iptables.
             paths.push((Path::new("/proc/thread-self/net"), Access::Read));
         }

@@ -18,18 +18,25 @@ pub mod node;
 mod ranges;
 mod record;
 
+use std::sync::OnceLock;
+
 pub use error::{Result, StateError};
 pub use leases::{Lease, LeaseStore, Leases, Owner};
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use record::{Effect, Header, Record, RecordKey, Summary, is_held, list};
 
-/// Identity of the running kernel, from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)): changes with every boot.
+/// Identity of the running kernel, from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)): changes with every boot. Read
+/// once per process.
 ///
 /// # Errors
 /// [`StateError::Io`] if `/proc` isn't mounted.
 pub fn boot_id() -> Result<String> {
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
     let path = std::path::Path::new("/proc/sys/kernel/random/boot_id");
     std::fs::read_to_string(path)
-        .map(|text| text.trim().to_owned())
+        .map(|text| KNOWN.get_or_init(|| text.trim().to_owned()).clone())
         .map_err(|source| StateError::io("read", path, source))
 }

@@ -31,7 +31,7 @@ const VALUES: [(&str, &str, u64, &str); 49] = [
     ("bridge", r#"{"ipam": {"type": "nopolicy"}}"#, 999, "plugin \"nopolicy\" has no policy at"),
     // A main plugin as IPAM: its pair is there before it is asked for another.
     ("bridge", r#"{"ipam": {"type": "ptp"}}"#, 999, "an IPAM plugin delegates to itself without end"),
-    ("bridge", r#"{"ipam": {"type": "bridge"}}"#, 999, "already exists"),
+    ("bridge", r#"{"ipam": {"type": "bridge"}}"#, 999, "an IPAM plugin delegates to itself without end"),
     ("bridge", r#"{"vlan": 4095}"#, 999, "invalid VLAN ID 4095"),
     ("bridge", r#"{"vlanTrunk": [{"id": 5000}]}"#, 999, "incorrect trunk id parameter"),
     ("bridge", r#"{"vlanTrunk": [{"minID": 9, "maxID": 3}]}"#, 999, "minID is greater than maxID"),

@@ -1,0 +1,96 @@
+//! What confinement costs, step by step, each in a fresh process: `cargo run --release -p postern-confine --example
+//! confine_cost`. Medians of 200, in µs.
+#![allow(unsafe_code, reason = "fork(2): confinement can't be undone")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement")]
+
+use nix::unistd::{ForkResult, fork};
+use postern_confine::{
+    Access, Capability, Confinement, Files, Filter, Refusal, Rule, empty_bounding_set, forget_environment,
+    keep_capabilities,
+};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::time::Instant;
+
+fn rules() -> Vec<Rule> {
+    // As many as the gate has; those that this process needs are among them.
+    let own = [
+        libc::SYS_write,
+        libc::SYS_sendto,
+        libc::SYS_exit_group,
+        libc::SYS_clock_gettime,
+        libc::SYS_close,
+        libc::SYS_munmap,
+    ];
+    let arguments = [Rule::Lacks(10, 2, 4), Rule::Equal(41, 0, 16)];
+    (100..155).chain(own).map(Rule::Any).chain(arguments).collect()
+}
+
+fn files() -> Files {
+    let paths =
+        ["/run", "/var/lib", "/var/log", "/proc/sys/net", "/proc/sys/kernel/random/boot_id", "/proc/thread-self/net"];
+    Files::new(paths.map(|path| (Path::new(path), Access::Own))).unwrap()
+}
+
+fn filter() -> Filter {
+    Filter::new(&rules(), Refusal::Absent)
+}
+
+const KEPT: [Capability; 2] = [Capability::CAP_NET_ADMIN, Capability::CAP_KILL];
+
+type Step = (&'static str, fn() -> Box<dyn FnOnce()>);
+
+fn median(prepare: fn() -> Box<dyn FnOnce()>) -> f64 {
+    let mut times: Vec<u64> = (0..200)
+        .map(|_| {
+            let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            match unsafe { fork() }.unwrap() {
+                ForkResult::Child => {
+                    let step = prepare();
+                    let start = Instant::now();
+                    step();
+                    let took = u64::try_from(start.elapsed().as_nanos()).unwrap();
+                    theirs.write_all(&took.to_le_bytes()).unwrap();
+                    unsafe { libc::_exit(0) }
+                }
+                ForkResult::Parent { child } => {
+                    let mut took = [0; 8];
+                    ours.read_exact(&mut took).unwrap();
+                    nix::sys::wait::waitpid(child, None).unwrap();
+                    u64::from_le_bytes(took)
+                }
+            }
+        })
+        .collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).map_or(0.0, |nanos| *nanos as f64 / 1000.0)
+}
+
+fn main() {
+    let steps: [Step; 8] = [
+        ("forget the environment", || Box::new(forget_environment)),
+        ("build the filter", || Box::new(|| drop(filter()))),
+        ("install the filter", || {
+            nix::sys::prctl::set_no_new_privs().unwrap();
+            let filter = filter();
+            Box::new(move || filter.install().unwrap())
+        }),
+        ("empty the bounding set", || Box::new(|| empty_bounding_set().unwrap())),
+        ("drop capabilities", || Box::new(|| keep_capabilities(&KEPT).unwrap())),
+        ("make Landlock rules", || Box::new(|| std::mem::forget(files()))),
+        ("enforce them, and drop capabilities, and filter", || {
+            let confinement = Confinement { capabilities: KEPT.to_vec(), files: files(), filter: filter() };
+            Box::new(move || confinement.apply().unwrap())
+        }),
+        ("all of it", || {
+            Box::new(|| {
+                forget_environment();
+                let confinement = Confinement { capabilities: KEPT.to_vec(), files: files(), filter: filter() };
+                confinement.apply().unwrap();
+            })
+        }),
+    ];
+    for (name, step) in steps {
+        println!("{:>8.1}  {name}", median(step));
+    }
+}
