@@ -55,12 +55,7 @@ impl Grant {
                             let set = std::iter::once(number).chain(found.set).collect();
                             values.extend(ranges::read(&object)?.map(|range| Value::Range(range, set)));
                         }
-                        Content::Object(_) => {
-                            return Err(format!(
-                                "{} in the configuration must be a text, a number or a boolean",
-                                template.text()
-                            ));
-                        }
+                        Content::Object(_) => {}
                     }
                 }
             }

@@ -59,7 +59,7 @@ pub fn check(grant: &Grant, port: &PortSpec) -> Result<&'static str, Refused> {
     if tagged && port.preserve_default_vlan && !grant.on("preserve-default-vlan") {
         return refused("that keeps the default VLAN".to_owned(), "preserve-default-vlan", "\"true\"".to_owned());
     }
-    if !port.isolated && grant.texts("isolated").any(|text| text != "false") {
+    if !port.isolated && grant.sets("isolated") && !grant.texts("isolated").any(|text| text == "false") {
         return refused("without isolation of the port".to_owned(), "isolated", "\"false\"".to_owned());
     }
     Ok(match (port.vlan, port.trunk.as_slice()) {
@@ -144,6 +144,9 @@ mod tests {
         assert_eq!(said(keys, r#"{"portIsolation":true}"#, &open), refusal);
         assert_eq!(said(keys, r#"{"portIsolation":true}"#, &isolated), "");
         assert_eq!(said("isolated = \"true\"", "{}", &open), refusal);
+        // What is no flag says nothing against isolation.
+        assert_eq!(said(keys, r#"{"portIsolation":{}}"#, &open), refusal);
+        assert_eq!(said("isolated = \"${config.portIsolation}\"", "{}", &open), refusal);
     }
 
     #[test]

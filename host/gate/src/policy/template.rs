@@ -128,7 +128,7 @@ impl Template {
     /// What it stands for in this configuration.
     ///
     /// # Errors
-    /// A text for people: the configuration spells a key twice, or has a list or an object where a text belongs.
+    /// A text for people: the configuration spells a key twice.
     pub fn resolve(&self, sources: Sources<'_>) -> Result<Vec<Found>, String> {
         let Some(list) = &self.list else {
             let content = self.content(sources, &Json::Null)?;
@@ -164,7 +164,10 @@ impl Template {
                 (Some(object @ Json::Object(_)), None) if self.parts.len() == 1 => {
                     return Ok(Some(Content::Object(object.clone())));
                 }
-                (Some(value), _) => pattern.push_value(&scalar(value, path)?),
+                (Some(value), _) => match scalar(value) {
+                    Some(text) => pattern.push_value(&text),
+                    None => return Ok(None),
+                },
                 (None, Some(default)) => pattern.push_written(default),
                 (None, None) => return Ok(None),
             }
@@ -332,14 +335,12 @@ pub fn spelt_once(json: &Json, key: &str) -> Result<(), String> {
     }
 }
 
-fn scalar(json: &Json, path: &Path) -> Result<String, String> {
+fn scalar(json: &Json) -> Option<String> {
     match json {
-        Json::String(text) => Ok(text.clone()),
-        Json::Bool(value) => Ok(value.to_string()),
-        Json::Number(number) => Ok(number.to_string()),
-        Json::Null | Json::Array(_) | Json::Object(_) => {
-            Err(format!("\"{path}\" in the configuration must be a text, a number or a boolean"))
-        }
+        Json::String(text) => Some(text.clone()),
+        Json::Bool(value) => Some(value.to_string()),
+        Json::Number(number) => Some(number.to_string()),
+        Json::Null | Json::Array(_) | Json::Object(_) => None,
     }
 }
 
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_two_spellings_and_wrong_types() {
+    fn refuses_two_spellings() {
         for (template, config) in [
             ("${config.bridge}", r#"{"bridge":"a","Bridge":"b"}"#),
             ("${config.ipam.type}", r#"{"ipam":{"type":"a","TYPE":"b"}}"#),
@@ -439,13 +440,17 @@ mod tests {
         ] {
             assert!(resolve(template, config).unwrap_err().contains("has both"), "{template} {config}");
         }
+    }
+
+    #[test]
+    fn what_is_no_text_grants_nothing() {
         for (template, config) in [
             ("${config.bridge}", r#"{"bridge":["a"]}"#),
             ("${config.bridge | x}", r#"{"bridge":{}}"#),
             ("x${config.bridge}", r#"{"bridge":{}}"#),
             ("${config.l.*.x}", r#"{"l":[{"x":[1]}]}"#),
         ] {
-            assert!(resolve(template, config).unwrap_err().contains("must be a text, a number"), "{template} {config}");
+            assert_eq!(resolve(template, config).unwrap(), [""; 0], "{template} {config}");
         }
     }
 
