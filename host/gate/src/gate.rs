@@ -3,7 +3,7 @@
 use crate::capability;
 use crate::effect::lasting;
 use crate::launcher::Launcher;
-use crate::policy::{self, Granted, Objects};
+use crate::policy::{self, Granted, Objects, Rule};
 use crate::session::{Session, kernel};
 use postern_kernel::Link;
 use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Operation, PortSpec, Reply};
@@ -75,6 +75,11 @@ impl<'a> Gate<'a> {
         &self.granted
     }
 
+    /// The same, when the guest has ended.
+    pub fn into_granted(self) -> Granted {
+        self.granted
+    }
+
     /// Decides on an operation, carries it out, and writes it down.
     ///
     /// # Errors
@@ -92,11 +97,11 @@ impl<'a> Gate<'a> {
             error
         });
         let verb = self.session.request.verb.as_str();
-        self.session.audit.note(verb, self.plugin, operation, rule, &outcome, start.elapsed());
+        self.session.audit.note(verb, self.plugin, operation, rule.map(|rule| rule.name), &outcome, start.elapsed());
         outcome
     }
 
-    fn admit(&mut self, operation: &Operation, now: Instant) -> Result<&'static str, OpError> {
+    fn admit(&mut self, operation: &Operation, now: Instant) -> Result<Rule, OpError> {
         if now >= self.session.deadline {
             return Err(OpError::new(ErrorCode::Deadline, "", "the deadline of this run has passed"));
         }

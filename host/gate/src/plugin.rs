@@ -60,7 +60,8 @@ fn run_once(
             None => error,
         }
     })?;
-    outcome::read(session, plugin, verb, &stdout, status, loopback)
+    let granted = gate.into_granted();
+    outcome::read(session, &granted, plugin, verb, &stdout, status, loopback)
 }
 
 /// A plugin's end without a result.

@@ -43,6 +43,13 @@ pub struct Request {
     pub version: Version,
 }
 
+impl Request {
+    /// `CNI_ARGS`; empty if there are none.
+    pub fn args(&self) -> &str {
+        self.env.iter().find(|(name, _)| name == "CNI_ARGS").map_or("", |(_, value)| value)
+    }
+}
+
 /// An address that belongs to this attachment: IPAM gave it, or `prevResult` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnAddress {
@@ -56,6 +63,11 @@ impl OwnAddress {
     /// The gateway, or else the first address of the network (specification, "gateway"; native bridge and ptp).
     pub fn gateway_or_first(&self) -> Option<IpAddr> {
         self.gateway.or_else(|| first_address(&self.net))
+    }
+
+    /// Whether a result may say this gateway with the address: its own, or none.
+    pub fn agrees_with(&self, gateway: Option<IpAddr>) -> bool {
+        gateway.is_none() || gateway == self.gateway_or_first()
     }
 }
 
@@ -174,7 +186,7 @@ impl Session {
     /// # Errors
     /// A text for people: the configuration makes a value of the policy ambiguous.
     pub fn grants(&self, policy: &Policy) -> Result<Granted, String> {
-        policy.resolve(&self.request.conf.raw)
+        policy.resolve(&self.request.conf.raw, self.request.args())
     }
 
     /// The container's namespace; `None` if there is none (any more).
