@@ -278,6 +278,31 @@ fn endless_calls_do_not_wash_the_log_away() -> Result<()> {
 }
 
 #[test]
+fn what_a_killed_run_has_done_is_in_the_log() -> Result<()> {
+    let watched = used_node()?;
+    let config = orders("loop", json!({"make": true}));
+    let before = watched.node.sh("wc -l < /var/log/postern/audit.jsonl")?;
+    let netns = watched.node.netns("c1");
+    // Killed while the plugin loops, long before its deadline.
+    watched.node.sh(&format!(
+        "CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={netns} CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/hostile <<'END' &
+{config}
+END
+         tries=0
+         until tail -n +$(({before} + 1)) /var/log/postern/audit.jsonl | grep -q veth.create; do
+           sleep .01; tries=$((tries+1)); [ $tries -lt 150 ]
+         done
+         kill -KILL $!; ! wait $!",
+        bin = test_bin()?.display(),
+        before = before.trim(),
+    ))?;
+    let log = watched.node.sh(&format!("tail -n +$(({} + 1)) /var/log/postern/audit.jsonl", before.trim()))?;
+    ensure!(log.contains("\"operation\":\"veth.create\""), "{log}");
+    ensure!(!log.contains("record.remove"), "it was not killed, but ended: {log}");
+    call(&watched, "hostile", "DEL", &config).map(drop)
+}
+
+#[test]
 fn nobody_forges_lines_of_the_log() -> Result<()> {
     let watched = Watched::new(&["c1"])?;
     call(&watched, "hostile", "ADD", &orders("bridge-forgery", json!({})))?;

@@ -1,6 +1,7 @@
 //! Installing, and what is not run because somebody else could have put it there, or because it is no plugin.
 //!
-//! Not tested: a file that belongs to another user. Files of one can't be made here, where a single user is mapped.
+//! Not tested here: a file that belongs to another user. Files of one can't be made where a single user is mapped;
+//! `tests/runtimes/owner` does it as root.
 
 mod common;
 

@@ -1,8 +1,8 @@
 //! What is believed only while nobody else could have written it: compiled code, its manifest, and the directories that
 //! the host keeps its own state and log in. What is refused has changed nothing.
 //!
-//! Not tested here: a file that belongs to another user. Files of one can't be made where a single user is mapped; the
-//! unit tests of `places.rs` have it.
+//! Not tested here: a file that belongs to another user. Files of one can't be made where a single user is mapped;
+//! `tests/runtimes/owner` does it as root.
 
 mod common;
 
@@ -164,7 +164,7 @@ fn a_policy_can_pin_the_component() -> Result<()> {
 }
 
 /// Directories that somebody has prepared, before the host was ever run.
-const PREPARED: [(&str, &str); 9] = [
+const PREPARED: [(&str, &str); 10] = [
     ("mkdir -m 777 /run/postern", "/run/postern can be written by others…(mode 777)…`chmod go-w /run/postern`"),
     ("mkdir -m 770 /run/postern", "/run/postern can be written by others…(mode 770)…`chmod go-w /run/postern`"),
     ("mkdir -m 1777 /run/postern", "/run/postern can be written by others…(mode 1777)…`chmod go-w /run/postern`"),
@@ -172,6 +172,7 @@ const PREPARED: [(&str, &str); 9] = [
         "mkdir -m 777 /mnt/open; mkdir /mnt/open/state; ln -s /mnt/open/state /run/postern",
         "/mnt/open can be written by others…`chmod go-w /mnt/open`",
     ),
+    ("mount -o remount,ro /run", "may not write to /run/postern, where records are kept…set XDG_RUNTIME_DIR"),
     ("chmod 777 /run", "/run can be written by others…`chmod go-w /run`"),
     ("mkdir -m 777 /var/lib/postern", "/var/lib/postern can be written by others…`chmod go-w /var/lib/postern`"),
     ("mkdir -m 757 /var/log/postern", "/var/log/postern can be written by others…`chmod go-w /var/log/postern`"),
