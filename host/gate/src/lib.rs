@@ -1,9 +1,10 @@
 //! The privileged process: protocol, catalog, policy, and the gate that every privileged operation passes.
 //!
-//! Data travels one way: [`protocol`] reads the request, [`launcher`] finds the plugin in the [`catalog`] and forks its sandbox, [`plugin`]
-//! answers the guest's calls through [`gate`], which asks [`policy`], writes the intent into the attachment's record
-//! ([`session`], [`effect`]) and lets one file of [`capability`] do the work; [`outcome`] looks at what the guest printed,
-//! and [`collect`] removes what a failed ADD, a DEL or a garbage collection has to. Nothing here links wasmtime.
+//! Data travels one way: [`protocol`] reads the request, [`launcher`] finds the plugin in the [`catalog`] and forks its
+//! sandbox, [`plugin`] answers the guest's calls through [`gate`], which asks [`policy`], writes the intent into the
+//! attachment's record ([`session`], [`effect`]), lets one file of [`capability`] do the work and tells [`audit`];
+//! [`outcome`] looks at what the guest printed, and [`collect`] removes what a failed ADD, a DEL or a garbage collection
+//! has to. Nothing here links wasmtime.
 
 pub mod audit;
 pub mod capability;
