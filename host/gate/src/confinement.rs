@@ -169,8 +169,7 @@ impl Needs {
 
     fn confinement(&self, session: &Session, made: &Made, sandboxes: &[Pid]) -> Result<Confinement, ConfineError> {
         // Records, notes on node objects; the audit log.
-        let mut paths: Vec<(&Path, Access)> =
-            vec![(&session.state, Access::Own), (session.audit.directory(), Access::Own)];
+        let mut paths: Vec<(&Path, Access)> = vec![(&session.state, Access::Own), (&session.logs, Access::Own)];
         if !self.leases.is_empty() {
             paths.push((&session.library, Access::Own));
         }

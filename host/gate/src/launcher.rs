@@ -1,21 +1,29 @@
-//! Catalog: from a plugin's name to its code, its policy and a process to run it in.
+//! From a plugin's name to its policy and a process that has its code.
 
+use crate::catalog::{self, Unverified};
 use crate::places;
 use crate::policy::Policy;
-use crate::process::{ChildMain, Sandbox};
+use crate::process::{Engine, Sandbox};
 use nix::unistd::Pid;
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// Finds plugins and starts them. One per process.
 pub struct Launcher {
     catalog: Result<PathBuf, String>,
-    main: ChildMain,
+    engine: Engine,
     /// Started ahead of their use, while the request was still being read; or why not.
-    warm: Vec<(String, Result<Plugin, String>)>,
+    warm: Vec<(String, Result<Started, String>)>,
+    /// Given back.
+    ready: Vec<(String, Plugin)>,
     /// The host has confined itself: no process can be started any more.
     closed: bool,
+}
+
+/// A plugin whose process has its code, but must not be given anything to run yet.
+struct Started {
+    code: Unverified,
+    policy: Policy,
+    sandbox: Sandbox,
 }
 
 /// A plugin that is ready to run.
@@ -25,19 +33,23 @@ pub struct Plugin {
     pub policy: Policy,
     /// The process that has its code.
     pub sandbox: Sandbox,
+    /// SHA-256 of its component, hexadecimal.
+    pub digest: String,
 }
 
 impl Launcher {
     /// A launcher for the catalog of this executable.
-    pub fn new(main: ChildMain) -> Self {
+    pub fn new(engine: Engine) -> Self {
         let catalog = places::catalog().and_then(|catalog| places::trust(&catalog).map(|()| catalog));
-        Self { catalog, main, warm: Vec::new(), closed: false }
+        Self { catalog, engine, warm: Vec::new(), ready: Vec::new(), closed: false }
     }
 
     /// Whether the catalog has compiled code of this name.
     pub fn has(&self, plugin: &str) -> bool {
-        self.warm.iter().any(|(name, ready)| name == plugin && ready.is_ok())
-            || is_plain(plugin) && self.catalog.as_ref().is_ok_and(|catalog| code_path(catalog, plugin).is_file())
+        self.warm.iter().any(|(name, started)| name == plugin && started.is_ok())
+            || self.ready.iter().any(|(name, _)| name == plugin)
+            || is_plain(plugin)
+                && self.catalog.as_ref().is_ok_and(|catalog| catalog::code_path(catalog, plugin).is_file())
     }
 
     /// Reads the policy of a plugin.
@@ -56,73 +68,66 @@ impl Launcher {
 
     /// Gives a plugin back, to be taken again.
     pub fn put_back(&mut self, plugin: &str, ready: Plugin) {
-        self.warm.push((plugin.to_owned(), Ok(ready)));
+        self.ready.push((plugin.to_owned(), ready));
     }
 
-    /// From now on only what is ready can be taken.
+    /// From now on only what has been started can be taken.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// The policies of the plugins that are ready.
+    /// The policies of the plugins that have been started.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.ready().map(|plugin| &plugin.policy)
+        self.started().map(|(policy, _)| policy)
     }
 
-    /// The processes of the plugins that are ready.
+    /// The processes of the plugins that have been started.
     pub fn pids(&self) -> Vec<Pid> {
-        self.ready().map(|plugin| plugin.sandbox.pid()).collect()
+        self.started().map(|(_, sandbox)| sandbox.pid()).collect()
     }
 
-    fn ready(&self) -> impl Iterator<Item = &Plugin> {
-        self.warm.iter().filter_map(|(_, plugin)| plugin.as_ref().ok())
+    fn started(&self) -> impl Iterator<Item = (&Policy, &Sandbox)> {
+        let warm = self.warm.iter().filter_map(|(_, started)| started.as_ref().ok());
+        let warm = warm.map(|started| (&started.policy, &started.sandbox));
+        warm.chain(self.ready.iter().map(|(_, plugin)| (&plugin.policy, &plugin.sandbox)))
     }
 
-    /// A plugin ready to run.
+    /// A plugin ready to run. `state` is the state directory, where it is noted which code has been verified.
     ///
     /// # Errors
     /// A text for people: no such plugin, no policy, code that is not to be trusted, no process.
-    pub fn take(&mut self, plugin: &str) -> Result<Plugin, String> {
-        match self.warm.iter().position(|(name, _)| name == plugin) {
-            Some(at) => self.warm.swap_remove(at).1,
-            None if self.closed => Err(format!(
-                "plugin \"{plugin}\" is running already, or ended badly: it is not started again in this run"
-            )),
-            None => self.start(plugin),
+    pub fn take(&mut self, plugin: &str, state: &Path) -> Result<Plugin, String> {
+        if let Some(at) = self.ready.iter().position(|(name, _)| name == plugin) {
+            return Ok(self.ready.swap_remove(at).1);
         }
+        let Started { code, policy, sandbox } = match self.warm.iter().position(|(name, _)| name == plugin) {
+            Some(at) => self.warm.swap_remove(at).1?,
+            None if self.closed => {
+                return Err(format!(
+                    "plugin \"{plugin}\" is running already, or ended badly: it is not started again in this run"
+                ));
+            }
+            None => self.start(plugin)?,
+        };
+        let digest = code.verify(state)?.digest;
+        catalog::check_pin(policy.digest(), &digest, plugin, policy.pin_file().unwrap_or(Path::new("")))?;
+        Ok(Plugin { policy, sandbox, digest })
     }
 
-    fn start(&self, plugin: &str) -> Result<Plugin, String> {
+    fn start(&self, plugin: &str) -> Result<Started, String> {
         if !is_plain(plugin) {
             return Err(format!("invalid plugin name: {plugin}"));
         }
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
-        let code = open_code(catalog, plugin)?;
-        let sandbox = Sandbox::start(code, self.main)?;
+        let code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
+        let sandbox = Sandbox::start(code.code()?, self.engine.main)?;
         // Read while the new process maps its code.
         let policy = Policy::load(catalog, plugin)?;
-        Ok(Plugin { policy, sandbox })
+        Ok(Started { code, policy, sandbox })
     }
 }
 
 /// A name that leads to a file of the catalog, and nowhere else.
 fn is_plain(plugin: &str) -> bool {
     !plugin.is_empty() && !plugin.contains('/') && !plugin.starts_with('.')
-}
-
-fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
-    catalog.join(format!("{plugin}.cwasm"))
-}
-
-fn open_code(catalog: &Path, plugin: &str) -> Result<OwnedFd, String> {
-    let path = code_path(catalog, plugin);
-    let file = File::open(&path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => format!(
-            "there is no plugin \"{plugin}\" in {}; `postern add FILE.wasm --policy FILE` places one",
-            catalog.display()
-        ),
-        _ => format!("{}: {e}", path.display()),
-    })?;
-    places::trust_file(&path, &file)?;
-    Ok(file.into())
 }

@@ -1,17 +1,20 @@
 //! The privileged process: protocol, catalog, policy, and the gate that every privileged operation passes.
 //!
-//! Data travels one way: [`protocol`] reads the request, [`launcher`] finds the plugin and forks its sandbox, [`plugin`]
-//! answers the guest's calls through [`gate`], which asks [`policy`], writes the intent into the attachment's record
-//! ([`session`], [`effect`]) and lets one file of [`capability`] do the work; [`outcome`] looks at what the guest printed,
-//! and [`collect`] removes what a failed ADD, a DEL or a garbage collection has to. Nothing here links wasmtime.
+//! Data travels one way: [`protocol`] reads the request, [`launcher`] finds the plugin in the [`catalog`] and forks its
+//! sandbox, [`plugin`] answers the guest's calls through [`gate`], which asks [`policy`], writes the intent into the
+//! attachment's record ([`session`], [`effect`]), lets one file of [`capability`] do the work and tells [`audit`];
+//! [`outcome`] looks at what the guest printed, and [`collect`] removes what a failed ADD, a DEL or a garbage collection
+//! has to. Nothing here links wasmtime.
 
-mod audit;
+pub mod audit;
 pub mod capability;
+pub mod catalog;
 pub mod collect;
 mod confinement;
 mod effect;
 mod gate;
 mod launcher;
+mod manifest;
 mod native;
 pub mod node;
 mod outcome;
@@ -24,7 +27,7 @@ mod session;
 
 pub use audit::LOG;
 pub use effect::{Effect, Lasting, lasting};
-pub use process::ChildMain;
+pub use process::{ChildMain, Engine};
 
 /// CNI error code of a refusal by policy (100 and above are the plugin's own, specification "Error").
 pub const DENIED: u32 = 110;

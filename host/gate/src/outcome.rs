@@ -127,6 +127,7 @@ fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::places::Places;
     use crate::policy::Policy;
     use crate::session::{OwnAddress, Request};
     use postern_cni::{NetConf, Version};
@@ -149,7 +150,8 @@ mod tests {
             version: Version::LATEST,
         };
         let nowhere = PathBuf::from("/nonexistent");
-        let mut session = Session::new(request, Instant::now(), nowhere.clone(), nowhere);
+        let places = Places { state: nowhere.clone(), library: nowhere.clone(), logs: nowhere };
+        let mut session = Session::new(request, Instant::now(), places);
         let own = |net: &str, gateway: Option<&str>| OwnAddress {
             net: net.parse().unwrap(),
             gateway: gateway.map(|gateway| gateway.parse().unwrap()),

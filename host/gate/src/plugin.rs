@@ -36,7 +36,7 @@ fn run_once(
     verb: Verb,
     depth: u32,
 ) -> Result<Option<CniResult>, Error> {
-    let ready = launcher.take(plugin).map_err(Error::internal)?;
+    let ready = launcher.take(plugin, &session.state).map_err(Error::internal)?;
     let granted = session.grants(&ready.policy).map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
     let start = Start {
         env: std::iter::once(("CNI_COMMAND".to_owned(), verb.as_str().to_owned()))
@@ -46,12 +46,13 @@ fn run_once(
         limits: granted.limits().of_guest(),
     };
     let loopback = ready.policy.grants("loopback");
-    let Plugin { policy, mut sandbox } = ready;
-    let mut gate = Gate::new(session, launcher, plugin, granted, depth);
+    let Plugin { policy, mut sandbox, digest } = ready;
+    let mut gate = Gate::new(session, launcher, plugin, &digest, granted, depth);
     let ended = serve(&mut gate, &mut sandbox, start);
+    let granted = gate.into_granted();
     // A delegate can be wanted again; the one that the runtime called is taken apart while the answer is being made.
     if depth > 0 && !matches!(&ended, Err(BadEnd { lost: true, .. })) {
-        launcher.put_back(plugin, Plugin { policy, sandbox });
+        launcher.put_back(plugin, Plugin { policy, sandbox, digest });
     }
     let (stdout, status) = ended.map_err(|end| {
         let error = Error::internal(format!("plugin \"{plugin}\" {}", end.words));
@@ -60,7 +61,6 @@ fn run_once(
             None => error,
         }
     })?;
-    let granted = gate.into_granted();
     outcome::read(session, &granted, plugin, verb, &stdout, status, loopback)
 }
 

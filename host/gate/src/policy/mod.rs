@@ -60,17 +60,14 @@ impl Policy {
     /// A text for people: no policy (a plugin without one is not run), not to be trusted, or not to be understood.
     pub fn load(catalog: &Path, plugin: &str) -> Result<Self, String> {
         let path = catalog.join(format!("{plugin}.toml"));
-        let mut policy = match std::fs::File::open(&path) {
-            Ok(open) => Self::of(read(&path, open, Origin::Shipped)?, path),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                return Err(format!(
-                    "plugin \"{plugin}\" has no policy at {}, and a plugin without a policy is not run; \
-                     `postern add FILE.wasm --policy FILE` places both",
-                    path.display()
-                ));
-            }
-            Err(e) => return Err(format!("{}: {e}", path.display())),
+        let Some(open) = places::open_trusted(&path)? else {
+            return Err(format!(
+                "plugin \"{plugin}\" has no policy at {}, and a plugin without a policy is not run; \
+                 `postern add FILE.wasm --policy FILE` places both",
+                path.display()
+            ));
         };
+        let mut policy = Self::of(read(&path, open, Origin::Shipped)?, path);
         let own = Path::new(places::OPERATOR_POLICY).join(format!("{plugin}.toml"));
         match std::fs::File::open(&own) {
             Ok(open) => {

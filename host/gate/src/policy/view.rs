@@ -11,12 +11,19 @@ pub enum Origin {
     Operator,
 }
 
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Origin {
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Shipped => "shipped",
             Self::Operator => "operator",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
