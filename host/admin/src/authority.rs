@@ -74,7 +74,10 @@ pub fn always(imports: &Imports) -> Vec<&'static str> {
         return vec!["it can compute, and answer; nothing else"];
     }
     let mut always = vec!["only for the attachment that it was called for, and until its deadline"];
-    if ["addresses", "masquerade", "point-to-point", "bridge", "routes"].iter().any(|name| imports.authority.contains_key(*name)) {
+    if ["addresses", "masquerade", "point-to-point", "bridge", "routes"]
+        .iter()
+        .any(|name| imports.authority.contains_key(*name))
+    {
         always.push("only with addresses that IPAM gave this attachment: it can name no other");
     }
     if imports.authority.contains_key("leases") {
@@ -149,7 +152,8 @@ mod tests {
     #[test]
     fn ports_are_told_with_their_vlan() {
         let list = ["bridge#[method]bridge.attach", "bridge#[method]port.set-vlan"];
-        let grants = [grant("bridge", &[("names", &["br0"]), ("vlan", &["${config.vlan | 0}"]), ("isolated", &["true"])])];
+        let grants =
+            [grant("bridge", &[("names", &["br0"]), ("vlan", &["${config.vlan | 0}"]), ("isolated", &["true"])])];
         assert_eq!(
             sentences(&list, Some(&grants)),
             [
@@ -169,7 +173,10 @@ mod tests {
         assert_eq!(native.len(), 1);
         assert!(native[0].sentence.contains("RUN native program `dhcp` WITH ALL OF THE HOST'S PRIVILEGES"));
         let grants = [grant("ipam", &[("types", &["host-local"]), ("native", &[])])];
-        assert_eq!(sentences(&["ipam#add"], Some(&grants)), ["run IPAM plugin `host-local`, sandboxed under its own policy"]);
+        assert_eq!(
+            sentences(&["ipam#add"], Some(&grants)),
+            ["run IPAM plugin `host-local`, sandboxed under its own policy"]
+        );
     }
 
     #[test]

@@ -53,8 +53,8 @@ fn report(old: &Subject, new: &Subject) -> Result<Report> {
         (None, Some(_)) => other.grants(None).map(Some),
     };
     let (before, after) = (policy_of(old, new)?, policy_of(new, old)?);
-    let gained = after
-        .map(|after| gained(&abilities(&old.imports, before.as_deref()), abilities(&new.imports, Some(&after))));
+    let gained =
+        after.map(|after| gained(&abilities(&old.imports, before.as_deref()), abilities(&new.imports, Some(&after))));
     let added = new.imports.beyond(&old.imports);
     Ok(Report {
         old: Side { name: old.name.clone(), digest: old.digest.clone() },
@@ -85,7 +85,9 @@ fn text(report: &Report) -> Vec<String> {
         format!("+ {}  sha256:{}", report.new.name, report.new.digest),
     ];
     for (sign, functions) in [('-', &report.removed), ('+', &report.added)] {
-        lines.extend(functions.iter().map(|(interface, names)| format!("{sign} imports {interface}: {}", names.join(", "))));
+        lines.extend(
+            functions.iter().map(|(interface, names)| format!("{sign} imports {interface}: {}", names.join(", "))),
+        );
     }
     let told = |ability: &Ability| {
         let mark = if ability.host_privileges { "!! " } else { "" };
@@ -142,7 +144,9 @@ mod tests {
         assert!(!report.no_more);
         assert_eq!(report.gained, Some(Vec::new()));
         assert!(report.gained_ceiling.iter().any(|ability| ability.sentence.contains("IP forwarding")));
-        assert!(text(&report).iter().any(|line| line.contains("under the policy in force, the new one can do nothing")));
+        assert!(
+            text(&report).iter().any(|line| line.contains("under the policy in force, the new one can do nothing"))
+        );
     }
 
     #[test]

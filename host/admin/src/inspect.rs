@@ -57,7 +57,13 @@ struct Limit {
 }
 
 /// Prints the report.
-pub fn run(target: &str, policy: Option<&Path>, network: Option<&Path>, name: Option<&str>, json: bool) -> Result<ExitCode> {
+pub fn run(
+    target: &str,
+    policy: Option<&Path>,
+    network: Option<&Path>,
+    name: Option<&str>,
+    json: bool,
+) -> Result<ExitCode> {
     let subject = Subject::open(target, policy)?;
     let network = network.map(|path| Network::read(path, name.unwrap_or(&subject.name))).transpose()?;
     let report = report(&subject, network.as_ref())?;
@@ -152,8 +158,11 @@ fn text(report: &Report, subject: &Subject) -> Result<String> {
     }
     line(&format!("it cannot: {}", report.cannot.join("; ")))?;
 
-    let limits: Vec<String> =
-        report.limits.iter().map(|limit| format!("{}{} {}", if limit.set { "*" } else { "" }, limit.name, limit.value)).collect();
+    let limits: Vec<String> = report
+        .limits
+        .iter()
+        .map(|limit| format!("{}{} {}", if limit.set { "*" } else { "" }, limit.name, limit.value))
+        .collect();
     if !limits.is_empty() {
         line(&format!("\nlimits (* set by a policy file): {}", limits.join(", ")))?;
     }

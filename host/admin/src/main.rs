@@ -7,7 +7,6 @@ mod imports;
 mod inspect;
 mod learn;
 mod log;
-mod manifest;
 mod network;
 mod sentences;
 mod subject;
@@ -15,6 +14,7 @@ mod words;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use postern_gate::places::Places;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -54,7 +54,6 @@ enum Verb {
     /// Exit status: 0 imports and policy agree; 1 error (no such plugin, not to be trusted, not to be understood); 3 they
     /// disagree: a grant that no import uses, an import that nothing grants, or a pin to another component. With --diff:
     /// 0 the new component can do nothing that the old one could not; 1 error; 3 it can.
-    #[command(verbatim_doc_comment)]
     Inspect {
         /// An installed plugin, or a component file (a name with a slash or ending in .wasm).
         #[arg(value_name = "PLUGIN|FILE.wasm", required_unless_present = "diff")]
@@ -106,6 +105,9 @@ enum Verb {
         /// Only this container.
         #[arg(long)]
         container: Option<String>,
+        /// Only what was refused.
+        #[arg(long)]
+        denied: bool,
         /// The lines of the log as they are.
         #[arg(long)]
         json: bool,
@@ -137,10 +139,10 @@ fn main() -> Result<ExitCode> {
             };
         }
         Verb::Learn { target, network, name, json } => return learn::run(&target, &network, name, json),
-        Verb::Log { container, json } => log::run(container.as_deref(), json)?,
+        Verb::Log { container, denied, json } => log::run(container.as_deref(), denied, json)?,
         Verb::Gc { node: _, forwarding } => {
-            let said = postern_gate::node::collect(&postern_gate::places::state(), forwarding);
-            for line in said.map_err(anyhow::Error::msg)? {
+            let places = Places::find().map_err(anyhow::Error::msg)?;
+            for line in postern_gate::node::collect(&places, forwarding).map_err(anyhow::Error::msg)? {
                 println!("{line}");
             }
         }

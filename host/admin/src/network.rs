@@ -50,8 +50,7 @@ fn entry(list: &Value, entries: &[Value], plugin: &str, label: &str) -> Result<V
         ["/type", "/ipam/type"].iter().any(|at| entry.pointer(at).and_then(Value::as_str) == Some(plugin))
     };
     let Some(Value::Object(mut entry)) = entries.iter().find(names).cloned() else {
-        let types: Vec<&str> =
-            entries.iter().filter_map(|entry| entry.get("type").and_then(Value::as_str)).collect();
+        let types: Vec<&str> = entries.iter().filter_map(|entry| entry.get("type").and_then(Value::as_str)).collect();
         bail!(
             "network configuration {label} has no plugin \"{plugin}\", only {}; --name says under which name it is there",
             types.join(", ")

@@ -69,7 +69,9 @@ pub const GROUPS: &[Group] = &[
         say("choose the link-layer address of the container's end of that pair")
     }),
     with("veth", &["create"], &["[method]options.set-mtu"], |_| say("choose the MTU of that pair")),
-    group("addresses", &["add"], |_| say("put on its own link the addresses that IPAM gave this attachment, and no others")),
+    group("addresses", &["add"], |_| {
+        say("put on its own link the addresses that IPAM gave this attachment, and no others")
+    }),
     group("addresses", &["list", "settle"], |_| say("look at the addresses of its own link")),
     group("routes", &["add"], |_| say("add routes through its own link, in the container")),
     group("routes", &["remove-connected"], |_| say("remove the kernel's own routes to its networks, in the container")),
@@ -77,7 +79,9 @@ pub const GROUPS: &[Group] = &[
     group("link-sysctl", &["set-accept-dad", "set-enhanced-dad"], |_| {
         say("switch duplicate address detection of its own link on or off (accept_dad, enhanced_dad)")
     }),
-    group("link-sysctl", &["set-arp-notify"], |_| say("have its own link announce itself when it comes up (arp_notify)")),
+    group("link-sysctl", &["set-arp-notify"], |_| {
+        say("have its own link announce itself when it comes up (arp_notify)")
+    }),
     group("link-sysctl", &["set-keep-addr-on-down"], |_| {
         say("have its own link keep its addresses while it is down (keep_addr_on_down)")
     }),
@@ -85,7 +89,9 @@ pub const GROUPS: &[Group] = &[
     group("bridge", &["find", "[method]bridge.attributes", "[method]bridge.promisc"], |objects| {
         bridge(objects, |bridge| format!("look at {bridge}"))
     }),
-    group("bridge", &["ensure"], |objects| bridge(objects, |bridge| format!("create {bridge} if it is missing, and set it up"))),
+    group("bridge", &["ensure"], |objects| {
+        bridge(objects, |bridge| format!("create {bridge} if it is missing, and set it up"))
+    }),
     with("bridge", &["ensure"], &["[method]options.set-mtu"], |objects| match objects.switch("mtu", "0") {
         Switch::Off => None,
         Switch::On(_) => Some(format!("create that bridge with {}", objects.words_but("mtu", "MTU", "0"))),
@@ -105,9 +111,11 @@ pub const GROUPS: &[Group] = &[
             format!("attach its own end of the pair, and no other link, to {bridge}{isolated}")
         })
     }),
-    with("bridge", &["[method]bridge.attach"], &["[method]port.set-vlan"], |objects| match objects.switch("vlan", "0") {
-        Switch::Off => None,
-        Switch::On(_) => Some(format!("join that bridge in {} only", objects.words_but("vlan", "VLAN", "0"))),
+    with("bridge", &["[method]bridge.attach"], &["[method]port.set-vlan"], |objects| {
+        match objects.switch("vlan", "0") {
+            Switch::Off => None,
+            Switch::On(_) => Some(format!("join that bridge in {} only", objects.words_but("vlan", "VLAN", "0"))),
+        }
     }),
     with("bridge", &["[method]bridge.attach"], &["[method]port.set-trunk"], |objects| {
         about(objects, "trunk", "VLAN", |vlans| format!("have its port carry {vlans}, tagged, and no others"))
@@ -122,7 +130,9 @@ pub const GROUPS: &[Group] = &[
         bridge(objects, |_| "isolate its port from other isolated ports".to_owned())
     }),
     group("bridge", &["[method]bridge.ensure-gateways"], |objects| {
-        bridge(objects, |bridge| format!("have the gateways of its own addresses put on {bridge}, or on its VLAN gateway"))
+        bridge(objects, |bridge| {
+            format!("have the gateways of its own addresses put on {bridge}, or on its VLAN gateway")
+        })
     }),
     group("bridge", &["[method]bridge.ensure-gateways"], |objects| {
         switched(objects, "force-address", "false", "replace an address of that bridge that is in the way")
@@ -140,7 +150,9 @@ pub const GROUPS: &[Group] = &[
         about(objects, "backends", "backend", |_| "compare the masquerading of its own addresses".to_owned())
     }),
     group("masquerade", &["remove"], |_| say("remove the masquerading of its own addresses")),
-    group("mac-guard", &["ensure"], |_| say("have frames dropped that come from its own container under another source address")),
+    group("mac-guard", &["ensure"], |_| {
+        say("have frames dropped that come from its own container under another source address")
+    }),
     group("mac-guard", &["check"], |_| say("compare the rules that do so")),
     group("mac-guard", &["remove"], |_| say("remove the rules that do so")),
     group("ipam", &["add", "del", "check", "status", "gc"], |objects| {
@@ -250,8 +262,7 @@ mod tests {
                 continue;
             }
             let told = GROUPS.iter().any(|group| {
-                group.capability == interface
-                    && group.functions.iter().chain(group.with).any(|name| name == function)
+                group.capability == interface && group.functions.iter().chain(group.with).any(|name| name == function)
             });
             assert!(told, "{interface}#{function} has no sentence");
         }

@@ -2,14 +2,13 @@
 
 use crate::authority::Grant;
 use crate::imports::Imports;
-use crate::manifest::Manifest;
 use crate::network::Network;
 use anyhow::{Context, Result};
+use postern_gate::catalog::{self, Manifest};
 use postern_gate::places;
 use postern_gate::policy::Policy;
 use postern_sandbox::{compile, engine};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// A component, analysed.
@@ -47,8 +46,8 @@ impl Subject {
 
     fn installed(name: &str) -> Result<Self> {
         let catalog = places::catalog().map_err(anyhow::Error::msg)?;
-        let manifest = Manifest::read(&catalog, name)?;
-        places::trust(&catalog.join(format!("{name}.json"))).map_err(anyhow::Error::msg)?;
+        places::trust(&catalog).map_err(anyhow::Error::msg)?;
+        let manifest = Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
         let policy = Policy::load(&catalog, name).map_err(anyhow::Error::msg)?;
         Ok(Self {
             name: name.to_owned(),
@@ -69,7 +68,7 @@ impl Subject {
         let compiled = compile::precompile(&wasm).with_context(|| format!("{}", path.display()))?;
         Ok(Self {
             name: stem(path),
-            digest: digest(&wasm),
+            digest: catalog::sha256(&wasm),
             engine: engine::fingerprint(),
             postern: env!("CARGO_PKG_VERSION").to_owned(),
             imports: Imports::parse(&compiled.imports),
@@ -137,11 +136,6 @@ pub fn is_file(target: &str) -> bool {
 /// The name of a component's file without its ending.
 pub fn stem(path: &Path) -> String {
     path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-/// SHA-256, hexadecimal.
-pub fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads a policy file that is not installed.

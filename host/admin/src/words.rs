@@ -124,10 +124,7 @@ mod tests {
 
     #[test]
     fn placeholders_become_words() {
-        assert_eq!(
-            words(&["${config.bridge | cni0}"]),
-            "the bridge that the network's `bridge` names, else `cni0`"
-        );
+        assert_eq!(words(&["${config.bridge | cni0}"]), "the bridge that the network's `bridge` names, else `cni0`");
         assert_eq!(words(&["${config.ipam.type}"]), "the bridge that the network's `ipam.type` names");
         assert_eq!(words(&["${config.ipam.ranges.*.*}"]), "every bridge that the network's `ipam.ranges` names");
         assert_eq!(words(&["${args.IP.*}"]), "every bridge that `IP` of CNI_ARGS names");

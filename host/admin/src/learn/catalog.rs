@@ -1,8 +1,8 @@
 //! The throwaway catalog: this host, the plugin under another policy, and the plugins that it may delegate to.
 
-use crate::manifest::Manifest;
 use crate::subject;
 use anyhow::{Context, Result};
+use postern_gate::catalog::{Manifest, code_path, sha256};
 use postern_gate::places;
 use postern_sandbox::compile;
 use std::fs::{self, Permissions};
@@ -56,7 +56,7 @@ impl Luggage {
             }
             false => {
                 // Says in the words of inspect that there is no such plugin.
-                Manifest::read(&catalog, target)?;
+                Manifest::read(&catalog, target).map_err(anyhow::Error::msg)?;
                 None
             }
         };
@@ -78,24 +78,25 @@ impl Luggage {
             write(&catalog.join(file), bytes)?;
         }
         let Some((path, wasm)) = &self.component else {
-            let manifest = Manifest::read(&catalog, target)?;
+            let manifest = Manifest::read(&catalog, target).map_err(anyhow::Error::msg)?;
             // Under another name, it is the same code.
-            for extension in ["cwasm", "json"] {
-                if name != target {
-                    fs::copy(catalog.join(format!("{target}.{extension}")), catalog.join(format!("{name}.{extension}")))?;
-                }
+            if name != target {
+                fs::copy(code_path(&catalog, target), code_path(&catalog, name))?;
+                fs::copy(Manifest::path(&catalog, target), Manifest::path(&catalog, name))?;
             }
             return Ok(Unpacked { digest: manifest.digest, imports: manifest.imports });
         };
         let compiled = compile::precompile(wasm).with_context(|| format!("{}", path.display()))?;
         let manifest = Manifest {
-            digest: subject::digest(wasm),
+            digest: sha256(wasm),
+            code: sha256(&compiled.cwasm),
+            size: compiled.cwasm.len() as u64,
             engine: postern_sandbox::engine::fingerprint(),
             imports: compiled.imports,
             postern: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        write(&catalog.join(format!("{name}.cwasm")), &compiled.cwasm)?;
-        write(&catalog.join(format!("{name}.json")), &serde_json::to_vec_pretty(&manifest)?)?;
+        write(&code_path(&catalog, name), &compiled.cwasm)?;
+        write(&Manifest::path(&catalog, name), &serde_json::to_vec_pretty(&manifest)?)?;
         Ok(Unpacked { digest: manifest.digest, imports: manifest.imports })
     }
 }

@@ -47,7 +47,9 @@ impl Run {
 
     /// The most operations that one verb took.
     pub fn operations(&self) -> usize {
-        let of = |verb: &str| self.lines.iter().filter(|line| line.get("verb").and_then(Value::as_str) == Some(verb)).count();
+        let of = |verb: &str| {
+            self.lines.iter().filter(|line| line.get("verb").and_then(Value::as_str) == Some(verb)).count()
+        };
         self.outcomes.iter().map(|outcome| of(outcome.verb)).max().unwrap_or_default()
     }
 }
