@@ -5,6 +5,9 @@ use crate::sentences::{CANNOT, GROUPS};
 use crate::words::Objects;
 use serde::Serialize;
 
+/// The table that says what a plugin may answer, whatever it imports: its name in place of a capability's.
+pub const RESULT: &str = "result";
+
 /// One table of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grant {
@@ -57,6 +60,19 @@ pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
             });
         }
     }
+    for result in grants.into_iter().flatten().filter(|grant| grant.capability == RESULT) {
+        let objects = Objects::Of(&result.objects);
+        for (key, noun) in [("addresses", "address"), ("gateways", "gateway")] {
+            if !objects.none(key) {
+                abilities.push(Ability {
+                    capability: RESULT.to_owned(),
+                    functions: Vec::new(),
+                    sentence: format!("as an IPAM plugin, hand out without a lease: {}", objects.words(key, noun)),
+                    host_privileges: false,
+                });
+            }
+        }
+    }
     abilities
 }
 
@@ -89,7 +105,7 @@ pub fn always(imports: &Imports) -> Vec<&'static str> {
 /// Grants that no import uses.
 pub fn unused(imports: &Imports, grants: &[Grant]) -> Vec<String> {
     let granted = grants.iter().map(|grant| grant.capability.clone());
-    granted.filter(|capability| !imports.authority.contains_key(capability)).collect()
+    granted.filter(|capability| capability != RESULT && !imports.authority.contains_key(capability)).collect()
 }
 
 /// Imports that nothing grants.

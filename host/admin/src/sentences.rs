@@ -93,6 +93,8 @@ pub const GROUPS: &[Group] = &[
         bridge(objects, |bridge| format!("create {bridge} if it is missing, and set it up"))
     }),
     with("bridge", &["ensure"], &["[method]options.set-mtu"], |objects| match objects.switch("mtu", "0") {
+        // Unlike the other keys, it limits where it stands.
+        _ if !objects.has("mtu") => say("create that bridge with any MTU"),
         Switch::Off => None,
         Switch::On(_) => Some(format!("create that bridge with {}", objects.words_but("mtu", "MTU", "0"))),
     }),
@@ -146,9 +148,7 @@ pub const GROUPS: &[Group] = &[
             format!("masquerade its own addresses, and no others, with {backends}")
         })
     }),
-    group("masquerade", &["check"], |objects| {
-        about(objects, "backends", "backend", |_| "compare the masquerading of its own addresses".to_owned())
-    }),
+    group("masquerade", &["check"], |_| say("compare the masquerading of its own addresses")),
     group("masquerade", &["remove"], |_| say("remove the masquerading of its own addresses")),
     group("mac-guard", &["ensure"], |_| {
         say("have frames dropped that come from its own container under another source address")

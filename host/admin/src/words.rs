@@ -47,6 +47,14 @@ impl Objects<'_> {
         described.collect::<Vec<_>>().join(" or ")
     }
 
+    /// Whether the key stands in the table; every key may, where no policy limits.
+    pub fn has(&self, key: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Of(objects) => objects.iter().any(|(name, _)| name == key),
+        }
+    }
+
     /// Whether no value of the key is left, so that the operation is refused.
     pub fn none(&self, key: &str) -> bool {
         self.values(key).is_some_and(<[String]>::is_empty)

@@ -84,7 +84,7 @@ fn learn(luggage: &Luggage, target: &str, name: &str, networks: &[Network]) -> R
         catalog::set_policy(name, policy)?;
         networks.iter().map(|network| runs::run(name, ifname, network)).collect()
     };
-    let first = all(&smallest::widest(&imports, networks)?)?;
+    let first = all(&smallest::widest(&imports)?)?;
     let seen = Seen::of(&first, networks);
     let results: Vec<_> = first.iter().map(|run| run.result.clone()).collect();
     let operations = first.iter().map(Run::operations).max().unwrap_or_default();

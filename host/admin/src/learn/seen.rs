@@ -61,7 +61,8 @@ fn objects(operation: &str, request: &Value, network: &Network) -> Vec<(&'static
     match operation {
         "bridge.ensure" | "bridge.find" => {
             add("names", text("/name"));
-            add("mtu", number("/mtu"));
+            // A table without this key lets every MTU pass, so that none is something to write down too.
+            add("mtu", number("/mtu").or_else(|| (operation == "bridge.ensure").then(|| "0".to_owned())));
             add("promisc", on("/promisc"));
         }
         "bridge.attach" | "bridge.ensure-gateways" => {
@@ -119,7 +120,7 @@ mod tests {
             objects.into_iter().flatten().cloned().collect::<Vec<_>>().join(" ")
         };
         assert_eq!(of("bridge", "names"), "br1");
-        assert_eq!(of("bridge", "mtu"), "");
+        assert_eq!(of("bridge", "mtu"), "0");
         assert_eq!(of("bridge", "promisc"), "true");
         assert_eq!(
             (of("bridge", "vlan"), of("bridge", "trunk"), of("bridge", "isolated")),

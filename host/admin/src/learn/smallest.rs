@@ -98,24 +98,34 @@ pub fn policy(seen: &Seen, networks: &[Network], results: &[Value], operations: 
     Ok(out)
 }
 
-/// Everything that the language has, for plugins that are given `imports`, where these networks leave nothing open.
-pub fn widest(imports: &Imports, networks: &[Network]) -> Result<String> {
+/// The widest policy for plugins with these imports. What the language can leave open is open; what it can't (a VLAN, a
+/// directory) is what the configuration names.
+///
+/// # Errors
+/// None in practice: the values are texts.
+pub fn widest(imports: &Imports) -> Result<String> {
     let mut out = String::new();
     for capability in imports.authority.keys() {
         writeln!(out, "[grant.{capability}]")?;
         for key in KEYS.iter().filter(|key| key.capability == capability) {
-            let values = match (&key.from, key.key) {
-                (_, "names") => vec!["*".to_owned()],
-                (_, "backends") => vec!["nftables".to_owned(), "iptables".to_owned()],
-                (_, "promisc" | "force-address" | "preserve-default-vlan") => vec!["true".to_owned()],
-                (_, "ranges") => vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()],
-                (Source::Value(path, default), _) => vec![placeholder(path, *default)],
-                (Source::Parts(parts), _) => parts.iter().map(|(_, value)| (*value).to_owned()).collect(),
+            let open: &[&str] = match key.key {
+                // These limit where they stand.
+                "mtu" | "isolated" => continue,
+                "names" | "types" => &["*"],
+                "backends" => &["nftables", "iptables"],
+                "promisc" | "force-address" | "preserve-default-vlan" => &["true"],
+                // Each entry is good for one address.
+                "ranges" => &["0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "::/0", "::/0", "::/0", "::/0"],
+                _ => &[],
+            };
+            let values: Vec<String> = match &key.from {
+                _ if !open.is_empty() => open.iter().map(|value| (*value).to_owned()).collect(),
+                Source::Value(path, default) => vec![placeholder(path, *default)],
+                Source::Parts(parts) => parts.iter().map(|(_, value)| (*value).to_owned()).collect(),
             };
             writeln!(out, "{} = {}", key.key, written(key.list, &values)?)?;
         }
     }
-    let _ = networks;
     out.push_str("[result]\naddresses = [\"0.0.0.0/0\", \"::/0\"]\ngateways = [\"0.0.0.0/0\", \"::/0\"]\n");
     Ok(out)
 }
@@ -161,7 +171,17 @@ fn labels(numbers: &BTreeSet<usize>, networks: &[Network]) -> String {
 
 /// The value of a key as TOML; `None` if nothing was seen that it would have to grant.
 fn values(key: &Key, used: &Used, networks: &[Network]) -> Result<Option<String>> {
-    let Some(objects) = used.objects.get(key.key) else { return Ok(None) };
+    let Some(objects) = used.objects.get(key.key) else {
+        return match &key.from {
+            // The table makes no sense without ranges, even to somebody who only gives addresses back.
+            Source::Parts(parts) if key.key == "ranges" => {
+                let some = present(parts, networks.iter());
+                let values = if some.is_empty() { vec!["${config.ipam}".to_owned()] } else { some };
+                written(key.list, &values).map(Some)
+            }
+            _ => Ok(None),
+        };
+    };
     let literal: BTreeSet<&String> = objects.values().flatten().collect();
     let chosen = match &key.from {
         Source::Value(path, default) => {
@@ -169,7 +189,9 @@ fn values(key: &Key, used: &Used, networks: &[Network]) -> Result<Option<String>
                 let value = networks.get(*number).and_then(|network| at(network, path)).or(default.map(str::to_owned));
                 seen.iter().all(|object| Some(object) == value.as_ref())
             };
-            if objects.iter().all(same) { vec![placeholder(path, *default)] } else { Vec::new() }
+            // One text can't be two: what it comes from is the best guess, and the second run tells.
+            let two = !key.list && literal.len() > 1;
+            if two || objects.iter().all(same) { vec![placeholder(path, *default)] } else { Vec::new() }
         }
         Source::Parts(parts) => present(parts, objects.keys().filter_map(|number| networks.get(*number))),
     };
