@@ -40,9 +40,13 @@ const ENDINGS: [(&str, u64, &str); 26] = [
     (
         "capability",
         110,
-        "policy does not allow forwarding.enable; …`[grant.forwarding]` in /etc/postern/policy/hostile.toml",
+        "policy does not allow plugin \"hostile\" forwarding.enable; …`[grant.forwarding]` in /etc/postern/policy/hostile.toml",
     ),
-    ("backend", 110, "policy does not allow masquerade.ensure on \"iptables\"…backends = [\"iptables\"]"),
+    (
+        "backend",
+        110,
+        "policy does not allow plugin \"hostile\" masquerade.ensure on \"iptables\"…backends = [\"iptables\"]",
+    ),
     (
         "operations",
         999,
@@ -53,17 +57,27 @@ const ENDINGS: [(&str, u64, &str); 26] = [
 
 /// What it reaches for (`reaches.rs`), with a change of the configuration.
 const REACHES: [(&str, &str, u64, &str); 12] = [
-    ("bridge", "{}", 110, "policy does not allow bridge.ensure on \"cni0\"; …[grant.bridge] names = [\"cni0\"]"),
+    (
+        "bridge",
+        "{}",
+        110,
+        "policy does not allow plugin \"hostile\" bridge.ensure on \"cni0\"; …[grant.bridge] names = [\"cni0\"]",
+    ),
     // Only the policy counts, not what the configuration calls the bridge.
-    ("bridge", r#"{"bridge": "cni0"}"#, 110, "policy does not allow bridge.ensure on \"cni0\""),
-    ("bridge-path", "{}", 110, "policy does not allow bridge.find on \"../hostile0\""),
+    ("bridge", r#"{"bridge": "cni0"}"#, 110, "policy does not allow plugin \"hostile\" bridge.ensure on \"cni0\""),
+    ("bridge-path", "{}", 110, "policy does not allow plugin \"hostile\" bridge.find on \"../hostile0\""),
     ("bridge-megabytes", "{}", 999, "plugin \"hostile\" trapped: too much data"),
-    ("force", "{}", 110, "policy does not allow bridge.ensure-gateways; …force-address = \"true\""),
+    (
+        "force",
+        "{}",
+        110,
+        "policy does not allow plugin \"hostile\" bridge.ensure-gateways with force; …force-address = \"true\"",
+    ),
     (
         "ipam",
         r#"{"ipam": {"type": "static"}}"#,
         110,
-        "policy does not allow ipam.add on \"static\"; …[grant.ipam] types",
+        "policy does not allow plugin \"hostile\" ipam.add on \"static\"; …[grant.ipam] types",
     ),
     ("ipam", r#"{"ipam": {"type": "hostile"}}"#, 999, "an IPAM plugin delegates to itself without end"),
     ("ipam", r#"{"ipam": null}"#, 999, "no plugin name provided"),
@@ -71,13 +85,13 @@ const REACHES: [(&str, &str, u64, &str); 12] = [
         "leases",
         r#"{"ipam": {"dataDir": "/var/lib/other"}}"#,
         110,
-        "policy does not allow leases.reserve on \"/var/lib/other\"",
+        "policy does not allow plugin \"hostile\" leases.reserve on \"/var/lib/other\"",
     ),
     (
         "file",
         r#"{"ipam": {"resolvConf": "/etc/shadow"}}"#,
         110,
-        "policy does not allow resolv-conf.read on \"/etc/shadow\"",
+        "policy does not allow plugin \"hostile\" resolv-conf.read on \"/etc/shadow\"",
     ),
     ("address", "{}", 999, "10.66.6.6/32 is not an address of this attachment"),
     ("source", "{}", 999, "10.66.6.6 is not an address of this attachment"),
@@ -300,7 +314,13 @@ fn an_operator_can_withdraw_a_grant() -> Result<()> {
     // mount(8) keeps notes below /run.
     watched.look()?;
     let good = orders("good", json!({"make": true}));
-    refused(&mut watched, "hostile", &good, 110, "policy does not allow masquerade.ensure…[grant.masquerade]")?;
+    refused(
+        &mut watched,
+        "hostile",
+        &good,
+        110,
+        "policy does not allow plugin \"hostile\" masquerade.ensure…[grant.masquerade]",
+    )?;
     watched.node.sh("chmod 666 /etc/postern/policy/hostile.toml")?;
     refused(&mut watched, "hostile", &good, 999, "hostile.toml can be written by others…chmod go-w")
 }

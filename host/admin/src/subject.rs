@@ -1,12 +1,12 @@
 //! What is looked at: an installed plugin or a component file, and the policy that goes with it.
 
-use crate::authority::Grant;
+use crate::authority::{Grant, RESULT};
 use crate::imports::Imports;
 use crate::network::Network;
 use anyhow::{Context, Result};
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::places;
-use postern_gate::policy::Policy;
+use postern_gate::policy::{Origin, Policy};
 use postern_sandbox::{compile, engine};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -98,22 +98,39 @@ impl Subject {
     /// The network makes a value of the policy ambiguous.
     pub fn grants(&self, network: Option<&Network>) -> Result<Vec<Grant>> {
         let Some(policy) = &self.policy else { return Ok(Vec::new()) };
-        let _ = network;
-        Ok(policy
-            .capabilities()
-            .into_iter()
-            .map(|capability| Grant {
-                capability: capability.to_owned(),
-                from: "shipped".to_owned(),
-                file: self.files[0].display().to_string(),
-                objects: Vec::new(),
-            })
-            .collect())
+        let (view, result) = match network {
+            None => (policy.view(), policy.result_view()),
+            Some(network) => {
+                let granted = policy.resolve(&network.json(), "").map_err(anyhow::Error::msg)?;
+                (granted.view(), granted.result_view())
+            }
+        };
+        let grant = |capability: &str, from: Origin, objects: Vec<(&str, Vec<String>)>| Grant {
+            capability: capability.to_owned(),
+            from: from.to_string(),
+            file: self.file_of(from).display().to_string(),
+            objects: objects.into_iter().map(|(key, values)| (key.to_owned(), values)).collect(),
+        };
+        let mut grants: Vec<Grant> =
+            view.into_iter().map(|table| grant(table.capability, table.from, table.objects)).collect();
+        grants.extend(policy.result_origin().map(|from| grant(RESULT, from, result)));
+        Ok(grants)
+    }
+
+    fn file_of(&self, from: Origin) -> &Path {
+        let [shipped, operator] = &self.files;
+        match from {
+            Origin::Shipped => shipped,
+            Origin::Operator => operator,
+        }
     }
 
     /// The digest that its policy demands, and the file that does.
     pub fn pin(&self) -> Option<Pin> {
-        None
+        let policy = self.policy.as_ref()?;
+        let digest = policy.digest()?.to_owned();
+        let file = policy.pin_file().map(|path| path.display().to_string()).unwrap_or_default();
+        Some(Pin { matches: digest == self.digest, digest, file })
     }
 }
 
