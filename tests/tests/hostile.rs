@@ -283,12 +283,37 @@ fn standard_error_is_marked_bounded_and_harmless() -> Result<()> {
 #[test]
 fn endless_calls_do_not_wash_the_log_away() -> Result<()> {
     let watched = used_node()?;
-    watched.node.sh("echo '{\"first\": true}' >> /run/postern/audit.jsonl")?;
+    watched.node.sh("echo '{\"first\": true}' >> /var/log/postern/audit.jsonl")?;
     call(&watched, "hostile", "ADD", &orders("call-loop", json!({})))?;
-    let log = watched.node.sh("cat /run/postern/audit.jsonl")?;
+    let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
     ensure!(log.contains("\"first\""), "the log was rotated by one run of one plugin");
     ensure!(log.lines().count() < 1000, "{} lines", log.lines().count());
     Ok(())
+}
+
+#[test]
+fn what_a_killed_run_has_done_is_in_the_log() -> Result<()> {
+    let watched = used_node()?;
+    let config = orders("loop", json!({"make": true}));
+    let before = watched.node.sh("wc -l < /var/log/postern/audit.jsonl")?;
+    let netns = watched.node.netns("c1");
+    // Killed while the plugin loops, long before its deadline.
+    watched.node.sh(&format!(
+        "CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={netns} CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/hostile <<'END' &
+{config}
+END
+         tries=0
+         until tail -n +$(({before} + 1)) /var/log/postern/audit.jsonl | grep -q veth.create; do
+           sleep .01; tries=$((tries+1)); [ $tries -lt 150 ]
+         done
+         kill -KILL $!; ! wait $!",
+        bin = test_bin()?.display(),
+        before = before.trim(),
+    ))?;
+    let log = watched.node.sh(&format!("tail -n +$(({} + 1)) /var/log/postern/audit.jsonl", before.trim()))?;
+    ensure!(log.contains("\"operation\":\"veth.create\""), "{log}");
+    ensure!(!log.contains("record.remove"), "it was not killed, but ended: {log}");
+    call(&watched, "hostile", "DEL", &config).map(drop)
 }
 
 #[test]
@@ -297,7 +322,13 @@ fn nobody_forges_lines_of_the_log() -> Result<()> {
     call(&watched, "hostile", "ADD", &orders("bridge-forgery", json!({})))?;
     let shown = watched.node.sh(&format!("{}/postern log --container c1", test_bin()?.display()))?;
     ensure!(shown.contains("allowed everything"), "the log doesn't show what was asked for: {shown}");
-    ensure!(shown.lines().all(|line| line.contains(" hostile ")), "a forged line: {shown}");
+    // A heading of this plugin's, an entry with the time, or what is wrapped below the objects.
+    let genuine = |line: &str| {
+        let heading = line.starts_with("20") && line.contains(" UTC  ADD ") && line.contains("  hostile (sha256 ");
+        let entry = line.starts_with("  ") && line.get(2..4).is_some_and(|hour| hour.parse::<u8>().is_ok());
+        heading || entry || line.starts_with(&" ".repeat(59))
+    };
+    ensure!(shown.lines().all(genuine), "a forged line: {shown}");
     ensure!(!shown.chars().any(|c| c.is_control() && c != '\n'), "control characters: {shown:?}");
     Ok(())
 }

@@ -117,25 +117,44 @@ impl<'a> Entry<'a> {
         }
         let verdict = if self.text("decision") == "deny" { "DENIED" } else { "allowed" };
         let operation = self.text("operation");
-        let mut words = format!("  {time}  {verdict:<7} {operation:<24} {:>7} us ", self.number("micros"));
+        let mut words = format!("  {time}  {verdict:<7} {operation:<23} {:>6} us ", self.number("micros"));
         for (key, value) in self.0.get("request").and_then(Value::as_object).into_iter().flatten() {
-            if key != "op" && !value.is_null() {
-                words.push_str(&format!(" {key}={value}"));
+            if key != "op" && says_something(value) {
+                words.push_str(&format!(" {key}={}", brief(value)));
             }
         }
         if !self.text("cut").is_empty() {
             words.push_str(&format!(" {}", self.text("cut")));
         }
-        if !self.text("rule").is_empty() {
-            words.push_str(&format!("  by {}", self.text("rule")));
-        }
-        if !self.text("from").is_empty() {
-            words.push_str(&format!(" ({})", self.text("from")));
+        match (self.text("rule"), self.text("from")) {
+            ("", _) => {}
+            (rule, "") => words.push_str(&format!(" [{rule}]")),
+            (rule, from) => words.push_str(&format!(" [{rule}, {from}]")),
         }
         if self.text("result") != "ok" {
-            words.push_str(&format!("  -> {}", self.text("result")));
+            words.push_str(&format!(" -> {}", self.text("result")));
         }
         words
+    }
+}
+
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(values) => !values.is_empty(),
+        _ => true,
+    }
+}
+
+/// A value without what an object in it leaves as it is: `--json` has that.
+fn brief(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let kept = map.iter().filter(|(_, value)| says_something(value) && **value != Value::Bool(false));
+            Value::Object(kept.map(|(key, value)| (key.clone(), brief(value))).collect())
+        }
+        Value::Array(values) => Value::Array(values.iter().map(brief).collect()),
+        other => other.clone(),
     }
 }
 
@@ -181,7 +200,7 @@ mod tests {
     fn wraps_below_the_objects() {
         let entry = json!({
             "time": 0, "attachment": "net/c1/eth0", "verb": "ADD", "plugin": "bridge", "digest": "0123456789abcdef",
-            "operation": "bridge.ensure", "request": {"op": "bridge.ensure", "name": "br0", "mtu": null},
+            "operation": "bridge.ensure", "request": {"op": "bridge.ensure", "name": "br0", "mtu": null, "port": {"vlan": 7, "hairpin": false}},
             "decision": "deny", "result": "a reason ".repeat(20), "micros": 12,
         });
         let entry = Entry(&entry);
@@ -191,6 +210,7 @@ mod tests {
         assert!(shown.lines().all(|line| line.chars().count() <= WIDTH), "{shown}");
         assert!(shown.lines().skip(1).all(|line| line.starts_with(&" ".repeat(INDENT))), "{shown}");
         assert!(shown.find("name=\"br0\"") == Some(INDENT), "{shown}");
+        assert!(shown.contains("port={\"vlan\":7}") && !shown.contains("hairpin"), "{shown}");
         assert!(entry.is_wanted(Some("c1"), true) && !entry.is_wanted(Some("c2"), false));
     }
 }
