@@ -36,11 +36,7 @@ impl Place {
         let mut command = self.node.command("sh");
         command.args(["-ec", script, "sh"]).arg(plugin_bin()?.join("postern")).arg("learn").args(arguments);
         let output = command.output()?;
-        Ok((
-            output.status.code().unwrap_or(-1),
-            String::from_utf8(output.stdout)?,
-            String::from_utf8(output.stderr)?,
-        ))
+        Ok((output.status.code().unwrap_or(-1), String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
     }
 }
 
@@ -89,10 +85,9 @@ fn two_networks_of_a_bridge() -> Result<()> {
 
     // What it prints is a policy that inspect takes, for fewer things than are imported.
     std::fs::write(place.node.path("/run/learned.toml"), &stdout)?;
-    let inspected = place.node.sh(&format!(
-        "{}/postern inspect bridge --policy /run/learned.toml || test $? = 3",
-        plugin_bin()?.display()
-    ))?;
+    let inspected = place
+        .node
+        .sh(&format!("{}/postern inspect bridge --policy /run/learned.toml || test $? = 3", plugin_bin()?.display()))?;
     ensure!(inspected.contains("DISAGREE: imported, but granted by nothing: mac-guard"), "{inspected}");
     Ok(())
 }

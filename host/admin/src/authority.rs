@@ -3,7 +3,7 @@
 use crate::imports::Imports;
 use crate::sentences::{CANNOT, GROUPS};
 use crate::words::Objects;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The table that says what a plugin may answer, whatever it imports: its name in place of a capability's.
 pub const RESULT: &str = "result";
@@ -18,7 +18,13 @@ pub struct Grant {
     /// That file.
     pub file: String,
     /// Keys and values, as written or as a network configuration fills them in.
+    #[serde(serialize_with = "as_map")]
     pub objects: Vec<(String, Vec<String>)>,
+}
+
+/// Pairs as an object, in their order.
+fn as_map<S: Serializer>(objects: &[(String, Vec<String>)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(objects.iter().map(|(key, values)| (key, values)))
 }
 
 /// One thing that a plugin can do.
@@ -145,7 +151,7 @@ mod tests {
         let grants = [grant("bridge", &[("names", &["${config.bridge | cni0}"]), ("promisc", &["true"])])];
         assert_eq!(
             sentences(&["bridge#find"], Some(&grants)),
-            ["look at the bridge that the network's `bridge` names, else `cni0`"]
+            ["look at the bridge that the network's `bridge` names (else `cni0`)"]
         );
         assert_eq!(sentences(&["bridge#find"], None), ["look at any bridge that a policy names"]);
         assert_eq!(sentences(&["bridge#find"], Some(&[])), Vec::<String>::new());

@@ -3,8 +3,8 @@
 use crate::authority::{Ability, abilities};
 use crate::imports::Imports;
 use crate::inspect::DISAGREE;
+use crate::output;
 use crate::subject::Subject;
-use crate::words::printable;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -39,9 +39,9 @@ pub fn run(old: &str, new: &str, policy: Option<&Path>, json: bool) -> Result<Ex
     let (old, new) = (Subject::open(old, policy)?, Subject::open(new, policy)?);
     let report = report(&old, &new)?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        output::json(&report)?;
     } else {
-        text(&report).iter().for_each(|line| println!("{}", printable(line)));
+        output::text(&text(&report).join("\n"))?;
     }
     Ok(ExitCode::from(if report.no_more { 0 } else { DISAGREE }))
 }

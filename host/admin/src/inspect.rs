@@ -3,8 +3,8 @@
 use crate::authority::{self, Ability, Grant};
 use crate::imports::FLOOR;
 use crate::network::Network;
+use crate::output;
 use crate::subject::{Pin, Subject};
-use crate::words::printable;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -28,6 +28,10 @@ struct Report {
     /// Whether there is a policy at all.
     has_policy: bool,
     policy: Vec<Grant>,
+    /// Capabilities that a policy file takes away.
+    withdrawn: Vec<String>,
+    /// CNI versions that the policy limits it to; `null` is all.
+    versions: Option<Vec<String>>,
     /// The network configuration that the values of `policy` and `can` are taken from.
     network: Option<String>,
     can: Vec<Ability>,
@@ -68,9 +72,9 @@ pub fn run(
     let network = network.map(|path| Network::read(path, name.unwrap_or(&subject.name))).transpose()?;
     let report = report(&subject, network.as_ref())?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        output::json(&report)?;
     } else {
-        print!("{}", text(&report, &subject)?);
+        output::text(&text(&report, &subject)?)?;
     }
     Ok(ExitCode::from(if report.agree { 0 } else { DISAGREE }))
 }
@@ -95,6 +99,8 @@ fn report(subject: &Subject, network: Option<&Network>) -> Result<Report> {
             floor: imports.floor.clone(),
         },
         has_policy: subject.policy.is_some(),
+        withdrawn: subject.policy.as_ref().map(|policy| policy.withdrawn().to_vec()).unwrap_or_default(),
+        versions: subject.policy.as_ref().and_then(|policy| policy.versions().map(<[String]>::to_vec)),
         network: network.map(|network| network.label.clone()),
         can: authority::abilities(imports, Some(&grants)),
         always: authority::always(imports),
@@ -111,7 +117,7 @@ fn report(subject: &Subject, network: Option<&Network>) -> Result<Report> {
 /// The report for people.
 fn text(report: &Report, subject: &Subject) -> Result<String> {
     let mut out = String::new();
-    let mut line = |text: &str| writeln!(out, "{}", printable(text));
+    let mut line = |text: &str| writeln!(out, "{text}");
     line(&format!("{}  sha256:{}", report.plugin, report.digest))?;
     line(&match &report.pin {
         Some(Pin { file, matches: true, .. }) => format!("  pinned: {file} allows this component only"),
@@ -139,8 +145,17 @@ fn text(report: &Report, subject: &Subject) -> Result<String> {
         if !files.contains(&grant.file.as_str()) {
             files.push(&grant.file);
         }
-        let objects: Vec<String> = grant.objects.iter().map(|(key, values)| format!("{key} = {values:?}")).collect();
-        line(format!("  {:<9} {:<15} {}", grant.from, grant.capability, objects.join("  ")).trim_end())?;
+        line(&format!("  {:<9} {}", grant.from, grant.capability))?;
+        for (key, values) in &grant.objects {
+            let values = if values.is_empty() { "none".to_owned() } else { values.join("  ") };
+            line(&format!("            {key}: {values}"))?;
+        }
+    }
+    if !report.withdrawn.is_empty() {
+        line(&format!("  withdrawn: {}", report.withdrawn.join(", ")))?;
+    }
+    if let Some(versions) = &report.versions {
+        line(&format!("  CNI versions: {}", versions.join(", ")))?;
     }
     for file in files {
         line(&format!("  from {file}"))?;

@@ -8,6 +8,7 @@ mod inspect;
 mod learn;
 mod log;
 mod network;
+mod output;
 mod sentences;
 mod subject;
 mod words;
@@ -71,7 +72,13 @@ enum Verb {
         /// The plugin's `type` in the list [default: the plugin's or the file's name].
         #[arg(long)]
         name: Option<String>,
-        /// One JSON object; keys are only ever added to it.
+        /// One JSON object, to which keys are only ever added.
+        ///
+        /// plugin, digest, pin {digest, file, matches}, engine, postern, imports {authority {INTERFACE: functions}, floor},
+        /// has_policy, policy [{capability, from, file, objects {KEY: values}}], withdrawn, versions, network, can
+        /// [{capability, functions, sentence, host_privileges}], always, cannot, unused_grants, ungranted_imports, limits
+        /// [{name, value, set}], agree. With --diff: old and new {name, digest}, added and removed {INTERFACE: functions},
+        /// gained (under the policy in force, or null) and gained_ceiling, both as `can`, no_more.
         #[arg(long)]
         json: bool,
     },
@@ -96,7 +103,10 @@ enum Verb {
         /// The name to run it by: the `type` of the configurations [default: the plugin's or the file's name].
         #[arg(long)]
         name: Option<String>,
-        /// One JSON object; keys are only ever added to it.
+        /// One JSON object, to which keys are only ever added.
+        ///
+        /// plugin, digest, networks [{network, outcomes [{verb, error}], denied}], unused {CAPABILITY: functions}, policy (the
+        /// TOML), denied (under that policy), verified.
         #[arg(long)]
         json: bool,
     },

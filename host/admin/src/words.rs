@@ -78,12 +78,6 @@ impl Objects<'_> {
     }
 }
 
-/// Text fit for a terminal: what somebody else wrote must not write lines, move the cursor or hide among look-alikes.
-pub fn printable(text: &str) -> String {
-    let plain = |c: char| c == '\n' || c == ' ' || c.is_ascii_graphic();
-    text.chars().map(|c| if plain(c) { c.to_string() } else { c.escape_default().to_string() }).collect()
-}
-
 /// One value with its noun.
 fn describe(noun: &str, value: &str) -> String {
     if value == "*" {
@@ -92,13 +86,30 @@ fn describe(noun: &str, value: &str) -> String {
     match placeholder(value) {
         Some((path, default)) => {
             let each = if path.contains('*') { "every" } else { "the" };
-            let otherwise = default.map(|text| format!(", else `{text}`")).unwrap_or_default();
+            let otherwise = default.map(|text| format!(" (else `{text}`)")).unwrap_or_default();
             format!("{each} {noun} that {} names{otherwise}", source(path))
         }
-        None if value.contains("${") => format!("{noun} `{value}`, filled in from the network's configuration"),
+        None if value.contains("${") => {
+            let each = if value.contains(".*") { "every " } else { "" };
+            format!("{each}{noun} {}", filled(value))
+        }
         None if value.contains('*') => format!("any {noun} like `{value}`"),
         None => format!("{noun} `{value}`"),
     }
+}
+
+/// A value with placeholders in it: `<the network's a>-<the network's b>`.
+fn filled(value: &str) -> String {
+    let (mut words, mut rest) = (String::new(), value);
+    while let Some((before, (inside, after))) =
+        rest.split_once("${").and_then(|(before, after)| Some((before, after.split_once('}')?)))
+    {
+        let (path, default) = inside.split_once('|').unwrap_or((inside, ""));
+        let otherwise = if default.is_empty() { String::new() } else { format!(", else {}", default.trim()) };
+        words.push_str(&format!("{before}<{}{otherwise}>", source(path.trim())));
+        rest = after;
+    }
+    words + rest
 }
 
 /// Path and default of a value that is one placeholder and nothing else.
@@ -132,12 +143,16 @@ mod tests {
 
     #[test]
     fn placeholders_become_words() {
-        assert_eq!(words(&["${config.bridge | cni0}"]), "the bridge that the network's `bridge` names, else `cni0`");
+        assert_eq!(words(&["${config.bridge | cni0}"]), "the bridge that the network's `bridge` names (else `cni0`)");
         assert_eq!(words(&["${config.ipam.type}"]), "the bridge that the network's `ipam.type` names");
         assert_eq!(words(&["${config.ipam.ranges.*.*}"]), "every bridge that the network's `ipam.ranges` names");
         assert_eq!(words(&["${args.IP.*}"]), "every bridge that `IP` of CNI_ARGS names");
         assert_eq!(words(&["br0", "br-*", "*"]), "bridge `br0` or any bridge like `br-*` or any bridge");
-        assert_eq!(words(&["x${config.a}"]), "bridge `x${config.a}`, filled in from the network's configuration");
+        assert_eq!(words(&["x${config.a | b}y"]), "bridge x<the network's `a`, else b>y");
+        assert_eq!(
+            words(&["${config.v.*.min}-${config.v.*.max}"]),
+            "every bridge <the network's `v.min`>-<the network's `v.max`>"
+        );
         assert_eq!(words(&[]), "no bridge");
         assert_eq!(Objects::Any.words("names", "bridge"), "any bridge that a policy names");
     }

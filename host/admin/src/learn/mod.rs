@@ -11,8 +11,8 @@ mod smallest;
 
 use crate::imports::Imports;
 use crate::network::Network;
+use crate::output::{self, one_line};
 use crate::subject;
-use crate::words::printable;
 use anyhow::{Context, Result, ensure};
 use catalog::Luggage;
 use postern_gate::policy::Policy;
@@ -62,9 +62,9 @@ pub fn run(target: &str, networks: &[PathBuf], name: Option<String>, json: bool)
     place::enter(&resolver_files(&networks))?;
     let report = learn(&luggage, target, &name, &networks)?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        output::json(&report)?;
     } else {
-        text(&report).iter().for_each(|line| println!("{}", printable(line)));
+        output::text(&text(&report).join("\n"))?;
     }
     Ok(if report.verified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -72,7 +72,8 @@ pub fn run(target: &str, networks: &[PathBuf], name: Option<String>, json: bool)
 /// What the configurations name as `ipam.resolvConf`: the only files of the node that a plugin can have read to it.
 fn resolver_files(networks: &[Network]) -> Vec<(PathBuf, Vec<u8>)> {
     let named = networks.iter().map(|network| PathBuf::from(network.text("/ipam/resolvConf")));
-    named.filter_map(|path| std::fs::read(&path).ok().map(|contents| (path, contents))).collect()
+    let absolute = named.filter(|path| path.is_absolute());
+    absolute.filter_map(|path| std::fs::read(&path).ok().map(|contents| (path, contents))).collect()
 }
 
 fn learn(luggage: &Luggage, target: &str, name: &str, networks: &[Network]) -> Result<Report> {
@@ -123,7 +124,6 @@ fn learn(luggage: &Luggage, target: &str, name: &str, networks: &[Network]) -> R
 
 /// The report for people: a policy file, whose comments are the report.
 fn text(report: &Report) -> Vec<String> {
-    let one_line = |text: &str| text.replace('\n', " ");
     let mut lines = vec![format!("# Learned by `postern learn` for {}, from:", report.plugin)];
     for network in &report.networks {
         let verbs: Vec<&str> = network.outcomes.iter().map(|outcome| outcome.verb).collect();

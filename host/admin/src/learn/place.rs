@@ -34,8 +34,8 @@ pub fn enter(files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET).map_err(|errno| {
         anyhow!(
-            "learn runs plugins in namespaces of its own, and the kernel refuses them here: {}; run it as root, or see \
-             the sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone (Debian) and \
+            "learn runs plugins in namespaces of its own, and the kernel refuses them here: {}; see the \
+             sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone (Debian) and \
              kernel.apparmor_restrict_unprivileged_userns (Ubuntu)",
             errno.desc()
         )
@@ -55,18 +55,19 @@ pub fn enter(files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     bind(Path::new("/proc"), &root.join("proc"))?;
     File::create(root.join("dev/null"))?;
     bind(Path::new("/dev/null"), &root.join("dev/null"))?;
-    for (path, contents) in files {
-        let copy = root.join(path.strip_prefix("/").unwrap_or(path));
-        // A file that is in one of the directories of programs is there already.
-        if !copy.exists() {
-            fs::create_dir_all(copy.parent().unwrap_or(root)).with_context(|| copy.display().to_string())?;
-            fs::write(&copy, contents).with_context(|| copy.display().to_string())?;
-        }
-    }
     chdir(WORKSHOP)?;
     pivot_root(".", ".").context("changing the root")?;
     umount2(".", MntFlags::MNT_DETACH).context("leaving the node's file system")?;
-    chdir("/").context("/")
+    chdir("/").context("/")?;
+    // Only now, when no path leads out any more.
+    for (path, contents) in files {
+        // What is in one of the directories of programs is there already.
+        if !path.exists() {
+            fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).with_context(|| path.display().to_string())?;
+            fs::write(path, contents).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// Shows a directory of the node in the new root, read-only.

@@ -3,8 +3,8 @@
 use super::seen::{Seen, Used};
 use crate::imports::Imports;
 use crate::network::Network;
+use crate::output::one_line;
 use crate::sentences::GROUPS;
-use crate::words::printable;
 use anyhow::{Result, bail};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,7 +165,7 @@ fn labels(numbers: &BTreeSet<usize>, networks: &[Network]) -> String {
     if numbers.len() == networks.len() && networks.len() > 1 {
         return "every network".to_owned();
     }
-    let label = |number: &usize| networks.get(*number).map(|network| printable(&network.label).replace('\n', " "));
+    let label = |number: &usize| networks.get(*number).map(|network| one_line(&network.label));
     numbers.iter().filter_map(label).collect::<Vec<_>>().join(", ")
 }
 
