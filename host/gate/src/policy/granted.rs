@@ -130,6 +130,16 @@ impl Granted {
         self.grant("ipam").is_some_and(|grant| grant.matches("native", plugin))
     }
 
+    /// Whether policy lets leases be in this directory.
+    pub fn allows_leases_in(&self, directory: &str) -> bool {
+        self.grant("leases").is_some_and(|grant| grant.matches("directories", directory))
+    }
+
+    /// Whether policy lets masquerading be made with this packet filter.
+    pub fn allows_backend(&self, backend: &str) -> bool {
+        self.grant("masquerade").is_some_and(|grant| grant.matches("backends", backend))
+    }
+
     /// Whether `[result]` has this address: a network of the policy file has all that lie in it, an address of the
     /// configuration is that one, with that prefix length.
     pub fn may_hand_out(&self, address: &ipnet::IpNet) -> bool {

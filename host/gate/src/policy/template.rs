@@ -254,10 +254,9 @@ fn parse_path(text: &str) -> Option<Path> {
         key => valid(key).then(|| Step::Key(key.to_owned())),
     });
     let steps: Vec<Step> = steps.collect::<Option<_>>()?;
-    let possible = match (root, steps.as_slice()) {
-        (Root::Config, [Step::Key(_), ..]) => true,
-        (Root::Args, [Step::Key(_)] | [Step::Key(_), Step::Each]) => true,
-        _ => false,
+    let possible = match root {
+        Root::Config => matches!(steps.first(), Some(Step::Key(_))),
+        Root::Args => matches!(steps.as_slice(), [Step::Key(_)] | [Step::Key(_), Step::Each]),
     };
     possible.then_some(Path { root, steps })
 }
