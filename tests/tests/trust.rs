@@ -8,7 +8,8 @@ mod common;
 
 use anyhow::{Result, ensure};
 use common::{Refusal, Watched, each};
-use postern_tests::{Answer, Call, plugin_bin};
+use postern_tests::{Answer, Call, Node, plugin_bin};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Where the installation under test is copied to, on the node.
@@ -226,5 +227,43 @@ fn each_line_names_the_component() -> Result<()> {
     }
     let modes = watched.node.sh("stat -c %a /var/log/postern /var/log/postern/audit.jsonl")?;
     ensure!(modes == "700\n600\n", "{modes}");
+    Ok(())
+}
+
+/// Lines of a log, and what people see of them on 120 columns.
+const LINES: &str = r#"{"time":0,"note":"rotated","dropped_bytes":4711}
+{"time":951782399007,"attachment":"net/c1/eth0","verb":"ADD","plugin":"bridge","digest":"0123456789abcdef","operation":"bridge.attach","request":{"op":"bridge.attach","bridge":0,"port":{"vlan":7,"hairpin":false,"trunk":[]},"mtu":null},"decision":"allow","rule":"bridge.names","from":"operator","result":"ok","micros":12}
+half a line, of a time when the disk was full
+{"time":951782400007,"attachment":"net/c1/eth0","verb":"ADD","plugin":"bridge","digest":"0123456789abcdef","operation":"routes.remove-connected","request":{"op":"routes.remove-connected","link":1},"decision":"deny","result":"policy does not allow routes.remove-connected for \u001b[2J and much more that is said here","micros":3}
+{"time":4107542400999,"attachment":"net/c2/eth0","verb":"DEL","plugin":"postern","operation":"record.remove","request":{"effect":"veth","host":"veth1"},"decision":"allow","rule":"record","result":"ok","micros":1234567}
+"#;
+const SHOWN: &str = r#"1970-01-01 UTC
+  00:00:00.000  a new log begins; 4711 bytes of older lines are gone
+2000-02-28 UTC  ADD net/c1/eth0  bridge (sha256 0123456789ab)
+  23:59:59.007  allowed bridge.attach               12 us  bridge=0 port={"vlan":7} [bridge.names, operator]
+2000-02-29 UTC  ADD net/c1/eth0  bridge (sha256 0123456789ab)
+  00:00:00.007  DENIED  routes.remove-connected      3 us  link=1 -> policy does not allow routes.remove-connected for
+                                                           \u{1b}[2J and much more that is said here
+2100-03-01 UTC  DEL net/c2/eth0  postern
+  00:00:00.999  allowed record.remove           1234567 us  effect="veth" host="veth1" [record]
+"#;
+
+#[test]
+fn the_log_is_for_people_to_read() -> Result<()> {
+    let node = Node::new()?;
+    node.sh("mkdir -m 700 /var/log/postern")?;
+    let path = node.path("/var/log/postern/audit.jsonl");
+    std::fs::write(&path, LINES)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    let log = |arguments: &str| node.sh(&format!("{}/postern log {arguments}", plugin_bin()?.display()));
+    let shown = log("")?;
+    ensure!(shown == SHOWN, "{shown}");
+    let lines: Vec<&str> = LINES.lines().collect();
+    ensure!(log("--denied --json")?.lines().collect::<Vec<_>>() == lines.get(3..4).unwrap_or_default());
+    ensure!(log("--container c2 --json")?.lines().collect::<Vec<_>>() == lines.get(4..).unwrap_or_default());
+    ensure!(log("--container c1")?.lines().count() == 5);
+    // What was set aside comes first.
+    node.sh("cd /var/log/postern; mv audit.jsonl audit.jsonl.1")?;
+    ensure!(log("")? == SHOWN);
     Ok(())
 }

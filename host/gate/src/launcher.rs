@@ -1,4 +1,4 @@
-//! Catalog: from a plugin's name to its code, its policy and a process to run it in.
+//! From a plugin's name to its policy and a process that has its code.
 
 use crate::catalog::{self, Unverified};
 use crate::places;

@@ -1,6 +1,6 @@
 //! The privileged process: protocol, catalog, policy, and the gate that every privileged operation passes.
 //!
-//! Data travels one way: [`protocol`] reads the request, [`launcher`] finds the plugin and forks its sandbox, [`plugin`]
+//! Data travels one way: [`protocol`] reads the request, [`launcher`] finds the plugin in the [`catalog`] and forks its sandbox, [`plugin`]
 //! answers the guest's calls through [`gate`], which asks [`policy`], writes the intent into the attachment's record
 //! ([`session`], [`effect`]) and lets one file of [`capability`] do the work; [`outcome`] looks at what the guest printed,
 //! and [`collect`] removes what a failed ADD, a DEL or a garbage collection has to. Nothing here links wasmtime.
