@@ -172,15 +172,16 @@ fn labels(numbers: &BTreeSet<usize>, networks: &[Network]) -> String {
 /// The value of a key as TOML; `None` if nothing was seen that it would have to grant.
 fn values(key: &Key, used: &Used, networks: &[Network]) -> Result<Option<String>> {
     let Some(objects) = used.objects.get(key.key) else {
-        return match &key.from {
-            // The table makes no sense without ranges, even to somebody who only gives addresses back.
-            Source::Parts(parts) if key.key == "ranges" => {
+        // A table makes no sense without its lists, even to somebody who only removes.
+        let values = match &key.from {
+            _ if !key.list || key.key == "trunk" => return Ok(None),
+            Source::Value(path, default) => vec![placeholder(path, *default)],
+            Source::Parts(parts) => {
                 let some = present(parts, networks.iter());
-                let values = if some.is_empty() { vec!["${config.ipam}".to_owned()] } else { some };
-                written(key.list, &values).map(Some)
+                if some.is_empty() { parts.iter().map(|(_, value)| (*value).to_owned()).collect() } else { some }
             }
-            _ => Ok(None),
         };
+        return written(key.list, &values).map(Some);
     };
     let literal: BTreeSet<&String> = objects.values().flatten().collect();
     let chosen = match &key.from {
@@ -267,7 +268,9 @@ fn written(list: bool, values: &[String]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use postern_gate::policy::Policy;
     use serde_json::json;
+    use std::path::Path;
 
     fn network(label: &str, config: Value) -> Network {
         Network { label: label.to_owned(), config }
@@ -296,6 +299,30 @@ mod tests {
         let text = policy(&used("mtu", &[(0, &["9000"])]), &networks, &[], 3).unwrap();
         assert!(text.contains("mtu = \"9000\"") && text.contains("Needed by a."), "{text}");
         assert!(policy(&used("names", &[(0, &["br*"])]), &networks, &[], 3).is_err());
+    }
+
+    #[test]
+    fn what_only_removes_has_a_table_that_can_be_read() {
+        let networks = [network("a", json!({}))];
+        let mut seen = Seen::default();
+        for capability in GROUPS.iter().map(|group| group.capability) {
+            seen.0.entry(capability.to_owned()).or_default().networks.insert(0);
+        }
+        let text = policy(&seen, &networks, &[], 0).unwrap();
+        Policy::parse(&text, Path::new("test.toml")).unwrap();
+        assert!(text.contains("backends = [\"${config.ipMasqBackend | nftables}\"]"), "{text}");
+        assert!(!text.contains("vlan") && !text.contains("trunk"), "{text}");
+    }
+
+    #[test]
+    fn the_widest_policy_can_be_read() {
+        let list: Vec<String> = GROUPS
+            .iter()
+            .map(|group| format!("postern:cni/{}@0.1.0#{}", group.capability, group.functions[0]))
+            .collect();
+        let text = widest(&Imports::parse(&list)).unwrap();
+        assert_eq!(Policy::parse(&text, Path::new("test.toml")).unwrap().capabilities().len(), 15);
+        assert!(!text.contains("native"), "{text}");
     }
 
     #[test]
