@@ -1,31 +1,196 @@
-//! `postern inspect`: imports and policy of an installed plugin, side by side.
+//! `postern inspect`: imports, policy, and what the two come to, for whoever signs a plugin off.
 
+use crate::authority::{self, Ability, Grant};
+use crate::imports::FLOOR;
+use crate::network::Network;
+use crate::output;
+use crate::subject::{Pin, Subject};
 use anyhow::Result;
-use postern_gate::catalog::Manifest;
-use postern_gate::places;
-use postern_gate::policy::Policy;
+use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
 
-/// Prints them.
-pub fn run(plugin: &str) -> Result<()> {
-    let catalog = places::catalog().map_err(anyhow::Error::msg)?;
-    let manifest = Manifest::read(&catalog, plugin).map_err(anyhow::Error::msg)?;
-    let policy = Policy::load(&catalog, plugin).map_err(anyhow::Error::msg)?;
-    println!("{plugin}  sha256 {}", manifest.digest);
-    let mut interfaces: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for import in &manifest.imports {
-        if let Some((interface, function)) = import.strip_prefix("postern:cni/").and_then(|rest| rest.split_once('#')) {
-            let interface = interface.split_once('@').map_or(interface, |(name, _)| name);
-            interfaces.entry(interface).or_default().push(function);
+/// Exit status when policy and imports disagree, or when a new component can do more.
+pub const DISAGREE: u8 = 3;
+
+/// The object that `--json` prints. Keys are only ever added.
+#[derive(Serialize)]
+struct Report {
+    plugin: String,
+    /// SHA-256 of the component, hexadecimal.
+    digest: String,
+    pin: Option<Pin>,
+    engine: String,
+    postern: String,
+    imports: ImportReport,
+    /// Whether there is a policy at all.
+    has_policy: bool,
+    policy: Vec<Grant>,
+    /// Capabilities that a policy file takes away.
+    withdrawn: Vec<String>,
+    /// CNI versions that the policy limits it to; `null` is all.
+    versions: Option<Vec<String>>,
+    /// The network configuration that the values of `policy` and `can` are taken from.
+    network: Option<String>,
+    can: Vec<Ability>,
+    always: Vec<&'static str>,
+    cannot: Vec<&'static str>,
+    unused_grants: Vec<String>,
+    ungranted_imports: Vec<String>,
+    limits: Vec<Limit>,
+    /// Policy and imports fit: exit status 0.
+    agree: bool,
+}
+
+#[derive(Serialize)]
+struct ImportReport {
+    /// Functions of `postern:cni` by interface.
+    authority: BTreeMap<String, Vec<String>>,
+    /// The rest.
+    floor: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Limit {
+    name: String,
+    value: u32,
+    /// By a file; else it is the default.
+    set: bool,
+}
+
+/// Prints the report.
+pub fn run(
+    target: &str,
+    policy: Option<&Path>,
+    network: Option<&Path>,
+    name: Option<&str>,
+    json: bool,
+) -> Result<ExitCode> {
+    let subject = Subject::open(target, policy)?;
+    let network = network.map(|path| Network::read(path, name.unwrap_or(&subject.name))).transpose()?;
+    let report = report(&subject, network.as_ref())?;
+    if json {
+        output::json(&report)?;
+    } else {
+        output::text(&text(&report, &subject)?)?;
+    }
+    Ok(ExitCode::from(if report.agree { 0 } else { DISAGREE }))
+}
+
+fn report(subject: &Subject, network: Option<&Network>) -> Result<Report> {
+    let grants = subject.grants(network)?;
+    let imports = &subject.imports;
+    let pin = subject.pin();
+    let (unused, ungranted) = (authority::unused(imports, &grants), authority::ungranted(imports, &grants));
+    let limits = subject.policy.as_ref().map(|policy| policy.limits().list()).unwrap_or_default();
+    Ok(Report {
+        plugin: subject.name.clone(),
+        digest: subject.digest.clone(),
+        engine: subject.engine.clone(),
+        postern: subject.postern.clone(),
+        imports: ImportReport {
+            authority: imports
+                .authority
+                .iter()
+                .map(|(interface, functions)| (interface.clone(), functions.iter().cloned().collect()))
+                .collect(),
+            floor: imports.floor.clone(),
+        },
+        has_policy: subject.policy.is_some(),
+        withdrawn: subject.policy.as_ref().map(|policy| policy.withdrawn().to_vec()).unwrap_or_default(),
+        versions: subject.policy.as_ref().and_then(|policy| policy.versions().map(<[String]>::to_vec)),
+        network: network.map(|network| network.label.clone()),
+        can: authority::abilities(imports, Some(&grants)),
+        always: authority::always(imports),
+        cannot: authority::inabilities(imports, &grants),
+        agree: unused.is_empty() && ungranted.is_empty() && pin.as_ref().is_none_or(|pin| pin.matches),
+        unused_grants: unused,
+        ungranted_imports: ungranted,
+        policy: grants,
+        limits: limits.into_iter().map(|(name, value, set)| Limit { name, value, set }).collect(),
+        pin,
+    })
+}
+
+/// The report for people.
+fn text(report: &Report, subject: &Subject) -> Result<String> {
+    let mut out = String::new();
+    let mut line = |text: &str| writeln!(out, "{text}");
+    line(&format!("{}  sha256:{}", report.plugin, report.digest))?;
+    line(&match &report.pin {
+        Some(Pin { file, matches: true, .. }) => format!("  pinned: {file} allows this component only"),
+        Some(Pin { file, digest, .. }) => format!("  PINNED TO ANOTHER COMPONENT, and so refused: {file} has {digest}"),
+        None => "  not pinned: its policy goes with whatever component has its name".to_owned(),
+    })?;
+    line(&format!("  postern {}, code for {}", report.postern, report.engine))?;
+
+    line("\nimports (its ceiling: it can ask for nothing else)")?;
+    for interface in subject.imports.lines() {
+        line(&format!("  {interface}"))?;
+    }
+    if report.imports.authority.is_empty() {
+        line("  no capability: it can only compute")?;
+    }
+    line(&format!("  and the floor that every plugin has ({} functions): {FLOOR}", report.imports.floor.len()))?;
+
+    match (report.has_policy, &report.network) {
+        (false, _) => line("\npolicy: none, so nothing is granted (--policy FILE names one)")?,
+        (true, None) => line("\npolicy in force")?,
+        (true, Some(network)) => line(&format!("\npolicy in force, with the values of {network}"))?,
+    }
+    let mut files: Vec<&str> = Vec::new();
+    for grant in &report.policy {
+        if !files.contains(&grant.file.as_str()) {
+            files.push(&grant.file);
+        }
+        line(&format!("  {:<9} {}", grant.from, grant.capability))?;
+        for (key, values) in &grant.objects {
+            let values = if values.is_empty() { "none".to_owned() } else { values.join("  ") };
+            line(&format!("            {key}: {values}"))?;
         }
     }
-    if interfaces.is_empty() {
-        println!("  imports no capability: it can only compute");
+    if !report.withdrawn.is_empty() {
+        line(&format!("  withdrawn: {}", report.withdrawn.join(", ")))?;
     }
-    for (interface, functions) in interfaces {
-        // `types` has no functions of its own and grants nothing.
-        let verdict = if policy.grants(interface) { "granted" } else { "DENIED " };
-        println!("  {verdict}  {interface}: {}", functions.join(", "));
+    if let Some(versions) = &report.versions {
+        line(&format!("  CNI versions: {}", versions.join(", ")))?;
     }
-    Ok(())
+    for file in files {
+        line(&format!("  from {file}"))?;
+    }
+
+    line("\nit can (imports that are granted)")?;
+    for ability in report.can.iter().filter(|ability| ability.host_privileges) {
+        line(&format!("  !! {}: CAN {} !!", ability.capability, ability.sentence))?;
+    }
+    for ability in report.can.iter().filter(|ability| !ability.host_privileges) {
+        line(&format!("  {}", ability.sentence))?;
+    }
+    for always in &report.always {
+        line(&format!("  always: {always}"))?;
+    }
+    line(&format!("it cannot: {}", report.cannot.join("; ")))?;
+
+    let limits: Vec<String> = report
+        .limits
+        .iter()
+        .map(|limit| format!("{}{} {}", if limit.set { "*" } else { "" }, limit.name, limit.value))
+        .collect();
+    if !limits.is_empty() {
+        line(&format!("\nlimits (* set by a policy file): {}", limits.join(", ")))?;
+    }
+
+    line("")?;
+    if !report.unused_grants.is_empty() {
+        line(&format!("DISAGREE: granted, but no import uses it: {}", report.unused_grants.join(", ")))?;
+    }
+    if !report.ungranted_imports.is_empty() {
+        line(&format!("DISAGREE: imported, but granted by nothing: {}", report.ungranted_imports.join(", ")))?;
+    }
+    if report.agree {
+        line("policy and imports agree")?;
+    }
+    Ok(out)
 }

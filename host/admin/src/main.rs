@@ -1,13 +1,23 @@
 //! `postern`, as people type it. The executable that runtimes start hands over to this one, which has the compiler.
 
 mod add;
+mod authority;
+mod diff;
+mod imports;
 mod inspect;
+mod learn;
 mod log;
+mod network;
+mod output;
+mod sentences;
+mod subject;
+mod words;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use postern_gate::places::Places;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Sandboxed CNI plugins: WebAssembly components behind one typed, guarded gate.
 ///
@@ -40,10 +50,65 @@ enum Verb {
         #[arg(long)]
         bin: Option<PathBuf>,
     },
-    /// What a plugin can do (its imports) and what it may do (its policy).
+    /// What a plugin can ask for (its imports), what it may do (its policy), and what that comes to in plain sentences.
+    ///
+    /// Exit status: 0 imports and policy agree; 1 error (no such plugin, not to be trusted, not to be understood); 3 they
+    /// disagree: a grant that no import uses, an import that nothing grants, or a pin to another component. With --diff:
+    /// 0 the new component can do nothing that the old one could not; 1 error; 3 it can.
     Inspect {
-        /// Name of an installed plugin.
-        plugin: String,
+        /// An installed plugin, or a component file (a name with a slash or ending in .wasm).
+        #[arg(value_name = "PLUGIN|FILE.wasm", required_unless_present = "diff")]
+        target: Option<String>,
+        /// Compare two components, each a file or an installed plugin: what could NEW do that OLD could not, whatever
+        /// policy says, and under the policy in force? A file without --policy is judged by the other one's policy.
+        #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["target", "network"])]
+        diff: Option<Vec<String>>,
+        /// Use this policy instead of the installed one.
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
+        /// Fill the policy's placeholders in from this network configuration, or from the plugin's entry of this list.
+        #[arg(long, value_name = "FILE")]
+        network: Option<PathBuf>,
+        /// The plugin's `type` in the list [default: the plugin's or the file's name].
+        #[arg(long)]
+        name: Option<String>,
+        /// One JSON object, to which keys are only ever added.
+        ///
+        /// plugin, digest, pin {digest, file, matches}, engine, postern, imports {authority {INTERFACE: functions}, floor},
+        /// has_policy, policy [{capability, from, file, objects {KEY: values}}], withdrawn, versions, network, can
+        /// [{capability, functions, sentence, host_privileges}], always, cannot, unused_grants, ungranted_imports, limits
+        /// [{name, value, set}], agree. With --diff: old and new {name, digest}, added and removed {INTERFACE: functions},
+        /// gained (under the policy in force, or null) and gained_ceiling, both as `can`, no_more.
+        #[arg(long)]
+        json: bool,
+    },
+    /// The smallest policy under which a plugin can do what it did for these networks.
+    ///
+    /// Runs the plugin as a runtime does (STATUS, ADD, CHECK, GC, DEL, as far as the configuration's version has them) in
+    /// namespaces and a file system of its own, which nothing of this node is in, under the widest policy that can be
+    /// written; prints the policy that covers what it was seen to do; and runs it again under that one.
+    ///
+    /// It proves that these configurations work under the printed policy. It does not prove that others do, or that a
+    /// plugin which did no harm here means none: that is what `postern inspect` is for. The gate has no mode that lets
+    /// through what a policy denies. Native IPAM programs are not run.
+    ///
+    /// Exit status: 0 the same runs succeed under the printed policy; 1 they don't, or an error.
+    Learn {
+        /// An installed plugin, or a component file (a name with a slash or ending in .wasm).
+        #[arg(value_name = "PLUGIN|FILE.wasm")]
+        target: String,
+        /// Network configurations, or lists that have an entry for the plugin.
+        #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+        network: Vec<PathBuf>,
+        /// The name to run it by: the `type` of the configurations [default: the plugin's or the file's name].
+        #[arg(long)]
+        name: Option<String>,
+        /// One JSON object, to which keys are only ever added.
+        ///
+        /// plugin, digest, networks [{network, outcomes [{verb, error}], denied}], unused {CAPABILITY: functions}, policy (the
+        /// TOML), denied (under that policy), verified.
+        #[arg(long)]
+        json: bool,
     },
     /// What plugins asked for on this node, and how it ended.
     Log {
@@ -68,17 +133,29 @@ enum Verb {
     },
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     match Cli::parse().verb {
-        Verb::Add { file, policy, name, catalog, bin } => add::run(&file, &policy, name, catalog, bin),
-        Verb::Inspect { plugin } => inspect::run(&plugin),
-        Verb::Log { container, denied, json } => log::run(container.as_deref(), denied, json),
+        Verb::Add { file, policy, name, catalog, bin } => add::run(&file, &policy, name, catalog, bin)?,
+        Verb::Inspect { target, diff, policy, network, name, json } => {
+            return match (diff.as_deref(), target) {
+                (Some([old, new]), _) => diff::run(old, new, policy.as_deref(), json),
+                (_, target) => inspect::run(
+                    &target.unwrap_or_default(),
+                    policy.as_deref(),
+                    network.as_deref(),
+                    name.as_deref(),
+                    json,
+                ),
+            };
+        }
+        Verb::Learn { target, network, name, json } => return learn::run(&target, &network, name, json),
+        Verb::Log { container, denied, json } => log::run(container.as_deref(), denied, json)?,
         Verb::Gc { node: _, forwarding } => {
             let places = Places::find().map_err(anyhow::Error::msg)?;
             for line in postern_gate::node::collect(&places, forwarding).map_err(anyhow::Error::msg)? {
                 println!("{line}");
             }
-            Ok(())
         }
     }
+    Ok(ExitCode::SUCCESS)
 }

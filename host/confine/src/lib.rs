@@ -20,7 +20,7 @@ pub use environment::forget_environment;
 pub use files::{Access, Files};
 pub use filter::{Filter, Refusal, Rule};
 pub use helper::Helper;
-pub use program::{Direct, Environment, Output, Program, Run};
+pub use program::{Direct, Environment, Nobody, Output, Program, Run};
 
 use std::fmt;
 

@@ -87,6 +87,20 @@ impl Run for Direct {
     }
 }
 
+/// Nobody runs programs: neither policy nor configuration nor record named one when the process confined itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nobody;
+
+impl Run for Nobody {
+    fn run(&self, program: &Program, _deadline: Instant) -> io::Result<Output> {
+        let text = format!(
+            "{} is not started: neither policy nor configuration names a program for this run",
+            program.path.display()
+        );
+        Err(io::Error::new(ErrorKind::PermissionDenied, text))
+    }
+}
+
 /// Input that nobody has to feed while output is read.
 fn file_with(text: &str) -> io::Result<File> {
     let mut file = File::from(memfd_create(c"input", MFdFlags::MFD_CLOEXEC)?);

@@ -13,7 +13,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
 use postern_confine::{
-    Access, Capability, ConfineError, Confinement, Files, Filter, Helper, Refusal, Rule, forget_environment,
+    Access, Capability, ConfineError, Confinement, Files, Filter, Helper, Nobody, Refusal, Rule, forget_environment,
 };
 use postern_firewall::iptables;
 use postern_kernel::Namespace;
@@ -65,11 +65,12 @@ pub fn confine(session: &mut Session, launcher: &mut Launcher, namespace: Option
     };
     // Asked while /proc is in reach: the answer is kept.
     postern_state::boot_id().map_err(|error| failed(&error))?;
-    if !needs.programs.is_empty() {
+    session.runner = if needs.programs.is_empty() {
+        Rc::new(Nobody)
+    } else {
         // Before there is a second thread, and before anything is given up: programs need what the runtime gave.
-        let helper = Helper::start(needs.programs.clone()).map_err(|error| failed(&error))?;
-        session.runner = Rc::new(helper);
-    }
+        Rc::new(Helper::start(needs.programs.clone()).map_err(|error| failed(&error))?)
+    };
     forget_environment();
     let made = Made::of(session, &needs);
     let confinement = needs.confinement(session, &made, &launcher.pids()).map_err(|error| failed(&error))?;
@@ -99,7 +100,7 @@ impl Needs {
             needs.add_effect(session, &effect);
         }
         // An attachment without a record can be a native plugin's, with rules of either backend.
-        if verb == Verb::Gc || verb == Verb::Del && session.record().is_none() {
+        if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && session.record().is_none() {
             let masquerades = launcher.policies().any(|policy| policy.grants("masquerade"));
             needs.add_programs(if masquerades { iptables::programs() } else { Vec::new() });
         }

@@ -141,8 +141,19 @@ impl<'a> Gate<'a> {
             ipam: &self.session.request.conf.ipam_type,
             lease_directory: &directory,
             resolv_conf: &resolv_conf,
+            giver: self.giver(operation),
         };
         policy::decide(&self.granted, operation, objects)
+    }
+
+    /// Links of every kind can be looked at: by whom they were given to.
+    fn giver(&self, operation: &Operation) -> &'static str {
+        let Operation::LinkAttributes { link } = operation else { return "" };
+        match self.object(*link) {
+            Ok(Object::HostEnd { .. }) => "veth",
+            Ok(Object::Bridge { .. }) => "bridge",
+            Ok(Object::Own { .. }) | Err(_) => "link",
+        }
     }
 
     /// Whether the guest has gone on asking after its budget was spent: it is stopped then, or its questions would

@@ -389,7 +389,9 @@ impl Session {
     pub fn adopt(&mut self, result: &CniResult) {
         for ip in &result.ips {
             let own = OwnAddress { net: ip.address, gateway: ip.gateway };
-            if !self.own.contains(&own) {
+            // A result that leaves the gateway out takes none away.
+            let known = |have: &OwnAddress| *have == own || own.gateway.is_none() && have.net == own.net;
+            if !self.own.iter().any(known) {
                 self.own.push(own);
             }
         }

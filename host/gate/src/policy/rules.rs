@@ -19,6 +19,8 @@ pub struct Objects<'a> {
     pub lease_directory: &'a str,
     /// `ipam.resolvConf`.
     pub resolv_conf: &'a str,
+    /// The capability that gave out the handle whose link `attributes` looks at; empty is `link`.
+    pub giver: &'a str,
 }
 
 /// What allowed an operation, for the audit log.
@@ -36,7 +38,10 @@ pub struct Rule {
 /// [`ErrorCode::Denied`], with the policy line that would allow the operation as hint.
 pub fn decide(granted: &Granted, operation: &Operation, objects: Objects<'_>) -> Result<Rule, OpError> {
     let asked = Asked { granted, operation };
-    let capability = operation.capability();
+    let capability = match operation {
+        Operation::LinkAttributes { .. } if !objects.giver.is_empty() => objects.giver,
+        _ => operation.capability(),
+    };
     let Some(grant) = granted.grant(capability) else {
         return Err(asked.deny("", "", &format!("[grant.{capability}]")));
     };
@@ -128,7 +133,6 @@ impl Asked<'_> {
         promisc: bool,
     ) -> Result<(), OpError> {
         if let Some(mtu) = mtu
-            && grant.sets("mtu")
             && !grant.texts("mtu").any(|text| text == mtu.to_string())
         {
             return Err(self.key(grant, &format!("on {name:?} with MTU {mtu}"), "mtu", &format!("\"{mtu}\"")));
@@ -217,6 +221,15 @@ mod tests {
         Operation::BridgeEnsure { name: "b".to_owned(), mtu, vlan_filtering, promisc }
     }
 
+    #[test]
+    fn attributes_are_for_whom_the_link_was_given_to() {
+        let look = Operation::LinkAttributes { link: 0 };
+        let by = |policy: &str, giver| decide(&granted(policy, "{}"), &look, Objects { giver, ..Objects::default() });
+        assert_eq!(by("[grant.veth]", "veth").unwrap().name, "veth");
+        assert!(by("[grant.veth]", "").unwrap_err().hint.contains("[grant.link]"));
+        assert!(by("[grant.link]", "bridge").unwrap_err().hint.contains("[grant.bridge]"));
+    }
+
     /// The rule, or the refusal in words.
     fn decided(
         policy: &str,
@@ -283,7 +296,7 @@ mod tests {
         let mtu = "mtu = \"${config.mtu | 0}\"";
         assert_eq!(bridge(mtu, r#"{"mtu":1400}"#, &options(Some(1400), false, false)), Ok("bridge.names"));
         assert_eq!(bridge(mtu, r#"{"mtu":1400}"#, &options(None, false, false)), Ok("bridge.names"));
-        assert_eq!(bridge("", "{}", &options(Some(1400), false, false)), Ok("bridge.names"));
+        assert!(bridge("", "{}", &options(Some(1400), false, false)).is_err());
         let refusal = bridge(mtu, "{}", &options(Some(1400), false, false)).unwrap_err();
         assert!(
             refusal.contains(
@@ -363,13 +376,17 @@ mod tests {
         let policy = "[grant.ipam]\ntypes = [\"${config.ipam.type}\"]\n[grant.resolv-conf]\nfiles = [\"/etc/*.conf\"]\n\
                       [grant.leases]\ndirectories = [\"${config.ipam.dataDir | /var/lib/cni/networks}\"]\nranges = [\"10.0.0.0/8\"]";
         let config = r#"{"ipam":{"type":"static","dataDir":""}}"#;
-        let objects =
-            Objects { ipam: "static", lease_directory: "/var/lib/cni/networks", resolv_conf: "/etc/resolv.conf" };
+        let objects = Objects {
+            ipam: "static",
+            lease_directory: "/var/lib/cni/networks",
+            resolv_conf: "/etc/resolv.conf",
+            giver: "",
+        };
         assert_eq!(decided(policy, config, &Operation::IpamAdd, objects), Ok("ipam.types"));
         assert_eq!(decided(policy, config, &Operation::IpamAdd, Objects::default()), Ok("ipam"));
         assert_eq!(decided(policy, config, &Operation::LeasesRelease, objects), Ok("leases.directories"));
         assert_eq!(decided(policy, config, &Operation::ResolvConfRead, objects), Ok("resolv-conf.files"));
-        let others = Objects { ipam: "ptp", lease_directory: "/srv", resolv_conf: "/etc/shadow" };
+        let others = Objects { ipam: "ptp", lease_directory: "/srv", resolv_conf: "/etc/shadow", giver: "" };
         for (operation, words) in [
             (Operation::IpamAdd, "ipam.add on \"ptp\"; an operator can allow it with `[grant.ipam] types = [\"ptp\"]`"),
             (

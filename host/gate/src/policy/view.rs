@@ -12,7 +12,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// One word.
+    /// As logs and people write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shipped => "shipped",

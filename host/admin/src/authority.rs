@@ -1,0 +1,214 @@
+//! Effective authority: what is imported and granted, in plain sentences.
+
+use crate::imports::Imports;
+use crate::sentences::{CANNOT, GROUPS};
+use crate::words::Objects;
+use serde::{Serialize, Serializer};
+
+/// The table that says what a plugin may answer, whatever it imports: its name in place of a capability's.
+pub const RESULT: &str = "result";
+
+/// One table of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Grant {
+    /// WIT interface.
+    pub capability: String,
+    /// `shipped` or `operator`: whose file it is in.
+    pub from: String,
+    /// That file.
+    pub file: String,
+    /// Keys and values, as written or as a network configuration fills them in.
+    #[serde(serialize_with = "as_map")]
+    pub objects: Vec<(String, Vec<String>)>,
+}
+
+/// Pairs as an object, in their order.
+fn as_map<S: Serializer>(objects: &[(String, Vec<String>)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(objects.iter().map(|(key, values)| (key, values)))
+}
+
+/// One thing that a plugin can do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Ability {
+    /// WIT interface.
+    pub capability: String,
+    /// Imported functions that it takes.
+    pub functions: Vec<String>,
+    /// After "can".
+    pub sentence: String,
+    /// It leads out of the sandbox.
+    pub host_privileges: bool,
+}
+
+/// What a plugin with these imports can do: under these grants, or whatever a policy may say.
+pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
+    let mut abilities = Vec::new();
+    for group in GROUPS {
+        let Some(imported) = imports.authority.get(group.capability) else { continue };
+        let has = |name: &&&str| imported.contains(**name);
+        let used: Vec<&str> = group.functions.iter().filter(has).copied().collect();
+        if used.is_empty() || !group.with.iter().all(|name| imported.contains(*name)) {
+            continue;
+        }
+        let objects = match grants {
+            None => Objects::Any,
+            Some(grants) => match grants.iter().find(|grant| grant.capability == group.capability) {
+                Some(grant) => Objects::Of(&grant.objects),
+                None => continue,
+            },
+        };
+        if let Some(sentence) = (group.text)(&objects) {
+            abilities.push(Ability {
+                capability: group.capability.to_owned(),
+                functions: used.into_iter().chain(group.with.iter().copied()).map(str::to_owned).collect(),
+                sentence,
+                host_privileges: group.host_privileges,
+            });
+        }
+    }
+    for result in grants.into_iter().flatten().filter(|grant| grant.capability == RESULT) {
+        let objects = Objects::Of(&result.objects);
+        for (key, noun) in [("addresses", "address"), ("gateways", "gateway")] {
+            if !objects.none(key) {
+                abilities.push(Ability {
+                    capability: RESULT.to_owned(),
+                    functions: Vec::new(),
+                    sentence: format!("as an IPAM plugin, hand out without a lease: {}", objects.words(key, noun)),
+                    host_privileges: false,
+                });
+            }
+        }
+    }
+    abilities
+}
+
+/// What a plugin can't do, since it lacks the import or the grant.
+pub fn inabilities(imports: &Imports, grants: &[Grant]) -> Vec<&'static str> {
+    let able = |capability: &str| {
+        imports.authority.contains_key(capability) && grants.iter().any(|grant| grant.capability == capability)
+    };
+    CANNOT.iter().filter(|(capability, _)| !able(capability)).map(|(_, words)| *words).collect()
+}
+
+/// What holds for every plugin with these imports, whatever its policy says.
+pub fn always(imports: &Imports) -> Vec<&'static str> {
+    if imports.authority.is_empty() {
+        return vec!["it can compute, and answer; nothing else"];
+    }
+    let mut always = vec!["only for the attachment that it was called for, and until its deadline"];
+    if ["addresses", "masquerade", "point-to-point", "bridge", "routes"]
+        .iter()
+        .any(|name| imports.authority.contains_key(*name))
+    {
+        always.push("only with addresses that IPAM gave this attachment: it can name no other");
+    }
+    if imports.authority.contains_key("leases") {
+        always.push("only with its own leases: those of other attachments can't be taken, seen or released");
+    }
+    always
+}
+
+/// Grants that no import uses.
+pub fn unused(imports: &Imports, grants: &[Grant]) -> Vec<String> {
+    let granted = grants.iter().map(|grant| grant.capability.clone());
+    granted.filter(|capability| capability != RESULT && !imports.authority.contains_key(capability)).collect()
+}
+
+/// Imports that nothing grants.
+pub fn ungranted(imports: &Imports, grants: &[Grant]) -> Vec<String> {
+    let is_granted = |capability: &&String| grants.iter().any(|grant| grant.capability == **capability);
+    imports.authority.keys().filter(|capability| !is_granted(capability)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn imports(list: &[&str]) -> Imports {
+        let full = |name: &&str| {
+            let (interface, function) = name.split_once('#').unwrap();
+            format!("postern:cni/{interface}@0.1.0#{function}")
+        };
+        Imports::parse(&list.iter().map(full).collect::<Vec<_>>())
+    }
+
+    fn grant(capability: &str, objects: &[(&str, &[&str])]) -> Grant {
+        let owned = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+        Grant {
+            capability: capability.to_owned(),
+            from: "shipped".to_owned(),
+            file: "x.toml".to_owned(),
+            objects: objects.iter().map(|(key, values)| ((*key).to_owned(), owned(values))).collect(),
+        }
+    }
+
+    fn sentences(list: &[&str], grants: Option<&[Grant]>) -> Vec<String> {
+        abilities(&imports(list), grants).into_iter().map(|ability| ability.sentence).collect()
+    }
+
+    #[test]
+    fn finding_a_bridge_is_looking_at_it_and_no_more() {
+        let grants = [grant("bridge", &[("names", &["${config.bridge | cni0}"]), ("promisc", &["true"])])];
+        assert_eq!(
+            sentences(&["bridge#find"], Some(&grants)),
+            ["look at the bridge that the network's `bridge` names (else `cni0`)"]
+        );
+        assert_eq!(sentences(&["bridge#find"], None), ["look at any bridge that a policy names"]);
+        assert_eq!(sentences(&["bridge#find"], Some(&[])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_setting_takes_the_function_its_setter_and_the_grant() {
+        let on = [grant("bridge", &[("names", &["br0"]), ("promisc", &["${config.promiscMode | false}"])])];
+        let off = [grant("bridge", &[("names", &["br0"]), ("promisc", &["false"])])];
+        let promisc = |list: &[&str], grants: &[Grant]| {
+            sentences(list, Some(grants)).iter().any(|sentence| sentence.contains("promiscuous"))
+        };
+        let both = ["bridge#ensure", "bridge#[method]options.set-promisc"];
+        assert!(promisc(&both, &on));
+        assert!(!promisc(&both, &off));
+        assert!(!promisc(&["bridge#ensure"], &on));
+        assert!(!promisc(&["bridge#[method]options.set-promisc"], &on));
+    }
+
+    #[test]
+    fn ports_are_told_with_their_vlan() {
+        let list = ["bridge#[method]bridge.attach", "bridge#[method]port.set-vlan"];
+        let grants =
+            [grant("bridge", &[("names", &["br0"]), ("vlan", &["${config.vlan | 0}"]), ("isolated", &["true"])])];
+        assert_eq!(
+            sentences(&list, Some(&grants)),
+            [
+                "attach its own end of the pair, and no other link, to bridge `br0`, as an isolated port only",
+                "join that bridge in the VLAN that the network's `vlan` names only",
+            ]
+        );
+        let filled = [grant("bridge", &[("names", &["br0"]), ("vlan", &["0"])])];
+        assert_eq!(sentences(&list, Some(&filled)).len(), 1);
+    }
+
+    #[test]
+    fn native_programs_stand_out() {
+        let grants = [grant("ipam", &[("types", &["${config.ipam.type}"]), ("native", &["dhcp"])])];
+        let told = abilities(&imports(&["ipam#add"]), Some(&grants));
+        let native: Vec<_> = told.iter().filter(|ability| ability.host_privileges).collect();
+        assert_eq!(native.len(), 1);
+        assert!(native[0].sentence.contains("RUN native program `dhcp` WITH ALL OF THE HOST'S PRIVILEGES"));
+        let grants = [grant("ipam", &[("types", &["host-local"]), ("native", &[])])];
+        assert_eq!(
+            sentences(&["ipam#add"], Some(&grants)),
+            ["run IPAM plugin `host-local`, sandboxed under its own policy"]
+        );
+    }
+
+    #[test]
+    fn tells_what_does_not_fit() {
+        let imports = imports(&["veth#create", "link#own"]);
+        let grants = [grant("veth", &[]), grant("forwarding", &[])];
+        assert_eq!(unused(&imports, &grants), ["forwarding"]);
+        assert_eq!(ungranted(&imports, &grants), ["link"]);
+        let cannot = inabilities(&imports, &grants);
+        assert!(!cannot.contains(&"create interfaces") && cannot.contains(&"touch a link in the container"));
+        assert_eq!(always(&Imports::default()), ["it can compute, and answer; nothing else"]);
+    }
+}

@@ -1,0 +1,159 @@
+//! `postern learn`: run a plugin where it can do no harm, and print the smallest policy that covers what it did.
+//!
+//! The gate has no mode that lets through what a policy denies, and none is made here: the first runs have the widest
+//! policy that the language can express, in namespaces that nothing of the node is in.
+
+mod catalog;
+mod place;
+mod runs;
+mod seen;
+mod smallest;
+
+use crate::imports::Imports;
+use crate::network::Network;
+use crate::output::{self, one_line};
+use crate::subject;
+use anyhow::{Context, Result, ensure};
+use catalog::Luggage;
+use postern_gate::policy::Policy;
+use runs::{Outcome, Run};
+use seen::Seen;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The object that `--json` prints. Keys are only ever added.
+#[derive(Serialize)]
+struct Report {
+    plugin: String,
+    /// SHA-256 of the component, hexadecimal.
+    digest: String,
+    networks: Vec<NetworkReport>,
+    /// Functions that are imported and that no network needed, by capability.
+    unused: BTreeMap<String, Vec<String>>,
+    /// The smallest policy, as TOML.
+    policy: String,
+    /// What the runs were denied under it.
+    denied: Vec<String>,
+    /// All runs succeeded, under the widest policy and under this one.
+    verified: bool,
+}
+
+#[derive(Serialize)]
+struct NetworkReport {
+    network: String,
+    outcomes: Vec<Outcome>,
+    /// Denied even by the widest policy: what no policy can grant for this network.
+    denied: Vec<String>,
+}
+
+/// Learns, and prints.
+pub fn run(target: &str, networks: &[PathBuf], name: Option<String>, json: bool) -> Result<ExitCode> {
+    let file = subject::is_file(target);
+    let name = name.unwrap_or_else(|| if file { subject::stem(Path::new(target)) } else { target.to_owned() });
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    ensure!(
+        name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain) && name != "postern",
+        "\"{name}\" is no name for a plugin: give it one with --name"
+    );
+    let networks = networks.iter().map(|path| Network::read(path, &name)).collect::<Result<Vec<_>>>()?;
+    let luggage = Luggage::pack(target)?;
+    place::enter(&resolver_files(&networks))?;
+    let report = learn(&luggage, target, &name, &networks)?;
+    if json {
+        output::json(&report)?;
+    } else {
+        output::text(&text(&report).join("\n"))?;
+    }
+    Ok(if report.verified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the configurations name as `ipam.resolvConf`: the only files of the node that a plugin can have read to it.
+fn resolver_files(networks: &[Network]) -> Vec<(PathBuf, Vec<u8>)> {
+    let named = networks.iter().map(|network| PathBuf::from(network.text("/ipam/resolvConf")));
+    let absolute = named.filter(|path| path.is_absolute());
+    absolute.filter_map(|path| std::fs::read(&path).ok().map(|contents| (path, contents))).collect()
+}
+
+fn learn(luggage: &Luggage, target: &str, name: &str, networks: &[Network]) -> Result<Report> {
+    let unpacked = luggage.unpack(target, name)?;
+    let imports = Imports::parse(&unpacked.imports);
+    // Runtimes give `lo` its own name, and every other attachment one of their choice.
+    let ifname = if imports.authority.contains_key("loopback") { "lo" } else { "eth0" };
+    let all = |policy: &str| -> Result<Vec<Run>> {
+        catalog::set_policy(name, policy)?;
+        networks.iter().map(|network| runs::run(name, ifname, network)).collect()
+    };
+    let first = all(&smallest::widest(&imports)?)?;
+    let seen = Seen::of(&first, networks);
+    let results: Vec<_> = first.iter().map(|run| run.result.clone()).collect();
+    let operations = first.iter().map(Run::operations).max().unwrap_or_default();
+    let policy = smallest::policy(&seen, networks, &results, operations)?;
+    Policy::parse(&policy, &PathBuf::from(format!("{name}.toml")))
+        .map_err(anyhow::Error::msg)
+        .with_context(|| format!("what was learned is no policy:\n{policy}"))?;
+    let second = all(&policy)?;
+    let failed = |run: &Run| run.outcomes.iter().any(|outcome| outcome.error.is_some());
+    let mut denied = Vec::new();
+    for (run, network) in second.iter().zip(networks) {
+        let errors = run
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.error.as_ref().map(|error| format!("{} failed: {error}", outcome.verb)));
+        denied.extend(run.denied().into_iter().chain(errors).map(|what| format!("{}: {what}", network.label)));
+    }
+    Ok(Report {
+        plugin: name.to_owned(),
+        digest: unpacked.digest,
+        unused: smallest::unused(&imports, &seen),
+        verified: denied.is_empty() && !first.iter().any(failed),
+        networks: networks
+            .iter()
+            .zip(&first)
+            .map(|(network, run)| NetworkReport {
+                network: network.label.clone(),
+                outcomes: run.outcomes.clone(),
+                denied: run.denied(),
+            })
+            .collect(),
+        policy,
+        denied,
+    })
+}
+
+/// The report for people: a policy file, whose comments are the report.
+fn text(report: &Report) -> Vec<String> {
+    let mut lines = vec![format!("# Learned by `postern learn` for {}, from:", report.plugin)];
+    for network in &report.networks {
+        let verbs: Vec<&str> = network.outcomes.iter().map(|outcome| outcome.verb).collect();
+        lines.push(format!("#   {}: {}", one_line(&network.network), verbs.join(", ")));
+        for outcome in &network.outcomes {
+            if let Some(error) = &outcome.error {
+                lines.push(format!("#     {} FAILED: {}", outcome.verb, one_line(error)));
+            }
+        }
+        for denied in &network.denied {
+            lines.push(format!("#     denied by the widest policy: {}", one_line(denied)));
+        }
+    }
+    lines.push("# To bind it to this component and no other:".to_owned());
+    lines.push(format!("# digest = \"sha256:{}\"", report.digest));
+    lines.extend(report.policy.lines().map(str::to_owned));
+    if !report.unused.is_empty() {
+        lines.push(String::new());
+        lines
+            .push("# Imported, and never used here. A component that doesn't need it should not import it:".to_owned());
+        for (capability, functions) in &report.unused {
+            lines.push(format!("#   {capability}: {}", functions.join(", ")));
+        }
+    }
+    lines.push(String::new());
+    if report.verified {
+        lines.push("# verified: the same runs succeed under it. It says nothing of other networks.".to_owned());
+    } else {
+        lines.push("# NOT VERIFIED: not every run succeeded.".to_owned());
+        lines.extend(report.denied.iter().map(|denied| format!("#   under this policy: {}", one_line(denied))));
+    }
+    lines
+}

@@ -1,0 +1,134 @@
+//! A place that nothing of this node is in: user, mount and network namespaces with a file system of their own.
+//!
+//! The new root is an empty file system in memory. Of the node's files it has, read-only, the directories that programs
+//! are in (for iptables), `/proc`, and copies of what the configurations name; of its network, nothing.
+
+use anyhow::{Context, Result, anyhow};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::{chdir, getegid, geteuid, pivot_root};
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// Where the new root is put together; it hides what is there until it becomes the root.
+const WORKSHOP: &str = "/run";
+
+/// Where programs are. What is absent is left out, what is a link becomes one.
+const PROGRAMS: [&str; 7] = ["bin", "sbin", "lib", "lib32", "lib64", "usr", "etc/alternatives"];
+
+/// Directories that are the node's own for each [`Node`].
+const STATE: [&str; 2] = ["/run", "/var"];
+
+const NONE: Option<&str> = None;
+
+/// The container's namespace on every [`Node`].
+pub const NETNS: &str = "/run/netns/learn";
+
+/// Moves this process into a new place, with copies of `files` (path and contents).
+///
+/// # Errors
+/// A text for people: this user or this kernel can't have namespaces. The process must have one thread only.
+pub fn enter(files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
+    let (user, group) = (geteuid(), getegid());
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET).map_err(|errno| {
+        anyhow!(
+            "learn runs plugins in namespaces of its own, and the kernel refuses them here: {}; see the \
+             sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone (Debian) and \
+             kernel.apparmor_restrict_unprivileged_userns (Ubuntu)",
+            errno.desc()
+        )
+    })?;
+    fs::write("/proc/self/setgroups", "deny").context("/proc/self/setgroups")?;
+    fs::write("/proc/self/uid_map", format!("0 {user} 1")).context("/proc/self/uid_map")?;
+    fs::write("/proc/self/gid_map", format!("0 {group} 1")).context("/proc/self/gid_map")?;
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).context("making mounts private")?;
+    memory(WORKSHOP)?;
+    let root = Path::new(WORKSHOP);
+    for directory in ["proc", "dev", "etc", "tmp", "run", "var"] {
+        fs::create_dir(root.join(directory))?;
+    }
+    for program in PROGRAMS {
+        show(program, root)?;
+    }
+    bind(Path::new("/proc"), &root.join("proc"))?;
+    File::create(root.join("dev/null"))?;
+    bind(Path::new("/dev/null"), &root.join("dev/null"))?;
+    chdir(WORKSHOP)?;
+    pivot_root(".", ".").context("changing the root")?;
+    umount2(".", MntFlags::MNT_DETACH).context("leaving the node's file system")?;
+    chdir("/").context("/")?;
+    // Only now, when no path leads out any more.
+    for (path, contents) in files {
+        // What is in one of the directories of programs is there already.
+        if !path.exists() {
+            fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).with_context(|| path.display().to_string())?;
+            fs::write(path, contents).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Shows a directory of the node in the new root, read-only.
+fn show(name: &str, root: &Path) -> Result<()> {
+    let (source, target) = (Path::new("/").join(name), root.join(name));
+    let Ok(metadata) = fs::symlink_metadata(&source) else { return Ok(()) };
+    if metadata.is_symlink() {
+        return symlink(fs::read_link(&source)?, target).with_context(|| format!("/{name}"));
+    }
+    fs::create_dir_all(&target)?;
+    bind(&source, &target)?;
+    // What the kernel has locked in a user namespace has to be named again.
+    let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    let present = statvfs(&target).with_context(|| format!("/{name}"))?.flags();
+    for (has, keep) in [
+        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
+        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
+        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
+        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
+        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
+        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
+    ] {
+        if present.contains(has) {
+            flags |= keep;
+        }
+    }
+    mount(NONE, &target, NONE, flags, NONE).with_context(|| format!("cannot make /{name} read-only"))
+}
+
+fn bind(source: &Path, target: &Path) -> Result<()> {
+    mount(Some(source), target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)
+        .with_context(|| format!("cannot show {}", source.display()))
+}
+
+fn memory(path: &str) -> Result<()> {
+    mount(Some("learn"), path, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
+        .with_context(|| format!("a file system in memory at {path}"))
+}
+
+/// Does something on a node of its own: an empty network, empty state, and a container's namespace at [`NETNS`].
+///
+/// # Errors
+/// What `work` returns, or the kernel's refusal.
+pub fn on_node<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    in_thread(|| {
+        unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET).context("a node's namespaces")?;
+        STATE.into_iter().try_for_each(memory)?;
+        for directory in ["/run/netns", "/run/lock", "/var/lib", "/var/log"] {
+            fs::create_dir_all(directory).context(directory)?;
+        }
+        File::create(NETNS).context(NETNS)?;
+        // A namespace of a thread lives on where it is mounted.
+        in_thread(|| {
+            unshare(CloneFlags::CLONE_NEWNET).context("a container's namespace")?;
+            bind(Path::new("/proc/thread-self/ns/net"), Path::new(NETNS))
+        })?;
+        work()
+    })
+}
+
+/// A thread may have namespaces that the rest of the process hasn't, and what it starts inherits them.
+fn in_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|_| Err(anyhow!("a thread of learn failed")))
+}

@@ -1,0 +1,162 @@
+//! What is looked at: an installed plugin or a component file, and the policy that goes with it.
+
+use crate::authority::{Grant, RESULT};
+use crate::imports::Imports;
+use crate::network::Network;
+use anyhow::{Context, Result};
+use postern_gate::catalog::{self, Manifest};
+use postern_gate::places;
+use postern_gate::policy::{Origin, Policy};
+use postern_sandbox::{compile, engine};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// A component, analysed.
+pub struct Subject {
+    /// The plugin's name, or the file's.
+    pub name: String,
+    /// SHA-256 of the component, hexadecimal.
+    pub digest: String,
+    /// The engine that its code is for.
+    pub engine: String,
+    /// The postern that compiled it, or would.
+    pub postern: String,
+    /// What it imports.
+    pub imports: Imports,
+    /// Its policy; `None` for a file without one.
+    pub policy: Option<Policy>,
+    /// Where the tables of its policy are: the shipped or given file, and the operator's.
+    files: [PathBuf; 2],
+}
+
+impl Subject {
+    /// An installed plugin by its name, or a component by its path; with `policy`, as if that were its policy.
+    ///
+    /// # Errors
+    /// There is no such plugin or file, it is not to be trusted, or the host would refuse it.
+    pub fn open(target: &str, policy: Option<&Path>) -> Result<Self> {
+        let given = policy.map(read_policy).transpose()?;
+        let mut subject = if is_file(target) { Self::file(Path::new(target))? } else { Self::installed(target)? };
+        if let (Some(given), Some(path)) = (given, policy) {
+            subject.policy = Some(given);
+            subject.files = [path.to_owned(), PathBuf::new()];
+        }
+        Ok(subject)
+    }
+
+    fn installed(name: &str) -> Result<Self> {
+        let catalog = places::catalog().map_err(anyhow::Error::msg)?;
+        places::trust(&catalog).map_err(anyhow::Error::msg)?;
+        let manifest = Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
+        let policy = Policy::load(&catalog, name).map_err(anyhow::Error::msg)?;
+        Ok(Self {
+            name: name.to_owned(),
+            digest: manifest.digest,
+            engine: manifest.engine,
+            postern: manifest.postern,
+            imports: Imports::parse(&manifest.imports),
+            policy: Some(policy),
+            files: [
+                catalog.join(format!("{name}.toml")),
+                Path::new(places::OPERATOR_POLICY).join(format!("{name}.toml")),
+            ],
+        })
+    }
+
+    fn file(path: &Path) -> Result<Self> {
+        let wasm = std::fs::read(path).with_context(|| format!("component {}", path.display()))?;
+        let compiled = compile::precompile(&wasm).with_context(|| format!("{}", path.display()))?;
+        Ok(Self {
+            name: stem(path),
+            digest: catalog::sha256(&wasm),
+            engine: engine::fingerprint(),
+            postern: env!("CARGO_PKG_VERSION").to_owned(),
+            imports: Imports::parse(&compiled.imports),
+            policy: None,
+            files: [PathBuf::new(), PathBuf::new()],
+        })
+    }
+
+    /// One that is made up.
+    #[cfg(test)]
+    pub fn bare(imports: &[String], policy: Option<&str>) -> Self {
+        let path = Path::new("test.toml");
+        Self {
+            name: "test".to_owned(),
+            digest: String::new(),
+            engine: String::new(),
+            postern: String::new(),
+            imports: Imports::parse(imports),
+            policy: policy.map(|text| Policy::parse(text, path).unwrap()),
+            files: [path.to_owned(), PathBuf::new()],
+        }
+    }
+
+    /// The tables of its policy, as written; with a network, as that network fills them in. None without a policy.
+    ///
+    /// # Errors
+    /// The network makes a value of the policy ambiguous.
+    pub fn grants(&self, network: Option<&Network>) -> Result<Vec<Grant>> {
+        let Some(policy) = &self.policy else { return Ok(Vec::new()) };
+        let (view, result) = match network {
+            None => (policy.view(), policy.result_view()),
+            Some(network) => {
+                let granted = policy.resolve(&network.json(), "").map_err(anyhow::Error::msg)?;
+                (granted.view(), granted.result_view())
+            }
+        };
+        let grant = |capability: &str, from: Origin, objects: Vec<(&str, Vec<String>)>| Grant {
+            capability: capability.to_owned(),
+            from: from.to_string(),
+            file: self.file_of(from).display().to_string(),
+            objects: objects.into_iter().map(|(key, values)| (key.to_owned(), values)).collect(),
+        };
+        let mut grants: Vec<Grant> =
+            view.into_iter().map(|table| grant(table.capability, table.from, table.objects)).collect();
+        grants.extend(policy.result_origin().map(|from| grant(RESULT, from, result)));
+        Ok(grants)
+    }
+
+    fn file_of(&self, from: Origin) -> &Path {
+        let [shipped, operator] = &self.files;
+        match from {
+            Origin::Shipped => shipped,
+            Origin::Operator => operator,
+        }
+    }
+
+    /// The digest that its policy demands, and the file that does.
+    pub fn pin(&self) -> Option<Pin> {
+        let policy = self.policy.as_ref()?;
+        let digest = policy.digest()?.to_owned();
+        let file = policy.pin_file().map(|path| path.display().to_string()).unwrap_or_default();
+        Some(Pin { matches: digest == self.digest, digest, file })
+    }
+}
+
+/// A digest that a policy file demands.
+#[derive(Debug, Serialize)]
+pub struct Pin {
+    /// Hexadecimal, as the file has it.
+    pub digest: String,
+    /// The file.
+    pub file: String,
+    /// It is this component's.
+    pub matches: bool,
+}
+
+/// Whether a target is meant as a path: names of plugins have no slash, and none is called `.wasm`.
+pub fn is_file(target: &str) -> bool {
+    target.contains('/') || Path::new(target).extension().is_some_and(|extension| extension == "wasm")
+}
+
+/// The name of a component's file without its ending.
+pub fn stem(path: &Path) -> String {
+    path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Reads a policy file that is not installed.
+fn read_policy(path: &Path) -> Result<Policy> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("policy {}", path.display()))?;
+    Policy::parse(&text, path).map_err(anyhow::Error::msg)
+}

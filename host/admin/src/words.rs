@@ -1,0 +1,179 @@
+//! Values of a policy, in words.
+
+/// The objects of one grant by their keys, as written or as a network configuration fills them in.
+#[derive(Clone, Copy, Debug)]
+pub enum Objects<'a> {
+    /// No policy limits them: the ceiling.
+    Any,
+    /// Those of a policy.
+    Of(&'a [(String, Vec<String>)]),
+}
+
+/// Whether something that a policy switches may happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Never.
+    Off,
+    /// Under this condition, as a part of a sentence that begins with a comma; empty for always.
+    On(String),
+}
+
+impl Objects<'_> {
+    fn values(&self, key: &str) -> Option<&[String]> {
+        match self {
+            Self::Any => None,
+            Self::Of(objects) => {
+                Some(objects.iter().find(|(name, _)| name == key).map_or(&[], |(_, values)| values.as_slice()))
+            }
+        }
+    }
+
+    /// What the values of a key allow: ``bridge `br0` or the bridge that the network's `bridge` names``.
+    pub fn words(&self, key: &str, noun: &str) -> String {
+        match self.values(key) {
+            None => format!("any {noun} that a policy names"),
+            Some([]) => format!("no {noun}"),
+            Some(values) => values.iter().map(|value| describe(noun, value)).collect::<Vec<_>>().join(" or "),
+        }
+    }
+
+    /// The same for a key whose value `off` stands for none: it is no object.
+    pub fn words_but(&self, key: &str, noun: &str, off: &str) -> String {
+        let Some(values) = self.values(key) else { return self.words(key, noun) };
+        let described = values.iter().filter(|value| *value != off).map(|value| match placeholder(value) {
+            Some((path, Some(default))) if default == off => describe(noun, &format!("${{{path}}}")),
+            _ => describe(noun, value),
+        });
+        described.collect::<Vec<_>>().join(" or ")
+    }
+
+    /// Whether the key stands in the table; every key may, where no policy limits.
+    pub fn has(&self, key: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Of(objects) => objects.iter().any(|(name, _)| name == key),
+        }
+    }
+
+    /// Whether no value of the key is left, so that the operation is refused.
+    pub fn none(&self, key: &str) -> bool {
+        self.values(key).is_some_and(<[String]>::is_empty)
+    }
+
+    /// A setting that is off where the value is `off` or absent.
+    pub fn switch(&self, key: &str, off: &str) -> Switch {
+        let Some(values) = self.values(key) else { return Switch::On(", if a policy lets it".to_owned()) };
+        let on: Vec<&String> = values.iter().filter(|value| *value != off).collect();
+        match on.as_slice() {
+            [] => Switch::Off,
+            [only] => match placeholder(only) {
+                Some((path, default)) if default == Some(off) || default.is_none() => {
+                    Switch::On(format!(", where {} says so", source(path)))
+                }
+                Some((path, _)) => Switch::On(format!(", unless {} says otherwise", source(path))),
+                None => Switch::On(String::new()),
+            },
+            _ => Switch::On(String::new()),
+        }
+    }
+}
+
+/// One value with its noun.
+fn describe(noun: &str, value: &str) -> String {
+    if value == "*" {
+        return format!("any {noun}");
+    }
+    match placeholder(value) {
+        Some((path, default)) => {
+            let each = if path.contains('*') { "every" } else { "the" };
+            let otherwise = default.map(|text| format!(" (else `{text}`)")).unwrap_or_default();
+            format!("{each} {noun} that {} names{otherwise}", source(path))
+        }
+        None if value.contains("${") => {
+            let each = if value.contains(".*") { "every " } else { "" };
+            format!("{each}{noun} {}", filled(value))
+        }
+        None if value.contains('*') => format!("any {noun} like `{value}`"),
+        None => format!("{noun} `{value}`"),
+    }
+}
+
+/// A value with placeholders in it: `<the network's a>-<the network's b>`.
+fn filled(value: &str) -> String {
+    let (mut words, mut rest) = (String::new(), value);
+    while let Some((before, (inside, after))) =
+        rest.split_once("${").and_then(|(before, after)| Some((before, after.split_once('}')?)))
+    {
+        let (path, default) = inside.split_once('|').unwrap_or((inside, ""));
+        let otherwise = if default.is_empty() { String::new() } else { format!(", else {}", default.trim()) };
+        words.push_str(&format!("{before}<{}{otherwise}>", source(path.trim())));
+        rest = after;
+    }
+    words + rest
+}
+
+/// Path and default of a value that is one placeholder and nothing else.
+fn placeholder(value: &str) -> Option<(&str, Option<&str>)> {
+    let inside = value.strip_prefix("${")?.strip_suffix('}').filter(|inside| !inside.contains('}'))?;
+    Some(match inside.split_once('|') {
+        Some((path, default)) => (path.trim(), Some(default.trim())),
+        None => (inside.trim(), None),
+    })
+}
+
+/// Whose words a placeholder takes.
+fn source(path: &str) -> String {
+    // The stars are for the parser: to a reader "every" says it.
+    let keys = |path: &str| path.split('.').filter(|key| *key != "*").collect::<Vec<_>>().join(".");
+    match path.split_once('.') {
+        Some(("args", rest)) => format!("`{}` of CNI_ARGS", keys(rest)),
+        Some((_, rest)) => format!("the network's `{}`", keys(rest)),
+        None => format!("`{path}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(values: &[&str]) -> String {
+        let objects = [("names".to_owned(), values.iter().map(|value| (*value).to_owned()).collect())];
+        Objects::Of(&objects).words("names", "bridge")
+    }
+
+    #[test]
+    fn placeholders_become_words() {
+        assert_eq!(words(&["${config.bridge | cni0}"]), "the bridge that the network's `bridge` names (else `cni0`)");
+        assert_eq!(words(&["${config.ipam.type}"]), "the bridge that the network's `ipam.type` names");
+        assert_eq!(words(&["${config.ipam.ranges.*.*}"]), "every bridge that the network's `ipam.ranges` names");
+        assert_eq!(words(&["${args.IP.*}"]), "every bridge that `IP` of CNI_ARGS names");
+        assert_eq!(words(&["br0", "br-*", "*"]), "bridge `br0` or any bridge like `br-*` or any bridge");
+        assert_eq!(words(&["x${config.a | b}y"]), "bridge x<the network's `a`, else b>y");
+        assert_eq!(
+            words(&["${config.v.*.min}-${config.v.*.max}"]),
+            "every bridge <the network's `v.min`>-<the network's `v.max`>"
+        );
+        assert_eq!(words(&[]), "no bridge");
+        assert_eq!(Objects::Any.words("names", "bridge"), "any bridge that a policy names");
+    }
+
+    #[test]
+    fn switches() {
+        let switch = |values: &[&str]| {
+            let objects = [("promisc".to_owned(), values.iter().map(|value| (*value).to_owned()).collect())];
+            Objects::Of(&objects).switch("promisc", "false")
+        };
+        assert_eq!(switch(&[]), Switch::Off);
+        assert_eq!(switch(&["false"]), Switch::Off);
+        assert_eq!(switch(&["true"]), Switch::On(String::new()));
+        assert_eq!(
+            switch(&["${config.promiscMode | false}"]),
+            Switch::On(", where the network's `promiscMode` says so".to_owned())
+        );
+        assert_eq!(
+            switch(&["${config.promiscMode | true}"]),
+            Switch::On(", unless the network's `promiscMode` says otherwise".to_owned())
+        );
+        assert!(matches!(Objects::Any.switch("promisc", "false"), Switch::On(when) if when.contains("policy")));
+    }
+}

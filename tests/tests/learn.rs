@@ -1,0 +1,169 @@
+//! `postern learn`: the policy that it prints is what the networks need, and it leaves nothing on the node.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Node, plugin_bin};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Two networks with bridges of different names; one that masquerades.
+const PLAIN: &str = r#"{"cniVersion": "0.4.0", "name": "plain", "type": "bridge", "bridge": "br7", "isGateway": true,
+    "ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}}"#;
+const MASQUERADED: &str = r#"{"cniVersion": "1.1.0", "name": "net", "plugins": [
+    {"type": "bridge", "bridge": "br8", "ipMasq": true, "isGateway": true,
+     "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}},
+    {"type": "portmap"}]}"#;
+
+struct Place {
+    node: Node,
+}
+
+impl Place {
+    fn new(networks: &[(&str, &str)]) -> Result<Self> {
+        let node = Node::new()?;
+        for (name, text) in networks {
+            std::fs::write(node.path(format!("/run/{name}")), text)?;
+        }
+        Ok(Self { node })
+    }
+
+    /// Exit status, standard output and standard error of `postern learn`.
+    fn learn(&self, arguments: &[&str]) -> Result<(i32, String, String)> {
+        self.learn_by("exec \"$@\"", arguments)
+    }
+
+    /// The same, started by a shell script.
+    fn learn_by(&self, script: &str, arguments: &[&str]) -> Result<(i32, String, String)> {
+        let mut command = self.node.command("sh");
+        command.args(["-ec", script, "sh"]).arg(plugin_bin()?.join("postern")).arg("learn").args(arguments);
+        let output = command.output()?;
+        Ok((output.status.code().unwrap_or(-1), String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
+    }
+}
+
+/// The lines of a policy that count.
+fn lines(policy: &str) -> Vec<&str> {
+    policy.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+#[test]
+fn two_networks_of_a_bridge() -> Result<()> {
+    let place = Place::new(&[("plain.conf", PLAIN), ("net.conflist", MASQUERADED)])?;
+    let before = place.node.sh("ip -o link; find /run /var/lib /var/log; nft list ruleset")?;
+    let (status, stdout, stderr) = place.learn(&["bridge", "--network", "/run/plain.conf", "/run/net.conflist"])?;
+    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let learned = lines(&stdout);
+    for line in [
+        "[grant.link]",
+        "[grant.veth]",
+        "[grant.addresses]",
+        "[grant.routes]",
+        "[grant.bridge]",
+        "names = [\"${config.bridge | cni0}\"]",
+        "[grant.forwarding]",
+        "[grant.masquerade]",
+        "backends = [\"${config.ipMasqBackend | nftables}\"]",
+        "[grant.ipam]",
+        "types = [\"${config.ipam.type}\"]",
+        "[grant.attachments]",
+    ] {
+        ensure!(learned.contains(&line), "not `{line}`:\n{stdout}");
+    }
+    for absent in ["[grant.mac-guard]", "native", "promisc", "vlan =", "[result]", "force-address", "trunk"] {
+        ensure!(!learned.iter().any(|line| line.contains(absent)), "`{absent}`:\n{stdout}");
+    }
+    for comment in [
+        "Needed by /run/net.conflist.\n[grant.masquerade]",
+        "#   mac-guard: check, ensure, remove",
+        "# verified: the same runs succeed under it",
+        "/run/net.conflist: STATUS, ADD, CHECK, GC, DEL",
+        "/run/plain.conf: ADD, CHECK, DEL",
+    ] {
+        ensure!(stdout.contains(comment), "not \"{comment}\":\n{stdout}");
+    }
+    let after = place.node.sh("ip -o link; find /run /var/lib /var/log; nft list ruleset")?;
+    ensure!(before == after, "learning changed the node:\n{before}\n{after}");
+
+    // What it prints is a policy that inspect takes, for fewer things than are imported.
+    std::fs::write(place.node.path("/run/learned.toml"), &stdout)?;
+    let inspected = place
+        .node
+        .sh(&format!("{}/postern inspect bridge --policy /run/learned.toml || test $? = 3", plugin_bin()?.display()))?;
+    ensure!(inspected.contains("DISAGREE: imported, but granted by nothing: mac-guard"), "{inspected}");
+    Ok(())
+}
+
+#[test]
+fn names_that_follow_no_key_stay_literal() -> Result<()> {
+    let host_local = r#"{"cniVersion": "1.0.0", "name": "net", "type": "bridge",
+        "ipam": {"type": "host-local", "subnet": "10.9.0.0/24", "dataDir": "/somewhere/leases"}}"#;
+    let place = Place::new(&[("net.conf", host_local)])?;
+    let (status, stdout, stderr) = place.learn(&["host-local", "--json", "--network", "/run/net.conf"])?;
+    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let report: Value = serde_json::from_str(&stdout)?;
+    ensure!(report["verified"] == true, "{stdout}");
+    let policy = report["policy"].as_str().context("policy")?;
+    let expected = [
+        "[grant.leases]",
+        "directories = [\"${config.ipam.dataDir | /var/lib/cni/networks}\"]",
+        "ranges = [\"${config.ipam}\"]",
+    ];
+    ensure!(lines(policy) == expected, "{policy}");
+    ensure!(report["unused"]["resolv-conf"][0] == "read", "{stdout}");
+    ensure!(!PathBuf::from("/somewhere").exists(), "learn wrote to the node");
+    Ok(())
+}
+
+#[test]
+fn an_ipam_plugin_that_leases_nothing() -> Result<()> {
+    let fixed = r#"{"cniVersion": "1.0.0", "name": "net", "type": "static",
+        "ipam": {"type": "static", "addresses": [{"address": "10.9.0.5/24", "gateway": "10.9.0.1"}]}}"#;
+    let place = Place::new(&[("net.conf", fixed)])?;
+    let (status, stdout, stderr) = place.learn(&["static", "--network", "/run/net.conf"])?;
+    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let expected = [
+        "[result]",
+        "addresses = [\"${config.ipam.addresses.*.address}\"]",
+        "gateways = [\"${config.ipam.addresses.*.gateway}\"]",
+    ];
+    ensure!(lines(&stdout) == expected, "{stdout}");
+    Ok(())
+}
+
+#[test]
+fn a_plugin_that_fails_is_reported() -> Result<()> {
+    let broken = PLAIN.replace("host-local", "absent-ipam");
+    let place = Place::new(&[("broken.conf", &broken)])?;
+    let (status, stdout, stderr) = place.learn(&["bridge", "--network", "/run/broken.conf"])?;
+    ensure!(status == 1, "status {status}: {stdout}{stderr}");
+    ensure!(stdout.contains("ADD FAILED: ") && stdout.contains("absent-ipam"), "{stdout}");
+    ensure!(stdout.contains("[grant.bridge]") && stdout.contains("# NOT VERIFIED"), "{stdout}");
+    Ok(())
+}
+
+#[test]
+fn a_component_that_is_not_installed() -> Result<()> {
+    let place = Place::new(&[("net.conflist", MASQUERADED)])?;
+    let target = std::env::var("CARGO_TARGET_DIR")
+        .map_or_else(|_| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
+    let wasm = target.join("wasm32-wasip2/guest/postern-bridge.wasm");
+    let wasm = wasm.to_str().context("path")?;
+    let (status, _, stderr) = place.learn(&[wasm, "--network", "/run/net.conflist"])?;
+    ensure!(status == 1 && stderr.contains("--name"), "status {status}: {stderr}");
+    let (status, stdout, stderr) = place.learn(&[wasm, "--name", "bridge", "--network", "/run/net.conflist"])?;
+    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    ensure!(stdout.contains("# verified"), "{stdout}");
+    Ok(())
+}
+
+#[test]
+fn without_namespaces_it_says_so() -> Result<()> {
+    let place = Place::new(&[("plain.conf", PLAIN)])?;
+    // The limit is the namespace's own: the machine's stays as it is.
+    let none = "exec unshare --user --map-root-user sh -ec 'echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"' sh \"$@\"";
+    let (status, stdout, stderr) = place.learn_by(none, &["bridge", "--network", "/run/plain.conf"])?;
+    ensure!(status == 1 && stdout.is_empty(), "status {status}: {stdout}{stderr}");
+    for words in ["namespaces of its own, and the kernel refuses them here", "user.max_user_namespaces"] {
+        ensure!(stderr.contains(words), "not \"{words}\": {stderr}");
+    }
+    Ok(())
+}
