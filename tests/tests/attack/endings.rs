@@ -1,6 +1,6 @@
 //! Ways to end: each is one well-formed error, and leaves nothing.
 
-use crate::common::{Refusal, each, test_bin};
+use crate::common::{Refusal, each};
 use crate::fortress::{Fortress, good};
 use anyhow::{Result, ensure};
 use postern_tests::{Answer, merge};

@@ -5,7 +5,7 @@
 //! | `c1` | the attacker's container |
 //! | `c2` | attached to the network `bystander` on the bridge `cni0` by the real bridge plugin: lease, rules, record |
 //! | `c3` | attached to the attacker's own network `net`: another container's lease, rules and record in the same places |
-//! | the operator | a dummy link `op0` with an address and a route, tables of nftables and iptables, files |
+//! | the operator | a link `op0` with an address and a route, tables of nftables and iptables, files |
 //!
 //! `hostile0` is the one bridge that the attackers' policy grants.
 
@@ -30,7 +30,7 @@ const PREPARE: &str = "
     mount -t tmpfs -o mode=755 log /var/log
     echo secret > /etc/operator/shadow; chmod 600 /etc/operator/shadow
     ip link add hostile0 type bridge
-    ip link add op0 type dummy; ip addr add 192.0.2.1/24 dev op0; ip link set op0 up
+    ip link add op0 type veth peer name op1; ip link set op1 up; ip addr add 192.0.2.1/24 dev op0; ip link set op0 up
     ip route add 198.51.100.0/24 via 192.0.2.254
     nft add table inet operator
     nft add chain inet operator input '{ type filter hook input priority 5; }'

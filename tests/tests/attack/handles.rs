@@ -71,11 +71,11 @@ fn a_link_replaced_by_the_containers_root() -> Result<()> {
     let answer = std::thread::scope(|scope| {
         let running = scope.spawn(|| attack.call(&fortress));
         std::thread::sleep(Duration::from_millis(400));
-        fortress.node().sh_in("c1", "ip link del eth0; ip link add eth0 type dummy")?;
+        fortress.node().sh_in("c1", "ip link del eth0; ip link add eth0 type bridge")?;
         running.join().map_err(|_| anyhow!("the caller panicked"))?
     })?;
     Refusal::of(&answer)?.expect(999, "no such device")?;
     let link = fortress.node().sh_in("c1", "ip -d link show eth0; ip link del eth0")?;
-    ensure!(link.contains("dummy") && link.contains("state DOWN"), "the stranger was touched: {link}");
+    ensure!(link.contains("bridge") && link.contains("state DOWN"), "the stranger was touched: {link}");
     fortress.unchanged()
 }

@@ -37,7 +37,7 @@ fn nobody_forges_lines_of_the_log() -> Result<()> {
     fortress.plugin("hostile", "ADD", &orders("bridge-forgery", json!({})))?;
     let shown = fortress.node().sh(&format!("{}/postern log --container c1", test_bin()?.display()))?;
     ensure!(shown.contains("allowed everything"), "the log doesn't show what was asked for: {shown}");
-    ensure!(shown.lines().all(|line| line.contains(" hostile ")), "a forged line: {shown}");
+    ensure!(!shown.lines().any(|line| line.contains("bridge  ") && !line.contains("DENIED")), "a forged line: {shown}");
     ensure!(!shown.chars().any(|c| c.is_control() && c != '\n'), "control characters: {shown:?}");
     Ok(())
 }
