@@ -63,6 +63,9 @@ impl Fortress {
         for verb in ["ADD", "DEL"] {
             fortress.plugin("hostile", verb, &good())?.success()?;
         }
+        // The kernel notes of a bridge which offloads its ports ever had.
+        let port = crate::rogue("a port that comes and goes", r#"["veth-create", {"op": "bridge-find", "name": "hostile0"}, {"op": "bridge-attach", "bridge": 2, "host": 1, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}, "link-up"]"#);
+        port.call(&fortress)?;
         fortress.look()?;
         fortress.unchanged().context("the node is not at rest")?;
         Ok(fortress)

@@ -36,6 +36,8 @@ struct Attack {
     plugin: &'static str,
     verb: &'static str,
     config: Value,
+    /// Instead of `config`.
+    raw: Option<String>,
     /// The operator's policy file for the plugin; empty for none.
     policy: &'static str,
     env: Vec<(&'static str, &'static str)>,
@@ -77,7 +79,7 @@ fn honest(name: &'static str, plugin: &'static str, patch: &str) -> Attack {
 fn attack(name: &'static str, plugin: &'static str, orders: Value) -> Attack {
     let mut config = base();
     merge(&mut config, &orders);
-    Attack { name, plugin, verb: "ADD", config, policy: "", env: Vec::new(), code: 0, words: "" }
+    Attack { name, plugin, verb: "ADD", config, raw: None, policy: "", env: Vec::new(), code: 0, words: "" }
 }
 
 impl Attack {
@@ -85,6 +87,12 @@ impl Attack {
     fn with(mut self, patch: &str) -> Self {
         let patch = serde_json::from_str(patch).unwrap_or_else(|error| panic!("{}: {error}: {patch}", self.name));
         merge(&mut self.config, &patch);
+        self
+    }
+
+    /// With this text for a configuration.
+    fn raw(mut self, text: impl Into<String>) -> Self {
+        self.raw = Some(text.into());
         self
     }
 
@@ -115,7 +123,8 @@ impl Attack {
 
     /// What the runtime calls.
     fn call(&self, fortress: &Fortress) -> Result<Answer> {
-        let call = Call::new(&common::test_bin()?, self.plugin, self.verb, self.config.to_string());
+        let stdin = self.raw.clone().unwrap_or_else(|| self.config.to_string());
+        let call = Call::new(&common::test_bin()?, self.plugin, self.verb, stdin);
         let call = call.attachment("c1", &fortress.netns("c1"), "eth0");
         fortress.call(&self.env.iter().fold(call, |call, (key, value)| call.env(key, value)))
     }

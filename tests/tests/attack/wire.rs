@@ -97,16 +97,16 @@ fn calls_as_large_as_can_be() -> Result<()> {
     let mut fortress = Fortress::new()?;
     let policy = "[grant.leases]\ndirectories = [\"/var/lib/hostile\"]";
     for (name, steps, ends) in [
-        ("a name of a mebibyte", r#"[{"name": 1040000}]"#, "policy does not allow bridge.find"),
-        ("40,000 range sets", r#"[{"sets": 40000}]"#, ""),
-        ("20,000 routes", r#"["veth-create", {"routes": 20000}]"#, ""),
+        ("a name of a mebibyte", r#"[{"name": 1040000}]"#, "the answer is longer than a message may be"),
+        ("30,000 range sets", r#"[{"sets": 30000}]"#, ""),
+        ("20,000 routes", r#"["veth-create", {"op": "link-up", "link": 0}, {"routes": 20000}]"#, ""),
         ("300,000 VLANs", r#"["veth-create", {"op": "bridge-find", "name": "hostile0"}, {"vlans": 300000}]"#, ""),
     ] {
         fortress.operator_policy("rogue", policy)?;
         let start = Instant::now();
         let answer = rogue(name, steps).call(&fortress)?;
         let took = start.elapsed();
-        println!("{name}: {} ms", took.as_millis());
+        println!("{name}: {} ms, {:.200}", took.as_millis(), answer.stdout);
         ensure!(took < Duration::from_secs(6), "{name}: took {took:?}, where 2 s are the limit: {answer:?}");
         if answer.status != 0 {
             let refusal = Refusal::of(&answer)?;

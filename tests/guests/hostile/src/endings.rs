@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Ends in the way `behaviour`, if it is one; some ways never return.
-pub fn end(behaviour: &str, made: &CniResult) -> Option<ExitCode> {
+pub fn end(behaviour: &str, says: &str, made: &CniResult) -> Option<ExitCode> {
     let truth = made.to_json(Version::V1_0_0).unwrap_or_default();
     let claim = |change: fn(&mut CniResult)| {
         let mut claim = made.clone();
@@ -17,6 +17,7 @@ pub fn end(behaviour: &str, made: &CniResult) -> Option<ExitCode> {
     };
     match behaviour {
         "good" => say(truth.as_bytes()),
+        "says" => say(says.as_bytes()),
         "trap" => std::process::abort(),
         "panic" => fall(),
         "silent" => {}
