@@ -14,19 +14,19 @@ fn one_thing_for_policy_and_another_for_the_plugin() -> Result<()> {
         honest("two spellings of what replaces an address", "bridge", r#"{"bridge": "hostile0", "forceAddress": false, "ForceAddress": true}"#)
             .ends(7, "forceAddress"),
         honest("a letter that only some take for another", "host-local", "{\"ipam\": {\"dataD\u{131}r\": \"/var/lib/other\"}}").ends(0, ""),
-        honest("a placeholder for a bridge", "bridge", r#"{"bridge": "${config.name}"}"#).ends(999, "could not add"),
+        honest("a placeholder for a bridge", "bridge", r#"{"bridge": "${config.name}/"}"#).ends(999, "could not add"),
         honest("a bridge above", "bridge", r#"{"bridge": "../cni0"}"#).ends(999, "interface name contains /"),
         honest("a huge number", "bridge", r#"{"bridge": "hostile0", "mtu": 99999999999999999999}"#).ends(999, "mtu"),
         honest("a number that is no whole one", "bridge", r#"{"bridge": "hostile0", "vlan": 1e30}"#).ends(999, "vlan"),
         honest("a negative VLAN", "bridge", r#"{"bridge": "hostile0", "vlan": -1}"#).ends(999, "VLAN"),
         honest("a text for a number", "bridge", r#"{"bridge": "hostile0", "vlan": "100"}"#).ends(999, "vlan"),
-        honest("a list for the bridge", "bridge", r#"{"bridge": ["cni0"]}"#).ends(999, "bridge"),
+        honest("a list for the bridge", "bridge", r#"{"bridge": ["cni0"]}"#).ends(7, "\"bridge\" in the configuration must be a text"),
         honest("twice the same key", "bridge", "{}").raw(r#"{"cniVersion": "1.0.0", "name": "net", "name": "bystander", "type": "bridge", "bridge": "hostile0", "bridge": "cni0", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/24"}]]}}"#)
-            .ends(6, "duplicate"),
+            .ends(7, "the configuration has both \"bridge\" and \"bridge\""),
         honest("a configuration and another", "bridge", "{}").raw(r#"{"cniVersion": "1.0.0", "name": "net", "type": "bridge"} {"name": "bystander"}"#)
             .ends(6, "trailing"),
         honest("half a mebibyte", "bridge", "{}").raw(format!(r#"{{"cniVersion": "1.0.0", "name": "{}", "type": "bridge"}}"#, "x".repeat(512 << 10)))
-            .ends(6, "long"),
+            .ends(6, "bytes of JSON are more than the limit"),
         honest("a bomb of brackets", "bridge", "{}").raw("[".repeat(200_000)).ends(6, "recursion"),
         honest("an address that the arguments ask for", "host-local", r#"{"ipam": {"dataDir": "/var/lib/hostile"}}"#)
             .env("CNI_ARGS", "IP=10.77.0.2")

@@ -60,8 +60,12 @@ impl Fortress {
         }))?;
         fortress.indexes = files(&fortress.node().path("/var/lib/postern"), "/var/lib/postern")?.into_keys().collect();
         fortress.bystander("c3", &good())?;
-        for verb in ["ADD", "DEL"] {
-            fortress.plugin("hostile", verb, &good())?.success()?;
+        let mut bridge = crate::base();
+        merge(&mut bridge, &json!({"type": "bridge", "bridge": "hostile0", "ipMasq": true}));
+        for (plugin, config) in [("hostile", good()), ("bridge", bridge)] {
+            for verb in ["ADD", "DEL"] {
+                fortress.plugin(plugin, verb, &config)?.success()?;
+            }
         }
         // The kernel notes of a bridge which offloads its ports ever had.
         let port = crate::rogue("a port that comes and goes", r#"["veth-create", {"op": "bridge-find", "name": "hostile0"}, {"op": "bridge-attach", "bridge": 2, "host": 1, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}, "link-up"]"#);
@@ -137,6 +141,11 @@ impl Fortress {
         let changed: Vec<String> = compare(&json!(self.before), &json!(after)).iter().map(ToString::to_string).collect();
         ensure!(changed.is_empty(), "{} files of Postern's changed:\n{}", changed.len(), changed.join("\n"));
         Ok(())
+    }
+
+    /// Fails if anything changed but Postern's own records: what could not be undone stays there, for DEL.
+    pub fn same(&mut self) -> Result<()> {
+        self.watched.same()
     }
 
     /// What is left after an attack that succeeded is removed as far as DEL goes, and taken for given from then on, so

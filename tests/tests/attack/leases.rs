@@ -59,7 +59,7 @@ fn directories_of_others() -> Result<()> {
         honest("a network of dots for the real plugin", "host-local", r#"{"name": ".."}"#).ends(7, "invalid characters found in network name"),
         honest("a network with a separator for the real plugin", "bridge", r#"{"name": "net/../bystander"}"#)
             .ends(7, "invalid characters found in network name"),
-        honest("a record for a directory", "host-local", r#"{"ipam": {"dataDir": "/etc/operator/shadow"}}"#).ends(999, "/etc/operator/shadow"),
+        honest("a record for a directory", "host-local", r#"{"ipam": {"dataDir": "/etc/operator/shadow"}}"#).ends(5, "open directory /etc/operator/shadow"),
     ])
 }
 
@@ -112,12 +112,14 @@ fn directories_that_others_prepared() -> Result<()> {
         |(_, prepare, repair, words)| {
             fortress.prepare(prepare)?;
             let answer = fortress.plugin("hostile", "ADD", &good())?;
-            let unchanged = fortress.unchanged();
+            let unchanged = fortress.same();
             let refused = Refusal::of(&answer).and_then(|refusal| {
                 ensure!(matches!(refusal.code, 5 | 999), "{refusal:?}");
                 refusal.expect(refusal.code, words)
             });
             fortress.prepare(repair)?;
+            fortress.plugin("hostile", "DEL", &good())?.success()?;
+            fortress.look()?;
             refused.and(unchanged)
         },
     )

@@ -133,6 +133,10 @@ impl Attack {
     fn withstood_by(&self, fortress: &mut Fortress) -> Result<()> {
         fortress.operator_policy(self.plugin, self.policy)?;
         let answer = self.call(fortress);
+        if self.code == 0 && self.verb == "ADD" {
+            // What it was allowed to make goes with it.
+            Attack { verb: "DEL", ..self.clone() }.call(fortress)?.success()?;
+        }
         let unchanged = fortress.unchanged();
         let ended = answer.and_then(|answer| match self.code {
             0 => answer.success().map(drop),

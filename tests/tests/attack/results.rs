@@ -58,9 +58,9 @@ fn earlier_results_that_were_tampered_with() -> Result<()> {
         previous("check the bystander", "bridge", "CHECK", bystander).ends(999, "e"),
         previous("check the bystander's route", "ptp", "CHECK", bystander).ends(999, "e"),
         previous("a text", "bridge", "CHECK", r#""everything""#).ends(999, "prevResult"),
-        previous("a text, to remove", "bridge", "DEL", r#""everything""#).ends(0, ""),
+        previous("a text, to remove", "bridge", "DEL", r#""everything""#).ends(999, "prevResult"),
         previous("addresses that are none", "bridge", "CHECK", r#"{"cniVersion": "1.1.0", "ips": [{"address": "everything"}]}"#).ends(999, "e"),
-        previous("another version", "bridge", "CHECK", r#"{"cniVersion": "9.9.9"}"#).ends(999, "9.9.9"),
+        previous("another version", "bridge", "CHECK", r#"{"cniVersion": "9.9.9"}"#).ends(999, "e"),
         previous("200 KiB", "bridge", "CHECK", &format!(r#"{{"cniVersion": "1.1.0", "interfaces": [{{"name": "{}"}}]}}"#, "x".repeat(200 << 10)))
             .ends(999, "e"),
         rogue("an address of an earlier result, on CHECK", r#"["link-own", {"op": "addresses-add", "link": 0, "addresses": ["10.77.0.2/24"]}]"#)

@@ -45,6 +45,13 @@ pub fn end(behaviour: &str, says: &str, made: &CniResult) -> Option<ExitCode> {
             let _ = black_box(link::own());
         },
         "allocate" => hoard(|| vec![1_u8; 1 << 20]),
+        "allocate-at-once" => {
+            black_box(vec![1_u8; u32::MAX as usize / 2]);
+        }
+        "hoard-some" => {
+            black_box((0..100).map(|_| veth::Options::default()).collect::<Vec<_>>());
+            say(truth.as_bytes());
+        }
         "recurse" => {
             black_box(recurse(1));
         }
