@@ -7,7 +7,7 @@ use anyhow::Result;
 fn one_thing_for_policy_and_another_for_the_plugin() -> Result<()> {
     withstand(&[
         honest("two spellings of the bridge", "bridge", r#"{"bridge": "hostile0", "Bridge": "cni0"}"#).ends(7, "bridge"),
-        honest("three spellings of the bridge", "bridge", r#"{"bridge": "hostile0", "BRIDGE": "hostile0", "bRidge": "hostile0"}"#).ends(7, "bridge"),
+        honest("three spellings of the bridge", "bridge", r#"{"bridge": "hostile0", "BRIDGE": "hostile0", "bRidge": "hostile0"}"#).ends(7, "bRidge"),
         honest("two spellings of a parent", "bridge", r#"{"bridge": "hostile0", "IPAM": {"type": "static"}}"#).ends(7, "ipam"),
         honest("two spellings of the type", "bridge", r#"{"bridge": "hostile0", "ipam": {"Type": "static"}}"#).ends(7, "type"),
         honest("two spellings of the directory", "host-local", r#"{"ipam": {"DataDir": "/var/lib/other"}}"#).ends(7, "dataDir"),

@@ -4,7 +4,8 @@ use crate::common::Refusal;
 use crate::fortress::{Fortress, good};
 use crate::{Attack, hostile, rogue, withstand};
 use anyhow::{Result, ensure};
-use std::process::Child;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 const CALLS: &str = r#"[{"times": 60, "step": {"try": {"op": "link-own"}}}]"#;
@@ -75,15 +76,21 @@ struct Held(Child);
 
 impl Held {
     fn lock(fortress: &Fortress, path: &str) -> Result<Self> {
-        let child = fortress.node().command("flock").args(["--no-fork", path, "sleep", "100"]).spawn()?;
-        std::thread::sleep(Duration::from_millis(300));
+        let mut command = fortress.node().command("flock");
+        // It lives as long as its standard input.
+        let mut child = command.args([path, "sh", "-c", "echo held; cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.as_mut() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        ensure!(line == "held\n", "{path} can't be locked");
         Ok(Self(child))
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        drop(self.0.stdin.take());
         let _ = self.0.wait();
     }
 }

@@ -42,13 +42,13 @@ fn namespaces_that_are_not_the_containers() -> Result<()> {
 fn namespaces_behind_other_paths() -> Result<()> {
     let mut fortress = Fortress::new()?;
     fortress.prepare(
-        "ln -s /proc/self/ns/net /run/link; ln -s /run/netns/../link /run/link2; touch /run/mounted
-         mount --bind /proc/self/ns/net /run/mounted; ln -s loop /run/loop; mkfifo /run/pipe",
+        "ln -s /proc/self/ns/net /run/link; ln -s /run/netns/../link /run/link2; touch /run/netns/mounted
+         mount --bind /proc/self/ns/net /run/netns/mounted; ln -s loop /run/loop; mkfifo /run/pipe",
     )?;
     for (path, code, words) in [
         ("/run/link", 8, SAME),
         ("/run/link2", 8, SAME),
-        ("/run/mounted", 8, SAME),
+        ("/run/netns/mounted", 8, SAME),
         ("/run/loop", 999, "/run/loop"),
         ("/run/pipe", 999, "unknown FS magic"),
     ] {
@@ -56,7 +56,7 @@ fn namespaces_behind_other_paths() -> Result<()> {
         Refusal::of(&attack.call(&fortress)?)?.expect(code, words)?;
         fortress.unchanged()?;
     }
-    fortress.node().sh("umount /run/mounted").map(drop)
+    fortress.node().sh("umount /run/netns/mounted").map(drop)
 }
 
 /// What root in the container did to its own link before DEL.

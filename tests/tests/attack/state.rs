@@ -66,7 +66,7 @@ fn records_that_others_prepared() -> Result<()> {
     crate::each(
         prepared,
         |case| case.0.to_owned(),
-        |(_, prepare, usable)| {
+        |(name, prepare, usable)| {
             fortress.prepare(prepare)?;
             let answer = fortress.plugin("hostile", "ADD", &good())?;
             if *usable {
@@ -75,7 +75,8 @@ fn records_that_others_prepared() -> Result<()> {
                 fortress.node().sh(&format!("rm -rf {path}*"))?;
                 answer.success()?;
                 deleted.success()?;
-                ensure!(answer.stderr.contains("postern: "), "nothing is said: {answer:?}");
+                // An empty one is what a run that was killed at once leaves.
+                ensure!(*name == "nothing" || answer.stderr.contains("postern: "), "nothing is said: {answer:?}");
             } else {
                 let unchanged = fortress.unchanged();
                 fortress.node().sh(&format!("rm -rf {path}*"))?;
