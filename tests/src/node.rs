@@ -10,10 +10,10 @@ use std::process::{Child, Command, Output, Stdio};
 /// Set by `tests/in-namespaces`.
 const PRIVATE: &str = "POSTERN_PRIVATE";
 
-/// What the process that holds a node's namespaces open does first. `/run` and `/var/lib` are the node's own, so that
-/// twin nodes can use the same paths (they appear in results) without sharing state.
+/// What the process that holds a node's namespaces open does first. `/run`, `/var/lib` and `/var/log` are the node's
+/// own, so that twin nodes can use the same paths (they appear in results) without sharing state.
 const HOLDER: &str = "mount -t tmpfs -o mode=755 run /run && mkdir -p /run/netns /run/lock && \
-    mount -t tmpfs -o mode=755 lib /var/lib && ip link set lo up && echo ready && exec cat";
+    mount -t tmpfs -o mode=755 lib /var/lib && mount -t tmpfs -o mode=755 log /var/log && ip link set lo up && echo ready && exec cat";
 
 /// A host of its own. Dropping it takes everything down: its namespaces live as long as one process of it.
 #[derive(Debug)]

@@ -140,7 +140,7 @@ fn removed_by_record(lose: &str, netns: Option<&str>, del: &Value) -> Result<()>
     ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
     ensure!(place.left()?.is_empty(), "left after DEL: {}", place.left()?);
     // What the host removes of its own accord is in the log too.
-    let noted = place.node.sh("grep -c '\"operation\":\"record.remove\"' /run/postern/audit.jsonl || true")?;
+    let noted = place.node.sh("grep -c '\"operation\":\"record.remove\"' /var/log/postern/audit.jsonl || true")?;
     ensure!(noted.trim() != "0", "the log has no line for what was removed");
     // And once more, as runtimes do. Without the plugin there is nobody to say that nothing is left.
     let again = place.call("DEL", &path, &config)?;

@@ -89,3 +89,24 @@ fn status_tells_when_no_address_is_left() -> Result<()> {
     ensure!(full.status == 1 && full.stdout.contains("\"code\": 50"), "{full:?}");
     Ok(())
 }
+
+#[test]
+fn what_an_operator_has_removed_is_in_the_log() -> Result<()> {
+    let node = Node::new()?;
+    let config = config("bridge", "net", &json!({}));
+    node.add_container("c1")?;
+    call(&node, "ADD", "c1", &config)?.success()?;
+    let postern = format!("{}/postern", plugin_bin()?.display());
+    let removed = || node.sh("grep -c '\"operation\":\"node.remove\"' /var/log/postern/audit.jsonl || true");
+    node.sh(&format!("{postern} gc --node"))?;
+    ensure!(removed()? == "0\n", "the bridge is in use");
+    call(&node, "DEL", "c1", &config)?.success()?;
+    let said = node.sh(&format!("{postern} gc --node --forwarding"))?;
+    ensure!(removed()?.trim() == said.lines().count().to_string(), "{said}");
+    let shown = node.sh(&format!("{postern} log"))?;
+    for object in ["kind=\"bridge\" name=\"br9\"", "kind=\"forwarding\" name=\"ipv4\""] {
+        ensure!(shown.contains(object), "not {object}: {shown}");
+    }
+    ensure!(node.sh(&format!("{postern} log --denied"))?.is_empty(), "nothing was refused");
+    Ok(())
+}

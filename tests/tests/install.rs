@@ -1,6 +1,7 @@
 //! Installing, and what is not run because somebody else could have put it there, or because it is no plugin.
 //!
-//! Not tested: a file that belongs to another user. Files of one can't be made here, where a single user is mapped.
+//! Not tested here: a file that belongs to another user. Files of one can't be made where a single user is mapped;
+//! `tests/runtimes/owner` does it as root.
 
 mod common;
 
@@ -129,20 +130,20 @@ const SPOILT: [(&str, &str); 19] = [
     ),
     ("rm postern.d/static.toml", "plugin \"static\" has no policy at /run/copy/postern.d/static.toml…`postern add"),
     ("rm -r postern.d", "there is no catalog of plugins at /run/copy/postern.d or …`make install`"),
-    ("cd postern.d; : > static.cwasm", "plugin \"static\" cannot load the compiled code: …`postern add"),
-    ("cd postern.d; truncate -s 1000 static.cwasm", "plugin \"static\" cannot load the compiled code: …`postern add"),
-    ("cd postern.d; truncate -s 200000 static.cwasm", "plugin \"static\" cannot load the compiled code: …`postern add"),
+    ("cd postern.d; : > static.cwasm", "the code of plugin \"static\" is not whole: …`postern add"),
+    ("cd postern.d; truncate -s 1000 static.cwasm", "the code of plugin \"static\" is not whole: …`postern add"),
+    ("cd postern.d; truncate -s 200000 static.cwasm", "the code of plugin \"static\" is not whole: …`postern add"),
     (
         "cd postern.d; head -c 400000 /dev/urandom > static.cwasm",
-        "plugin \"static\" cannot load the compiled code: …`postern add",
+        "the code of plugin \"static\" is not whole: …`postern add",
     ),
-    ("cd postern.d; echo hello > static.cwasm", "plugin \"static\" cannot load the compiled code: …`postern add"),
-    ("cd postern.d; cp ../postern static.cwasm", "plugin \"static\" cannot load the compiled code: …`postern add"),
+    ("cd postern.d; echo hello > static.cwasm", "the code of plugin \"static\" is not whole: …`postern add"),
+    ("cd postern.d; cp ../postern static.cwasm", "the code of plugin \"static\" is not whole: …`postern add"),
     (
         "cd postern.d; sed -i 's/wasmtime-48/wasmtime-47/g' static.cwasm",
-        "plugin \"static\" cannot load the compiled code: …`postern add",
+        "the code of plugin \"static\" was changed or swapped: …`postern add",
     ),
-    ("cd postern.d; rm static.cwasm; mkdir static.cwasm", "plugin \"static\" cannot load the compiled code: "),
+    ("cd postern.d; rm static.cwasm; mkdir static.cwasm", "static.cwasm is no regular file; …install the plugin again"),
     (
         "cd postern.d; echo '[grant.netlink]' > static.toml",
         "policy /run/copy/postern.d/static.toml: …unknown field `netlink`",

@@ -1,13 +1,13 @@
 //! `postern add`: compile ahead of time, so that nothing is compiled when a runtime waits.
 
-use crate::manifest::Manifest;
 use anyhow::{Context, Result, bail, ensure};
+use postern_gate::catalog::{self, Manifest};
 use postern_gate::places;
 use postern_gate::policy::Policy;
 use postern_sandbox::{compile, engine};
-use sha2::{Digest, Sha256};
-use std::fs::Permissions;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs::{OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Places a plugin.
@@ -30,6 +30,9 @@ pub fn run(
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
     let granted = Policy::parse(&text, policy).map_err(anyhow::Error::msg)?;
     let wasm = std::fs::read(file).with_context(|| format!("component {}", file.display()))?;
+    let digest = catalog::sha256(&wasm);
+    // Before the compiler, which is large, has seen a byte of what nobody has looked at.
+    catalog::check_pin(granted.digest(), &digest, &name, policy).map_err(anyhow::Error::msg)?;
     let compiled = compile::precompile(&wasm).with_context(|| format!("{}", file.display()))?;
     check_grants(&granted, &compiled.imports)?;
 
@@ -40,17 +43,25 @@ pub fn run(
     std::fs::create_dir_all(&catalog).with_context(|| format!("catalog {}", catalog.display()))?;
     places::trust(&catalog).map_err(anyhow::Error::msg)?;
     let manifest = Manifest {
-        digest: Sha256::digest(&wasm).iter().map(|byte| format!("{byte:02x}")).collect(),
+        digest,
+        code: catalog::sha256(&compiled.cwasm),
+        size: compiled.cwasm.len() as u64,
         engine: engine::fingerprint(),
         imports: compiled.imports,
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    // The code goes last: until it is there, a new plugin isn't run; and an old one never runs under a policy that
-    // grants more than its own.
-    place(&catalog.join(format!("{name}.json")), &serde_json::to_vec_pretty(&manifest)?)?;
+    // The code goes last. Until it is there, a new plugin isn't run, and an old one doesn't fit the new manifest: it never
+    // runs under a policy that grants more than its own.
+    place(&Manifest::path(&catalog, &name), &serde_json::to_vec_pretty(&manifest)?)?;
     place(&catalog.join(format!("{name}.toml")), text.as_bytes())?;
-    place(&catalog.join(format!("{name}.cwasm")), &compiled.cwasm)?;
-    println!("{name}: {} imports, sha256 {}", manifest.imports.len(), manifest.digest);
+    place(&catalog::code_path(&catalog, &name), &compiled.cwasm)?;
+    println!("{name}: {} imports, component sha256:{}", manifest.imports.len(), manifest.digest);
+    println!(
+        "{name}: compiled for {}, {} bytes, placed with its policy in {}",
+        manifest.engine,
+        manifest.size,
+        catalog.display()
+    );
     match bin {
         Some(bin) => link(&bin, &name),
         None => Ok(()),
@@ -74,10 +85,17 @@ fn check_grants(policy: &Policy, imports: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file beside its final name and renames it: a run sees the old one or the new one, never half of it.
+/// Writes a file beside its final name and renames it: a run sees the old one or the new one, never half of it. At no time
+/// could others open it for writing, whatever the umask.
 fn place(path: &Path, bytes: &[u8]) -> Result<()> {
     let new = path.with_extension("new");
-    let written = std::fs::write(&new, bytes)
+    let _ = std::fs::remove_file(&new);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)
+        .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| std::fs::set_permissions(&new, Permissions::from_mode(0o644)))
         .and_then(|()| std::fs::rename(&new, path));
     written.with_context(|| format!("cannot write {}", path.display()))

@@ -1,7 +1,7 @@
 //! `postern inspect`: imports and policy of an installed plugin, side by side.
 
-use crate::manifest::Manifest;
 use anyhow::Result;
+use postern_gate::catalog::Manifest;
 use postern_gate::places;
 use postern_gate::policy::Policy;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Prints them.
 pub fn run(plugin: &str) -> Result<()> {
     let catalog = places::catalog().map_err(anyhow::Error::msg)?;
-    let manifest = Manifest::read(&catalog, plugin)?;
+    let manifest = Manifest::read(&catalog, plugin).map_err(anyhow::Error::msg)?;
     let policy = Policy::load(&catalog, plugin).map_err(anyhow::Error::msg)?;
     println!("{plugin}  sha256 {}", manifest.digest);
     let mut interfaces: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

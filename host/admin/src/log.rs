@@ -1,34 +1,54 @@
 //! `postern log`: the audit log for people.
 
 use anyhow::{Context, Result};
-use postern_gate::{LOG, places};
+use postern_gate::LOG;
+use postern_gate::places::Places;
 use serde_json::Value;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 
-/// Prints the log, oldest first.
-pub fn run(container: Option<&str>, json: bool) -> Result<()> {
-    let newest = places::state().join(LOG);
+/// Columns of a terminal that is wide enough.
+const WIDTH: usize = 120;
+
+/// Where an operation's objects begin.
+const INDENT: usize = 59;
+
+/// Prints the log, oldest first: of one container if asked for, or what was refused. `json` prints lines as they are.
+pub fn run(container: Option<&str>, denied: bool, json: bool) -> Result<()> {
+    let newest = Places::find().map_err(anyhow::Error::msg)?.logs.join(LOG);
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut last = String::new();
     for path in [newest.with_extension("jsonl.1"), newest] {
-        let text = match std::fs::read_to_string(&path) {
+        let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == ErrorKind::NotFound => continue,
             Err(e) => return Err(e).with_context(|| format!("{}", path.display())),
         };
-        for line in text.lines() {
+        for line in String::from_utf8_lossy(&text).lines() {
             let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
-            let field = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
-            let of = field("attachment").split('/').nth(1).unwrap_or_default();
-            if container.is_some_and(|container| container != of) {
+            let entry = Entry(&entry);
+            if !entry.is_wanted(container, denied) {
                 continue;
             }
-            if json {
-                println!("{line}");
+            let printed = if json {
+                writeln!(out, "{line}")
             } else {
-                println!("{}", printable(&sentence(&entry, field)));
+                let heading = printable(&entry.heading());
+                let new = heading != last;
+                last.clone_from(&heading);
+                let heading = if new { heading + "\n" } else { String::new() };
+                writeln!(out, "{heading}{}", wrap(&printable(&entry.sentence())))
+            };
+            match printed {
+                // Whoever reads has seen enough.
+                Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(()),
+                other => other?,
             }
         }
     }
-    Ok(())
+    match out.flush() {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(()),
+    }
 }
 
 /// A plugin's own words must not write lines, or tell the terminal what to do.
@@ -36,25 +56,161 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
-fn sentence<'a>(entry: &'a Value, field: impl Fn(&str) -> &'a str) -> String {
-    let micros = entry.get("micros").and_then(Value::as_u64).unwrap_or_default();
-    let objects = entry.get("request").and_then(Value::as_object).map(|request| {
-        let shown = request.iter().filter(|(key, value)| *key != "op" && !value.is_null());
-        shown.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
-    });
-    let verdict = match field("decision") {
-        "deny" => "DENIED",
-        _ => "allowed",
-    };
-    let result = field("result");
-    let result = if result == "ok" { String::new() } else { format!("  -> {result}") };
-    format!(
-        "{:<6} {:<11} {:<7} {:<24} {:>7} us  {}{result}",
-        field("verb"),
-        field("plugin"),
-        verdict,
-        field("operation"),
-        micros,
-        objects.unwrap_or_default(),
+/// Breaks what is wider than a terminal, so that what follows stays below the objects and looks like no entry.
+fn wrap(text: &str) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split_inclusive(' ') {
+        let width = word.trim_end().chars().count();
+        if column > INDENT && column + width > WIDTH {
+            lines.truncate(lines.trim_end().len());
+            lines.push('\n');
+            lines.extend(std::iter::repeat_n(' ', INDENT));
+            column = INDENT;
+        }
+        lines.push_str(word);
+        column += word.chars().count();
+    }
+    lines.truncate(lines.trim_end().len());
+    lines
+}
+
+/// A line of the log.
+#[derive(Clone, Copy)]
+struct Entry<'a>(&'a Value);
+
+impl<'a> Entry<'a> {
+    fn text(self, name: &str) -> &'a str {
+        self.0.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn number(self, name: &str) -> u64 {
+        self.0.get(name).and_then(Value::as_u64).unwrap_or_default()
+    }
+
+    fn is_wanted(self, container: Option<&str>, denied: bool) -> bool {
+        // `network/container/interface`
+        let of = self.text("attachment").split('/').nth(1).unwrap_or_default();
+        container.is_none_or(|container| container == of) && (!denied || self.text("decision") == "deny")
+    }
+
+    /// What entries have in common: the day, the attachment, the verb and the component.
+    fn heading(self) -> String {
+        let (day, _) = utc(self.number("time"));
+        if self.0.get("note").is_some() {
+            return format!("{day} UTC");
+        }
+        let short: String = self.text("digest").chars().take(12).collect();
+        let component = if short.is_empty() { String::new() } else { format!(" (sha256 {short})") };
+        let plugin = self.text("plugin");
+        format!("{day} UTC  {} {}  {plugin}{component}", self.text("verb"), self.text("attachment"))
+    }
+
+    /// One operation, or what the log has to say of itself.
+    fn sentence(self) -> String {
+        let (_, time) = utc(self.number("time"));
+        if self.0.get("note").is_some() {
+            return format!(
+                "  {time}  a new log begins; {} bytes of older lines are gone",
+                self.number("dropped_bytes")
+            );
+        }
+        let verdict = if self.text("decision") == "deny" { "DENIED" } else { "allowed" };
+        let operation = self.text("operation");
+        let mut words = format!("  {time}  {verdict:<7} {operation:<23} {:>6} us ", self.number("micros"));
+        for (key, value) in self.0.get("request").and_then(Value::as_object).into_iter().flatten() {
+            if key != "op" && says_something(value) {
+                words.push_str(&format!(" {key}={}", brief(value)));
+            }
+        }
+        if !self.text("cut").is_empty() {
+            words.push_str(&format!(" {}", self.text("cut")));
+        }
+        match (self.text("rule"), self.text("from")) {
+            ("", _) => {}
+            (rule, "") => words.push_str(&format!(" [{rule}]")),
+            (rule, from) => words.push_str(&format!(" [{rule}, {from}]")),
+        }
+        if self.text("result") != "ok" {
+            words.push_str(&format!(" -> {}", self.text("result")));
+        }
+        words
+    }
+}
+
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(values) => !values.is_empty(),
+        _ => true,
+    }
+}
+
+/// A value without what an object in it leaves as it is: `--json` has that.
+fn brief(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let kept = map.iter().filter(|(_, value)| says_something(value) && **value != Value::Bool(false));
+            Value::Object(kept.map(|(key, value)| (key.clone(), brief(value))).collect())
+        }
+        Value::Array(values) => Value::Array(values.iter().map(brief).collect()),
+        other => other.clone(),
+    }
+}
+
+/// Day and time of day of so many milliseconds since 1970, in UTC.
+fn utc(milliseconds: u64) -> (String, String) {
+    let (seconds, thousandths) = (milliseconds / 1000, milliseconds % 1000);
+    let (day, second) = (seconds / 86_400, seconds % 86_400);
+    // Years begin in March here, so that the day that a leap year has more is its last one.
+    let day = day + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    (
+        format!("{year:04}-{month:02}-{date:02}"),
+        format!("{:02}:{:02}:{:02}.{thousandths:03}", second / 3600, second / 60 % 60, second % 60),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn tells_the_time() {
+        let at = |seconds: u64| {
+            let (day, time) = utc(seconds * 1000 + 7);
+            format!("{day} {time}")
+        };
+        assert_eq!(at(0), "1970-01-01 00:00:00.007");
+        assert_eq!(at(951_782_399), "2000-02-28 23:59:59.007");
+        assert_eq!(at(951_782_400), "2000-02-29 00:00:00.007");
+        assert_eq!(at(951_868_800), "2000-03-01 00:00:00.007");
+        assert_eq!(at(1_735_689_599), "2024-12-31 23:59:59.007");
+        assert_eq!(at(4_107_542_400), "2100-03-01 00:00:00.007");
+    }
+
+    #[test]
+    fn wraps_below_the_objects() {
+        let entry = json!({
+            "time": 0, "attachment": "net/c1/eth0", "verb": "ADD", "plugin": "bridge", "digest": "0123456789abcdef",
+            "operation": "bridge.ensure", "request": {"op": "bridge.ensure", "name": "br0", "mtu": null, "port": {"vlan": 7, "hairpin": false}},
+            "decision": "deny", "result": "a reason ".repeat(20), "micros": 12,
+        });
+        let entry = Entry(&entry);
+        assert_eq!(entry.heading(), "1970-01-01 UTC  ADD net/c1/eth0  bridge (sha256 0123456789ab)");
+        let shown = wrap(&entry.sentence());
+        assert!(shown.starts_with("  00:00:00.000  DENIED  bridge.ensure "), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= WIDTH), "{shown}");
+        assert!(shown.lines().skip(1).all(|line| line.starts_with(&" ".repeat(INDENT))), "{shown}");
+        assert!(shown.find("name=\"br0\"") == Some(INDENT), "{shown}");
+        assert!(shown.contains("port={\"vlan\":7}") && !shown.contains("hairpin"), "{shown}");
+        assert!(entry.is_wanted(Some("c1"), true) && !entry.is_wanted(Some("c2"), false));
+    }
 }

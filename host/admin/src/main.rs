@@ -3,10 +3,10 @@
 mod add;
 mod inspect;
 mod log;
-mod manifest;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use postern_gate::places::Places;
 use std::path::PathBuf;
 
 /// Sandboxed CNI plugins: WebAssembly components behind one typed, guarded gate.
@@ -50,6 +50,9 @@ enum Verb {
         /// Only this container.
         #[arg(long)]
         container: Option<String>,
+        /// Only what was refused.
+        #[arg(long)]
+        denied: bool,
         /// The lines of the log as they are.
         #[arg(long)]
         json: bool,
@@ -69,10 +72,10 @@ fn main() -> Result<()> {
     match Cli::parse().verb {
         Verb::Add { file, policy, name, catalog, bin } => add::run(&file, &policy, name, catalog, bin),
         Verb::Inspect { plugin } => inspect::run(&plugin),
-        Verb::Log { container, json } => log::run(container.as_deref(), json),
+        Verb::Log { container, denied, json } => log::run(container.as_deref(), denied, json),
         Verb::Gc { node: _, forwarding } => {
-            let said = postern_gate::node::collect(&postern_gate::places::state(), forwarding);
-            for line in said.map_err(anyhow::Error::msg)? {
+            let places = Places::find().map_err(anyhow::Error::msg)?;
+            for line in postern_gate::node::collect(&places, forwarding).map_err(anyhow::Error::msg)? {
                 println!("{line}");
             }
             Ok(())

@@ -1,16 +1,23 @@
 //! One JSON line per operation: who asked for what, which rule decided, and how it ended.
+//!
+//! Lines of operations that only read gather; one that changes something is written as soon as it is done, and with it
+//! what has gathered. So what a run did to the node is in the log even if the run is killed. A log that can't be written
+//! doesn't stop a run: that would leave containers without a network because a disk is full. It is said on standard error
+//! instead, once, with the number of lines that are lost.
 
-use crate::effect::Effect;
-use nix::libc::O_NOFOLLOW;
+mod file;
+
+use crate::effect::{Effect, Lasting, lasting};
+use crate::session::now;
+use file::{LIMIT, LogFile};
+use postern_cni::Verb;
 use postern_types::{ErrorCode, OpError, Operation, Reply};
 use serde::Serialize;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::fmt::Display;
+use std::path::Path;
+use std::time::Duration;
 
-/// Name of the log in the state directory; the one before it ends in `.1`.
+/// Name of the log in [`crate::places::Places::logs`]; the one before it ends in `.1`.
 pub const LOG: &str = "audit.jsonl";
 
 /// Characters of a request or a result in a line: more is a guest that floods.
@@ -19,24 +26,49 @@ const SHOWN: usize = 2048;
 /// Bytes that gather before they are written.
 const GATHERED: usize = 64 << 10;
 
-/// A log that has grown beyond this is set aside, so that the two together are bounded.
-const LIMIT: u64 = 8 << 20;
-
-/// The log of one process. Lines are gathered and written together, at the latest when the run ends.
+/// The log of one process and attachment.
 #[derive(Debug)]
 pub struct Audit {
-    path: PathBuf,
+    file: LogFile,
     attachment: String,
     lines: Vec<u8>,
+    /// Lines that were given up.
+    lost: usize,
+    /// Why the last attempt to write failed.
+    failure: Option<String>,
 }
 
+/// An operation of a plugin, done or refused.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// Of the run, or of the delegate's.
+    pub verb: Verb,
+    /// Who asked.
+    pub plugin: &'a str,
+    /// SHA-256 of its component, hexadecimal.
+    pub digest: &'a str,
+    /// What for, with the objects that it names.
+    pub operation: &'a Operation,
+    /// The rule that allowed it; `None` if it was not let through.
+    pub rule: Option<&'a str>,
+    /// Which policy file the rule came from: `shipped` or `operator`.
+    pub from: Option<&'static str>,
+    /// How it ended.
+    pub outcome: &'a Result<Reply, OpError>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// A line, in the order in which people read it.
 #[derive(Serialize)]
 struct Line<'a, R: Serialize> {
     /// Milliseconds since 1970.
-    time: u128,
+    time: u64,
     attachment: &'a str,
     verb: &'a str,
     plugin: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<&'a str>,
     operation: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<&'a R>,
@@ -45,48 +77,44 @@ struct Line<'a, R: Serialize> {
     decision: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<&'a str>,
     result: String,
     /// Microseconds that the operation took.
     micros: u128,
 }
 
 impl Audit {
-    /// A log in the state directory for the attachment `network/container/ifname`.
-    pub fn new(state: &Path, attachment: String) -> Self {
-        Self { path: state.join(LOG), attachment, lines: Vec::new() }
+    /// A log in the directory `logs` for the attachment `network/container/ifname`.
+    pub fn new(logs: &Path, attachment: String) -> Self {
+        let file = LogFile::new(logs, LIMIT);
+        Self { file, attachment, lines: Vec::new(), lost: 0, failure: None }
     }
 
-    /// Notes one operation.
-    pub fn note(
-        &mut self,
-        verb: &str,
-        plugin: &str,
-        operation: &Operation,
-        rule: Option<&str>,
-        outcome: &Result<Reply, OpError>,
-        took: Duration,
-    ) {
-        let text = serde_json::to_string(operation).unwrap_or_default();
+    /// Notes one operation, and writes it at once if it could change something.
+    pub fn note(&mut self, entry: &Entry<'_>) {
+        let text = serde_json::to_string(entry.operation).unwrap_or_default();
         let whole = text.len() <= SHOWN;
-        let denied = matches!(outcome, Err(error) if error.code == ErrorCode::Denied);
+        let denied = matches!(entry.outcome, Err(error) if error.code == ErrorCode::Denied);
         let line = Line {
-            time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis()),
+            time: now(),
             attachment: &self.attachment,
-            verb,
-            plugin,
-            operation: operation.name(),
-            request: whole.then_some(operation),
+            verb: entry.verb.as_str(),
+            plugin: entry.plugin,
+            digest: Some(entry.digest),
+            operation: entry.operation.name(),
+            request: whole.then_some(entry.operation),
             cut: (!whole).then(|| shorten(&text)),
             decision: if denied { "deny" } else { "allow" },
-            rule,
-            result: match outcome {
-                Ok(_) => "ok".to_owned(),
-                Err(error) => shorten(&error.to_string()),
-            },
-            micros: took.as_micros(),
+            rule: entry.rule,
+            from: entry.from,
+            result: result(entry.outcome),
+            micros: entry.took.as_micros(),
         };
         append(&mut self.lines, &line);
-        if self.lines.len() > GATHERED {
+        // What was not let through has changed nothing.
+        let changes = entry.rule.is_some() && lasting(entry.operation) != Lasting::Nothing;
+        if changes || self.lines.len() > GATHERED {
             self.flush();
         }
     }
@@ -94,57 +122,75 @@ impl Audit {
     /// Notes that the host removed something of its own accord: undo, DEL by the record, garbage collection. No policy
     /// is asked for that; the record is the rule.
     pub fn note_removal(&mut self, verb: &str, effect: &Effect, outcome: &Result<(), OpError>, took: Duration) {
+        self.note_own(verb, "record.remove", effect, "record", outcome, took);
+    }
+
+    /// Notes that the host removed a node object because an operator asked for it. The note on the object is the rule.
+    pub fn note_node_removal(&mut self, object: &impl Serialize, outcome: &Result<(), String>, took: Duration) {
+        self.note_own("GC", "node.remove", object, "note", outcome, took);
+    }
+
+    fn note_own(
+        &mut self,
+        verb: &str,
+        operation: &str,
+        object: &impl Serialize,
+        rule: &str,
+        outcome: &Result<(), impl Display>,
+        took: Duration,
+    ) {
         let line = Line {
-            time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis()),
+            time: now(),
             attachment: &self.attachment,
             verb,
             plugin: "postern",
-            operation: "record.remove",
-            request: Some(effect),
+            digest: None,
+            operation,
+            request: Some(object),
             cut: None,
             decision: "allow",
-            rule: Some("record"),
-            result: outcome.as_ref().map_or_else(|error| shorten(&error.to_string()), |()| "ok".to_owned()),
+            rule: Some(rule),
+            from: None,
+            result: result(outcome),
             micros: took.as_micros(),
         };
         append(&mut self.lines, &line);
+        self.flush();
     }
 
-    /// Writes what has gathered. A log that can't be written is said on standard error, never on standard output.
+    /// Writes what has gathered. What can't be written is kept for the next attempt, as long as it is not too much.
     pub fn flush(&mut self) {
         if self.lines.is_empty() {
             return;
         }
-        let lines = std::mem::take(&mut self.lines);
-        if let Err(e) = self.append(&lines) {
-            eprintln!("postern: the audit log {} cannot be written: {e}", self.path.display());
+        match self.file.append(&self.lines) {
+            Ok(()) => self.lines.clear(),
+            Err(e) => {
+                self.failure = Some(e.to_string());
+                if self.lines.len() > GATHERED {
+                    self.give_up();
+                }
+            }
         }
     }
 
-    fn append(&self, lines: &[u8]) -> std::io::Result<()> {
-        let open =
-            || OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(O_NOFOLLOW).open(&self.path);
-        let mut file: File = match open() {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                if let Some(parent) = self.path.parent() {
-                    DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-                }
-                open()?
-            }
-            other => other?,
-        };
-        if file.metadata()?.len() > LIMIT {
-            std::fs::rename(&self.path, self.path.with_extension("jsonl.1"))?;
-            file = open()?;
-        }
-        file.write_all(lines)
+    fn give_up(&mut self) {
+        self.lost += self.lines.iter().filter(|byte| **byte == b'\n').count();
+        self.lines.clear();
     }
 }
 
 fn append<R: Serialize>(lines: &mut Vec<u8>, line: &Line<'_, R>) {
+    let before = lines.len();
     if serde_json::to_writer(&mut *lines, line).is_ok() {
         lines.push(b'\n');
+    } else {
+        lines.truncate(before);
     }
+}
+
+fn result<T>(outcome: &Result<T, impl Display>) -> String {
+    outcome.as_ref().map_or_else(|error| shorten(&error.to_string()), |_| "ok".to_owned())
 }
 
 fn shorten(text: &str) -> String {
@@ -155,7 +201,20 @@ fn shorten(text: &str) -> String {
 }
 
 impl Drop for Audit {
+    /// The last attempt. What is lost is said here, on standard error: standard output belongs to the runtime.
     fn drop(&mut self) {
         self.flush();
+        self.give_up();
+        if self.lost > 0 {
+            eprintln!(
+                "postern: {} lines of the audit log {} are lost, for they cannot be written: {}",
+                self.lost,
+                self.file.path().display(),
+                self.failure.as_deref().unwrap_or_default()
+            );
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

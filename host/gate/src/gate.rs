@@ -1,5 +1,6 @@
 //! The gate: the one call through which a guest reaches the node.
 
+use crate::audit::Entry;
 use crate::capability;
 use crate::effect::lasting;
 use crate::launcher::Launcher;
@@ -49,6 +50,8 @@ pub struct Gate<'a> {
     pub launcher: &'a mut Launcher,
     /// Who calls.
     pub plugin: &'a str,
+    /// SHA-256 of its component.
+    digest: &'a str,
     /// How deep in delegation, 0 for the plugin that the runtime called.
     pub depth: u32,
     granted: Granted,
@@ -64,10 +67,11 @@ impl<'a> Gate<'a> {
         session: &'a mut Session,
         launcher: &'a mut Launcher,
         plugin: &'a str,
+        digest: &'a str,
         granted: Granted,
         depth: u32,
     ) -> Self {
-        Self { session, launcher, plugin, depth, granted, objects: Vec::new(), operations: 0, joined: None }
+        Self { session, launcher, plugin, digest, depth, granted, objects: Vec::new(), operations: 0, joined: None }
     }
 
     /// The policy in force.
@@ -91,8 +95,16 @@ impl<'a> Gate<'a> {
             }
             error
         });
-        let verb = self.session.request.verb.as_str();
-        self.session.audit.note(verb, self.plugin, operation, rule, &outcome, start.elapsed());
+        self.session.audit.note(&Entry {
+            verb: self.session.request.verb,
+            plugin: self.plugin,
+            digest: self.digest,
+            operation,
+            rule,
+            from: None,
+            outcome: &outcome,
+            took: start.elapsed(),
+        });
         outcome
     }
 

@@ -1,18 +1,26 @@
 //! Catalog: from a plugin's name to its code, its policy and a process to run it in.
 
+use crate::catalog::{self, Unverified};
 use crate::places;
 use crate::policy::Policy;
-use crate::process::{ChildMain, Sandbox};
-use std::fs::File;
-use std::os::fd::OwnedFd;
+use crate::process::{Engine, Sandbox};
 use std::path::{Path, PathBuf};
 
 /// Finds plugins and starts them. One per process.
 pub struct Launcher {
     catalog: Result<PathBuf, String>,
-    main: ChildMain,
+    engine: Engine,
     /// Started ahead of their use, while the request was still being read.
-    warm: Vec<(String, Plugin)>,
+    warm: Vec<(String, Started)>,
+    /// Given back.
+    ready: Vec<(String, Plugin)>,
+}
+
+/// A plugin whose process has its code, but must not be given anything to run yet.
+struct Started {
+    code: Unverified,
+    policy: Policy,
+    sandbox: Sandbox,
 }
 
 /// A plugin that is ready to run.
@@ -22,19 +30,23 @@ pub struct Plugin {
     pub policy: Policy,
     /// The process that has its code.
     pub sandbox: Sandbox,
+    /// SHA-256 of its component, hexadecimal.
+    pub digest: String,
 }
 
 impl Launcher {
     /// A launcher for the catalog of this executable.
-    pub fn new(main: ChildMain) -> Self {
+    pub fn new(engine: Engine) -> Self {
         let catalog = places::catalog().and_then(|catalog| places::trust(&catalog).map(|()| catalog));
-        Self { catalog, main, warm: Vec::new() }
+        Self { catalog, engine, warm: Vec::new(), ready: Vec::new() }
     }
 
     /// Whether the catalog has compiled code of this name.
     pub fn has(&self, plugin: &str) -> bool {
         self.warm.iter().any(|(name, _)| name == plugin)
-            || is_plain(plugin) && self.catalog.as_ref().is_ok_and(|catalog| code_path(catalog, plugin).is_file())
+            || self.ready.iter().any(|(name, _)| name == plugin)
+            || is_plain(plugin)
+                && self.catalog.as_ref().is_ok_and(|catalog| catalog::code_path(catalog, plugin).is_file())
     }
 
     /// Reads the policy of a plugin.
@@ -54,51 +66,41 @@ impl Launcher {
 
     /// Gives a plugin back, to be taken again.
     pub fn put_back(&mut self, plugin: &str, ready: Plugin) {
-        self.warm.push((plugin.to_owned(), ready));
+        self.ready.push((plugin.to_owned(), ready));
     }
 
-    /// A plugin ready to run.
+    /// A plugin ready to run. `state` is the state directory, where it is noted which code has been verified.
     ///
     /// # Errors
     /// A text for people: no such plugin, no policy, code that is not to be trusted, no process.
-    pub fn take(&mut self, plugin: &str) -> Result<Plugin, String> {
-        match self.warm.iter().position(|(name, _)| name == plugin) {
-            Some(at) => Ok(self.warm.swap_remove(at).1),
-            None => self.start(plugin),
+    pub fn take(&mut self, plugin: &str, state: &Path) -> Result<Plugin, String> {
+        if let Some(at) = self.ready.iter().position(|(name, _)| name == plugin) {
+            return Ok(self.ready.swap_remove(at).1);
         }
+        let Started { code, policy, sandbox } = match self.warm.iter().position(|(name, _)| name == plugin) {
+            Some(at) => self.warm.swap_remove(at).1,
+            None => self.start(plugin)?,
+        };
+        let digest = code.verify(state)?.digest;
+        let operators = Path::new(places::OPERATOR_POLICY).join(format!("{plugin}.toml"));
+        catalog::check_pin(policy.digest(), &digest, plugin, &operators)?;
+        Ok(Plugin { policy, sandbox, digest })
     }
 
-    fn start(&self, plugin: &str) -> Result<Plugin, String> {
+    fn start(&self, plugin: &str) -> Result<Started, String> {
         if !is_plain(plugin) {
             return Err(format!("invalid plugin name: {plugin}"));
         }
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
-        let code = open_code(catalog, plugin)?;
-        let sandbox = Sandbox::start(code, self.main)?;
+        let code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
+        let sandbox = Sandbox::start(code.code()?, self.engine.main)?;
         // Read while the new process maps its code.
         let policy = Policy::load(catalog, plugin)?;
-        Ok(Plugin { policy, sandbox })
+        Ok(Started { code, policy, sandbox })
     }
 }
 
 /// A name that leads to a file of the catalog, and nowhere else.
 fn is_plain(plugin: &str) -> bool {
     !plugin.is_empty() && !plugin.contains('/') && !plugin.starts_with('.')
-}
-
-fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
-    catalog.join(format!("{plugin}.cwasm"))
-}
-
-fn open_code(catalog: &Path, plugin: &str) -> Result<OwnedFd, String> {
-    let path = code_path(catalog, plugin);
-    let file = File::open(&path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => format!(
-            "there is no plugin \"{plugin}\" in {}; `postern add FILE.wasm --policy FILE` places one",
-            catalog.display()
-        ),
-        _ => format!("{}: {e}", path.display()),
-    })?;
-    places::trust_file(&path, &file)?;
-    Ok(file.into())
 }

@@ -5,12 +5,14 @@
 //! ([`session`], [`effect`]) and lets one file of [`capability`] do the work; [`outcome`] looks at what the guest printed,
 //! and [`collect`] removes what a failed ADD, a DEL or a garbage collection has to. Nothing here links wasmtime.
 
-mod audit;
+pub mod audit;
 pub mod capability;
+pub mod catalog;
 pub mod collect;
 mod effect;
 mod gate;
 mod launcher;
+mod manifest;
 mod native;
 pub mod node;
 mod outcome;
@@ -23,7 +25,7 @@ mod session;
 
 pub use audit::LOG;
 pub use effect::{Effect, Lasting, lasting};
-pub use process::ChildMain;
+pub use process::{ChildMain, Engine};
 
 /// CNI error code of a refusal by policy (100 and above are the plugin's own, specification "Error").
 pub const DENIED: u32 = 110;

@@ -1,11 +1,14 @@
 //! Node objects: what Postern made that attachments share. They outlive attachments; `postern gc --node` removes those
 //! that nothing uses. A note that can't be written costs that removal only, so it is no error of the attachment.
 
+use crate::audit::Audit;
+use crate::places::Places;
 use crate::session::now;
 use postern_firewall::Nft;
 use postern_kernel::{Link, Netlink, Sysctl, sysctl};
 use postern_state::node::{self, NodeObject};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::fmt::Display;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -44,11 +47,14 @@ fn note(state: &Path, host: &Netlink, kind: &str, name: &str) {
 }
 
 /// Removes the node objects of the caller's namespace that Postern made and nothing uses. Forwarding is switched off only
-/// if asked for: nobody can tell who else has come to rely on it. Returns a line for people per object.
+/// if asked for: nobody can tell who else has come to rely on it. Returns a line for people per object; what is removed is
+/// in the audit log too.
 ///
 /// # Errors
 /// A text for people: the kernel or the state directory refuses.
-pub fn collect(state: &Path, forwarding: bool) -> Result<Vec<String>, String> {
+pub fn collect(places: &Places, forwarding: bool) -> Result<Vec<String>, String> {
+    let state = &places.state;
+    let mut audit = Audit::new(&places.logs, String::new());
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let host = Netlink::open().map_err(|e| text(&e))?;
     let here = host.cookie().map_err(|e| text(&e))?;
@@ -86,10 +92,10 @@ pub fn collect(state: &Path, forwarding: bool) -> Result<Vec<String>, String> {
             continue;
         }
         for gateway in &gateways {
-            host.delete_link(gateway.index).map_err(|e| text(&e))?;
+            remove(&mut audit, VLAN_GATEWAY, &gateway.name, || host.delete_link(gateway.index))?;
             said.push(format!("removed VLAN gateway {}", gateway.name));
         }
-        host.delete_link(link.index).map_err(|e| text(&e))?;
+        remove(&mut audit, BRIDGE, &bridge.name, || host.delete_link(link.index))?;
         said.push(format!("removed bridge {}", bridge.name));
         forget(&bridge)?;
     }
@@ -100,6 +106,7 @@ pub fn collect(state: &Path, forwarding: bool) -> Result<Vec<String>, String> {
     }
     let mut nft = Nft::open(Instant::now() + Duration::from_secs(30)).map_err(|e| text(&e))?;
     for object in postern_firewall::node::remove_unused(&mut nft).map_err(|e| text(&e))? {
+        remove(&mut audit, "nftables", &object.to_string(), || Ok::<_, String>(()))?;
         said.push(format!("removed nftables {object}"));
     }
     for family in mine(FORWARDING) {
@@ -109,7 +116,7 @@ pub fn collect(state: &Path, forwarding: bool) -> Result<Vec<String>, String> {
         };
         if forwarding || family.boot_id != boot {
             if family.boot_id == boot {
-                sysctl::set(&key, "0").map_err(|e| text(&e))?;
+                remove(&mut audit, FORWARDING, &family.name, || sysctl::set(&key, "0"))?;
                 said.push(format!("switched {name} off"));
             }
             forget(&family)?;
@@ -121,4 +128,17 @@ pub fn collect(state: &Path, forwarding: bool) -> Result<Vec<String>, String> {
         }
     }
     Ok(said)
+}
+
+/// Removes one object, and writes it down.
+fn remove<T, E: Display>(
+    audit: &mut Audit,
+    kind: &str,
+    name: &str,
+    act: impl FnOnce() -> Result<T, E>,
+) -> Result<(), String> {
+    let start = Instant::now();
+    let outcome = act().map(drop).map_err(|e| e.to_string());
+    audit.note_node_removal(&json!({"kind": kind, "name": name}), &outcome, start.elapsed());
+    outcome
 }

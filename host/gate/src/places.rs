@@ -1,13 +1,15 @@
 //! Where things are, and whom they must belong to.
 //!
-//! What is executed or decides (code, policy) must belong to root or to the effective user, and no directory on the way
-//! may be writable by others: whoever can put a file there has the host's privileges.
+//! What is executed or decides (code, policy, records) must belong to root or to the effective user, and no directory on
+//! the way may be writable by others: whoever can put a file there has the host's privileges. Of a directory that others
+//! can write, a sticky one (`/tmp`) is good enough on the way, and never as the end of it.
 
-use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, lstat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
 use nix::unistd::{AccessFlags, access, geteuid};
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Name of the directory beside the executable that holds code and policy.
@@ -20,11 +22,14 @@ pub const INSTALLED: [&str; 2] = ["/usr/local/lib/postern/postern.d", "/usr/lib/
 /// Operator's own policy files; tables found here replace those of the shipped file of the same name.
 pub const OPERATOR_POLICY: &str = "/etc/postern/policy";
 
-/// Records, the lease index and the audit log: it must live exactly as long as the kernel's state.
+/// Records, notes on node objects and on verified code: it must live exactly as long as the kernel's state.
 pub const STATE: &str = "/run/postern";
 
 /// What has to survive a reboot: the index of leases, from which those of an earlier boot are recognised.
 pub const LIBRARY: &str = "/var/lib/postern";
+
+/// The audit log, which outlives what it tells of.
+pub const LOGS: &str = "/var/log/postern";
 
 /// The user id that stands for everybody whom a user namespace does not map (`/proc/sys/kernel/overflowuid`).
 const OVERFLOW_UID: u32 = 65534;
@@ -48,22 +53,61 @@ pub fn catalog() -> Result<PathBuf, String> {
     Err(format!("there is no catalog of plugins at {}; `make install` puts one there", looked.join(" or ")))
 }
 
-/// The state directory: [`STATE`], or below `XDG_RUNTIME_DIR` for a user who may not write there (rootless runtimes).
-pub fn state() -> PathBuf {
-    let state = PathBuf::from(STATE);
-    if usable(&state) {
-        return state;
-    }
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(dir) if !dir.is_empty() => PathBuf::from(dir).join("postern"),
-        _ => state,
+/// The directories that a run writes to, each one proven to be nobody else's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// [`STATE`], or below `XDG_RUNTIME_DIR` for a user who may not write there (rootless runtimes).
+    pub state: PathBuf,
+    /// [`LIBRARY`], or the state directory for a user who may not write there.
+    pub library: PathBuf,
+    /// [`LOGS`], or the state directory for a user who may not write there.
+    pub logs: PathBuf,
+}
+
+impl Places {
+    /// Finds them, and makes those that are missing.
+    ///
+    /// # Errors
+    /// A text for people: there is none that can be written, or somebody else could write to one, and the way out.
+    pub fn find() -> Result<Self, String> {
+        let state = PathBuf::from(STATE);
+        let state = if usable(&state) { state } else { below_runtime_dir()? };
+        trust(&state)?;
+        let library = PathBuf::from(LIBRARY);
+        let library = if usable(&library) { library } else { state.clone() };
+        trust(&library)?;
+        let logs = PathBuf::from(LOGS);
+        let logs = if usable(&logs) { logs } else { state.clone() };
+        // Not the way to it: `/var/log` belongs to a group of loggers on many systems. Who opens the log looks again.
+        trust_file(&logs, directory(&logs)?)?;
+        Ok(Self { state, library, logs })
     }
 }
 
-/// Where what survives a reboot is kept: [`LIBRARY`], or the state directory for a user who may not write there.
-pub fn library() -> PathBuf {
-    let library = PathBuf::from(LIBRARY);
-    if usable(&library) { library } else { state() }
+/// The state directory of a user who may not write to [`STATE`].
+fn below_runtime_dir() -> Result<PathBuf, String> {
+    let dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+    let own = dir.map(|dir| PathBuf::from(dir).join("postern"));
+    own.filter(|own| usable(own)).ok_or_else(|| {
+        format!(
+            "user {} may not write to {STATE}, where records are kept; run postern as root, or set XDG_RUNTIME_DIR to a \
+             directory of this user's",
+            geteuid()
+        )
+    })
+}
+
+/// Opens a directory itself, never what a link of that name leads to.
+///
+/// # Errors
+/// A text for people.
+pub fn directory(path: &Path) -> Result<File, String> {
+    let flags = (nix::fcntl::OFlag::O_DIRECTORY | nix::fcntl::OFlag::O_NOFOLLOW).bits();
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(|e| format!("{path}: {e}; it has to be a directory, and no link to one", path = path.display()))
 }
 
 /// Whether the directory is there, or can be made, and can be written.
@@ -72,46 +116,84 @@ fn usable(directory: &Path) -> bool {
     there && access(directory, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
-/// Refuses a path that somebody else than root or the effective user could change.
+/// Refuses a path that somebody else than root or the effective user could change, or lead elsewhere.
 ///
 /// # Errors
 /// A text for people: what is wrong with which component of the path, and the way out.
 pub fn trust(path: &Path) -> Result<(), String> {
-    let real = std::fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    for part in real.ancestors() {
-        let stat = lstat(part).map_err(|e| format!("{}: {e}", part.display()))?;
-        trust_stat(part, &stat)?;
+    let failed = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let real = std::fs::canonicalize(path).map_err(|e| failed(path, &e))?;
+    let given = std::path::absolute(path).map_err(|e| failed(path, &e))?;
+    // Links on the way count too: whoever owns one says where it leads.
+    let ways = if given == real { vec![&real] } else { vec![&real, &given] };
+    for way in ways {
+        for (at, part) in way.ancestors().enumerate() {
+            let stat = lstat(part).map_err(|e| failed(part, &e))?;
+            trust_stat(part, &stat, at > 0)?;
+        }
     }
     Ok(())
 }
 
-/// The same for a file that is open already, below a directory that [`trust`] has accepted.
+/// The same for a file or directory that is open already, below a directory that [`trust`] has accepted.
 ///
 /// # Errors
 /// As [`trust`].
 pub fn trust_file(path: &Path, file: impl AsFd) -> Result<(), String> {
-    let stat = fstatat(file.as_fd(), "", nix::fcntl::AtFlags::AT_EMPTY_PATH)
-        .map_err(|e| format!("{}: {e}", path.display()))?;
-    trust_stat(path, &stat)
+    let stat = fstat(file.as_fd()).map_err(|e| format!("{}: {e}", path.display()))?;
+    trust_stat(path, &stat, false)
 }
 
-fn trust_stat(path: &Path, stat: &FileStat) -> Result<(), String> {
+/// Opens a file of a directory that [`trust`] has accepted: a regular one, in the directory itself, that nobody else can
+/// change. `None` if there is no such file.
+///
+/// # Errors
+/// As [`trust`].
+pub fn open_trusted(path: &Path) -> Result<Option<File>, String> {
+    // Not blocking: a pipe that lies here has no other end.
+    let flags = (nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK).bits();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) if e.raw_os_error() == Some(nix::libc::ELOOP) => {
+            return Err(format!(
+                "{} is a symbolic link, and whoever can write where it leads would decide; put the file itself there \
+                 (`make install`, or `postern add FILE.wasm --policy FILE`)",
+                path.display()
+            ));
+        }
+        Err(e) => return Err(format!("{}: {e}", path.display())),
+    };
+    let stat = fstat(&file).map_err(|e| format!("{}: {e}", path.display()))?;
+    if kind(&stat) != SFlag::S_IFREG {
+        return Err(format!("{} is no regular file; remove it, and install the plugin again", path.display()));
+    }
+    trust_stat(path, &stat, false)?;
+    Ok(Some(file))
+}
+
+fn kind(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
+}
+
+/// `on_the_way`: in a sticky directory nobody can replace what belongs to another, but anybody can add.
+fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), String> {
     let owner = stat.st_uid;
     if owner != 0 && owner != geteuid().as_raw() && !(owner == OVERFLOW_UID && in_user_namespace()) {
         return Err(format!(
-            "{} belongs to user {owner}, who could replace what postern runs with its own privileges; \
-             `make install` puts everything into places that root owns",
-            path.display()
+            "{path} belongs to user {owner}, who could replace what postern runs and believes with its own privileges; \
+             `chown root {path}` mends it, once you have looked at what is there",
+            path = path.display()
         ));
     }
-    let directory = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFDIR.bits();
-    let sticky = directory && stat.st_mode & Mode::S_ISVTX.bits() != 0;
-    if stat.st_mode & (Mode::S_IWGRP | Mode::S_IWOTH).bits() != 0 && !sticky {
+    let link = kind(stat) == SFlag::S_IFLNK;
+    let sticky = kind(stat) == SFlag::S_IFDIR && stat.st_mode & Mode::S_ISVTX.bits() != 0;
+    if stat.st_mode & (Mode::S_IWGRP | Mode::S_IWOTH).bits() != 0 && !link && !(sticky && on_the_way) {
         return Err(format!(
-            "{} can be written by others than its owner (mode {:o}); `chmod go-w {}` mends it",
-            path.display(),
+            "{path} can be written by others than its owner (mode {:o}); `chmod go-w {path}` mends it, once you have \
+             looked at what is there",
             stat.st_mode & 0o7777,
-            path.display()
+            path = path.display()
         ));
     }
     Ok(())
@@ -126,24 +208,64 @@ fn in_user_namespace() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
-    #[test]
-    fn refuses_what_others_can_write() {
-        let dir = std::env::temp_dir().join(format!("postern-places-{}", std::process::id()));
+    fn mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// A fresh directory for one test, with an inner one that has a file.
+    fn place(name: &str) -> (PathBuf, PathBuf) {
+        let dir = std::env::temp_dir().join(format!("postern-places-{name}-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("inner")).unwrap();
         let file = dir.join("inner/policy.toml");
         std::fs::write(&file, "").unwrap();
-        let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         mode(&dir, 0o755);
         mode(&dir.join("inner"), 0o755);
         mode(&file, 0o644);
+        (dir, file)
+    }
+
+    #[test]
+    fn refuses_what_others_can_write() {
+        let (dir, file) = place("modes");
         trust(&file).unwrap();
         mode(&file, 0o664);
         assert!(trust(&file).unwrap_err().contains("chmod go-w"));
         mode(&file, 0o644);
         mode(&dir.join("inner"), 0o777);
         assert!(trust(&file).unwrap_err().contains("inner can be written by others"));
+        // Sticky: nobody can replace the file, but anybody can add one.
+        mode(&dir.join("inner"), 0o1777);
+        trust(&file).unwrap();
+        assert!(trust(&dir.join("inner")).unwrap_err().contains("(mode 1777)"));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn refuses_a_way_through_a_directory_that_others_can_write() {
+        let (dir, file) = place("links");
+        std::fs::create_dir(dir.join("open")).unwrap();
+        symlink(dir.join("inner"), dir.join("open/way")).unwrap();
+        trust(&dir.join("open/way/policy.toml")).unwrap();
+        mode(&dir.join("open"), 0o777);
+        assert!(trust(&dir.join("open/way/policy.toml")).unwrap_err().contains("open can be written by others"));
+        symlink(&file, dir.join("inner/link.toml")).unwrap();
+        assert!(open_trusted(&dir.join("inner/link.toml")).unwrap_err().contains("is a symbolic link"));
+        assert!(open_trusted(&dir.join("inner")).unwrap_err().contains("is no regular file"));
+        assert!(open_trusted(&dir.join("inner/none")).unwrap().is_none());
+        assert!(open_trusted(&file).unwrap().is_some());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn refuses_another_owner() {
+        let (dir, file) = place("owner");
+        let mut stat = lstat(&file).unwrap();
+        trust_stat(&file, &stat, false).unwrap();
+        stat.st_uid = 4242;
+        let said = trust_stat(&file, &stat, true).unwrap_err();
+        assert!(said.contains("belongs to user 4242") && said.contains("chown root"), "{said}");
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

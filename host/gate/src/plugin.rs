@@ -36,7 +36,7 @@ fn run_once(
     verb: Verb,
     depth: u32,
 ) -> Result<Option<CniResult>, Error> {
-    let ready = launcher.take(plugin).map_err(Error::internal)?;
+    let ready = launcher.take(plugin, &session.state).map_err(Error::internal)?;
     let granted = ready
         .policy
         .resolve(&session.request.conf.raw)
@@ -50,7 +50,7 @@ fn run_once(
     };
     let loopback = ready.policy.grants("loopback");
     let mut sandbox = ready.sandbox;
-    let mut gate = Gate::new(session, launcher, plugin, granted, depth);
+    let mut gate = Gate::new(session, launcher, plugin, &ready.digest, granted, depth);
     let (stdout, status) = serve(&mut gate, &mut sandbox, start).map_err(|end| {
         let error = Error::internal(format!("plugin \"{plugin}\" {}", end.words));
         match end.details {

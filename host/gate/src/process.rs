@@ -18,6 +18,15 @@ use std::time::Instant;
 /// What the child runs: it gets its end of the channel and the plugin's compiled code, and never returns.
 pub type ChildMain = fn(channel: OwnedFd, code: OwnedFd) -> !;
 
+/// What the gate, which links no engine, has to know of the one that runs its guests.
+#[derive(Clone, Copy, Debug)]
+pub struct Engine {
+    /// What the sandbox process runs.
+    pub main: ChildMain,
+    /// Names the engine that compiled code must have been made for.
+    pub fingerprint: fn() -> String,
+}
+
 /// A running sandbox. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Sandbox {

@@ -7,10 +7,10 @@
 
 use crate::collect;
 use crate::launcher::Launcher;
-use crate::places;
+use crate::places::Places;
 use crate::plugin;
 use crate::policy::Policy;
-use crate::process::{self, ChildMain};
+use crate::process::{self, Engine};
 use crate::session::{Request, Session};
 use postern_cni::version_output;
 use postern_cni::{
@@ -28,8 +28,8 @@ const STDIN_LIMIT: usize = 256 << 10;
 const CONTAINER: [&str; 6] = ["link", "veth", "addresses", "routes", "link-sysctl", "loopback"];
 
 /// Runs one invocation. Returns the exit status.
-pub fn main(name: &str, child: ChildMain) -> u8 {
-    let (output, status) = match run(name, child) {
+pub fn main(name: &str, engine: Engine) -> u8 {
+    let (output, status) = match run(name, engine) {
         Ok(output) => (output, 0),
         Err(error) => (error.to_json(), 1),
     };
@@ -54,9 +54,9 @@ fn print(mut output: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-fn run(name: &str, child: ChildMain) -> Result<String, Error> {
+fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let env = Env::of_process()?;
-    let mut launcher = Launcher::new(child);
+    let mut launcher = Launcher::new(engine);
     let versions = |launcher: &Launcher| supported(&launcher.policy(name).map_err(Error::internal)?);
     if env.command.is_empty() {
         eprint!("{}", about(name, concat!("postern ", env!("CARGO_PKG_VERSION")), &versions(&launcher)?));
@@ -74,10 +74,14 @@ fn run(name: &str, child: ChildMain) -> Result<String, Error> {
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
     let raw = validate_conf(&stdin, STDIN_LIMIT)?;
     let verb = env.verb()?;
-    let ready = match launcher.take(name) {
+    // Whoever prepared a state directory would have records in it removed with our privileges.
+    let places = Places::find().map_err(Error::internal)?;
+    let ready = match launcher.take(name, &places.state) {
         Ok(ready) => ready,
         // What a plugin left can be removed without it.
-        Err(reason) => return del_without_plugin(&env, verb, raw, &stdin).unwrap_or(Err(Error::internal(reason))),
+        Err(reason) => {
+            return del_without_plugin(&env, verb, raw, &stdin, places).unwrap_or(Err(Error::internal(reason)));
+        }
     };
     let version = check_version(verb, &config_version(&raw)?, &supported(&ready.policy)?)?;
     let deadline = Instant::now() + Duration::from_secs(ready.policy.limits().seconds().into());
@@ -88,7 +92,7 @@ fn run(name: &str, child: ChildMain) -> Result<String, Error> {
     }
     let owns_link = ready.policy.grants("veth");
     launcher.put_back(name, ready);
-    let mut session = Session::new(request, deadline, places::state(), places::library());
+    let mut session = Session::new(request, deadline, places);
     if matches!(verb, Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
     }
@@ -149,13 +153,13 @@ fn act(
 
 /// DEL for a plugin that is no longer installed, or no longer to be trusted: its record is enough. `None` if there is
 /// no record either.
-fn del_without_plugin(env: &Env, verb: Verb, raw: Json, stdin: &[u8]) -> Option<Result<String, Error>> {
+fn del_without_plugin(env: &Env, verb: Verb, raw: Json, stdin: &[u8], places: Places) -> Option<Result<String, Error>> {
     if verb != Verb::Del {
         return None;
     }
     let request = request(env, verb, Version::LATEST, raw, stdin).ok()?;
     let deadline = Instant::now() + Duration::from_secs(60);
-    let mut session = Session::new(request, deadline, places::state(), places::library());
+    let mut session = Session::new(request, deadline, places);
     session.open_record().ok()?;
     session.record()?;
     let removed = collect::by_record(&mut session, None).map_err(internal);

@@ -2,6 +2,7 @@
 
 use crate::audit::Audit;
 use crate::effect::Effect;
+use crate::places::Places;
 use ipnet::IpNet;
 use postern_cni::{CniResult, NetConf, Verb, Version};
 use postern_firewall::Nft;
@@ -81,10 +82,11 @@ pub struct Session {
     pub request: Request,
     /// No operation starts after it.
     pub deadline: Instant,
-    /// [`crate::places::state`].
+    /// Where records are.
     pub state: PathBuf,
-    /// [`crate::places::library`].
+    /// Where the index of leases is.
     library: PathBuf,
+    logs: PathBuf,
     /// The attachment's addresses.
     pub own: Vec<OwnAddress>,
     /// The log.
@@ -102,14 +104,16 @@ pub struct Session {
 
 impl Session {
     /// A session that knows of no namespace but its own, and has no record open.
-    pub fn new(request: Request, deadline: Instant, state: PathBuf, library: PathBuf) -> Self {
+    pub fn new(request: Request, deadline: Instant, places: Places) -> Self {
         let attachment = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
-        let audit = Audit::new(&state, attachment);
+        let Places { state, library, logs } = places;
+        let audit = Audit::new(&logs, attachment);
         Self {
             request,
             deadline,
             state,
             library,
+            logs,
             own: Vec::new(),
             audit,
             undo: Vec::new(),
@@ -136,7 +140,8 @@ impl Session {
             conf: NetConf { name: header.network.clone(), ..self.request.conf.clone() },
             version: self.request.version,
         };
-        let mut session = Self::new(request, self.deadline, self.state.clone(), self.library.clone());
+        let places = Places { state: self.state.clone(), library: self.library.clone(), logs: self.logs.clone() };
+        let mut session = Self::new(request, self.deadline, places);
         session.record = Some(record);
         session
     }

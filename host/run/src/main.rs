@@ -2,6 +2,7 @@
 //! hands over to `postern-admin`, which has the compiler and the argument parser that this program does without.
 
 use postern_cni::Error;
+use postern_gate::Engine;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,11 @@ fn main() {
         eprintln!("{panic}");
         std::process::exit(1);
     }));
-    let status = postern_gate::protocol::main(&name, |channel, code| postern_sandbox::child::run(channel, code));
+    let engine = Engine {
+        main: |channel, code| postern_sandbox::child::run(channel, code),
+        fingerprint: postern_sandbox::engine::fingerprint,
+    };
+    let status = postern_gate::protocol::main(&name, engine);
     std::process::exit(status.into());
 }
 

@@ -1,6 +1,7 @@
 //! What a plugin may do: one small TOML file per plugin, deny by default.
 //!
 //! ```toml
+//! digest = "sha256:..."             # with another component than this one the plugin is refused
 //! versions = ["1.0.0", "1.1.0"]     # CNI versions; default: all
 //! withdraw = ["masquerade"]         # capabilities taken away again; for operator files
 //!
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct File {
+    digest: Option<String>,
     versions: Option<Vec<String>>,
     withdraw: Vec<String>,
     limits: Limits,
@@ -171,6 +173,7 @@ impl Policy {
             Ok(open) => {
                 places::trust(&own)?;
                 let operator = parse(&own, open)?;
+                file.digest = operator.digest.or(file.digest);
                 file.versions = operator.versions.or(file.versions);
                 file.grant.replace_with(operator.grant);
                 file.withdraw.extend(operator.withdraw);
@@ -191,6 +194,11 @@ impl Policy {
     /// A text for people.
     pub fn parse(text: &str, path: &Path) -> Result<Self, String> {
         Ok(Self { file: parse_text(path, text)?, path: path.to_owned() })
+    }
+
+    /// The one component that this policy is for, if it says so: `sha256:` and 64 hexadecimal digits.
+    pub fn digest(&self) -> Option<&str> {
+        self.file.digest.as_deref()
     }
 
     /// The CNI versions that the plugin speaks; `None` is all of them.

@@ -1,0 +1,160 @@
+//! The log's file: appended to by many processes at once, and set aside when it has grown large, without losing a line
+//! in between.
+
+use super::LOG;
+use crate::places;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, unlinkat};
+use serde_json::json;
+use std::fs::{File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A log that has grown beyond this many bytes is set aside, so that it and the one before it are bounded.
+pub(super) const LIMIT: u64 = 8 << 20;
+
+/// The log that was set aside, and the names that are used on the way there.
+const BEFORE: &str = "audit.jsonl.1";
+const OLD: &str = "audit.jsonl.old";
+const NEW: &str = "audit.jsonl.new";
+
+/// How long a lock is waited for, which others hold for microseconds. A process that was stopped while it held it must not
+/// stop all others: they write without it then, and at worst into the file that it is about to set aside.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// One process's way to the log.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    directory: PathBuf,
+    limit: u64,
+    open: Option<Open>,
+}
+
+impl LogFile {
+    /// The log in `directory`, which is opened when there is something to write.
+    pub(super) fn new(directory: &Path, limit: u64) -> Self {
+        Self { directory: directory.to_owned(), limit, open: None }
+    }
+
+    /// Where it is, for messages.
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory.join(LOG)
+    }
+
+    /// Appends whole lines: all of them or, with an error, none.
+    pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        loop {
+            let open = match self.open.take() {
+                Some(open) => open,
+                None => Open::new(&self.directory)?,
+            };
+            let locked = lock(&open.file)?;
+            let outcome = open.append(lines, locked, self.limit);
+            // Not left to closing: a sandbox that was forked meanwhile has the lock's descriptor too.
+            open.file.unlock()?;
+            if outcome? {
+                self.open = Some(open);
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The log and its directory, open.
+#[derive(Debug)]
+struct Open {
+    directory: File,
+    file: File,
+}
+
+impl Open {
+    fn new(path: &Path) -> io::Result<Self> {
+        let directory = places::directory(path).map_err(io::Error::other)?;
+        places::trust_file(path, &directory).map_err(io::Error::other)?;
+        let file = open(&directory, LOG, OFlag::empty())?;
+        places::trust_file(&path.join(LOG), &file).map_err(io::Error::other)?;
+        Ok(Self { directory, file })
+    }
+
+    /// False: this is no longer the log, and the lines are to be written to the one that is.
+    fn append(&self, lines: &[u8], locked: bool, limit: u64) -> io::Result<bool> {
+        let stat = fstat(&self.file)?;
+        if locked {
+            if !self.is_log(&stat)? {
+                return Ok(false);
+            }
+            if u64::try_from(stat.st_size).is_ok_and(|size| size > limit) {
+                match self.set_aside(&stat) {
+                    Ok(()) => return Ok(false),
+                    // Too long is better than not written.
+                    Err(e) => eprintln!("postern: the audit log cannot be set aside as {BEFORE}: {e}"),
+                }
+            }
+        }
+        let written = (&self.file).write_all(lines);
+        if written.is_err() && locked {
+            // No half line, which would spoil the next one.
+            self.file.set_len(u64::try_from(stat.st_size).unwrap_or(0))?;
+        }
+        written.map(|()| true)
+    }
+
+    /// Whether the log's name still leads to this file: others set it aside, or an operator took it away.
+    fn is_log(&self, own: &FileStat) -> io::Result<bool> {
+        Ok(self.stat(LOG)?.is_some_and(|named| same(&named, own)))
+    }
+
+    fn stat(&self, name: &str) -> io::Result<Option<FileStat>> {
+        match fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Puts a new file in the log's place, under whose lock this is called. At no time is there no log, and whatever ends
+    /// this half way leaves each line in one of the two files.
+    fn set_aside(&self, own: &FileStat) -> io::Result<()> {
+        // Half way, both names lead to the same file.
+        let before = self.stat(BEFORE)?.filter(|before| !same(before, own));
+        let line = json!({
+            "time": crate::session::now(), "note": "rotated", "dropped_bytes": before.map_or(0, |before| before.st_size),
+        });
+        let mut new = open(&self.directory, NEW, OFlag::O_TRUNC)?;
+        new.write_all(format!("{line}\n").as_bytes())?;
+        match unlinkat(&self.directory, OLD, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        linkat(&self.directory, LOG, &self.directory, OLD, LinkatFlags::empty())?;
+        renameat(&self.directory, OLD, &self.directory, BEFORE)?;
+        renameat(&self.directory, NEW, &self.directory, LOG)?;
+        Ok(())
+    }
+}
+
+fn open(directory: &File, name: &str, more: OFlag) -> io::Result<File> {
+    let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | more;
+    Ok(openat(directory, name, flags, Mode::S_IRUSR | Mode::S_IWUSR).map(File::from)?)
+}
+
+fn same(one: &FileStat, other: &FileStat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// Whether the lock was had within [`PATIENCE`].
+fn lock(file: &File) -> io::Result<bool> {
+    let start = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => return Ok(false),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
+            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(TryLockError::Error(e)) => return Err(e),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+use super::*;
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// A log directory for one test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("postern-audit-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700)).unwrap();
+        Self(dir)
+    }
+
+    /// The log's lines, those of the one before it first.
+    fn lines(&self) -> Vec<Value> {
+        let text =
+            [".1", ""].map(|end| std::fs::read_to_string(self.0.join(format!("{LOG}{end}"))).unwrap_or_default());
+        text.concat().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn audit(&self) -> Audit {
+        Audit::new(&self.0, "net/c1/eth0".to_owned())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn note(audit: &mut Audit, operation: &Operation, rule: Option<&str>) {
+    let outcome = match rule {
+        Some(_) => Ok(Reply::Done),
+        None => Err(OpError::new(ErrorCode::Denied, "x", "policy does not allow it")),
+    };
+    audit.note(&Entry {
+        verb: Verb::Add,
+        plugin: "demo",
+        digest: "0123",
+        operation,
+        rule,
+        from: rule.map(|_| "shipped"),
+        outcome: &outcome,
+        took: Duration::from_micros(7),
+    });
+}
+
+#[test]
+fn what_changes_something_is_written_at_once() {
+    let place = Place::new("once");
+    let mut audit = place.audit();
+    note(&mut audit, &Operation::LinkOwn, Some("grant.link"));
+    assert!(place.lines().is_empty(), "reading gathers");
+    note(&mut audit, &Operation::ForwardingEnable, None);
+    assert!(place.lines().is_empty(), "a refusal changes nothing");
+    note(&mut audit, &Operation::ForwardingEnable, Some("grant.forwarding"));
+    // As a process that is killed leaves it.
+    std::mem::forget(audit);
+    let lines = place.lines();
+    let field = |at: usize, name: &str| lines[at][name].as_str().unwrap_or_default().to_owned();
+    assert_eq!(lines.len(), 3);
+    assert_eq!((field(0, "digest"), field(0, "from")), ("0123".to_owned(), "shipped".to_owned()));
+    assert_eq!((field(1, "decision"), field(2, "decision")), ("deny".to_owned(), "allow".to_owned()));
+    assert_eq!(std::fs::metadata(place.0.join(LOG)).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn the_host_writes_down_its_own_acts() {
+    let place = Place::new("own");
+    place.audit().note_node_removal(&serde_json::json!({"bridge": "br0"}), &Ok(()), Duration::ZERO);
+    let [line] = place.lines().try_into().unwrap();
+    assert_eq!((line["plugin"].as_str(), line["operation"].as_str()), (Some("postern"), Some("node.remove")));
+    assert_eq!(line["request"]["bridge"].as_str(), Some("br0"));
+}
+
+#[test]
+fn what_cannot_be_written_is_tried_again_and_counted() {
+    let place = Place::new("again");
+    let elsewhere = place.0.with_extension("away");
+    std::fs::rename(&place.0, &elsewhere).unwrap();
+    let mut audit = place.audit();
+    note(&mut audit, &Operation::ForwardingEnable, Some("grant.forwarding"));
+    assert!(audit.failure.is_some());
+    std::fs::rename(&elsewhere, &place.0).unwrap();
+    drop(audit);
+    assert_eq!(place.lines().len(), 1, "written once it could be");
+
+    std::fs::rename(&place.0, &elsewhere).unwrap();
+    let mut audit = place.audit();
+    for _ in 0..1000 {
+        note(&mut audit, &Operation::ForwardingEnable, Some("grant.forwarding"));
+    }
+    assert!(audit.lines.len() <= GATHERED, "what can't be written must not fill the memory");
+    audit.give_up();
+    assert_eq!(audit.lost, 1000);
+    std::fs::rename(&elsewhere, &place.0).unwrap();
+}
+
+#[test]
+fn a_directory_or_log_that_others_can_write_is_not_used() {
+    let place = Place::new("open");
+    let mut log = LogFile::new(&place.0, LIMIT);
+    std::fs::set_permissions(&place.0, std::fs::Permissions::from_mode(0o770)).unwrap();
+    assert!(log.append(b"{}\n").unwrap_err().to_string().contains("can be written by others"));
+    std::fs::set_permissions(&place.0, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::symlink("/dev/null", place.0.join(LOG)).unwrap();
+    log.append(b"{}\n").unwrap_err();
+    std::fs::remove_file(place.0.join(LOG)).unwrap();
+    log.append(b"{}\n").unwrap();
+}
+
+/// Several writers at once, each with a descriptor of its own as processes have: what is not in the two files was dropped
+/// with the third, and is counted.
+fn rotates(name: &str, limit: u64, lines_per_writer: usize) -> (usize, u64) {
+    const WRITERS: usize = 8;
+    let place = Place::new(name);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let place = &place;
+            scope.spawn(move || {
+                let mut log = LogFile::new(&place.0, limit);
+                for line in 0..lines_per_writer {
+                    log.append(format!("{{\"writer\":{writer},\"line\":{}}}\n", 100_000 + line).as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    let lines = place.lines();
+    let written: Vec<&Value> = lines.iter().filter(|line| line.get("note").is_none()).collect();
+    let mut unique: Vec<String> = written.iter().map(ToString::to_string).collect();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), written.len(), "a line was written twice");
+    let dropped: u64 = lines.iter().filter_map(|line| line["dropped_bytes"].as_u64()).sum();
+    (written.len(), dropped)
+}
+
+#[test]
+fn writers_that_rotate_at_once_lose_nothing() {
+    // Once: all lines are there.
+    assert_eq!(rotates("rotate-once", 40_000, 200), (1600, 0));
+    // Twice: those of the first file went with it, and the new file says how many bytes.
+    let (written, dropped) = rotates("rotate-twice", 20_000, 200);
+    assert!(dropped > 20_000, "{dropped}");
+    assert_eq!(written as u64 + dropped / LINE, 1600);
+    assert_eq!(dropped % LINE, 0);
+}
+
+/// Bytes of a line of [`rotates`].
+const LINE: u64 = 27;

@@ -1,0 +1,233 @@
+//! Compiled code is run only if its place, its manifest and its bytes hold together.
+//!
+//! [`open`] does what costs nothing and gives the descriptor, so that the sandbox can map the code while the rest is
+//! found out; no guest starts before [`Unverified::verify`] has said that the bytes are those that were compiled. Hashing
+//! them takes longer than all else that the gate does before a plugin starts, so the outcome is noted in the state
+//! directory with what the kernel tells of the file. Its change time can't be set: as long as that is the same, so are
+//! the bytes.
+
+pub use crate::manifest::Manifest;
+
+use crate::manifest::AGAIN;
+use crate::places;
+use nix::sys::stat::fstat;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Directory of the notes, in the state directory.
+const VERIFIED: &str = "verified";
+
+/// How long a file must have been unchanged before a note on it is written, in nanoseconds: the kernel's clock for
+/// change times ticks in steps (of up to a second on some file systems), and a change within one step wouldn't show.
+const SETTLED: i128 = 2_000_000_000;
+
+/// Bytes that are read at once.
+const PIECE: usize = 64 << 10;
+
+/// Code that is proven to be what was compiled.
+#[derive(Debug)]
+pub struct Installed {
+    /// The code, open for reading.
+    pub code: OwnedFd,
+    /// SHA-256 of the component that it was compiled from, hexadecimal.
+    pub digest: String,
+}
+
+/// Code of which all is in order but perhaps its bytes.
+#[derive(Debug)]
+pub struct Unverified {
+    file: File,
+    manifest: Manifest,
+    catalog: PathBuf,
+    plugin: String,
+}
+
+/// Where the compiled code of a plugin is.
+pub fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
+    catalog.join(format!("{plugin}.cwasm"))
+}
+
+/// Opens a plugin's code in a catalog that [`places::trust`] has accepted, for an engine with this fingerprint.
+///
+/// # Errors
+/// A text for people, with the way out: no such plugin, code or manifest that others could have written, no manifest,
+/// truncated code, code for another engine.
+pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, String> {
+    let path = code_path(catalog, plugin);
+    let file = places::open_trusted(&path)?.ok_or_else(|| {
+        format!(
+            "there is no plugin \"{plugin}\" in {}; `postern add FILE.wasm --policy FILE` places one",
+            catalog.display()
+        )
+    })?;
+    let manifest = Manifest::read(catalog, plugin)?;
+    let size = file.metadata().map_err(|e| format!("{}: {e}", path.display()))?.len();
+    if size != manifest.size {
+        return Err(format!(
+            "the code of plugin \"{plugin}\" is not whole: {} has {size} bytes, and had {} when it was installed; {AGAIN}",
+            path.display(),
+            manifest.size
+        ));
+    }
+    if engine != manifest.engine {
+        return Err(format!(
+            "the code of plugin \"{plugin}\" was compiled for another engine: {} is for \"{}\", and this host has \
+             \"{engine}\"; {AGAIN}",
+            path.display(),
+            manifest.engine
+        ));
+    }
+    Ok(Unverified { file, manifest, catalog: catalog.to_owned(), plugin: plugin.to_owned() })
+}
+
+impl Unverified {
+    /// The code, to be mapped by a sandbox that must not start it yet.
+    ///
+    /// # Errors
+    /// A text for people: this process may open no more files.
+    pub fn code(&self) -> Result<OwnedFd, String> {
+        self.file.try_clone().map(Into::into).map_err(|e| format!("{}: {e}", self.path().display()))
+    }
+
+    /// Proves that the bytes are those that the manifest names, by a note in the state directory or by reading them all.
+    ///
+    /// # Errors
+    /// A text for people, with the way out: they are not, or can't be read.
+    pub fn verify(self, state: &Path) -> Result<Installed, String> {
+        let before = self.seen()?;
+        let note = self.note_path(state);
+        if read_note(&note).as_ref() != Some(&before) {
+            let found = hash(&self.file).map_err(|e| format!("{}: {e}", self.path().display()))?;
+            if found != self.manifest.code {
+                return Err(format!(
+                    "the code of plugin \"{}\" was changed or swapped: {} has sha256 {found}, and its manifest {} says \
+                     {}; find out by whom, then {AGAIN}",
+                    self.plugin,
+                    self.path().display(),
+                    Manifest::path(&self.catalog, &self.plugin).display(),
+                    self.manifest.code
+                ));
+            }
+            // Without a note the next run reads the code as well: that costs time and nothing else.
+            if before.is_settled() && self.seen()? == before {
+                let _ = write_note(&note, &before);
+            }
+        }
+        Ok(Installed { code: self.file.into(), digest: self.manifest.digest })
+    }
+
+    fn path(&self) -> PathBuf {
+        code_path(&self.catalog, &self.plugin)
+    }
+
+    /// One note for each plugin of each catalog: a path is no file name, its hash is.
+    fn note_path(&self, state: &Path) -> PathBuf {
+        let name = Sha256::digest(self.path().as_os_str().as_encoded_bytes());
+        state.join(VERIFIED).join(format!("{}.json", hex(name.get(..16).unwrap_or_default())))
+    }
+
+    fn seen(&self) -> Result<Note, String> {
+        let stat = fstat(&self.file).map_err(|e| format!("{}: {e}", self.path().display()))?;
+        Ok(Note {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            size: stat.st_size,
+            mtime: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+            ctime: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+            code: self.manifest.code.clone(),
+        })
+    }
+}
+
+/// What a file was like when its bytes were found to have this hash.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    dev: u64,
+    ino: u64,
+    size: i64,
+    /// Nanoseconds since 1970.
+    mtime: i128,
+    /// Nanoseconds since 1970.
+    ctime: i128,
+    code: String,
+}
+
+impl Note {
+    /// Whether a change from now on would show.
+    fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        i128::try_from(now).unwrap_or(0) - self.ctime > SETTLED
+    }
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+}
+
+/// A note that can't be read counts as none.
+fn read_note(path: &Path) -> Option<Note> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+fn write_note(path: &Path, note: &Note) -> std::io::Result<()> {
+    if let Some(directory) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    }
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(&serde_json::to_vec(note)?)?;
+    std::fs::rename(&new, path)
+}
+
+/// Does not move the file's offset, which the sandbox shares.
+fn hash(file: &File) -> std::io::Result<String> {
+    let (mut hasher, mut piece, mut at) = (Sha256::new(), vec![0; PIECE], 0);
+    loop {
+        match file.read_at(&mut piece, at) {
+            Ok(0) => return Ok(hex(&hasher.finalize())),
+            Ok(read) => {
+                hasher.update(piece.get(..read).unwrap_or_default());
+                at += read as u64;
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// SHA-256 in hexadecimal, as manifests have it.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Holds a policy's pin (`digest = "sha256:…"`) against the component that is installed, if it has one. `file` is where
+/// an operator would write another pin.
+///
+/// # Errors
+/// A text for people: both digests, and the way out.
+pub fn check_pin(pinned: Option<&str>, installed_digest: &str, plugin: &str, file: &Path) -> Result<(), String> {
+    let Some(pinned) = pinned else { return Ok(()) };
+    let bare = |digest: &str| digest.strip_prefix("sha256:").unwrap_or(digest).to_ascii_lowercase();
+    let (pinned, installed) = (bare(pinned), bare(installed_digest));
+    if pinned == installed {
+        return Ok(());
+    }
+    Err(format!(
+        "plugin \"{plugin}\" is another component than its policy is for: sha256:{pinned} is pinned, and \
+         sha256:{installed} is given; look at what changed with `postern inspect --diff OLD NEW`, then set `digest` in {}",
+        file.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests;

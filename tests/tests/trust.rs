@@ -1,0 +1,230 @@
+//! What is believed only while nobody else could have written it: compiled code, its manifest, and the directories that
+//! the host keeps its own state and log in. What is refused has changed nothing.
+//!
+//! Not tested here: a file that belongs to another user. Files of one can't be made where a single user is mapped;
+//! `tests/runtimes/owner` does it as root.
+
+mod common;
+
+use anyhow::{Result, ensure};
+use common::{Refusal, Watched, each};
+use postern_tests::{Answer, Call, plugin_bin};
+use std::path::Path;
+
+/// Where the installation under test is copied to, on the node.
+const COPY: &str = "/mnt/bin";
+
+/// A plugin that does much, and one that it delegates to.
+const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "ptp", "ipMasq": true,
+    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}"#;
+
+/// What a script can put into a manifest or a policy.
+const TOOLS: &str = r#"
+    sum() { sha256sum < "$1" | cut -d' ' -f1; }
+    manifest() { sed -i "s/\"$2\": [^,]*/\"$2\": $3/" "$1.json"; }
+    pin() { sed -i "1i digest = \"sha256:$1\"" ptp.toml; }
+    digest() { sed -n 's/.*"digest": "\(.*\)".*/\1/p' "$1.json"; }
+"#;
+
+fn call(watched: &Watched, verb: &str) -> Result<Answer> {
+    let node = &watched.node;
+    node.call(&Call::new(Path::new(COPY), "ptp", verb, CONFIG).attachment("c1", &node.netns("c1"), "eth0"))
+}
+
+fn add_and_delete(watched: &Watched) -> Result<()> {
+    call(watched, "ADD")?.success()?;
+    call(watched, "DEL")?.success().map(drop)
+}
+
+/// A node with a copy of the installation, which `script`, run in its catalog, then changes.
+fn installed(script: &str) -> Result<Watched> {
+    let mut watched = Watched::new(&["c1"])?;
+    let bin = plugin_bin()?;
+    watched.node.sh(&format!(
+        "mount -t tmpfs -o mode=755 copy /mnt; mkdir {COPY}; cd {}
+         cp -a postern ptp host-local postern.d {COPY}",
+        bin.display()
+    ))?;
+    change(&mut watched, script)?;
+    Ok(watched)
+}
+
+fn change(watched: &mut Watched, script: &str) -> Result<()> {
+    watched.node.sh(&format!("cd {COPY}/postern.d; {TOOLS} {script}"))?;
+    watched.look()
+}
+
+fn refused(watched: &mut Watched, code: u64, text: &str) -> Result<()> {
+    for verb in ["ADD", "CHECK", "DEL"] {
+        let answer = call(watched, verb)?;
+        watched.unchanged()?;
+        Refusal::of(&answer)?.expect(code, text)?;
+    }
+    Ok(())
+}
+
+/// What is done to an installation, and what is said of it.
+const CODE: [(&str, &str); 18] = [
+    ("chmod 777 .", "/mnt/bin/postern.d can be written by others…`chmod go-w /mnt/bin/postern.d`"),
+    ("chmod 1777 .", "/mnt/bin/postern.d can be written by others than its owner (mode 1777)…`chmod go-w"),
+    ("chmod 775 ..", "/mnt/bin can be written by others…`chmod go-w /mnt/bin`"),
+    ("chmod 666 ptp.cwasm", "ptp.cwasm can be written by others…`chmod go-w"),
+    ("chmod 620 ptp.json", "ptp.json can be written by others…`chmod go-w"),
+    (
+        "truncate -s -1 ptp.cwasm",
+        "the code of plugin \"ptp\" is not whole: /mnt/bin/postern.d/ptp.cwasm has …`postern add",
+    ),
+    ("echo >> ptp.cwasm", "the code of plugin \"ptp\" is not whole: …`postern add"),
+    ("cp host-local.cwasm ptp.cwasm", "the code of plugin \"ptp\" is not whole: …`postern add"),
+    (
+        // The same length, so that only the bytes tell.
+        "cp host-local.cwasm ptp.cwasm; manifest ptp size $(stat -c %s ptp.cwasm)",
+        "the code of plugin \"ptp\" was changed or swapped: …ptp.cwasm has sha256 …ptp.json says …`postern add",
+    ),
+    (
+        "printf X | dd of=ptp.cwasm bs=1 seek=100000 conv=notrunc 2>/dev/null",
+        "the code of plugin \"ptp\" was changed or swapped: …`postern add",
+    ),
+    (
+        "manifest ptp engine '\"wasmtime-1\"'",
+        "the code of plugin \"ptp\" was compiled for another engine: …is for \"wasmtime-1\", and this host has \"wasmtime-…`postern add",
+    ),
+    (
+        // Code that really is another engine's, and a manifest that lies about it: the engine itself looks too.
+        "sed -i s/wasmtime-48/wasmtime-47/g ptp.cwasm; manifest ptp code \"\\\"$(sum ptp.cwasm)\\\"\"",
+        "plugin \"ptp\" cannot load the compiled code: …`postern add",
+    ),
+    ("rm ptp.json", "no plugin \"ptp\" is installed: /mnt/bin/postern.d/ptp.json is missing…`postern add"),
+    ("echo '{' > ptp.json", "/mnt/bin/postern.d/ptp.json makes no sense: …`postern add"),
+    ("rm ptp.cwasm; mkfifo ptp.cwasm", "ptp.cwasm is no regular file; …install the plugin again"),
+    (
+        "mkdir -m 777 /mnt/open; mv ptp.cwasm /mnt/open; ln -s /mnt/open/ptp.cwasm .",
+        "/mnt/bin/postern.d/ptp.cwasm is a symbolic link…`postern add",
+    ),
+    (
+        "mkdir -m 777 /mnt/open; mv ptp.json /mnt/open; ln -s /mnt/open/ptp.json .",
+        "/mnt/bin/postern.d/ptp.json is a symbolic link…`postern add",
+    ),
+    (
+        "mkdir -m 777 /mnt/open; cp -a . /mnt/open/postern.d; rm -r ../postern.d; ln -s /mnt/open/postern.d ..",
+        "/mnt/open can be written by others…`chmod go-w /mnt/open`",
+    ),
+];
+
+#[test]
+fn code_that_could_be_anybodys_is_not_run() -> Result<()> {
+    each(CODE, |case| case.0.to_owned(), |(script, text)| refused(&mut installed(script)?, 999, text))
+}
+
+#[test]
+fn a_delegates_code_is_held_to_the_same() -> Result<()> {
+    let mut watched = installed("cp ptp.cwasm host-local.cwasm; manifest host-local size $(stat -c %s ptp.cwasm)")?;
+    let answer = call(&watched, "ADD")?;
+    watched.unchanged()?;
+    Refusal::of(&answer)?.expect(999, "the code of plugin \"host-local\" was changed or swapped…`postern add")
+}
+
+#[test]
+fn a_change_after_verification_shows() -> Result<()> {
+    let mut watched = installed("")?;
+    watched.node.sh("sleep 2.1")?;
+    add_and_delete(&watched)?;
+    let notes = || watched.node.sh("ls /run/postern/verified; stat -c %a /run/postern/verified/*");
+    let noted = notes()?;
+    ensure!(noted.matches(".json\n").count() == 2 && noted.ends_with("600\n600\n"), "{noted}");
+    add_and_delete(&watched)?;
+    ensure!(notes()? == noted);
+    // One byte, with size and time of change put back as they were.
+    change(
+        &mut watched,
+        "cp -a ptp.cwasm /mnt/before; printf X | dd of=ptp.cwasm bs=1 seek=100000 conv=notrunc 2>/dev/null
+         touch -r /mnt/before ptp.cwasm; test $(stat -c %s%Y ptp.cwasm) = $(stat -c %s%Y /mnt/before)",
+    )?;
+    refused(&mut watched, 999, "the code of plugin \"ptp\" was changed or swapped")?;
+    // What it was before is believed again.
+    change(&mut watched, "cp -a /mnt/before ptp.cwasm")?;
+    add_and_delete(&watched)
+}
+
+#[test]
+fn a_policy_can_pin_the_component() -> Result<()> {
+    let mut watched = installed("pin $(digest ptp)")?;
+    add_and_delete(&watched)?;
+    // Code and manifest fit each other, and are another plugin's.
+    change(&mut watched, "for end in cwasm json; do cp host-local.$end ptp.$end; done")?;
+    let digest = watched
+        .node
+        .sh(&format!("cd {COPY}/postern.d; {TOOLS} digest ptp; sed -n 's/.*sha256:\\(.*\\)\"/\\1/p' ptp.toml"))?;
+    let (given, pinned) = digest.trim().split_once('\n').unwrap_or_default();
+    let text = format!(
+        "plugin \"ptp\" is another component than its policy is for: sha256:{pinned} is pinned, and sha256:{given} is \
+         given…`postern inspect --diff OLD NEW`…/etc/postern/policy/ptp.toml"
+    );
+    refused(&mut watched, 999, &text)
+}
+
+/// Directories that somebody has prepared, before the host was ever run.
+const PREPARED: [(&str, &str); 10] = [
+    ("mkdir -m 777 /run/postern", "/run/postern can be written by others…(mode 777)…`chmod go-w /run/postern`"),
+    ("mkdir -m 770 /run/postern", "/run/postern can be written by others…(mode 770)…`chmod go-w /run/postern`"),
+    ("mkdir -m 1777 /run/postern", "/run/postern can be written by others…(mode 1777)…`chmod go-w /run/postern`"),
+    (
+        "mkdir -m 777 /mnt/open; mkdir /mnt/open/state; ln -s /mnt/open/state /run/postern",
+        "/mnt/open can be written by others…`chmod go-w /mnt/open`",
+    ),
+    ("mount -o remount,ro /run", "may not write to /run/postern, where records are kept…set XDG_RUNTIME_DIR"),
+    ("chmod 777 /run", "/run can be written by others…`chmod go-w /run`"),
+    ("mkdir -m 777 /var/lib/postern", "/var/lib/postern can be written by others…`chmod go-w /var/lib/postern`"),
+    ("mkdir -m 757 /var/log/postern", "/var/log/postern can be written by others…`chmod go-w /var/log/postern`"),
+    ("mkdir -m 1777 /var/log/postern", "/var/log/postern can be written by others…`chmod go-w /var/log/postern`"),
+    (
+        "mkdir /mnt/log; ln -s /mnt/log /var/log/postern",
+        "/var/log/postern: …it has to be a directory, and no link to one",
+    ),
+];
+
+#[test]
+fn prepared_directories_are_not_used() -> Result<()> {
+    each(PREPARED, |case| case.0.to_owned(), |(script, text)| refused(&mut installed(script)?, 999, text))
+}
+
+#[test]
+fn a_log_directory_of_a_group_will_do() -> Result<()> {
+    // As on systems where the loggers' group may write to /var/log.
+    add_and_delete(&installed("chmod 775 /var/log")?)
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_nothing_and_is_said() -> Result<()> {
+    let watched = installed(
+        "mkdir -m 700 /var/log/postern; mount -t tmpfs -o mode=700,size=8k log /var/log/postern
+         head -c 4000 /dev/zero | tr '\\0' '\\n' > /var/log/postern/audit.jsonl
+         chmod 600 /var/log/postern/audit.jsonl; head -c 4096 /dev/zero > /var/log/postern/other",
+    )?;
+    let answer = call(&watched, "ADD")?;
+    answer.success()?;
+    let said: Vec<&str> = answer.stderr.lines().filter(|line| line.contains("audit log")).collect();
+    let words =
+        "lines of the audit log /var/log/postern/audit.jsonl are lost, for they cannot be written: No space left";
+    ensure!(said.len() == 1 && said.iter().all(|line| line.contains(words)), "{:?}", answer.stderr);
+    let size = watched.node.sh("stat -c %s /var/log/postern/audit.jsonl; rm /var/log/postern/other")?;
+    ensure!(size == "4000\n", "a piece of a line was left: {size}");
+    let answer = call(&watched, "DEL")?;
+    ensure!(answer.success().is_ok() && answer.stderr.is_empty(), "{answer:?}");
+    Ok(())
+}
+
+#[test]
+fn each_line_names_the_component() -> Result<()> {
+    let watched = installed("")?;
+    call(&watched, "ADD")?.success()?;
+    for plugin in ["ptp", "host-local"] {
+        let digest = watched.node.sh(&format!("cd {COPY}/postern.d; {TOOLS} digest {plugin}"))?;
+        let count =
+            format!("grep '\"plugin\":\"{plugin}\"' /var/log/postern/audit.jsonl | grep -vc {} || true", digest.trim());
+        ensure!(watched.node.sh(&count)? == "0\n", "lines of {plugin} without {digest}");
+    }
+    let modes = watched.node.sh("stat -c %a /var/log/postern /var/log/postern/audit.jsonl")?;
+    ensure!(modes == "700\n600\n", "{modes}");
+    Ok(())
+}
