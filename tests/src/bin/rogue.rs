@@ -19,6 +19,7 @@
 //!
 //! With `ROGUE_EARLY` in the environment it claims to be finished before it was told to start.
 
+use postern_gate::Engine;
 use postern_types::channel::{MAX_MESSAGE, receive, send};
 use postern_types::{ErrorCode, OpError, Start, ToSandbox};
 use serde_json::{Value, json};
@@ -32,8 +33,16 @@ use std::time::Duration;
 fn main() {
     let called = std::env::args().next().unwrap_or_default();
     let name = Path::new(&called).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let status = postern_gate::protocol::main(&name, |channel, _code| child(channel));
-    std::process::exit(status.into());
+    let engine = Engine { main: |channel, _code| child(channel), fingerprint };
+    std::process::exit(postern_gate::protocol::main(&name, engine).into());
+}
+
+/// What the catalog's code was compiled for: it is never looked at here.
+fn fingerprint() -> String {
+    let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let manifest = std::fs::read(own.with_file_name("postern.d").join("rogue.json")).unwrap_or_default();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap_or_default();
+    manifest.get("engine").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// How the script goes on.
