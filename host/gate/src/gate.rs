@@ -4,7 +4,7 @@ use crate::audit::Entry;
 use crate::capability;
 use crate::effect::lasting;
 use crate::launcher::Launcher;
-use crate::policy::{self, Granted, Objects};
+use crate::policy::{self, Granted, Objects, Origin, Rule};
 use crate::session::{Session, kernel};
 use postern_kernel::Link;
 use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Operation, PortSpec, Reply};
@@ -79,6 +79,11 @@ impl<'a> Gate<'a> {
         &self.granted
     }
 
+    /// The same, when the guest has ended.
+    pub fn into_granted(self) -> Granted {
+        self.granted
+    }
+
     /// Decides on an operation, carries it out, and writes it down.
     ///
     /// # Errors
@@ -100,15 +105,18 @@ impl<'a> Gate<'a> {
             plugin: self.plugin,
             digest: self.digest,
             operation,
-            rule,
-            from: None,
+            rule: rule.map(|rule| rule.name),
+            from: rule.map(|rule| match rule.from {
+                Origin::Shipped => "shipped",
+                Origin::Operator => "operator",
+            }),
             outcome: &outcome,
             took: start.elapsed(),
         });
         outcome
     }
 
-    fn admit(&mut self, operation: &Operation, now: Instant) -> Result<&'static str, OpError> {
+    fn admit(&mut self, operation: &Operation, now: Instant) -> Result<Rule, OpError> {
         if now >= self.session.deadline {
             return Err(OpError::new(ErrorCode::Deadline, "", "the deadline of this run has passed"));
         }

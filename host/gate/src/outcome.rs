@@ -1,19 +1,20 @@
 //! What a guest printed, before anybody believes it.
 
+use crate::policy::Granted;
 use crate::session::Session;
-use postern_cni::{CniResult, Error, Json, Verb};
+use postern_cni::{CniResult, Error, IpConfig, Json, Verb};
 
 /// What a guest may print; the sandbox stops at the same size.
 const LIMIT: usize = 1 << 20;
 
-/// `loopback` says that `lo` is the plugin's business, and its addresses are no claim then.
-///
 /// Reads a guest's output: a result for a successful ADD, nothing for the other verbs, an error object for a failure.
+/// `loopback` says that `lo` is the plugin's business, and its addresses are no claim then.
 ///
 /// # Errors
 /// The guest's own error, or code 999 if it printed something else, or a result that claims what isn't so.
 pub fn read(
     session: &Session,
+    granted: &Granted,
     plugin: &str,
     verb: Verb,
     stdout: &str,
@@ -43,12 +44,18 @@ pub fn read(
         CniResult::parse_output(stdout.as_bytes(), LIMIT, &session.request.conf.cni_version).map_err(|error| {
             Error::internal(format!("plugin \"{plugin}\" printed no CNI result: {error}")).with_details(excerpt(stdout))
         })?;
-    believe(session, plugin, loopback, &result)?;
+    believe(session, granted, plugin, loopback, &result)?;
     Ok(Some(result))
 }
 
 /// A result may name links and addresses that this run was given or found, or that `prevResult` has: nothing else.
-fn believe(session: &Session, plugin: &str, loopback: bool, result: &CniResult) -> Result<(), Error> {
+fn believe(
+    session: &Session,
+    granted: &Granted,
+    plugin: &str,
+    loopback: bool,
+    result: &CniResult,
+) -> Result<(), Error> {
     let request = &session.request;
     let previous = request.conf.previous_result().ok().flatten().unwrap_or_default();
     for interface in &result.interfaces {
@@ -63,15 +70,8 @@ fn believe(session: &Session, plugin: &str, loopback: bool, result: &CniResult) 
         }
     }
     for ip in &result.ips {
-        let known = previous.ips.iter().any(|known| known.address == ip.address)
-            || session.owns(&ip.address)
-            || request.conf.ipam_type == plugin
-            || (loopback && ip.address.addr().is_loopback());
-        if !known {
-            return Err(Error::internal(format!(
-                "plugin \"{plugin}\" claims address {}, which neither IPAM nor prevResult gave",
-                ip.address
-            )));
+        if !(loopback && ip.address.addr().is_loopback()) {
+            believe_address(session, granted, plugin, ip)?;
         }
         if ip.interface.is_some_and(|index| index >= result.interfaces.len()) {
             return Err(Error::internal(format!(
@@ -83,10 +83,134 @@ fn believe(session: &Session, plugin: &str, loopback: bool, result: &CniResult) 
     Ok(())
 }
 
+/// An address is the attachment's own: leased in this run, handed out by IPAM, or in `prevResult`. Only who is asked for
+/// addresses can bring new ones, and only those that its policy names.
+fn believe_address(session: &Session, granted: &Granted, plugin: &str, ip: &IpConfig) -> Result<(), Error> {
+    let address = ip.address;
+    let owned = session.owns(&address);
+    let agrees = session.own.iter().any(|own| own.net == address && own.agrees_with(ip.gateway));
+    if session.request.conf.ipam_type != plugin {
+        return match (owned, ip.gateway) {
+            (true, _) if agrees => Ok(()),
+            (true, Some(gateway)) => Err(Error::internal(format!(
+                "plugin \"{plugin}\" claims gateway {gateway} for {address}, which neither IPAM nor prevResult gave"
+            ))),
+            _ => Err(Error::internal(format!(
+                "plugin \"{plugin}\" claims address {address}, which neither IPAM nor prevResult gave"
+            ))),
+        };
+    }
+    let refused = |what: String, line: String| {
+        let file = granted.operator_file();
+        Err(Error::internal(format!("plugin \"{plugin}\" hands out {what}, which it neither leased nor may choose"))
+            .with_details(format!("an operator can allow it with `[result] {line}` in {file}")))
+    };
+    if !owned && !granted.may_hand_out(&address) {
+        return refused(format!("address {address}"), format!("addresses = [\"{address}\"]"));
+    }
+    match ip.gateway {
+        Some(gateway) if !agrees && !granted.may_name_gateway(&gateway) => {
+            refused(format!("gateway {gateway} for {address}"), format!("gateways = [\"{gateway}\"]"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn excerpt(text: &str) -> String {
     let mut short: String = text.chars().take(200).collect();
     if short.len() < text.len() {
         short.push('…');
     }
     short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::session::{OwnAddress, Request};
+    use postern_cni::{NetConf, Version};
+    use std::path::{Path, PathBuf};
+    use std::time::Instant;
+
+    /// What is said of this result of `plugin`, in a network whose addresses are `ipam`'s. The attachment has
+    /// 10.9.0.2/24 with the gateway 10.9.0.254, and 10.8.0.2/24 without one.
+    fn said(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
+        let conf = Json::parse(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, 4096).unwrap();
+        let request = Request {
+            verb: Verb::Add,
+            container_id: "c".to_owned(),
+            netns: "/run/netns/c".to_owned(),
+            ifname: "eth0".to_owned(),
+            path: String::new(),
+            env: Vec::new(),
+            stdin: String::new(),
+            conf: NetConf::parse(conf).unwrap(),
+            version: Version::LATEST,
+        };
+        let nowhere = PathBuf::from("/nonexistent");
+        let mut session = Session::new(request, Instant::now(), nowhere.clone(), nowhere);
+        let own = |net: &str, gateway: Option<&str>| OwnAddress {
+            net: net.parse().unwrap(),
+            gateway: gateway.map(|gateway| gateway.parse().unwrap()),
+        };
+        session.own = vec![own("10.9.0.2/24", Some("10.9.0.254")), own("10.8.0.2/24", None)];
+        let path = PathBuf::from(format!("{plugin}.toml"));
+        let granted = Policy::parse(policy, Path::new(&path)).unwrap().resolve(&Json::Null, "").unwrap();
+        let gateway = if gateway.is_empty() { String::new() } else { format!(r#","gateway":"{gateway}""#) };
+        let stdout = format!(r#"{{"cniVersion":"1.0.0","ips":[{{"address":"{address}"{gateway}}}]}}"#);
+        match read(&session, &granted, plugin, Verb::Add, &stdout, 0, false) {
+            Ok(_) => String::new(),
+            Err(error) => {
+                assert_eq!(error.code, 999);
+                error.to_string()
+            }
+        }
+    }
+
+    #[test]
+    fn an_interface_plugin_has_what_the_attachment_has() {
+        for (address, gateway, expected) in [
+            ("10.9.0.2/24", "10.9.0.254", ""),
+            ("10.9.0.2/24", "", ""),
+            // Without a gateway the first address of the network is the one, and bridge says so.
+            ("10.8.0.2/24", "10.8.0.1", ""),
+            ("10.9.0.2/24", "10.9.0.1", "plugin \"bridge\" claims gateway 10.9.0.1 for 10.9.0.2/24"),
+            ("10.9.0.2/16", "", "plugin \"bridge\" claims address 10.9.0.2/16"),
+            ("10.9.0.3/24", "", "plugin \"bridge\" claims address 10.9.0.3/24"),
+        ] {
+            // What it may say of itself is for who is asked for addresses.
+            for policy in ["", "[result]\naddresses = [\"0.0.0.0/0\"]\ngateways = [\"0.0.0.0/0\"]"] {
+                let said = said("bridge", policy, address, gateway);
+                assert!(said.starts_with(expected) && said.is_empty() == expected.is_empty(), "{address}: {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_ipam_plugin_hands_out_what_it_leased_and_what_policy_names() {
+        let result = "[result]\naddresses = [\"10.7.0.0/16\"]\ngateways = [\"10.7.0.1\"]";
+        for (policy, address, gateway) in [
+            ("", "10.9.0.2/24", "10.9.0.254"),
+            ("", "10.9.0.2/24", ""),
+            (result, "10.7.0.9/24", "10.7.0.1"),
+            (result, "10.7.0.9/24", ""),
+            (result, "10.9.0.2/24", "10.7.0.1"),
+        ] {
+            assert_eq!(said("ipam", policy, address, gateway), "", "{address} {gateway}");
+        }
+        for (policy, address, gateway, what, line) in [
+            ("", "10.7.0.9/24", "", "address 10.7.0.9/24", "addresses = [\"10.7.0.9/24\"]"),
+            (result, "10.6.0.9/24", "10.7.0.1", "address 10.6.0.9/24", "addresses = [\"10.6.0.9/24\"]"),
+            (result, "10.7.0.9/8", "", "address 10.7.0.9/8", "addresses = [\"10.7.0.9/8\"]"),
+            (result, "10.7.0.9/24", "10.7.0.2", "gateway 10.7.0.2 for 10.7.0.9/24", "gateways = [\"10.7.0.2\"]"),
+            ("", "10.9.0.2/24", "10.9.0.1", "gateway 10.9.0.1 for 10.9.0.2/24", "gateways = [\"10.9.0.1\"]"),
+        ] {
+            let expected = format!(
+                "plugin \"ipam\" hands out {what}, which it neither leased nor may choose; an operator can allow it with \
+                 `[result] {line}` in /etc/postern/policy/ipam.toml"
+            );
+            assert_eq!(said("ipam", policy, address, gateway), expected);
+        }
+    }
 }

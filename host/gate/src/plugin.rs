@@ -39,7 +39,7 @@ fn run_once(
     let ready = launcher.take(plugin, &session.state).map_err(Error::internal)?;
     let granted = ready
         .policy
-        .resolve(&session.request.conf.raw)
+        .resolve(&session.request.conf.raw, session.request.args())
         .map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
     let start = Start {
         env: std::iter::once(("CNI_COMMAND".to_owned(), verb.as_str().to_owned()))
@@ -58,7 +58,8 @@ fn run_once(
             None => error,
         }
     })?;
-    outcome::read(session, plugin, verb, &stdout, status, loopback)
+    let granted = gate.into_granted();
+    outcome::read(session, &granted, plugin, verb, &stdout, status, loopback)
 }
 
 /// A plugin's end without a result.

@@ -41,6 +41,13 @@ pub struct Request {
     pub version: Version,
 }
 
+impl Request {
+    /// `CNI_ARGS`; empty if there are none.
+    pub fn args(&self) -> &str {
+        self.env.iter().find(|(name, _)| name == "CNI_ARGS").map_or("", |(_, value)| value)
+    }
+}
+
 /// An address that belongs to this attachment: IPAM gave it, or `prevResult` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnAddress {
@@ -54,6 +61,11 @@ impl OwnAddress {
     /// The gateway, or else the first address of the network (specification, "gateway"; native bridge and ptp).
     pub fn gateway_or_first(&self) -> Option<IpAddr> {
         self.gateway.or_else(|| first_address(&self.net))
+    }
+
+    /// Whether a result may say this gateway with the address: its own, or none.
+    pub fn agrees_with(&self, gateway: Option<IpAddr>) -> bool {
+        gateway.is_none() || gateway == self.gateway_or_first()
     }
 }
 

@@ -41,6 +41,11 @@ fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
 
 /// `leases.reserve`.
 pub fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
+    // Policy has looked at how many addresses one call may take: a second call would take as many again.
+    if gate.session.undo.iter().any(|undo| !undo.leases.is_empty()) {
+        return Err(OpError::new(ErrorCode::Exists, "leases", "this run has taken its addresses already")
+            .hint("one call takes one address from each set of ranges"));
+    }
     let sets = range_sets(sets)?;
     let directory = directory(&gate.session.request);
     let leases = opened(gate.session.leases(&directory, true)?)?;

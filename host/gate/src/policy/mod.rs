@@ -1,7 +1,7 @@
 //! What a plugin may do: one small TOML file per plugin, deny by default.
 //!
 //! ```toml
-//! digest = "sha256:..."             # with another component than this one the plugin is refused
+//! digest = "sha256:…"               # this file belongs to that component
 //! versions = ["1.0.0", "1.1.0"]     # CNI versions; default: all
 //! withdraw = ["masquerade"]         # capabilities taken away again; for operator files
 //!
@@ -10,122 +10,38 @@
 //!
 //! [grant.bridge]                    # one table per WIT interface
 //! names = ["${config.bridge | cni0}"]
+//!
+//! [result]                          # what an IPAM plugin may hand out beside leases that it took
+//! addresses = ["${config.ipam.addresses.*.address}"]
 //! ```
 //!
-//! A grant whose interface has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors. The
-//! grammar of values is in [`template`]. A table in the operator's file replaces the whole table of the shipped file.
+//! A grant whose interface has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors, and so is
+//! what could never match. A table in the operator's file replaces the whole table of the shipped file.
+//!
+//! From file to decision: [`file`] reads the TOML by the table in [`grammar`], [`template`] fills in the configuration of
+//! one run, [`granted`] is the outcome, and [`rules`] decides by it, with [`port`] for VLANs and [`ranges`] for leases.
 
+mod file;
+mod grammar;
+mod granted;
 mod limits;
+mod pattern;
+mod port;
+mod ranges;
 mod rules;
 mod template;
+mod view;
 
+pub use granted::Granted;
 pub use limits::Limits;
-pub use rules::{Objects, decide};
-pub use template::Template;
+pub use rules::{Objects, Rule, capability_names, decide};
+pub use view::{GrantView, Origin};
 
 use crate::places;
+use file::File;
 use postern_cni::Json;
-use serde::Deserialize;
 use std::path::{Path, PathBuf};
-
-/// A policy file, as written.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-struct File {
-    digest: Option<String>,
-    versions: Option<Vec<String>>,
-    withdraw: Vec<String>,
-    limits: Limits,
-    grant: Grants,
-}
-
-/// A grant with nothing to choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Plain {}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct BridgeGrant {
-    names: Vec<Template>,
-    /// `true` lets the plugin replace an address that an operator gave the bridge.
-    force_address: Option<Template>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct MasqueradeGrant {
-    #[serde(default = "all_backends")]
-    backends: Vec<String>,
-}
-
-fn all_backends() -> Vec<String> {
-    vec!["nftables".to_owned(), "iptables".to_owned()]
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct IpamGrant {
-    types: Vec<Template>,
-    /// Types that may be a native program of `CNI_PATH`, which runs with all of the host's privileges.
-    #[serde(default)]
-    native: Vec<Template>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct LeasesGrant {
-    directories: Vec<Template>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct ResolvConfGrant {
-    files: Vec<Template>,
-}
-
-macro_rules! grants {
-    ($($field:ident: $type:ty = $name:literal),* $(,)?) => {
-        #[derive(Clone, Debug, Default, Deserialize)]
-        #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-        struct Grants { $($field: Option<$type>),* }
-
-        impl Grants {
-            /// Every capability there is, by the name of its WIT interface.
-            const NAMES: &'static [&'static str] = &[$($name),*];
-
-            fn replace_with(&mut self, operator: Self) {
-                $(if operator.$field.is_some() { self.$field = operator.$field; })*
-            }
-
-            fn withdraw(&mut self, name: &str) {
-                match name { $($name => self.$field = None,)* _ => {} }
-            }
-
-            fn granted(&self) -> Vec<&'static str> {
-                [$((self.$field.is_some(), $name)),*].into_iter().filter(|(set, _)| *set).map(|(_, name)| name).collect()
-            }
-        }
-    };
-}
-
-grants! {
-    link: Plain = "link",
-    veth: Plain = "veth",
-    addresses: Plain = "addresses",
-    routes: Plain = "routes",
-    link_sysctl: Plain = "link-sysctl",
-    bridge: BridgeGrant = "bridge",
-    point_to_point: Plain = "point-to-point",
-    forwarding: Plain = "forwarding",
-    masquerade: MasqueradeGrant = "masquerade",
-    mac_guard: Plain = "mac-guard",
-    ipam: IpamGrant = "ipam",
-    leases: LeasesGrant = "leases",
-    resolv_conf: ResolvConfGrant = "resolv-conf",
-    loopback: Plain = "loopback",
-    attachments: Plain = "attachments",
-}
+use template::{Sources, Template};
 
 /// A plugin's policy: shipped and operator's files put together.
 #[derive(Clone, Debug)]
@@ -133,21 +49,8 @@ pub struct Policy {
     file: File,
     /// The shipped file, for messages.
     path: PathBuf,
-}
-
-/// A policy for one run: its names taken from the operator's configuration.
-#[derive(Clone, Debug)]
-pub struct Granted {
-    capabilities: Vec<&'static str>,
-    bridges: Vec<String>,
-    force_address: bool,
-    backends: Vec<String>,
-    ipam_types: Vec<String>,
-    ipam_native: Vec<String>,
-    lease_directories: Vec<String>,
-    resolv_confs: Vec<String>,
-    limits: Limits,
-    path: PathBuf,
+    /// The file that pins the component.
+    pin: Option<PathBuf>,
 }
 
 impl Policy {
@@ -157,8 +60,8 @@ impl Policy {
     /// A text for people: no policy (a plugin without one is not run), not to be trusted, or not to be understood.
     pub fn load(catalog: &Path, plugin: &str) -> Result<Self, String> {
         let path = catalog.join(format!("{plugin}.toml"));
-        let mut file = match std::fs::File::open(&path) {
-            Ok(open) => parse(&path, open)?,
+        let mut policy = match std::fs::File::open(&path) {
+            Ok(open) => Self::of(read(&path, open, Origin::Shipped)?, path),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 return Err(format!(
                     "plugin \"{plugin}\" has no policy at {}, and a plugin without a policy is not run; \
@@ -172,20 +75,12 @@ impl Policy {
         match std::fs::File::open(&own) {
             Ok(open) => {
                 places::trust(&own)?;
-                let operator = parse(&own, open)?;
-                file.digest = operator.digest.or(file.digest);
-                file.versions = operator.versions.or(file.versions);
-                file.grant.replace_with(operator.grant);
-                file.withdraw.extend(operator.withdraw);
-                file.limits.replace_with(&operator.limits);
+                policy.replace_with(read(&own, open, Origin::Operator)?, own);
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(format!("{}: {e}", own.display())),
         }
-        for name in std::mem::take(&mut file.withdraw) {
-            file.grant.withdraw(&name);
-        }
-        Ok(Self { file, path })
+        Ok(policy.without_withdrawn())
     }
 
     /// Reads a policy text, without files of the operator's: `postern add`, tests.
@@ -193,12 +88,35 @@ impl Policy {
     /// # Errors
     /// A text for people.
     pub fn parse(text: &str, path: &Path) -> Result<Self, String> {
-        Ok(Self { file: parse_text(path, text)?, path: path.to_owned() })
+        Ok(Self::of(parse(path, text, Origin::Shipped)?, path.to_owned()).without_withdrawn())
     }
 
-    /// The one component that this policy is for, if it says so: `sha256:` and 64 hexadecimal digits.
+    fn of(file: File, path: PathBuf) -> Self {
+        Self { pin: file.digest.is_some().then(|| path.clone()), file, path }
+    }
+
+    fn replace_with(&mut self, operator: File, path: PathBuf) {
+        if operator.digest.is_some() {
+            self.pin = Some(path);
+        }
+        self.file.replace_with(operator);
+    }
+
+    fn without_withdrawn(mut self) -> Self {
+        let withdrawn = &self.file.withdraw;
+        self.file.grants.retain(|grant| !withdrawn.iter().any(|name| name == grant.name));
+        self
+    }
+
+    /// The digest that the plugin's component must have: SHA-256 in 64 hexadecimal digits, small letters. Of two files
+    /// that pin one the operator's counts.
     pub fn digest(&self) -> Option<&str> {
         self.file.digest.as_deref()
+    }
+
+    /// The file that has the digest.
+    pub fn pin_file(&self) -> Option<&Path> {
+        self.pin.as_deref()
     }
 
     /// The CNI versions that the plugin speaks; `None` is all of them.
@@ -213,124 +131,152 @@ impl Policy {
 
     /// Whether an interface is granted at all.
     pub fn grants(&self, capability: &str) -> bool {
-        self.file.grant.granted().contains(&capability)
+        self.file.grants.iter().any(|grant| grant.name == capability)
     }
 
     /// The names of all granted interfaces.
     pub fn capabilities(&self) -> Vec<&'static str> {
-        self.file.grant.granted()
+        self.file.grants.iter().map(|grant| grant.name).collect()
     }
 
-    /// The policy for one configuration.
+    /// The capabilities that a file takes away.
+    pub fn withdrawn(&self) -> &[String] {
+        &self.file.withdraw
+    }
+
+    /// What is granted, as it is written.
+    pub fn view(&self) -> Vec<GrantView> {
+        let view =
+            |grant: &file::Grant| GrantView { capability: grant.name, from: grant.from, objects: written(grant) };
+        self.file.grants.iter().map(view).collect()
+    }
+
+    /// `[result]`, as it is written.
+    pub fn result_view(&self) -> Vec<(&'static str, Vec<String>)> {
+        self.file.result.as_ref().map(written).unwrap_or_default()
+    }
+
+    /// Which file `[result]` stands in.
+    pub fn result_origin(&self) -> Option<Origin> {
+        self.file.result.as_ref().map(|result| result.from)
+    }
+
+    /// The policy for one configuration, and the `CNI_ARGS` beside it.
     ///
     /// # Errors
-    /// A text for people: the configuration makes a name of the policy ambiguous.
-    pub fn resolve(&self, config: &Json) -> Result<Granted, String> {
-        let grant = &self.file.grant;
-        let all = |templates: Option<&Vec<Template>>| -> Result<Vec<String>, String> {
-            let resolved = templates.into_iter().flatten().map(|template| template.resolve(config));
-            Ok(resolved.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
-        };
-        let force = match grant.bridge.as_ref().and_then(|bridge| bridge.force_address.as_ref()) {
-            Some(template) => template.resolve(config)?.is_some_and(|value| value == "true"),
-            None => false,
-        };
+    /// A text for people: the configuration makes a value of the policy ambiguous.
+    pub fn resolve(&self, config: &Json, args: &str) -> Result<Granted, String> {
+        let sources = Sources { config, args };
+        let resolve = |grant: &file::Grant| granted::Grant::resolve(grant, sources);
         Ok(Granted {
-            capabilities: grant.granted(),
-            bridges: all(grant.bridge.as_ref().map(|bridge| &bridge.names))?,
-            force_address: force,
-            backends: grant.masquerade.as_ref().map(|masquerade| masquerade.backends.clone()).unwrap_or_default(),
-            ipam_types: all(grant.ipam.as_ref().map(|ipam| &ipam.types))?,
-            ipam_native: all(grant.ipam.as_ref().map(|ipam| &ipam.native))?,
-            lease_directories: all(grant.leases.as_ref().map(|leases| &leases.directories))?,
-            resolv_confs: all(grant.resolv_conf.as_ref().map(|resolv_conf| &resolv_conf.files))?,
+            grants: self.file.grants.iter().map(resolve).collect::<Result<_, _>>()?,
+            result: self.file.result.as_ref().map(resolve).transpose()?,
             limits: self.file.limits.clone(),
             path: self.path.clone(),
         })
     }
 }
 
-impl Granted {
-    /// Bounds of the run.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// Whether an interface is granted at all.
-    pub fn has(&self, capability: &str) -> bool {
-        self.capabilities.contains(&capability)
-    }
-
-    /// Whether policy lets this delegate be a native program.
-    pub fn allows_native(&self, plugin: &str) -> bool {
-        self.ipam_native.iter().any(|name| name == plugin)
-    }
-
-    /// Whether policy lets this plugin be the IPAM delegate.
-    pub fn allows_ipam(&self, plugin: &str) -> bool {
-        self.ipam_types.iter().any(|name| name == plugin)
-    }
-
-    /// Where an operator would widen it.
-    pub fn operator_file(&self) -> String {
-        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        format!("{}/{name}", places::OPERATOR_POLICY)
-    }
+fn written(grant: &file::Grant) -> Vec<(&'static str, Vec<String>)> {
+    let texts = |templates: &[Template]| templates.iter().map(|template| template.text().to_owned()).collect();
+    grant.keys.iter().map(|(key, templates)| (key.name, texts(templates))).collect()
 }
 
-fn parse(path: &Path, mut open: std::fs::File) -> Result<File, String> {
+fn read(path: &Path, mut open: std::fs::File, from: Origin) -> Result<File, String> {
     places::trust_file(path, &open)?;
     let mut text = String::new();
     std::io::Read::read_to_string(&mut open, &mut text).map_err(|e| format!("{}: {e}", path.display()))?;
-    parse_text(path, &text)
+    parse(path, &text, from)
 }
 
-fn parse_text(path: &Path, text: &str) -> Result<File, String> {
-    let file: File = toml::from_str(text).map_err(|e| format!("policy {}: {e}", path.display()))?;
-    file.limits.check().map_err(|text| format!("policy {}: {text}", path.display()))?;
-    for name in &file.withdraw {
-        if !Grants::NAMES.contains(&name.as_str()) {
-            return Err(format!(
-                "policy {}: `withdraw` names \"{name}\", but the capabilities are {}",
-                path.display(),
-                Grants::NAMES.join(", ")
-            ));
-        }
-    }
-    Ok(file)
+fn parse(path: &Path, text: &str, from: Origin) -> Result<File, String> {
+    File::parse(text, from).map_err(|e| format!("policy {}: {e}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn policy(text: &str) -> Result<Policy, String> {
-        Policy::parse(text, Path::new("bridge.toml"))
+    /// The policy that these two files make.
+    fn both(shipped: &str, operator: &str) -> Policy {
+        let shipped_path = PathBuf::from("/usr/lib/postern/postern.d/bridge.toml");
+        let own_path = PathBuf::from("/etc/postern/policy/bridge.toml");
+        let operator = parse(&own_path, operator, Origin::Operator).unwrap();
+        let mut policy = Policy::of(parse(&shipped_path, shipped, Origin::Shipped).unwrap(), shipped_path);
+        policy.replace_with(operator, own_path);
+        policy.without_withdrawn()
     }
 
     #[test]
     fn denies_by_default() {
-        let policy = policy("").unwrap();
-        assert!(Grants::NAMES.iter().all(|name| !policy.grants(name)));
+        let policy = Policy::parse("", Path::new("bridge.toml")).unwrap();
+        assert!(capability_names().iter().all(|name| !policy.grants(name)));
     }
 
     #[test]
-    fn refuses_unknown_keys_and_says_what_is_possible() {
-        assert!(policy("[grant.netlink]").unwrap_err().contains("expected one of"));
-        assert!(policy("[grant.veth]\nname = \"x\"").unwrap_err().contains("unknown field"));
-        assert!(policy("withdraw = [\"nat\"]").unwrap_err().contains("the capabilities are"));
-        assert!(policy("[limits]\nminutes = 1").unwrap_err().contains("expected one of"));
+    fn errors_name_the_file() {
+        let error = Policy::parse("[grant.netlink]", Path::new("/x/bridge.toml")).unwrap_err();
+        assert!(error.starts_with("policy /x/bridge.toml: [grant]: unknown field `netlink`"), "{error}");
     }
 
     #[test]
-    fn takes_names_from_the_configuration() {
-        let policy = policy(
-            "[grant.bridge]\nnames = [\"${config.bridge | cni0}\"]\nforce-address = \"${config.forceAddress | false}\"",
-        )
-        .unwrap();
-        let granted = policy.resolve(&Json::parse(br#"{"Bridge":"br1","forceaddress":true}"#, 4096).unwrap()).unwrap();
-        assert_eq!((granted.bridges, granted.force_address), (vec!["br1".to_owned()], true));
-        let granted = policy.resolve(&Json::parse(b"{}", 4096).unwrap()).unwrap();
-        assert_eq!((granted.bridges, granted.force_address), (vec!["cni0".to_owned()], false));
+    fn an_operators_table_replaces_the_shipped_one() {
+        let policy = both(
+            "[grant.attachments]\n[grant.veth]\n[grant.bridge]\nnames = [\"a\"]\npromisc = \"true\"\n[result]\ngateways = [\"10.0.0.1\"]",
+            "withdraw = [\"veth\"]\n[grant.forwarding]\n[grant.bridge]\nnames = [\"b\", \"${config.x | c*}\"]\n[result]\naddresses = [\"10.0.0.0/8\"]",
+        );
+        assert_eq!(policy.capabilities(), ["bridge", "forwarding", "attachments"]);
+        assert_eq!(policy.withdrawn(), ["veth"]);
+        let names = ("names", vec!["b".to_owned(), "${config.x | c*}".to_owned()]);
+        let bridge = GrantView { capability: "bridge", from: Origin::Operator, objects: vec![names] };
+        let view = policy.view();
+        assert_eq!(view[0], bridge);
+        assert_eq!((view[2].capability, view[2].from), ("attachments", Origin::Shipped));
+        assert_eq!(policy.result_view(), [("addresses", vec!["10.0.0.0/8".to_owned()])]);
+        assert_eq!(policy.result_origin(), Some(Origin::Operator));
+        let granted = policy.resolve(&Json::parse(br#"{"x":"y"}"#, 4096).unwrap(), "").unwrap();
+        assert_eq!(granted.view()[0].objects, [("names", vec!["b".to_owned(), "y".to_owned()])]);
+        assert_eq!(granted.result_view(), policy.result_view());
+        assert_eq!(
+            (granted.plugin().as_str(), granted.operator_file().as_str()),
+            ("bridge", "/etc/postern/policy/bridge.toml")
+        );
+    }
+
+    #[test]
+    fn the_operators_pin_counts() {
+        let pin = |digit: &str| format!("digest = \"sha256:{}\"", digit.repeat(64));
+        let file = |policy: &Policy| policy.pin_file().map(|path| path.display().to_string());
+        let shipped = both(&pin("a"), "");
+        assert_eq!(
+            (shipped.digest(), file(&shipped).unwrap().as_str()),
+            (Some("a".repeat(64).as_str()), "/usr/lib/postern/postern.d/bridge.toml")
+        );
+        let operator = both(&pin("a"), &pin("b"));
+        assert_eq!(
+            (operator.digest(), file(&operator).unwrap().as_str()),
+            (Some("b".repeat(64).as_str()), "/etc/postern/policy/bridge.toml")
+        );
+        assert_eq!(both("", "").digest(), None);
+    }
+
+    #[test]
+    fn ranges_are_shown_as_they_are_resolved() {
+        let text = "[grant.leases]\ndirectories = [\"/x\"]\nranges = [\"${config.ipam.ranges.*.*}\", \"fd00::/64\"]";
+        let policy = Policy::parse(text, Path::new("host-local.toml")).unwrap();
+        let config =
+            br#"{"ipam":{"ranges":[[{"subnet":"10.0.0.0/24","rangeStart":"10.0.0.9","gateway":"10.0.0.1"}]]}}"#;
+        let view = policy.resolve(&Json::parse(config, 4096).unwrap(), "").unwrap().view();
+        let shown = vec!["10.0.0.0/24, 10.0.0.9-, gateway 10.0.0.1".to_owned(), "fd00::/64".to_owned()];
+        assert_eq!(view[0].objects[1], ("ranges", shown));
+    }
+
+    #[test]
+    fn shipped_policies_are_read() {
+        for plugin in ["bridge", "host-local", "loopback", "ptp", "static"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../guests/{plugin}/policy.toml"));
+            let policy = Policy::parse(&std::fs::read_to_string(&path).unwrap(), &path).unwrap();
+            policy.resolve(&Json::parse(b"{}", 4096).unwrap(), "").unwrap();
+        }
     }
 }

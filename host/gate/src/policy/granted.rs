@@ -1,0 +1,253 @@
+//! A policy for one run: its values taken from the operator's configuration.
+
+use super::file;
+use super::grammar::Kind;
+use super::limits::Limits;
+use super::pattern::Pattern;
+use super::ranges;
+use super::template::{Content, Sources};
+use super::view::{GrantView, Origin};
+use crate::places;
+use postern_cni::{parse_cidr, parse_ip};
+use postern_types::LeaseRange;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// A policy for one run.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    pub(super) grants: Vec<Grant>,
+    pub(super) result: Option<Grant>,
+    pub(super) limits: Limits,
+    pub(super) path: PathBuf,
+}
+
+/// A granted capability, with the objects that it is granted on.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub(super) name: &'static str,
+    pub(super) from: Origin,
+    keys: Vec<(&'static str, Vec<Value>)>,
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A text, possibly with parts left open.
+    Text(Pattern),
+    /// A range of the configuration, and which set of ranges it belongs to.
+    Range(LeaseRange, Vec<usize>),
+}
+
+impl Grant {
+    /// # Errors
+    /// A text for people: the configuration makes a value ambiguous.
+    pub(super) fn resolve(grant: &file::Grant, sources: Sources<'_>) -> Result<Self, String> {
+        let mut keys = Vec::new();
+        for (key, templates) in &grant.keys {
+            let mut values = Vec::new();
+            for (number, template) in templates.iter().enumerate() {
+                for found in template.resolve(sources)? {
+                    match found.content {
+                        Content::Text(pattern) => values.push(Value::Text(pattern)),
+                        Content::Object(object) if key.kind == Kind::Range => {
+                            // What is no range is the plugin's to refuse; nothing can be leased from it.
+                            let set = std::iter::once(number).chain(found.set).collect();
+                            values.extend(ranges::read(&object)?.map(|range| Value::Range(range, set)));
+                        }
+                        Content::Object(_) => {
+                            return Err(format!(
+                                "{} in the configuration must be a text, a number or a boolean",
+                                template.text()
+                            ));
+                        }
+                    }
+                }
+            }
+            keys.push((key.name, values));
+        }
+        Ok(Self { name: grant.name, from: grant.from, keys })
+    }
+
+    /// What a key has.
+    pub(super) fn values(&self, key: &str) -> impl Iterator<Item = &Value> {
+        self.keys.iter().filter(move |(name, _)| *name == key).flat_map(|(_, values)| values)
+    }
+
+    fn patterns(&self, key: &str) -> impl Iterator<Item = &Pattern> {
+        self.values(key).filter_map(|value| match value {
+            Value::Text(pattern) => Some(pattern),
+            Value::Range(..) => None,
+        })
+    }
+
+    /// What a key has, as text: for numbers and flags.
+    pub(super) fn texts(&self, key: &str) -> impl Iterator<Item = String> {
+        self.patterns(key).map(Pattern::to_string)
+    }
+
+    /// Whether a key has this object.
+    pub(super) fn matches(&self, key: &str, object: &str) -> bool {
+        self.patterns(key).any(|pattern| pattern.matches(object))
+    }
+
+    /// Whether a key stands in the table, whatever it has.
+    pub(super) fn sets(&self, key: &str) -> bool {
+        self.keys.iter().any(|(name, _)| *name == key)
+    }
+
+    /// Whether a flag is `true`.
+    pub(super) fn on(&self, key: &str) -> bool {
+        self.texts(key).any(|text| text == "true")
+    }
+
+    fn objects(&self) -> Vec<(&'static str, Vec<String>)> {
+        let text = |value: &Value| match value {
+            Value::Text(pattern) => pattern.to_string(),
+            Value::Range(range, _) => ranges::show(range),
+        };
+        self.keys.iter().map(|(key, values)| (*key, values.iter().map(text).collect())).collect()
+    }
+}
+
+impl Granted {
+    /// Bounds of the run.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Whether an interface is granted at all.
+    pub fn has(&self, capability: &str) -> bool {
+        self.grant(capability).is_some()
+    }
+
+    pub(super) fn grant(&self, capability: &str) -> Option<&Grant> {
+        self.grants.iter().find(|grant| grant.name == capability)
+    }
+
+    /// Whether policy lets this delegate be a native program.
+    pub fn allows_native(&self, plugin: &str) -> bool {
+        self.grant("ipam").is_some_and(|grant| grant.matches("native", plugin))
+    }
+
+    /// Whether policy lets leases be in this directory.
+    pub fn allows_leases_in(&self, directory: &str) -> bool {
+        self.grant("leases").is_some_and(|grant| grant.matches("directories", directory))
+    }
+
+    /// Whether policy lets masquerading be made with this packet filter.
+    pub fn allows_backend(&self, backend: &str) -> bool {
+        self.grant("masquerade").is_some_and(|grant| grant.matches("backends", backend))
+    }
+
+    /// Whether `[result]` has this address: a network of the policy file has all that lie in it, an address of the
+    /// configuration is that one, with that prefix length.
+    pub fn may_hand_out(&self, address: &ipnet::IpNet) -> bool {
+        self.result.iter().flat_map(|result| result.patterns("addresses")).any(|pattern| {
+            parse_cidr(&pattern.to_string()).is_ok_and(|granted| {
+                let network = pattern.is_written() && granted.trunc() == granted;
+                granted == *address || network && granted.contains(address)
+            })
+        })
+    }
+
+    /// Whether `[result]` has this gateway.
+    pub fn may_name_gateway(&self, gateway: &IpAddr) -> bool {
+        self.result.iter().flat_map(|result| result.patterns("gateways")).any(|pattern| {
+            let text = pattern.to_string();
+            parse_ip(&text).is_ok_and(|granted| granted == *gateway)
+                || pattern.is_written() && parse_cidr(&text).is_ok_and(|network| network.contains(gateway))
+        })
+    }
+
+    /// The plugin that this is for.
+    pub fn plugin(&self) -> String {
+        self.path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// Where an operator would widen it.
+    pub fn operator_file(&self) -> String {
+        format!("{}/{}.toml", places::OPERATOR_POLICY, self.plugin())
+    }
+
+    /// What is granted, with the values of this run.
+    pub fn view(&self) -> Vec<GrantView> {
+        let view = |grant: &Grant| GrantView { capability: grant.name, from: grant.from, objects: grant.objects() };
+        self.grants.iter().map(view).collect()
+    }
+
+    /// `[result]`, with the values of this run.
+    pub fn result_view(&self) -> Vec<(&'static str, Vec<String>)> {
+        self.result.as_ref().map(Grant::objects).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::super::Policy;
+    use super::*;
+    use postern_cni::Json;
+    use std::path::Path;
+
+    pub fn granted(policy: &str, config: &str) -> Granted {
+        granted_with(policy, config, "")
+    }
+
+    fn granted_with(policy: &str, config: &str, args: &str) -> Granted {
+        let config = Json::parse(config.as_bytes(), 4096).unwrap();
+        Policy::parse(policy, Path::new("bridge.toml")).unwrap().resolve(&config, args).unwrap()
+    }
+
+    #[test]
+    fn a_result_has_addresses_of_the_configuration_exactly() {
+        let policy = r#"[result]
+            addresses = ["${config.ipam.addresses.*.address}", "${args.IP.*}"]
+            gateways = ["${config.ipam.addresses.*.gateway}", "${args.GATEWAY.*}"]"#;
+        let config =
+            r#"{"ipam":{"addresses":[{"address":"10.9.0.0/24","gateway":"10.9.0.1"},{"address":"FD00::7/64"}]}}"#;
+        let granted = granted_with(policy, config, "IP=10.8.0.3/16, fd00::8/64;GATEWAY=10.8.0.1");
+        for (address, expected) in [
+            ("10.9.0.0/24", true),
+            ("10.9.0.7/24", false),
+            ("10.9.0.0/16", false),
+            ("fd00::7/64", true),
+            ("10.8.0.3/16", true),
+            ("fd00::8/64", true),
+            ("10.8.0.3/8", false),
+        ] {
+            assert_eq!(granted.may_hand_out(&address.parse().unwrap()), expected, "{address}");
+        }
+        for (gateway, expected) in [("10.9.0.1", true), ("10.8.0.1", true), ("10.9.0.2", false)] {
+            assert_eq!(granted.may_name_gateway(&gateway.parse().unwrap()), expected, "{gateway}");
+        }
+    }
+
+    #[test]
+    fn a_result_has_all_of_a_network_that_the_policy_names() {
+        let policy =
+            "[result]\naddresses = [\"10.0.0.0/8\", \"192.0.2.7/24\"]\ngateways = [\"10.0.0.0/8\", \"fd00::1\"]";
+        let granted = granted(policy, "{}");
+        for (address, expected) in [
+            ("10.1.2.3/24", true),
+            ("10.1.2.3/8", true),
+            ("10.1.2.3/7", false),
+            ("11.1.2.3/24", false),
+            ("192.0.2.7/24", true),
+            ("192.0.2.8/24", false),
+            ("0.0.0.0/0", false),
+        ] {
+            assert_eq!(granted.may_hand_out(&address.parse().unwrap()), expected, "{address}");
+        }
+        for (gateway, expected) in [("10.255.0.1", true), ("fd00::1", true), ("fd00::2", false)] {
+            assert_eq!(granted.may_name_gateway(&gateway.parse().unwrap()), expected, "{gateway}");
+        }
+    }
+
+    #[test]
+    fn without_result_nothing_can_be_handed_out() {
+        let granted = granted("", "{}");
+        assert!(
+            !granted.may_hand_out(&"10.0.0.1/8".parse().unwrap()) && !granted.may_name_gateway(&[10, 0, 0, 1].into())
+        );
+    }
+}
