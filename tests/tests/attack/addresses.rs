@@ -25,10 +25,10 @@ fn addresses_that_nobody_gave() -> Result<()> {
         with("a route from the host's address", r#"{"op": "routes-add", "link": 0, "routes": [{"dst": "0.0.0.0/0", "source": "192.0.2.1"}]}"#)
             .ends(999, foreign),
         with("routes to the host itself", r#"{"op": "point-to-point-ensure", "host": 1}"#)
-            .ends(110, "policy does not allow point-to-point.ensure"),
+            .ends(110, "policy does not allow plugin…point-to-point.ensure"),
         with("the other packet filter", r#"{"op": "masquerade-ensure", "backend": "iptables"}"#)
-            .ends(110, "policy does not allow masquerade.ensure on \"iptables\""),
-        with("masquerading outside of ADD", r#""forwarding-enable""#).ends(110, "policy does not allow forwarding.enable"),
+            .ends(110, "policy does not allow plugin…masquerade.ensure on \"iptables\""),
+        with("masquerading outside of ADD", r#""forwarding-enable""#).ends(110, "policy does not allow plugin…forwarding.enable"),
     ])
 }
 
@@ -40,7 +40,7 @@ fn claims(name: &'static str, plugin: &'static str, result: &str) -> Attack {
 
 #[test]
 fn addresses_that_an_ipam_plugin_claims() -> Result<()> {
-    let unheard = "which it neither leased nor was given by policy";
+    let unheard = "hands out …which it neither leased nor may choose";
     let result = |ips: &str| format!(r#"{{"cniVersion": "1.0.0", "ips": [{ips}]}}"#);
     withstand(&[
         claims("an address out of nothing", "bridge", &result(r#"{"address": "10.66.6.6/24"}"#)).ends(999, unheard),
@@ -69,7 +69,7 @@ fn gateways_that_are_somebody_elses() -> Result<()> {
     let range = |name, range: &str| {
         rogue(name, &format!(r#"["veth-create", {{"op": "leases-reserve", "sets": [[{range}]], "requested": []}}, {{"op": "bridge-find", "name": "hostile0"}}, {{"op": "bridge-attach", "bridge": 2, "host": 1, "port": {{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}}}, {{"op": "bridge-ensure-gateways", "bridge": 2, "port": {{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}, "force": false}}]"#))
     };
-    let denied = "policy does not allow leases.reserve";
+    let denied = "policy does not allow plugin…leases.reserve";
     withstand(&[
         range("the bystander's network", r#"{"subnet": "10.77.0.0/24"}"#).ends(110, denied),
         range("the bystander's gateway", r#"{"subnet": "10.9.0.0/24", "gateway": "10.77.0.1"}"#).ends(110, denied),

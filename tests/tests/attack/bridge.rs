@@ -26,17 +26,17 @@ fn spec(settings: &str) -> String {
 
 #[test]
 fn bridges_that_are_not_granted() -> Result<()> {
-    let denied = "policy does not allow bridge.find";
+    let denied = "policy does not allow plugin…bridge.find";
     withstand(&[
         hostile("the bystander's bridge", "bridge")
-            .ends(110, "policy does not allow bridge.ensure on \"cni0\"; …[grant.bridge] names = [\"cni0\"]"),
+            .ends(110, "policy does not allow plugin…bridge.ensure on \"cni0\"; …[grant.bridge] names = [\"cni0\"]"),
         hostile("the bystander's bridge, which the configuration names", "bridge")
             .with(r#"{"bridge": "cni0"}"#)
-            .ends(110, "policy does not allow bridge.ensure on \"cni0\""),
-        hostile("a bridge by path", "bridge-path").ends(110, "policy does not allow bridge.find on \"../hostile0\""),
+            .ends(110, "policy does not allow plugin…bridge.ensure on \"cni0\""),
+        hostile("a bridge by path", "bridge-path").ends(110, "policy does not allow plugin…bridge.find on \"../hostile0\""),
         hostile("a name of 8 MiB", "bridge-megabytes").ends(999, "plugin \"hostile\" trapped: too much data"),
         hostile("replace an operator's address", "force")
-            .ends(110, "policy does not allow bridge.ensure-gateways; …force-address = \"true\""),
+            .ends(110, "policy does not allow plugin…bridge.ensure-gateways…force-address = \"true\""),
         rogue("an empty name", r#"[{"op": "bridge-find", "name": ""}]"#).ends(110, denied),
         rogue("a pattern for a name", r#"[{"op": "bridge-find", "name": "hostile*"}]"#).ends(110, denied),
         rogue("a placeholder for a name", r#"[{"op": "bridge-find", "name": "${config.name}"}]"#).ends(110, denied),
@@ -44,7 +44,7 @@ fn bridges_that_are_not_granted() -> Result<()> {
         rogue("a granted name in capitals", r#"[{"op": "bridge-find", "name": "HOSTILE0"}]"#).ends(110, denied),
         rogue("a granted name and a blank", r#"[{"op": "bridge-find", "name": "hostile0 "}]"#).ends(110, denied),
         rogue("an operator's link", r#"[{"op": "bridge-ensure", "name": "op0", "mtu": null, "vlan_filtering": false, "promisc": false}]"#)
-            .ends(110, "policy does not allow bridge.ensure on \"op0\""),
+            .ends(110, "policy does not allow plugin…bridge.ensure on \"op0\""),
         rogue("a granted name that is no bridge", r#"[{"op": "bridge-find", "name": "op0"}]"#)
             .policy("[grant.bridge]\nnames = [\"op0\"]")
             .ends(999, "\"op0\" already exists but is not a bridge"),
@@ -71,7 +71,7 @@ fn bridges_that_are_not_granted() -> Result<()> {
 
 #[test]
 fn ports_as_policy_does_not_want_them() -> Result<()> {
-    let denied = "policy does not allow bridge.attach";
+    let denied = "policy does not allow plugin…bridge.attach";
     let vlans = "[grant.bridge]\nnames = [\"hostile0\"]\nvlan = \"${config.vlan | 0}\"\n\
                  trunk = [\"${config.vlanTrunk.*.id}\", \"${config.vlanTrunk.*.minID}-${config.vlanTrunk.*.maxID}\"]";
     withstand(&[
@@ -100,16 +100,16 @@ fn ports_as_policy_does_not_want_them() -> Result<()> {
             .with(r#"{"portIsolation": true}"#)
             .ends(110, denied),
         rogue("promiscuous where it is not granted", r#"[{"op": "bridge-ensure", "name": "hostile0", "mtu": null, "vlan_filtering": false, "promisc": true}]"#)
-            .ends(110, "policy does not allow bridge.ensure"),
+            .ends(110, "policy does not allow plugin…bridge.ensure"),
         rogue("an MTU where none is granted", r#"[{"op": "bridge-ensure", "name": "new0", "mtu": 68, "vlan_filtering": false, "promisc": false}]"#)
             .policy("[grant.bridge]\nnames = [\"new0\"]")
-            .ends(110, "policy does not allow bridge.ensure"),
+            .ends(110, "policy does not allow plugin…bridge.ensure"),
         port("gateways before the port has joined", &format!(r#"{{"op": "bridge-ensure-gateways", "bridge": 2, "port": {}, "force": false}}"#, spec("{}")))
             .ends(999, "gateways are for the port that this attachment has joined with"),
         port("a gateway in another VLAN than the port's", &format!(r#"{}, {{"op": "bridge-ensure-gateways", "bridge": 2, "port": {}, "force": false}}"#, attach("{}"), spec(r#"{"vlan": 100}"#)))
             .ends(999, "gateways are for the port that this attachment has joined with"),
         port("replace an address that is in the way", &format!(r#"{}, {{"op": "bridge-ensure-gateways", "bridge": 2, "port": {}, "force": true}}"#, attach("{}"), spec("{}")))
-            .ends(110, "policy does not allow bridge.ensure-gateways"),
+            .ends(110, "policy does not allow plugin…bridge.ensure-gateways"),
         rogue("a bridge without any pair", &format!(r#"[{{"op": "bridge-find", "name": "hostile0"}}, {{"op": "bridge-attach", "bridge": 0, "host": 0, "port": {}}}]"#, spec("{}")))
             .ends(999, "is not the attachment's host end"),
         rogue("gateways outside of ADD", &format!(r#"[{{"op": "bridge-find", "name": "hostile0"}}, {{"op": "bridge-ensure-gateways", "bridge": 0, "port": {}, "force": false}}]"#, spec("{}")))

@@ -59,7 +59,7 @@ fn names_of_links_that_lead_to_other_sysctls() -> Result<()> {
             .policy("[grant.link-sysctl]")
             .ends(999, "malformed message"),
         rogue("a sysctl without its grant", r#"["veth-create", {"op": "sysctl-set", "link": 0, "key": "arp_notify", "value": true}]"#)
-            .ends(110, "policy does not allow link-sysctl.set"),
-        rogue("forwarding of the node", r#"["forwarding-enable"]"#).ends(110, "policy does not allow forwarding.enable"),
+            .ends(110, "policy does not allow plugin…link-sysctl.set"),
+        rogue("forwarding of the node", r#"["forwarding-enable"]"#).ends(110, "policy does not allow plugin…forwarding.enable"),
     ])
 }

@@ -39,9 +39,9 @@ const ENDINGS: [(&str, u64, &str); 26] = [
     (
         "capability",
         110,
-        "policy does not allow forwarding.enable; …`[grant.forwarding]` in /etc/postern/policy/hostile.toml",
+        "policy does not allow plugin…forwarding.enable; …`[grant.forwarding]` in /etc/postern/policy/hostile.toml",
     ),
-    ("backend", 110, "policy does not allow masquerade.ensure on \"iptables\"…backends = [\"iptables\"]"),
+    ("backend", 110, "policy does not allow plugin…masquerade.ensure on \"iptables\"…backends = [\"iptables\"]"),
     (
         "operations",
         999,
@@ -205,7 +205,7 @@ fn an_operator_can_withdraw_a_grant() -> Result<()> {
     let mut fortress = Fortress::new()?;
     fortress.operator_policy("hostile", "withdraw = [\"masquerade\"]")?;
     let good = good();
-    refused(&mut fortress, "hostile", &good, 110, "policy does not allow masquerade.ensure…[grant.masquerade]")?;
+    refused(&mut fortress, "hostile", &good, 110, "policy does not allow plugin…masquerade.ensure…[grant.masquerade]")?;
     fortress.node().sh("chmod 666 /etc/postern/policy/hostile.toml")?;
     refused(&mut fortress, "hostile", &good, 999, "hostile.toml can be written by others…chmod go-w")
 }

@@ -37,10 +37,13 @@ const PREPARE: &str = "
     iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j MASQUERADE
 ";
 
+/// Paths, with mode, owner and content.
+pub type Files = BTreeMap<String, String>;
+
 /// See the module.
 pub struct Fortress {
     watched: Watched,
-    before: BTreeMap<String, String>,
+    before: Files,
     /// Files of the index of leases that were there before the attacker came.
     indexes: Vec<String>,
 }
@@ -147,6 +150,12 @@ impl Fortress {
         self.watched.same()
     }
 
+    /// How the node looked, and how it looks now: a snapshot, and Postern's own files.
+    pub fn trees(&mut self) -> Result<((Value, Files), (Value, Files))> {
+        let (before, after) = self.watched.trees()?;
+        Ok(((before, self.before.clone()), (after, self.ours()?)))
+    }
+
     /// What is left after an attack that succeeded is removed as far as DEL goes, and taken for given from then on, so
     /// that the next attack is judged by itself.
     pub fn mend(&mut self) -> Result<()> {
@@ -155,7 +164,7 @@ impl Fortress {
     }
 
     /// Records, notes and policies; of the index only what is not the attacker's. The audit log is what should change.
-    fn ours(&self) -> Result<BTreeMap<String, String>> {
+    fn ours(&self) -> Result<Files> {
         let mut found = BTreeMap::new();
         for root in OURS {
             found.extend(files(&self.node().path(root), root)?);
@@ -178,7 +187,7 @@ pub fn good() -> Value {
 }
 
 /// Mode, owner and content of everything below `real`, which is at `shown` on the node.
-fn files(real: &Path, shown: &str) -> Result<BTreeMap<String, String>> {
+fn files(real: &Path, shown: &str) -> Result<Files> {
     let mut found = BTreeMap::new();
     let Ok(metadata) = real.symlink_metadata() else { return Ok(found) };
     let content = if metadata.is_symlink() {

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 #[test]
 fn ranges_and_leases_of_others() -> Result<()> {
-    let denied = "policy does not allow leases.reserve";
+    let denied = "policy does not allow plugin…leases.reserve";
     let reserve = |name, sets: &str, requested: &str| {
         rogue(name, &format!(r#"[{{"op": "leases-reserve", "sets": {sets}, "requested": {requested}}}]"#))
     };
@@ -34,7 +34,7 @@ fn ranges_and_leases_of_others() -> Result<()> {
         rogue("what others left, ungranted", r#"["attachments-collect"]"#)
             .on("GC")
             .with(r#"{"cni.dev/valid-attachments": []}"#)
-            .ends(110, "policy does not allow attachments.collect"),
+            .ends(110, "policy does not allow plugin…attachments.collect"),
         rogue("release what was never reserved", r#"["leases-release"]"#).ends(0, ""),
         rogue("reserve on CHECK", r#"[{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": []}]"#)
             .on("CHECK")
@@ -44,11 +44,11 @@ fn ranges_and_leases_of_others() -> Result<()> {
 
 #[test]
 fn directories_of_others() -> Result<()> {
-    let denied = "policy does not allow leases.reserve on";
+    let denied = "policy does not allow plugin…leases.reserve on";
     let reserve = |name| rogue(name, r#"[{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": []}]"#);
     withstand(&[
-        hostile("another directory", "leases").with(r#"{"ipam": {"dataDir": "/var/lib/other"}}"#).ends(110, "policy does not allow leases.reserve on \"/var/lib/other\""),
-        hostile("another file", "file").with(r#"{"ipam": {"resolvConf": "/etc/shadow"}}"#).ends(110, "policy does not allow resolv-conf.read on \"/etc/shadow\""),
+        hostile("another directory", "leases").with(r#"{"ipam": {"dataDir": "/var/lib/other"}}"#).ends(110, "policy does not allow plugin…leases.reserve on \"/var/lib/other\""),
+        hostile("another file", "file").with(r#"{"ipam": {"resolvConf": "/etc/shadow"}}"#).ends(110, "policy does not allow plugin…resolv-conf.read on \"/etc/shadow\""),
         reserve("out of the granted directory").with(r#"{"ipam": {"dataDir": "/var/lib/hostile/../cni/networks"}}"#).ends(110, denied),
         reserve("the granted directory, spelt otherwise").with(r#"{"ipam": {"dataDir": "/var/lib//hostile"}}"#).ends(110, denied),
         reserve("a relative directory").with(r#"{"ipam": {"dataDir": "var/lib/hostile"}}"#).ends(110, denied),

@@ -34,7 +34,7 @@ fn each_limit_by_default_and_as_an_operator_sets_it() -> Result<()> {
         hostile("resources", "hoard").ends(999, "resource table has no free keys"),
         hostile("resources, set", "hoard-some").policy("[limits]\nresources = 50").ends(999, "resource table has no free keys"),
         hostile("resources, enough", "hoard-some").policy("[limits]\nresources = 200").ends(0, ""),
-        hostile("call", "bridge-kilobytes").ends(110, "policy does not allow bridge.find"),
+        hostile("call", "bridge-kilobytes").ends(110, "policy does not allow plugin…bridge.find"),
         hostile("call, set", "bridge-kilobytes").policy("[limits]\ncall-kib = 1").ends(999, "trapped: too much data"),
         says("standard output").ends(0, ""),
         says("standard output, set").policy("[limits]\nstdout-kib = 1").ends(999, "wrote too much to standard output"),

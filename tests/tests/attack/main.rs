@@ -20,6 +20,7 @@ mod limits;
 mod namespaces;
 mod output;
 mod results;
+mod sequences;
 mod state;
 mod wire;
 

@@ -95,7 +95,7 @@ fn standard_error_in_one_line() -> Result<()> {
 #[test]
 fn calls_as_large_as_can_be() -> Result<()> {
     let mut fortress = Fortress::new()?;
-    let policy = "[grant.leases]\ndirectories = [\"/var/lib/hostile\"]";
+    let policy = "[grant.leases]\ndirectories = [\"/var/lib/hostile\"]\nranges = [\"10.0.0.0/8\"]";
     for (name, steps, ends) in [
         ("a name of a mebibyte", r#"[{"name": 1040000}]"#, "the answer is longer than a message may be"),
         ("30,000 range sets", r#"[{"sets": 30000}]"#, ""),

@@ -77,6 +77,12 @@ impl Watched {
         Ok(())
     }
 
+    /// How the node looked, and how it looks now.
+    pub fn trees(&mut self) -> Result<(Value, Value)> {
+        let after = self.node.snapshot(&self.containers, &mut self.names)?;
+        Ok((self.before.clone(), after))
+    }
+
     /// Fails if anything changed but records. Which address comes next is no change.
     pub fn same(&mut self) -> Result<()> {
         let after = self.node.snapshot(&self.containers, &mut self.names)?;
@@ -105,4 +111,9 @@ pub fn each<T>(
     }
     ensure!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
     Ok(())
+}
+
+/// A number from the environment.
+pub fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }
