@@ -1,34 +1,54 @@
 //! Addresses of others: put on a link, routed, masqueraded, claimed by an IPAM plugin, or made a gateway.
 
-use crate::{Attack, hostile, honest, rogue, withstand};
+use crate::{Attack, honest, hostile, rogue, withstand};
 use anyhow::Result;
 
 #[test]
 fn addresses_that_nobody_gave() -> Result<()> {
     let foreign = "is not an address of this attachment: neither IPAM nor prevResult gave it";
     let own = r#"{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": ["10.9.0.99"]}"#;
-    let with = |name, last: &str| rogue(name, &format!(r#"["veth-create", {own}, {{"op": "link-up", "link": 0}}, {last}]"#));
+    let with =
+        |name, last: &str| rogue(name, &format!(r#"["veth-create", {own}, {{"op": "link-up", "link": 0}}, {last}]"#));
     withstand(&[
         hostile("an address without any", "address").ends(999, "10.66.6.6/32 is not an address of this attachment"),
         hostile("a source address without any", "source").ends(999, "10.66.6.6 is not an address of this attachment"),
-        with("the bystander's address", r#"{"op": "addresses-add", "link": 0, "addresses": ["10.77.0.2/24"]}"#).ends(999, foreign),
-        with("the host's address", r#"{"op": "addresses-add", "link": 0, "addresses": ["192.0.2.1/24"]}"#).ends(999, foreign),
-        with("the neighbour's lease", r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.2/24"]}"#).ends(999, foreign),
-        with("the own address and another", r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.99/24", "10.77.0.2/24"]}"#)
+        with("the bystander's address", r#"{"op": "addresses-add", "link": 0, "addresses": ["10.77.0.2/24"]}"#)
             .ends(999, foreign),
-        with("the own address in a larger network", r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.99/8"]}"#)
+        with("the host's address", r#"{"op": "addresses-add", "link": 0, "addresses": ["192.0.2.1/24"]}"#)
             .ends(999, foreign),
-        with("the own address without its network", r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.99/32"]}"#)
+        with("the neighbour's lease", r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.2/24"]}"#)
             .ends(999, foreign),
-        with("a route from the bystander's address", r#"{"op": "routes-add", "link": 0, "routes": [{"dst": "0.0.0.0/0", "source": "10.77.0.2"}]}"#)
-            .ends(999, foreign),
-        with("a route from the host's address", r#"{"op": "routes-add", "link": 0, "routes": [{"dst": "0.0.0.0/0", "source": "192.0.2.1"}]}"#)
-            .ends(999, foreign),
+        with(
+            "the own address and another",
+            r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.99/24", "10.77.0.2/24"]}"#,
+        )
+        .ends(999, foreign),
+        with(
+            "the own address in a larger network",
+            r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.99/8"]}"#,
+        )
+        .ends(999, foreign),
+        with(
+            "the own address without its network",
+            r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.99/32"]}"#,
+        )
+        .ends(999, foreign),
+        with(
+            "a route from the bystander's address",
+            r#"{"op": "routes-add", "link": 0, "routes": [{"dst": "0.0.0.0/0", "source": "10.77.0.2"}]}"#,
+        )
+        .ends(999, foreign),
+        with(
+            "a route from the host's address",
+            r#"{"op": "routes-add", "link": 0, "routes": [{"dst": "0.0.0.0/0", "source": "192.0.2.1"}]}"#,
+        )
+        .ends(999, foreign),
         with("routes to the host itself", r#"{"op": "point-to-point-ensure", "host": 1}"#)
             .ends(110, "policy does not allow plugin…point-to-point.ensure"),
         with("the other packet filter", r#"{"op": "masquerade-ensure", "backend": "iptables"}"#)
             .ends(110, "policy does not allow plugin…masquerade.ensure on \"iptables\""),
-        with("masquerading outside of ADD", r#""forwarding-enable""#).ends(110, "policy does not allow plugin…forwarding.enable"),
+        with("masquerading outside of ADD", r#""forwarding-enable""#)
+            .ends(110, "policy does not allow plugin…forwarding.enable"),
     ])
 }
 
@@ -48,17 +68,38 @@ fn addresses_that_an_ipam_plugin_claims() -> Result<()> {
         claims("the neighbour's lease", "bridge", &result(r#"{"address": "10.9.0.2/24"}"#)).ends(999, unheard),
         claims("the host's address", "bridge", &result(r#"{"address": "192.0.2.1/24"}"#)).ends(999, unheard),
         claims("everything", "bridge", &result(r#"{"address": "0.0.0.0/0"}"#)).ends(999, unheard),
-        claims("the bystander's gateway for a gateway", "bridge", &result(r#"{"address": "10.77.0.9/24", "gateway": "10.77.0.1"}"#))
+        claims(
+            "the bystander's gateway for a gateway",
+            "bridge",
+            &result(r#"{"address": "10.77.0.9/24", "gateway": "10.77.0.1"}"#),
+        )
+        .ends(999, unheard),
+        claims(
+            "the operator's address for a gateway",
+            "bridge",
+            &result(r#"{"address": "192.0.2.9/24", "gateway": "192.0.2.254"}"#),
+        )
+        .ends(999, unheard),
+        claims(
+            "a route on the host to the bystander",
+            "ptp",
+            &result(r#"{"address": "10.77.0.2/32", "gateway": "10.66.6.1"}"#),
+        )
+        .ends(999, unheard),
+        claims(
+            "a route on the host to the host itself",
+            "ptp",
+            &result(r#"{"address": "192.0.2.1/32", "gateway": "10.66.6.1"}"#),
+        )
+        .ends(999, unheard),
+        claims(
+            "a route on the host to what the operator routes",
+            "ptp",
+            &result(r#"{"address": "198.51.100.9/32", "gateway": "10.66.6.1"}"#),
+        )
+        .ends(999, unheard),
+        claims("an IPv6 address out of nothing", "ptp", &result(r#"{"address": "fd00::6/64", "gateway": "fd00::1"}"#))
             .ends(999, unheard),
-        claims("the operator's address for a gateway", "bridge", &result(r#"{"address": "192.0.2.9/24", "gateway": "192.0.2.254"}"#))
-            .ends(999, unheard),
-        claims("a route on the host to the bystander", "ptp", &result(r#"{"address": "10.77.0.2/32", "gateway": "10.66.6.1"}"#))
-            .ends(999, unheard),
-        claims("a route on the host to the host itself", "ptp", &result(r#"{"address": "192.0.2.1/32", "gateway": "10.66.6.1"}"#))
-            .ends(999, unheard),
-        claims("a route on the host to what the operator routes", "ptp", &result(r#"{"address": "198.51.100.9/32", "gateway": "10.66.6.1"}"#))
-            .ends(999, unheard),
-        claims("an IPv6 address out of nothing", "ptp", &result(r#"{"address": "fd00::6/64", "gateway": "fd00::1"}"#)).ends(999, unheard),
         claims("the loopback address", "bridge", &result(r#"{"address": "127.0.0.1/8"}"#)).ends(999, unheard),
     ])
 }
@@ -67,7 +108,12 @@ fn addresses_that_an_ipam_plugin_claims() -> Result<()> {
 #[test]
 fn gateways_that_are_somebody_elses() -> Result<()> {
     let range = |name, range: &str| {
-        rogue(name, &format!(r#"["veth-create", {{"op": "leases-reserve", "sets": [[{range}]], "requested": []}}, {{"op": "bridge-find", "name": "hostile0"}}, {{"op": "bridge-attach", "bridge": 2, "host": 1, "port": {{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}}}, {{"op": "bridge-ensure-gateways", "bridge": 2, "port": {{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}, "force": false}}]"#))
+        rogue(
+            name,
+            &format!(
+                r#"["veth-create", {{"op": "leases-reserve", "sets": [[{range}]], "requested": []}}, {{"op": "bridge-find", "name": "hostile0"}}, {{"op": "bridge-attach", "bridge": 2, "host": 1, "port": {{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}}}, {{"op": "bridge-ensure-gateways", "bridge": 2, "port": {{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}, "force": false}}]"#
+            ),
+        )
     };
     let denied = "policy does not allow plugin…leases.reserve";
     withstand(&[

@@ -20,7 +20,7 @@ fn one_thing_for_policy_and_another_for_the_plugin() -> Result<()> {
         honest("a number that is no whole one", "bridge", r#"{"bridge": "hostile0", "vlan": 1e30}"#).ends(999, "vlan"),
         honest("a negative VLAN", "bridge", r#"{"bridge": "hostile0", "vlan": -1}"#).ends(999, "VLAN"),
         honest("a text for a number", "bridge", r#"{"bridge": "hostile0", "vlan": "100"}"#).ends(999, "vlan"),
-        honest("a list for the bridge", "bridge", r#"{"bridge": ["cni0"]}"#).ends(7, "\"bridge\" in the configuration must be a text"),
+        honest("a list for the bridge", "bridge", r#"{"bridge": ["cni0"]}"#).ends(7, "bridge\" in the configuration must be a text"),
         honest("twice the same key", "bridge", "{}").raw(r#"{"cniVersion": "1.0.0", "name": "net", "name": "bystander", "type": "bridge", "bridge": "hostile0", "bridge": "cni0", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/24"}]]}}"#)
             .ends(7, "the configuration has both \"bridge\" and \"bridge\""),
         honest("a configuration and another", "bridge", "{}").raw(r#"{"cniVersion": "1.0.0", "name": "net", "type": "bridge"} {"name": "bystander"}"#)
@@ -42,7 +42,8 @@ fn one_thing_for_policy_and_another_for_the_plugin() -> Result<()> {
 #[test]
 fn names_of_links_that_lead_to_other_sysctls() -> Result<()> {
     let sysctl = |name| {
-        rogue(name, r#"["veth-create", {"op": "sysctl-set", "link": 0, "key": "disable_ipv6", "value": true}]"#).policy("[grant.link-sysctl]")
+        rogue(name, r#"["veth-create", {"op": "sysctl-set", "link": 0, "key": "disable_ipv6", "value": true}]"#)
+            .policy("[grant.link-sysctl]")
     };
     withstand(&[
         sysctl("upwards").env("CNI_IFNAME", "../../all").ends(4, "interface name contains /"),
@@ -55,11 +56,18 @@ fn names_of_links_that_lead_to_other_sysctls() -> Result<()> {
         rogue("another key", r#"["veth-create", {"op": "sysctl-set", "link": 0, "key": "forwarding", "value": true}]"#)
             .policy("[grant.link-sysctl]")
             .ends(999, "malformed message"),
-        rogue("a key by path", r#"["veth-create", {"op": "sysctl-set", "link": 0, "key": "../../ip_forward", "value": true}]"#)
-            .policy("[grant.link-sysctl]")
-            .ends(999, "malformed message"),
-        rogue("a sysctl without its grant", r#"["veth-create", {"op": "sysctl-set", "link": 0, "key": "arp_notify", "value": true}]"#)
-            .ends(110, "policy does not allow plugin…link-sysctl.set"),
-        rogue("forwarding of the node", r#"["forwarding-enable"]"#).ends(110, "policy does not allow plugin…forwarding.enable"),
+        rogue(
+            "a key by path",
+            r#"["veth-create", {"op": "sysctl-set", "link": 0, "key": "../../ip_forward", "value": true}]"#,
+        )
+        .policy("[grant.link-sysctl]")
+        .ends(999, "malformed message"),
+        rogue(
+            "a sysctl without its grant",
+            r#"["veth-create", {"op": "sysctl-set", "link": 0, "key": "arp_notify", "value": true}]"#,
+        )
+        .ends(110, "policy does not allow plugin…link-sysctl.set"),
+        rogue("forwarding of the node", r#"["forwarding-enable"]"#)
+            .ends(110, "policy does not allow plugin…forwarding.enable"),
     ])
 }

@@ -2,12 +2,14 @@
 
 use crate::common::Refusal;
 use crate::fortress::Fortress;
-use crate::{hostile, honest, withstand};
+use crate::{honest, hostile, withstand};
 use anyhow::{Result, ensure};
 
 #[test]
 fn names_that_lead_elsewhere() -> Result<()> {
-    let delegate = |name, ipam: &str| honest(name, "bridge", &format!(r#"{{"bridge": "hostile0", "ipam": {ipam}}}"#)).env("CNI_PATH", "/usr/bin:/bin");
+    let delegate = |name, ipam: &str| {
+        honest(name, "bridge", &format!(r#"{{"bridge": "hostile0", "ipam": {ipam}}}"#)).env("CNI_PATH", "/usr/bin:/bin")
+    };
     withstand(&[
         delegate("a path upwards", r#"{"type": "../sh"}"#).ends(999, "invalid plugin name: ../sh"),
         delegate("an absolute path", r#"{"type": "/bin/sh"}"#).ends(999, "invalid plugin name: /bin/sh"),
@@ -17,9 +19,11 @@ fn names_that_lead_elsewhere() -> Result<()> {
         delegate("a name and a newline", r#"{"type": "sh\n"}"#).ends(999, "failed to find plugin"),
         delegate("the catalog's own file", r#"{"type": "host-local.cwasm"}"#).ends(999, "failed to find plugin"),
         delegate("a hidden file", r#"{"type": ".profile"}"#).ends(999, "failed to find plugin"),
-        delegate("a name of 100 KiB", &format!(r#"{{"type": "{}"}}"#, "x".repeat(100 << 10))).ends(999, "failed to find plugin"),
-        delegate("an object", r#"{"type": {}}"#).ends(7, "\"ipam.type\" in the configuration must be a text"),
-        delegate("a list of names", r#"{"type": ["host-local"]}"#).ends(7, "\"ipam.type\" in the configuration must be a text"),
+        delegate("a name of 100 KiB", &format!(r#"{{"type": "{}"}}"#, "x".repeat(100 << 10)))
+            .ends(999, "failed to find plugin"),
+        delegate("an object", r#"{"type": {}}"#).ends(7, "ipam.type…in the configuration must be a text"),
+        delegate("a list of names", r#"{"type": ["host-local"]}"#)
+            .ends(7, "ipam.type…in the configuration must be a text"),
         delegate("a list for an object", r#"[{"type": "host-local"}]"#).ends(999, "ipam"),
         delegate("a text for an object", r#""host-local""#).ends(999, "ipam"),
         delegate("two spellings", r#"{"Type": "sh"}"#).ends(7, "type"),
@@ -36,15 +40,21 @@ fn names_that_lead_elsewhere() -> Result<()> {
 fn plugins_without_end() -> Result<()> {
     let ipam = |name, which: &str| hostile(name, "ipam").with(&format!(r#"{{"ipam": {{"type": "{which}"}}}}"#));
     withstand(&[
-        ipam("one that is not granted", "static").ends(110, "policy does not allow plugin…ipam.add on \"static\"; …[grant.ipam] types"),
+        ipam("one that is not granted", "static")
+            .ends(110, "policy does not allow plugin…ipam.add on \"static\"; …[grant.ipam] types"),
         ipam("itself", "hostile").ends(999, "an IPAM plugin delegates to itself without end"),
         ipam("none", "").ends(999, "no plugin name provided"),
         hostile("none at all", "ipam").with(r#"{"ipam": null}"#).ends(999, "no plugin name provided"),
         honest("a main plugin for an IPAM plugin", "bridge", r#"{"bridge": "hostile0", "ipam": {"type": "ptp"}}"#)
             .ends(999, "an IPAM plugin delegates to itself without end; ipam.add ptp"),
-        honest("the same plugin below itself", "ptp", r#"{"ipam": {"type": "bridge"}}"#).ends(999, "an IPAM plugin delegates to itself without end; ipam.add bridge"),
-        honest("one that fails below an honest one", "bridge", r#"{"bridge": "hostile0", "hostile": "trap", "ipam": {"type": "hostile"}}"#)
-            .ends(999, "plugin \"hostile\" trapped"),
+        honest("the same plugin below itself", "ptp", r#"{"ipam": {"type": "bridge"}}"#)
+            .ends(999, "an IPAM plugin delegates to itself without end; ipam.add bridge"),
+        honest(
+            "one that fails below an honest one",
+            "bridge",
+            r#"{"bridge": "hostile0", "hostile": "trap", "ipam": {"type": "hostile"}}"#,
+        )
+        .ends(999, "plugin \"hostile\" trapped"),
     ])
 }
 
@@ -58,11 +68,41 @@ fn programs_that_others_could_have_placed() -> Result<()> {
     )?;
     let policy = "[grant.ipam]\ntypes = [\"${config.ipam.type}\"]\nnative = [\"${config.ipam.type}\"]";
     let cases = [
-        ("a directory that others can write", "evil", "chmod 777 /run/cni", "chmod 755 /run/cni", "/run/cni can be written by others"),
-        ("a directory that a group can write", "evil", "chmod 775 /run/cni", "chmod 755 /run/cni", "/run/cni can be written by others"),
-        ("a directory above that others can write", "evil", "chmod 777 /run", "chmod 755 /run", "/run can be written by others"),
-        ("a program that others can write", "evil", "chmod 757 /run/cni/evil", "chmod 755 /run/cni/evil", "evil can be written by others"),
-        ("a link to a program that others can write", "link", "chmod 757 /run/cni/evil", "chmod 755 /run/cni/evil", "can be written by others"),
+        (
+            "a directory that others can write",
+            "evil",
+            "chmod 777 /run/cni",
+            "chmod 755 /run/cni",
+            "/run/cni can be written by others",
+        ),
+        (
+            "a directory that a group can write",
+            "evil",
+            "chmod 775 /run/cni",
+            "chmod 755 /run/cni",
+            "/run/cni can be written by others",
+        ),
+        (
+            "a directory above that others can write",
+            "evil",
+            "chmod 777 /run",
+            "chmod 755 /run",
+            "/run can be written by others",
+        ),
+        (
+            "a program that others can write",
+            "evil",
+            "chmod 757 /run/cni/evil",
+            "chmod 755 /run/cni/evil",
+            "evil can be written by others",
+        ),
+        (
+            "a link to a program that others can write",
+            "link",
+            "chmod 757 /run/cni/evil",
+            "chmod 755 /run/cni/evil",
+            "can be written by others",
+        ),
         ("a directory for a program", "directory", "true", "true", "failed to find plugin \"directory\""),
         ("a pipe for a program", "pipe", "true", "true", "failed to find plugin \"pipe\""),
     ];
@@ -73,7 +113,8 @@ fn programs_that_others_could_have_placed() -> Result<()> {
             fortress.prepare(prepare)?;
             fortress.operator_policy("bridge", policy)?;
             fortress.look()?;
-            let attack = honest(name, "bridge", &format!(r#"{{"bridge": "hostile0", "ipam": {{"type": "{plugin}"}}}}"#));
+            let attack =
+                honest(name, "bridge", &format!(r#"{{"bridge": "hostile0", "ipam": {{"type": "{plugin}"}}}}"#));
             let answer = attack.env("CNI_PATH", "/run/cni").call(&fortress)?;
             let unchanged = fortress.unchanged();
             fortress.operator_policy("bridge", "")?;

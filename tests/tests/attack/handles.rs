@@ -11,10 +11,14 @@ fn forged_handles() -> Result<()> {
     let never = "no such handle was given out";
     withstand(&[
         rogue("a handle before any was given out", r#"[{"op": "link-up", "link": 0}]"#).ends(999, never),
-        rogue("the host end of the run before, by its number", r#"[{"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:01"}]"#)
-            .ends(999, never),
+        rogue(
+            "the host end of the run before, by its number",
+            r#"[{"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:01"}]"#,
+        )
+        .ends(999, never),
         rogue("the next handle", r#"["veth-create", {"op": "link-up", "link": 2}]"#).ends(999, never),
-        rogue("the greatest handle", r#"["veth-create", {"op": "link-attributes", "link": 4294967295}]"#).ends(999, never),
+        rogue("the greatest handle", r#"["veth-create", {"op": "link-attributes", "link": 4294967295}]"#)
+            .ends(999, never),
         rogue("a handle beyond 32 bits", r#"[{"op": "link-up", "link": 4294967296}]"#).ends(999, "malformed message"),
         rogue("a negative handle", r#"[{"op": "link-up", "link": -1}]"#).ends(999, "malformed message"),
         rogue("a handle that is a name", r#"[{"op": "link-delete", "link": "cni0"}]"#).ends(999, "malformed message"),
@@ -25,7 +29,9 @@ fn forged_handles() -> Result<()> {
 fn handles_of_another_kind() -> Result<()> {
     let own = "is not the attachment's own link";
     let end = "is not the attachment's host end";
-    let of = |name, last: &str| rogue(name, &format!(r#"["veth-create", {{"op": "bridge-find", "name": "hostile0"}}, {last}]"#));
+    let of = |name, last: &str| {
+        rogue(name, &format!(r#"["veth-create", {{"op": "bridge-find", "name": "hostile0"}}, {last}]"#))
+    };
     withstand(&[
         of("set the host end up as if it were the container's", r#"{"op": "link-up", "link": 1}"#).ends(999, own),
         of("delete a bridge", r#"{"op": "link-delete", "link": 2}"#).ends(999, own),
@@ -51,14 +57,20 @@ fn handles_of_another_kind() -> Result<()> {
 
 #[test]
 fn handles_of_what_is_gone() -> Result<()> {
-    let gone = |name, last: &str| rogue(name, &format!(r#"["veth-create", {{"op": "link-delete", "link": 0}}, {last}]"#));
+    let gone =
+        |name, last: &str| rogue(name, &format!(r#"["veth-create", {{"op": "link-delete", "link": 0}}, {last}]"#));
     withstand(&[
         gone("set up a link that was deleted", r#"{"op": "link-up", "link": 0}"#).ends(999, "no such device"),
-        gone("look at a link that was deleted", r#"{"op": "link-attributes", "link": 0}"#).ends(999, "link \"eth0\" is gone"),
+        gone("look at a link that was deleted", r#"{"op": "link-attributes", "link": 0}"#)
+            .ends(999, "link \"eth0\" is gone"),
         gone("wait for a host end that was deleted", r#"{"op": "veth-wait-running", "host": 1}"#).ends(999, "is gone"),
-        gone("route through a link that was deleted", r#"{"op": "routes-add", "link": 0, "routes": [{"dst": "0.0.0.0/0"}]}"#)
+        gone(
+            "route through a link that was deleted",
+            r#"{"op": "routes-add", "link": 0, "routes": [{"dst": "0.0.0.0/0"}]}"#,
+        )
+        .ends(999, "no such device"),
+        gone("two pairs, one after the other", r#""veth-create", {"op": "link-up", "link": 0}"#)
             .ends(999, "no such device"),
-        gone("two pairs, one after the other", r#""veth-create", {"op": "link-up", "link": 0}"#).ends(999, "no such device"),
         rogue("two pairs at a time", r#"["veth-create", "veth-create"]"#).ends(999, "already exists"),
     ])
 }

@@ -2,7 +2,7 @@
 
 use crate::common::Refusal;
 use crate::fortress::{Fortress, good};
-use crate::{hostile, honest, rogue, withstand};
+use crate::{honest, hostile, rogue, withstand};
 use anyhow::{Result, ensure};
 
 #[test]
@@ -15,51 +15,79 @@ fn ranges_and_leases_of_others() -> Result<()> {
     withstand(&[
         hostile("a range that is not granted", "leases").ends(110, denied),
         reserve("the neighbour's lease", granted, r#"["10.9.0.2"]"#).ends(999, "10.9.0.2"),
-        reserve("the network's gateway", granted, r#"["10.9.0.1"]"#).ends(999, "requested ip 10.9.0.1 is subnet's gateway"),
+        reserve("the network's gateway", granted, r#"["10.9.0.1"]"#)
+            .ends(999, "requested ip 10.9.0.1 is subnet's gateway"),
         reserve("the broadcast address", granted, r#"["10.9.0.255"]"#).ends(999, "10.9.0.255"),
         reserve("an address outside of the range", granted, r#"["10.77.0.2"]"#).ends(999, "10.77.0.2"),
         reserve("the bystander's range", r#"[[{"subnet": "10.77.0.0/24"}]]"#, "[]").ends(110, denied),
-        reserve("a granted range and another", r#"[[{"subnet": "10.9.0.0/24"}], [{"subnet": "10.66.0.0/24"}]]"#, "[]").ends(110, denied),
-        reserve("two ranges in one set", r#"[[{"subnet": "10.9.0.0/24"}, {"subnet": "10.66.0.0/24"}]]"#, "[]").ends(110, denied),
-        reserve("a range around the granted one", r#"[[{"subnet": "10.0.0.0/8"}]]"#, "[]").ends(110, denied),
-        reserve("a range around the granted one, by its ends", r#"[[{"subnet": "10.0.0.0/8", "start": "10.9.0.3", "end": "10.9.0.9"}]]"#, "[]")
+        reserve("a granted range and another", r#"[[{"subnet": "10.9.0.0/24"}], [{"subnet": "10.66.0.0/24"}]]"#, "[]")
             .ends(110, denied),
+        reserve("two ranges in one set", r#"[[{"subnet": "10.9.0.0/24"}, {"subnet": "10.66.0.0/24"}]]"#, "[]")
+            .ends(110, denied),
+        reserve("a range around the granted one", r#"[[{"subnet": "10.0.0.0/8"}]]"#, "[]").ends(110, denied),
+        reserve(
+            "a range around the granted one, by its ends",
+            r#"[[{"subnet": "10.0.0.0/8", "start": "10.9.0.3", "end": "10.9.0.9"}]]"#,
+            "[]",
+        )
+        .ends(110, denied),
         reserve("all of IPv4", r#"[[{"subnet": "0.0.0.0/0"}]]"#, "[]").ends(110, denied),
         reserve("all of IPv6", r#"[[{"subnet": "::/0"}]]"#, "[]").ends(110, denied),
-        reserve("the granted range, mapped", r#"[[{"subnet": "::ffff:10.9.0.0/120"}]]"#, "[]").ends(110, denied),
+        reserve("the granted range, mapped", r#"[[{"subnet": "::ffff:10.9.0.0/120"}]]"#, "[]")
+            .ends(999, "IPNet IP and Mask version mismatch"),
         reserve("no range at all", "[]", "[]").ends(999, "no IP ranges specified"),
         rogue("the leases of all others on ADD", r#"["leases-retain"]"#).ends(110, "leases.retain is not for ADD"),
-        rogue("the leases of all others on DEL", r#"["leases-retain"]"#).on("DEL").ends(110, "leases.retain is not for DEL"),
+        rogue("the leases of all others on DEL", r#"["leases-retain"]"#)
+            .on("DEL")
+            .ends(110, "leases.retain is not for DEL"),
         rogue("the leases of all others, without a list", r#"["leases-retain"]"#).on("GC").ends(0, ""),
         rogue("what others left, ungranted", r#"["attachments-collect"]"#)
             .on("GC")
             .with(r#"{"cni.dev/valid-attachments": []}"#)
             .ends(110, "policy does not allow plugin…attachments.collect"),
         rogue("release what was never reserved", r#"["leases-release"]"#).ends(0, ""),
-        rogue("reserve on CHECK", r#"[{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": []}]"#)
-            .on("CHECK")
-            .ends(110, "leases.reserve is not for CHECK"),
+        rogue(
+            "reserve on CHECK",
+            r#"[{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": []}]"#,
+        )
+        .on("CHECK")
+        .ends(110, "leases.reserve is not for CHECK"),
     ])
 }
 
 #[test]
 fn directories_of_others() -> Result<()> {
     let denied = "policy does not allow plugin…leases.reserve on";
-    let reserve = |name| rogue(name, r#"[{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": []}]"#);
+    let reserve =
+        |name| rogue(name, r#"[{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": []}]"#);
     withstand(&[
-        hostile("another directory", "leases").with(r#"{"ipam": {"dataDir": "/var/lib/other"}}"#).ends(110, "policy does not allow plugin…leases.reserve on \"/var/lib/other\""),
-        hostile("another file", "file").with(r#"{"ipam": {"resolvConf": "/etc/shadow"}}"#).ends(110, "policy does not allow plugin…resolv-conf.read on \"/etc/shadow\""),
-        reserve("out of the granted directory").with(r#"{"ipam": {"dataDir": "/var/lib/hostile/../cni/networks"}}"#).ends(110, denied),
-        reserve("the granted directory, spelt otherwise").with(r#"{"ipam": {"dataDir": "/var/lib//hostile"}}"#).ends(110, denied),
+        hostile("another directory", "leases")
+            .with(r#"{"ipam": {"dataDir": "/var/lib/other"}}"#)
+            .ends(110, "policy does not allow plugin…leases.reserve on \"/var/lib/other\""),
+        hostile("another file", "file")
+            .with(r#"{"ipam": {"resolvConf": "/etc/shadow"}}"#)
+            .ends(110, "policy does not allow plugin…resolv-conf.read on \"/etc/shadow\""),
+        reserve("out of the granted directory")
+            .with(r#"{"ipam": {"dataDir": "/var/lib/hostile/../cni/networks"}}"#)
+            .ends(110, denied),
+        reserve("the granted directory, spelt otherwise")
+            .with(r#"{"ipam": {"dataDir": "/var/lib//hostile"}}"#)
+            .ends(110, denied),
         reserve("a relative directory").with(r#"{"ipam": {"dataDir": "var/lib/hostile"}}"#).ends(110, denied),
         reserve("the default directory").with(r#"{"ipam": {"dataDir": ""}}"#).ends(110, denied),
         reserve("the host's own state").with(r#"{"ipam": {"dataDir": "/run/postern"}}"#).ends(110, denied),
-        reserve("a network that leads elsewhere").with(r#"{"name": "../bystander"}"#).ends(7, "invalid characters found in network name"),
-        reserve("a network that is the directory").with(r#"{"name": "."}"#).ends(7, "invalid characters found in network name"),
-        honest("a network of dots for the real plugin", "host-local", r#"{"name": ".."}"#).ends(7, "invalid characters found in network name"),
+        reserve("a network that leads elsewhere")
+            .with(r#"{"name": "../bystander"}"#)
+            .ends(7, "invalid characters found in network name"),
+        reserve("a network that is the directory")
+            .with(r#"{"name": "."}"#)
+            .ends(7, "invalid characters found in network name"),
+        honest("a network of dots for the real plugin", "host-local", r#"{"name": ".."}"#)
+            .ends(7, "invalid characters found in network name"),
         honest("a network with a separator for the real plugin", "bridge", r#"{"name": "net/../bystander"}"#)
             .ends(7, "invalid characters found in network name"),
-        honest("a record for a directory", "host-local", r#"{"ipam": {"dataDir": "/etc/operator/shadow"}}"#).ends(5, "open directory /etc/operator/shadow"),
+        honest("a record for a directory", "host-local", r#"{"ipam": {"dataDir": "/etc/operator/shadow"}}"#)
+            .ends(5, "open directory /etc/operator/shadow"),
     ])
 }
 
@@ -141,12 +169,15 @@ fn leases_that_others_prepared() -> Result<()> {
     )?;
     for _ in 0..3 {
         let result = fortress.plugin("hostile", "ADD", &good())?.success()?;
-        let address = result.pointer("/ips/0/address").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+        let address =
+            result.pointer("/ips/0/address").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
         let last: u32 = address.trim_start_matches("10.9.0.").trim_end_matches("/24").parse()?;
         ensure!(last == 3 || last > 50, "the address of something else was given out: {address}");
         fortress.plugin("hostile", "DEL", &good())?.success()?;
         // That file is replaced, not followed.
-        fortress.node().sh("cd /var/lib/hostile/net; rm -f last_reserved_ip.0; ln -s /etc/operator/shadow last_reserved_ip.0")?;
+        fortress
+            .node()
+            .sh("cd /var/lib/hostile/net; rm -f last_reserved_ip.0; ln -s /etc/operator/shadow last_reserved_ip.0")?;
         fortress.unchanged()?;
     }
     Ok(())

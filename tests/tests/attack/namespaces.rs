@@ -2,7 +2,7 @@
 
 use crate::common::Refusal;
 use crate::fortress::{Fortress, good};
-use crate::{hostile, honest, rogue, withstand};
+use crate::{honest, hostile, rogue, withstand};
 use anyhow::{Result, ensure};
 use serde_json::json;
 
@@ -27,14 +27,25 @@ fn namespaces_that_are_not_the_containers() -> Result<()> {
         at("a directory", "/run/netns").ends(999, "unknown FS magic on \"/run/netns\""),
         at("a path of nothing", "/run/netns/").ends(999, "unknown FS magic"),
         at("the bystander's, where eth0 is taken", "/run/netns/c2").ends(999, "already exists"),
-        honest("the bystander's, for the real plugin", "bridge", r#"{"bridge": "hostile0", "ipam": {"dataDir": "/var/lib/hostile"}}"#)
-            .env("CNI_NETNS", "/run/netns/c2")
-            .ends(999, "already exists"),
-        honest("the host's own, to remove", "bridge", r#"{"bridge": "cni0"}"#).on("DEL").env("CNI_NETNS", "/proc/self/ns/net").ends(8, SAME),
-        honest("the bystander's, to remove by another's name", "bridge", r#"{"bridge": "cni0", "isGateway": true, "ipMasq": true}"#)
+        honest(
+            "the bystander's, for the real plugin",
+            "bridge",
+            r#"{"bridge": "hostile0", "ipam": {"dataDir": "/var/lib/hostile"}}"#,
+        )
+        .env("CNI_NETNS", "/run/netns/c2")
+        .ends(999, "already exists"),
+        honest("the host's own, to remove", "bridge", r#"{"bridge": "cni0"}"#)
             .on("DEL")
-            .env("CNI_NETNS", "/run/netns/none")
-            .ends(0, ""),
+            .env("CNI_NETNS", "/proc/self/ns/net")
+            .ends(8, SAME),
+        honest(
+            "the bystander's, to remove by another's name",
+            "bridge",
+            r#"{"bridge": "cni0", "isGateway": true, "ipMasq": true}"#,
+        )
+        .on("DEL")
+        .env("CNI_NETNS", "/run/netns/none")
+        .ends(0, ""),
     ])
 }
 
@@ -64,7 +75,10 @@ const REPLACED: [(&str, &str); 6] = [
     ("deleted", "ip link del eth0"),
     ("renamed", "ip link set eth0 down; ip link set eth0 name eth7"),
     ("another kind in its place", "ip link del eth0; ip link add eth0 type bridge"),
-    ("renamed, and another in its place", "ip link set eth0 down; ip link set eth0 name eth7; ip link add eth0 type bridge"),
+    (
+        "renamed, and another in its place",
+        "ip link set eth0 down; ip link set eth0 name eth7; ip link add eth0 type bridge",
+    ),
     ("another pair in its place", "ip link del eth0; ip link add eth0 type veth peer name eth1"),
     ("another address", "ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:99; ip addr flush dev eth0"),
 ];
@@ -73,7 +87,10 @@ const REPLACED: [(&str, &str); 6] = [
 fn links_replaced_before_check_and_del() -> Result<()> {
     let mut fortress = Fortress::new()?;
     let mut bridge = crate::base();
-    postern_tests::merge(&mut bridge, &json!({"type": "bridge", "bridge": "hostile0", "ipMasq": true, "macspoofchk": true}));
+    postern_tests::merge(
+        &mut bridge,
+        &json!({"type": "bridge", "bridge": "hostile0", "ipMasq": true, "macspoofchk": true}),
+    );
     let cases = REPLACED.iter().flat_map(|case| [("hostile", good(), case), ("bridge", bridge.clone(), case)]);
     crate::each(
         cases,
@@ -87,7 +104,9 @@ fn links_replaced_before_check_and_del() -> Result<()> {
             fortress.plugin(plugin, "CHECK", &later)?;
             let deleted = fortress.plugin(plugin, "DEL", &later)?;
             // What its root made is the container's own business.
-            fortress.node().sh_in("c1", "for link in eth0 eth1 eth7; do ip link del $link 2>/dev/null || true; done")?;
+            fortress
+                .node()
+                .sh_in("c1", "for link in eth0 eth1 eth7; do ip link del $link 2>/dev/null || true; done")?;
             deleted.success()?;
             fortress.unchanged()
         },
@@ -97,7 +116,9 @@ fn links_replaced_before_check_and_del() -> Result<()> {
 /// Root in `c1` chooses the indices of a pair of its own, so that its `eth0` seems to be the other end of the bystander's
 /// host end.
 fn impostor(fortress: &mut Fortress) -> Result<String> {
-    let end = fortress.node().sh("ip -o link show master cni0 | sed 's/^\\([0-9]*\\): \\([^@]*\\)@if\\([0-9]*\\):.*/\\1 \\3 \\2/'")?;
+    let end = fortress
+        .node()
+        .sh("ip -o link show master cni0 | sed 's/^\\([0-9]*\\): \\([^@]*\\)@if\\([0-9]*\\):.*/\\1 \\3 \\2/'")?;
     let mut words = end.split_whitespace();
     let [host, container, name] = [(); 3].map(|()| words.next().unwrap_or_default().to_owned());
     ensure!(!name.is_empty(), "the bystander has no port: {end}");
@@ -117,11 +138,17 @@ fn a_pair_that_seems_to_be_the_bystanders() -> Result<()> {
         (r#"{"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:01"}"#, not_ours),
         (r#"{"op": "link-delete", "link": 1}"#, "is not the attachment's own link"),
         (r#"{"op": "link-up", "link": 1}"#, "is not the attachment's own link"),
-        (r#"{"op": "bridge-find", "name": "hostile0"}, {"op": "bridge-attach", "bridge": 2, "host": 1, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}"#, not_ours),
+        (
+            r#"{"op": "bridge-find", "name": "hostile0"}, {"op": "bridge-attach", "bridge": 2, "host": 1, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}"#,
+            not_ours,
+        ),
     ] {
         let answer = rogue("impostor", &format!(r#"["veth-find", {last}]"#)).call(&fortress)?;
         let refusal = Refusal::of(&answer)?;
-        ensure!(refusal.text.contains(words) || refusal.text.contains("no such handle was given out"), "{last}: {refusal:?}");
+        ensure!(
+            refusal.text.contains(words) || refusal.text.contains("no such handle was given out"),
+            "{last}: {refusal:?}"
+        );
         fortress.unchanged()?;
     }
     // The real plugins remove what is in the container, and nothing of the bystander's.
@@ -129,7 +156,10 @@ fn a_pair_that_seems_to_be_the_bystanders() -> Result<()> {
         honest("", plugin, r#"{"bridge": "cni0", "ipMasq": true, "macspoofchk": true}"#).on("CHECK").call(&fortress)?;
         fortress.unchanged()?;
     }
-    honest("", "bridge", r#"{"bridge": "cni0", "ipMasq": true, "macspoofchk": true}"#).on("DEL").call(&fortress)?.success()?;
+    honest("", "bridge", r#"{"bridge": "cni0", "ipMasq": true, "macspoofchk": true}"#)
+        .on("DEL")
+        .call(&fortress)?
+        .success()?;
     let ends = fortress.node().sh(&format!("ip -o link show {name}; ip -n c2 -o link show eth0"))?;
     ensure!(ends.lines().count() == 2, "the bystander lost its link: {ends}");
     Ok(())

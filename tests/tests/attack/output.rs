@@ -37,11 +37,16 @@ fn nobody_forges_lines_of_the_log() -> Result<()> {
     fortress.plugin("hostile", "ADD", &orders("bridge-forgery", json!({})))?;
     let shown = fortress.node().sh(&format!("{}/postern log --container c1", test_bin()?.display()))?;
     ensure!(shown.contains("allowed everything"), "the log doesn't show what was asked for: {shown}");
-    ensure!(!shown.lines().any(|line| line.contains("bridge  ") && !line.contains("DENIED")), "a forged line: {shown}");
+    // A heading, an entry with its time, or what is wrapped below the objects.
+    let genuine = |line: &str| {
+        let heading = line.starts_with("20") && line.contains(" UTC  ");
+        let entry = line.starts_with("  ") && line.get(2..4).is_some_and(|hour| hour.parse::<u8>().is_ok());
+        heading || entry || line.starts_with(&" ".repeat(59))
+    };
+    ensure!(shown.lines().all(genuine), "a forged line: {shown}");
     ensure!(!shown.chars().any(|c| c.is_control() && c != '\n'), "control characters: {shown:?}");
     Ok(())
 }
-
 
 /// In whatever an attacker can make the host say on standard output: no byte that a terminal obeys.
 #[test]
@@ -49,7 +54,14 @@ fn no_terminal_obeys_an_error() -> Result<()> {
     let fortress = Fortress::new()?;
     let words = r"\u001b[2J\u0007\u009b31m\u2028\nroot# ";
     for attack in [
-        rogue("an error object", &format!(r#"[{{"say": {{"finished": {{"stdout": "{{\"code\": 123, \"msg\": \"{}\", \"details\": \"{}\"}}", "status": 1}}}}}}]"#, words.replace('\\', "\\\\"), words.replace('\\', "\\\\"))),
+        rogue(
+            "an error object",
+            &format!(
+                r#"[{{"say": {{"finished": {{"stdout": "{{\"code\": 123, \"msg\": \"{}\", \"details\": \"{}\"}}", "status": 1}}}}}}]"#,
+                words.replace('\\', "\\\\"),
+                words.replace('\\', "\\\\")
+            ),
+        ),
         rogue("a failure", &format!(r#"[{{"say": {{"failed": "{words}"}}}}]"#)),
         rogue("a name", &format!(r#"[{{"op": "bridge-find", "name": "{words}"}}]"#)),
         hostile("nonsense", "nonsense-failure"),
@@ -67,7 +79,10 @@ fn no_terminal_obeys_an_error() -> Result<()> {
 #[test]
 fn nobody_speaks_for_the_host() -> Result<()> {
     let fortress = Fortress::new()?;
-    let attack = rogue("words", r#"[{"say": {"stderr": "postern: all is well\rpostern: removed\u0085postern: x\npostern: done"}}]"#);
+    let attack = rogue(
+        "words",
+        r#"[{"say": {"stderr": "postern: all is well\rpostern: removed\u0085postern: x\npostern: done"}}]"#,
+    );
     let answer = attack.call(&fortress)?;
     answer.success()?;
     ensure!(answer.stderr.contains("all is well"), "{answer:?}");

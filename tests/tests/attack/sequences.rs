@@ -23,8 +23,17 @@ const CALLS: u64 = 120;
 
 /// Capabilities without an object.
 const PLAIN: [&str; 11] = [
-    "link", "veth", "addresses", "routes", "link-sysctl", "point-to-point", "forwarding", "mac-guard", "loopback",
-    "attachments", "resolv-conf",
+    "link",
+    "veth",
+    "addresses",
+    "routes",
+    "link-sysctl",
+    "point-to-point",
+    "forwarding",
+    "mac-guard",
+    "loopback",
+    "attachments",
+    "resolv-conf",
 ];
 
 /// xorshift64*, as in the guest.
@@ -69,8 +78,14 @@ struct Rules {
 
 impl Rules {
     fn random(random: &mut Random) -> Self {
-        let mut rules =
-            Self { toml: String::new(), granted: Vec::new(), bridges: Vec::new(), promisc: false, force: false, leases: Vec::new() };
+        let mut rules = Self {
+            toml: String::new(),
+            granted: Vec::new(),
+            bridges: Vec::new(),
+            promisc: false,
+            force: false,
+            leases: Vec::new(),
+        };
         let mut tables = String::new();
         let mut withdrawn = Vec::new();
         for name in PLAIN.into_iter().chain(["bridge", "masquerade", "ipam", "leases"]) {
@@ -83,7 +98,8 @@ impl Rules {
             let keys = match name {
                 "resolv-conf" => "files = [\"/etc/hostile.conf\"]\n".to_owned(),
                 "masquerade" => {
-                    let backends = random.one_of(&["\"nftables\"", "\"iptables\"", "\"nftables\", \"iptables\"", "\"nftables\""]);
+                    let backends =
+                        random.one_of(&["\"nftables\"", "\"iptables\"", "\"nftables\", \"iptables\"", "\"nftables\""]);
                     format!("backends = [{backends}]\n")
                 }
                 "ipam" => {
@@ -91,7 +107,11 @@ impl Rules {
                     "types = [\"host-local\"]\n".to_owned()
                 }
                 "leases" => {
-                    let (range, beginning) = random.one_of(&[("10.9.0.0/24", "10.9.0."), ("10.8.0.0/24", "10.8.0."), ("fd00:9::/64", "fd00:9::")]);
+                    let (range, beginning) = random.one_of(&[
+                        ("10.9.0.0/24", "10.9.0."),
+                        ("10.8.0.0/24", "10.8.0."),
+                        ("fd00:9::/64", "fd00:9::"),
+                    ]);
                     rules.leases.push(beginning);
                     format!("directories = [\"/var/lib/hostile\"]\nranges = [\"{range}\"]\n")
                 }
@@ -101,7 +121,9 @@ impl Rules {
             tables.push_str(&keys);
         }
         let (operations, handles) = (random.one_of(&[3, 20, 200, 1000]), random.one_of(&[1, 3, 64]));
-        rules.toml = format!("withdraw = {withdrawn:?}\n[limits]\nseconds = 5\noperations = {operations}\nhandles = {handles}\n{tables}");
+        rules.toml = format!(
+            "withdraw = {withdrawn:?}\n[limits]\nseconds = 5\noperations = {operations}\nhandles = {handles}\n{tables}"
+        );
         rules
     }
 
@@ -126,9 +148,9 @@ impl Rules {
     /// The link belongs to a granted bridge: it is one, or its VLAN gateway, or that one's other end.
     fn is_bridge(&self, link: &str) -> bool {
         let link = link.trim_start_matches("veth(host:").trim_end_matches(')');
-        self.bridges.iter().any(|bridge| {
-            link.strip_prefix(bridge).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        })
+        self.bridges
+            .iter()
+            .any(|bridge| link.strip_prefix(bridge).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
     }
 
     /// Whether a place of the snapshot may differ. `attached`: between an ADD that succeeded and DEL.
@@ -144,7 +166,8 @@ impl Rules {
                 Some(("sysctls", key)) => key.contains("/conf/eth0/"),
                 _ => false,
             };
-            return own && attached && self.grants("veth") || lo && (self.grants("loopback") || self.grants("link-sysctl"));
+            return own && attached && self.grants("veth")
+                || lo && (self.grants("loopback") || self.grants("link-sysctl"));
         }
         let Some(place) = path.strip_prefix("host/") else { return false };
         let (kind, rest) = place.split_once('/').unwrap_or((place, ""));
@@ -175,7 +198,9 @@ impl Rules {
         let filters = self.grants("masquerade") || self.grants("mac-guard");
         let empty = serde_json::Map::new();
         for which in ["nft", "iptables"] {
-            let of = |tree: &Value| tree.pointer(&format!("/host/{which}")).and_then(Value::as_object).unwrap_or(&empty).clone();
+            let of = |tree: &Value| {
+                tree.pointer(&format!("/host/{which}")).and_then(Value::as_object).unwrap_or(&empty).clone()
+            };
             let (before, after) = (of(before), of(after));
             let lines = |tree: &serde_json::Map<String, Value>, key: &str| -> Vec<String> {
                 tree.get(key).and_then(Value::as_array).into_iter().flatten().map(Value::to_string).collect()
@@ -198,7 +223,9 @@ impl Rules {
 
     /// Files: leases of this container in granted ranges, and nothing else but what Postern keeps of them.
     fn allow_file(&self, path: &str, content: Option<&str>, attached: bool) -> bool {
-        let Some(name) = path.strip_prefix("files//var/lib/hostile/net/") else { return path == "files//var/lib/hostile/net/" };
+        let Some(name) = path.strip_prefix("files//var/lib/hostile/net/") else {
+            return path == "files//var/lib/hostile/net/";
+        };
         let owned = content.is_some_and(|content| content.contains("c1\\r\\neth0"));
         name.starts_with("last_reserved_ip.")
             || name == "lock"
@@ -208,10 +235,14 @@ impl Rules {
     /// Records, notes and policies: nobody else's changes.
     fn allow_note(&self, path: &str, before: Option<&String>, after: Option<&String>, attached: bool) -> bool {
         match (before, after) {
-            (None, Some(new)) if path.starts_with("/run/postern/attachments/") => attached && new.contains("\"container_id\":\"c1\""),
+            (None, Some(new)) if path.starts_with("/run/postern/attachments/") => {
+                attached && new.contains("\"container_id\":\"c1\"")
+            }
             (_, Some(_) | None) if path.starts_with("/run/postern/verified") => true,
             (None, Some(new)) if path.starts_with("/run/postern/node") => {
-                self.bridges.iter().any(|bridge| new.contains(bridge)) || new.contains("\"forwarding\"") && self.grants("forwarding") || new.starts_with("4")
+                self.bridges.iter().any(|bridge| new.contains(bridge))
+                    || new.contains("\"forwarding\"") && self.grants("forwarding")
+                    || new.starts_with("4")
             }
             _ => false,
         }
@@ -259,7 +290,10 @@ fn run(fortress: &mut Fortress, seed: u64, calls: u64) -> Result<()> {
     fortress.operator_policy("hostile", &rules.toml)?;
     let mut config = crate::base();
     let ending = random.one_of(&["good", "good", "silent", "trap"]);
-    merge(&mut config, &json!({"hostile": ending, "sequence": format!("{seed} {calls}"), "cni.dev/valid-attachments": []}));
+    merge(
+        &mut config,
+        &json!({"hostile": ending, "sequence": format!("{seed} {calls}"), "cni.dev/valid-attachments": []}),
+    );
     let added = fortress.plugin("hostile", "ADD", &config)?;
     ensure!(added.status == 0 || added.status == 1, "seed {seed}: {added:?}");
     rules.judge(fortress, added.status == 0).map_err(|error| failed("after ADD", error))?;
@@ -272,7 +306,9 @@ fn run(fortress: &mut Fortress, seed: u64, calls: u64) -> Result<()> {
     rules.judge(fortress, false).map_err(|error| failed(&format!("after {verb} and DEL"), error))?;
     fortress.operator_policy("hostile", "")?;
     if random.chance(1) {
-        fortress.node().sh("ip link del hostile1 2>/dev/null || true; ip addr flush dev hostile0; ip link set hostile0 promisc off")?;
+        fortress.node().sh(
+            "ip link del hostile1 2>/dev/null || true; ip addr flush dev hostile0; ip link set hostile0 promisc off",
+        )?;
     }
     fortress.look()
 }
@@ -311,12 +347,18 @@ fn random_sequences_stay_within_their_policy() -> Result<()> {
             }
         };
         let threads: Vec<_> = (0..THREADS.min(runs)).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?).collect::<Result<Vec<_>>>()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+            .collect::<Result<Vec<_>>>()
     })?;
     let total = |what: &str| totals.iter().filter_map(|total| total.get(what)).sum::<u64>();
     let sequences = next.load(Ordering::Relaxed).saturating_sub(THREADS).min(runs);
     let (allowed, denied, failed) = (total("ok"), total("deny"), total("failed"));
-    println!("{sequences} sequences: {} host calls, {allowed} carried out, {denied} denied, {failed} failed otherwise", allowed + denied + failed);
+    println!(
+        "{sequences} sequences: {} host calls, {allowed} carried out, {denied} denied, {failed} failed otherwise",
+        allowed + denied + failed
+    );
     ensure!(sequences > 0 && allowed > 0 && denied > 0, "the fuzzer did nothing");
     Ok(())
 }
@@ -328,7 +370,13 @@ fn decisions(fortress: &Fortress) -> Result<BTreeMap<String, u64>> {
     for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let is = |key: &str, value: &str| line.get(key).and_then(Value::as_str) == Some(value);
         if is("plugin", "hostile") {
-            let what = if is("decision", "deny") { "deny" } else if is("result", "ok") { "ok" } else { "failed" };
+            let what = if is("decision", "deny") {
+                "deny"
+            } else if is("result", "ok") {
+                "ok"
+            } else {
+                "failed"
+            };
             *totals.entry(what.to_owned()).or_default() += 1;
         }
     }

@@ -61,7 +61,11 @@ fn records_that_others_prepared() -> Result<()> {
         ("nothing", format!(": > {path}"), true),
         ("a megabyte of brackets", format!("head -c 1000000 /dev/zero | tr '\\0' '[' > {path}"), true),
         ("another version", format!("echo '{{\"version\": 99, \"writer\": \"postern 9\"}}' > {path}"), false),
-        ("the bystander's record", format!("cp $(grep -l '\"container_id\":\"c2\"' /run/postern/attachments/*) {path}"), true),
+        (
+            "the bystander's record",
+            format!("cp $(grep -l '\"container_id\":\"c2\"' /run/postern/attachments/*) {path}"),
+            true,
+        ),
     ];
     crate::each(
         prepared,

@@ -18,7 +18,8 @@ fn frames() -> Result<()> {
         rogue("half a frame", r#"[{"frame": [100, "{\"call\":"]}, {"leave": true}]"#)
             .ends(999, "plugin \"rogue\" ended without an answer: the other process is gone"),
         rogue("half a frame, and silence", r#"[{"frame": [100, "{\"call\":"]}, {"hang": true}]"#).ends(999, late),
-        rogue("a frame that ends too late", r#"[{"frame": [2, "{\"call\":{\"op\":\"link-own\"}}"]}]"#).ends(999, malformed),
+        rogue("a frame that ends too late", r#"[{"frame": [2, "{\"call\":{\"op\":\"link-own\"}}"]}]"#)
+            .ends(999, malformed),
         rogue("byte by byte", r#"[{"drip": 5}]"#).ends(999, late),
         rogue("silence", r#"[{"hang": true}]"#).ends(999, late),
         rogue("leave at once", r#"[{"leave": true}]"#).ends(999, "ended without an answer: the other process is gone"),
@@ -87,7 +88,11 @@ fn standard_error_in_one_line() -> Result<()> {
     let line = "x".repeat(100 << 10);
     let answer = rogue("line", &format!(r#"[{{"say": {{"stderr": "{line}{line}"}}}}]"#)).call(&fortress)?;
     answer.success()?;
-    ensure!(answer.stderr.len() < 66 << 10, "{} bytes of standard error, where 64 KiB are the limit", answer.stderr.len());
+    ensure!(
+        answer.stderr.len() < 66 << 10,
+        "{} bytes of standard error, where 64 KiB are the limit",
+        answer.stderr.len()
+    );
     fortress.unchanged()
 }
 

@@ -15,8 +15,18 @@ use std::net::IpAddr;
 /// Of the fuzzer's node: granted or not, as policy has it, and what nobody grants.
 const BRIDGES: [&str; 7] = ["hostile0", "hostile1", "cni0", "op0", "lo", "../hostile0", "hostile2"];
 const NETS: [&str; 12] = [
-    "10.9.0.0/24", "10.9.0.128/25", "10.8.0.0/24", "10.77.0.0/24", "10.77.0.2/24", "10.9.0.2/24", "192.0.2.1/24",
-    "0.0.0.0/0", "10.0.0.0/8", "fd00:9::/64", "fd00:77::1/64", "127.0.0.1/8",
+    "10.9.0.0/24",
+    "10.9.0.128/25",
+    "10.8.0.0/24",
+    "10.77.0.0/24",
+    "10.77.0.2/24",
+    "10.9.0.2/24",
+    "192.0.2.1/24",
+    "0.0.0.0/0",
+    "10.0.0.0/8",
+    "fd00:9::/64",
+    "fd00:77::1/64",
+    "127.0.0.1/8",
 ];
 const ADDRESSES: [&str; 8] =
     ["10.9.0.2", "10.9.0.77", "10.77.0.1", "10.77.0.2", "192.0.2.1", "192.0.2.254", "fd00:9::5", "0.0.0.0"];
@@ -75,7 +85,12 @@ impl Random {
 
     fn range(&mut self) -> LeaseRange {
         let gateway = self.perhaps(Self::address);
-        LeaseRange { subnet: self.net().trunc(), start: self.perhaps(Self::address), end: self.perhaps(Self::address), gateway }
+        LeaseRange {
+            subnet: self.net().trunc(),
+            start: self.perhaps(Self::address),
+            end: self.perhaps(Self::address),
+            gateway,
+        }
     }
 
     fn sets(&mut self) -> Vec<Vec<LeaseRange>> {
@@ -133,7 +148,8 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
         5..=7 => {
             let name = random.one_of(&BRIDGES)?;
             let mtu = random.perhaps(|random| random.one_of(&[68, 1400, 70_000]).copied());
-            let options = bridge::Options::default().mtu(mtu).vlan_filtering(random.below(6) == 0).promisc(random.below(6) == 0);
+            let options =
+                bridge::Options::default().mtu(mtu).vlan_filtering(random.below(6) == 0).promisc(random.below(6) == 0);
             held.bridges.push(bridge::ensure(name, &options).ok()?);
         }
         8 => held.bridges.extend(bridge::find(random.one_of(&BRIDGES)?).ok()?),
