@@ -62,7 +62,7 @@ fn hostile(name: &'static str, behaviour: &str) -> Attack {
 /// By the process: the steps of `src/bin/rogue.rs`. A bare operation is a call that ends the attack if it is refused; one
 /// without arguments is its name.
 fn rogue(name: &'static str, steps: &str) -> Attack {
-    let steps: Vec<Value> = serde_json::from_str(steps).unwrap_or_else(|error| panic!("{name}: {error}: {steps}"));
+    let Value::Array(steps) = written(steps) else { return attack(name, "rogue", Value::Null) };
     let step = |step: Value| match step {
         Value::String(op) => json!({"call": {"op": op}}),
         bare if bare.get("op").is_some() => json!({"call": bare}),
@@ -77,6 +77,12 @@ fn honest(name: &'static str, plugin: &'static str, patch: &str) -> Attack {
     attack(name, plugin, json!({"type": plugin})).with(patch)
 }
 
+/// JSON that a test has written by hand.
+#[allow(clippy::expect_used, reason = "a test that is not well-formed has to fail")]
+fn written(json: &str) -> Value {
+    serde_json::from_str(json).expect(json)
+}
+
 fn attack(name: &'static str, plugin: &'static str, orders: Value) -> Attack {
     let mut config = base();
     merge(&mut config, &orders);
@@ -86,8 +92,7 @@ fn attack(name: &'static str, plugin: &'static str, orders: Value) -> Attack {
 impl Attack {
     /// Changes the configuration.
     fn with(mut self, patch: &str) -> Self {
-        let patch = serde_json::from_str(patch).unwrap_or_else(|error| panic!("{}: {error}: {patch}", self.name));
-        merge(&mut self.config, &patch);
+        merge(&mut self.config, &written(patch));
         self
     }
 
