@@ -47,11 +47,11 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
     failed.map_or(Ok(removed), Err)
 }
 
-/// Removes a plugin's sections of all attachments of this network, on this host, that are not valid any more.
+/// Removes the called plugin's sections of all attachments of this network, on this host, that are not valid any more.
 ///
 /// # Errors
 /// What could not be removed.
-pub fn stale_sections(session: &Session, plugin: &str, valid: &[(&str, &str)]) -> Result<usize, OpError> {
+pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize, OpError> {
     let network = &session.request.conf.name;
     let here = session.host()?.cookie().map_err(kernel)?;
     let mut removed = 0;
@@ -59,7 +59,7 @@ pub fn stale_sections(session: &Session, plugin: &str, valid: &[(&str, &str)]) -
         let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
         let stale = !valid.contains(&(header.container_id.as_str(), header.ifname.as_str()));
         if header.network == *network && header.host_netns_cookie == here && stale {
-            removed += section(session, key, Some(plugin))?;
+            removed += section(session, key, Some(&session.request.plugin))?;
         }
     }
     Ok(removed)
@@ -108,6 +108,8 @@ fn remove(session: &Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) 
         Effect::Masquerade { backend, addresses } => masquerade::revert(session, *backend, addresses),
         Effect::MacGuard => mac_guard::revert(session),
         Effect::Lease { directory } => match leases_of_run {
+            // Reserving failed, perhaps at a lock that somebody holds still.
+            Some([]) => Ok(()),
             Some(taken) => leases::revert(session, directory, taken, false),
             None => leases::revert(session, directory, &[], true),
         },

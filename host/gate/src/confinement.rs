@@ -76,7 +76,7 @@ pub fn confine(session: &mut Session, launcher: &mut Launcher, namespace: Option
     let made = Made::of(session, &needs);
     let confinement = needs.confinement(session, &made, &launcher.pids()).map_err(|error| failed(&error))?;
     let confinement = Arc::new(confinement);
-    if let Some(namespace) = &namespace {
+    if let Some(namespace) = namespace {
         // Opened while /proc is in reach: links are born in it.
         session.home().map_err(|error| failed(&error))?;
         let confinement = Arc::clone(&confinement);

@@ -173,7 +173,7 @@ impl<'a> Gate<'a> {
         let limit = self.granted.limits().handles();
         match u32::try_from(self.objects.len()) {
             Ok(handle) if handle < limit => {
-                if let Object::HostEnd { name, .. } | Object::Bridge { name, .. } = &object {
+                if let Object::HostEnd { name, ours: true, .. } | Object::Bridge { name, .. } = &object {
                     self.session.shown.insert(name.clone());
                 }
                 self.objects.push(object);

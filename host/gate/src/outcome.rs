@@ -24,11 +24,11 @@ pub fn read(
     if status != 0 {
         let parsed = Json::parse(stdout.as_bytes(), LIMIT).and_then(|json| Error::parse(&json));
         return Err(match parsed {
-            Ok(error) => error,
-            Err(_) if stdout.trim().is_empty() => {
+            Ok(error) if error.code != 0 && !error.msg.is_empty() => error,
+            _ if stdout.trim().is_empty() => {
                 Error::internal(format!("plugin \"{plugin}\" failed with status {status} and printed no error"))
             }
-            Err(_) => Error::internal(format!(
+            _ => Error::internal(format!(
                 "plugin \"{plugin}\" failed with status {status} and printed no CNI error object: {}",
                 excerpt(stdout)
             )),
@@ -139,6 +139,7 @@ mod tests {
     fn said(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
         let conf = Json::parse(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, 4096).unwrap();
         let request = Request {
+            plugin: String::new(),
             verb: Verb::Add,
             container_id: "c".to_owned(),
             netns: "/run/netns/c".to_owned(),

@@ -154,15 +154,23 @@ struct Stderr<'a> {
 }
 
 impl Stderr<'_> {
+    /// Prints lines as long as there is room, the name in front of each included.
     fn show(&mut self, text: &str) {
         for line in text.lines() {
             if self.left == 0 {
                 return;
             }
-            self.left = self.left.saturating_sub(line.len() + 1);
-            eprintln!("{}: {}", self.plugin, printable(line));
-            if self.left == 0 {
-                eprintln!("{}: (more was written than is shown)", self.plugin);
+            let line = format!("{}: {}", self.plugin, printable(line));
+            let fits = line.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end < self.left).last();
+            match line.get(..fits.unwrap_or(0)) {
+                Some(whole) if whole.len() == line.len() => {
+                    self.left -= whole.len() + 1;
+                    eprintln!("{whole}");
+                }
+                cut => {
+                    self.left = 0;
+                    eprintln!("{}\n{}: (more was written than is shown)", cut.unwrap_or_default(), self.plugin);
+                }
             }
         }
     }

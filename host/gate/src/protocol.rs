@@ -86,12 +86,12 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         Ok(ready) => ready,
         // What a plugin left can be removed without it.
         Err(reason) => {
-            return del_without_plugin(&env, verb, raw, &stdin, places).unwrap_or(Err(Error::internal(reason)));
+            return del_without_plugin(name, &env, verb, raw, &stdin, places).unwrap_or(Err(Error::internal(reason)));
         }
     };
     let version = check_version(verb, &config_version(&raw)?, &supported(&ready.policy)?)?;
     let deadline = Instant::now() + Duration::from_secs(ready.policy.limits().seconds().into());
-    let request = request(&env, verb, version, raw, &stdin)?;
+    let request = request(name, &env, verb, version, raw, &stdin)?;
     let namespace = namespace(&request, &ready.policy, env.allows_own_netns());
     if !request.conf.ipam_type.is_empty() && ready.policy.grants("ipam") && request.conf.ipam_type != name {
         launcher.warm(&request.conf.ipam_type.clone());
@@ -163,11 +163,18 @@ fn act(
 
 /// DEL for a plugin that is no longer installed, or no longer to be trusted: its record is enough. `None` if there is
 /// no record either.
-fn del_without_plugin(env: &Env, verb: Verb, raw: Json, stdin: &[u8], places: Places) -> Option<Result<String, Error>> {
+fn del_without_plugin(
+    name: &str,
+    env: &Env,
+    verb: Verb,
+    raw: Json,
+    stdin: &[u8],
+    places: Places,
+) -> Option<Result<String, Error>> {
     if verb != Verb::Del {
         return None;
     }
-    let request = request(env, verb, Version::LATEST, raw, stdin).ok()?;
+    let request = request(name, env, verb, Version::LATEST, raw, stdin).ok()?;
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut session = Session::new(request, deadline, places);
     session.open_record().ok()?;
@@ -187,7 +194,7 @@ fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
         .collect()
 }
 
-fn request(env: &Env, verb: Verb, version: Version, raw: Json, stdin: &[u8]) -> Result<Request, Error> {
+fn request(plugin: &str, env: &Env, verb: Verb, version: Version, raw: Json, stdin: &[u8]) -> Result<Request, Error> {
     let variables = [
         ("CNI_CONTAINERID", &env.container_id),
         ("CNI_NETNS", &env.netns),
@@ -198,6 +205,7 @@ fn request(env: &Env, verb: Verb, version: Version, raw: Json, stdin: &[u8]) -> 
     // A configuration whose common keys have wrong types is the plugin's to refuse, in its own words.
     let conf = NetConf::parse(raw.clone()).unwrap_or_else(|_| unread(raw));
     Ok(Request {
+        plugin: plugin.to_owned(),
         verb,
         container_id: env.container_id.clone(),
         netns: env.netns.clone(),

@@ -24,6 +24,9 @@ const CLEANUP_WITHIN: Duration = Duration::from_secs(15);
 /// What the protocol made of environment and standard input.
 #[derive(Debug)]
 pub struct Request {
+    /// The plugin that the runtime called. What its delegates do is in its section of the record, so that its DEL removes
+    /// that as well.
+    pub plugin: String,
     /// The verb.
     pub verb: Verb,
     /// `CNI_CONTAINERID`; empty for GC and STATUS.
@@ -115,6 +118,7 @@ pub struct Session {
     pub shown: BTreeSet<String>,
     nft: RefCell<Option<Nft>>,
     worker: Option<Worker>,
+    namespace: Option<Namespace>,
     host: OnceCell<Netlink>,
     home: OnceCell<Namespace>,
     record: Option<Record<Effect>>,
@@ -139,6 +143,7 @@ impl Session {
             shown: BTreeSet::new(),
             nft: RefCell::new(None),
             worker: None,
+            namespace: None,
             host: OnceCell::new(),
             home: OnceCell::new(),
             record: None,
@@ -149,6 +154,7 @@ impl Session {
     pub fn for_record(&self, record: Record<Effect>) -> Self {
         let header = record.header();
         let request = Request {
+            plugin: self.request.plugin.clone(),
             verb: Verb::Del,
             container_id: header.container_id.clone(),
             netns: header.netns_path.clone(),
@@ -180,11 +186,20 @@ impl Session {
     /// The kernel gives no thread.
     pub fn enter(
         &mut self,
-        namespace: &Namespace,
+        namespace: Namespace,
         confine: impl FnOnce() -> Result<(), String> + Send + 'static,
     ) -> Result<(), OpError> {
-        self.worker = Some(Worker::start(namespace, confine).map_err(kernel)?);
+        self.worker = Some(Worker::start(&namespace, confine).map_err(kernel)?);
+        self.namespace = Some(namespace);
         Ok(())
+    }
+
+    /// The container's namespace itself, to ask the kernel about it.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotFound`].
+    pub fn namespace(&self) -> Result<&Namespace, OpError> {
+        self.namespace.as_ref().ok_or_else(|| self.container_gone())
     }
 
     /// A policy for this run's configuration.
@@ -216,9 +231,11 @@ impl Session {
     /// # Errors
     /// [`ErrorCode::NotFound`].
     pub fn container_required(&self) -> Result<&Worker, OpError> {
-        self.worker.as_ref().ok_or_else(|| {
-            OpError::new(ErrorCode::NotFound, &self.request.netns, "the container's network namespace is gone")
-        })
+        self.worker.as_ref().ok_or_else(|| self.container_gone())
+    }
+
+    fn container_gone(&self) -> OpError {
+        OpError::new(ErrorCode::NotFound, &self.request.netns, "the container's network namespace is gone")
     }
 
     /// The socket in the host's namespace, the one that the process was started in.
@@ -311,7 +328,7 @@ impl Session {
     ///
     /// # Errors
     /// The record can't be written: nothing may be done then.
-    pub fn intend(&mut self, plugin: &str, effect: Effect) -> Result<(), OpError> {
+    pub fn intend(&mut self, effect: Effect) -> Result<(), OpError> {
         // What an earlier run made is not this one's to undo. (A lease knows which addresses this run took.)
         let earlier = |record: &Record<Effect>| record.effects(None).iter().any(|noted| noted.effect == effect);
         if !matches!(effect, Effect::Lease { .. })
@@ -322,7 +339,8 @@ impl Session {
         let sequence = if effect == Effect::LoopbackUp {
             None
         } else {
-            Some(self.record_for_writing()?.append(plugin, &effect).map_err(state)?)
+            let plugin = self.request.plugin.clone();
+            Some(self.record_for_writing()?.append(&plugin, &effect).map_err(state)?)
         };
         self.undo.push(Undo { sequence, effect, leases: Vec::new() });
         Ok(())

@@ -3,9 +3,10 @@
 use crate::error::{Result, Subject};
 use crate::message::{Attributes, u32_at};
 use crate::netlink::{Netlink, Request};
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, Parseable};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoBridge, InfoData, InfoVeth, LinkAttribute, LinkExtentMask, LinkMessage};
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use nix::errno::Errno;
 use nix::libc;
 use rtnetlink::{LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth};
@@ -167,6 +168,26 @@ impl Netlink {
             return Ok(None);
         }
         self.one_link(Subject { operation: "look up link", object: &index }, LinkUnspec::new_with_index(index))
+    }
+
+    /// The number by which links of this socket's namespace say that their other end is in `namespace`
+    /// ([`Link::peer_netnsid`]); `None` if no link has had reason to say so. `RTM_GETNSID` of rtnetlink(7).
+    ///
+    /// # Errors
+    /// Those of the request, none of which is to be expected.
+    pub fn namespace_number(&self, namespace: BorrowedFd<'_>) -> Result<Option<i32>> {
+        let mut question = NsidMessage::default();
+        question.attributes.push(NsidAttribute::Fd(u32::try_from(namespace.as_raw_fd()).unwrap_or(u32::MAX)));
+        let subject = Subject { operation: "look up number of", object: &"namespace" };
+        let number = self.get(subject, &RouteNetlinkMessage::GetNsId(question), |payload| {
+            let answer = NsidMessage::parse(payload).ok()?;
+            answer.attributes.iter().find_map(|attribute| match attribute {
+                NsidAttribute::Id(number) => Some(*number),
+                _ => None,
+            })
+        })?;
+        // `NETNSA_NSID_NOT_ASSIGNED` of linux/net_namespace.h.
+        Ok(Some(number).filter(|number| *number >= 0))
     }
 
     fn one_link(&self, subject: Subject<'_>, message: LinkMessageBuilder<LinkUnspec>) -> Result<Option<Link>> {

@@ -34,6 +34,9 @@ fn one_message_makes_a_veth_across_namespaces() {
         assert_eq!((peer.mac, peer.mtu, peer.kind.as_str(), peer.up), (Some(PEER_MAC), 1400, "veth", false));
         assert_eq!((own.peer_index, peer.peer_index), (Some(peer.index), Some(own.index)));
         assert!(own.peer_netnsid.is_some() && peer.peer_netnsid.is_some());
+        assert_eq!(host.namespace_number(container.namespace.fd()).unwrap(), peer.peer_netnsid);
+        assert_eq!(inside.namespace_number(here.fd()).unwrap(), own.peer_netnsid);
+        assert_eq!(host.namespace_number(Container::new().namespace.fd()).unwrap(), None);
         assert_eq!(host.link_by_name("eth0").unwrap(), None);
         let shown = ip("link show veth0a1b2c3d");
         assert_eq!((&shown[0]["num_tx_queues"], &shown[0]["num_rx_queues"]), (&1.into(), &1.into()));

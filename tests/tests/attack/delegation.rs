@@ -21,9 +21,9 @@ fn names_that_lead_elsewhere() -> Result<()> {
         delegate("a hidden file", r#"{"type": ".profile"}"#).ends(999, "failed to find plugin"),
         delegate("a name of 100 KiB", &format!(r#"{{"type": "{}"}}"#, "x".repeat(100 << 10)))
             .ends(999, "failed to find plugin"),
-        delegate("an object", r#"{"type": {}}"#).ends(7, "ipam.type…in the configuration must be a text"),
+        delegate("an object", r#"{"type": {}}"#).ends(999, "cannot unmarshal object…ipam.type of type string"),
         delegate("a list of names", r#"{"type": ["host-local"]}"#)
-            .ends(7, "ipam.type…in the configuration must be a text"),
+            .ends(999, "cannot unmarshal array…ipam.type of type string"),
         delegate("a list for an object", r#"[{"type": "host-local"}]"#).ends(999, "ipam"),
         delegate("a text for an object", r#""host-local""#).ends(999, "ipam"),
         delegate("two spellings", r#"{"Type": "sh"}"#).ends(7, "type"),

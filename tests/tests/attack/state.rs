@@ -102,11 +102,11 @@ fn logs_that_others_prepared() -> Result<()> {
     let prepared = [
         ("a link to a file", format!("ln -s /etc/operator/shadow {log}")),
         ("a link to nothing", format!("ln -s /etc/operator/new {log}")),
-        ("a hard link to a file", format!("ln /run/secret {log}")),
+        ("a hard link to a file", format!("ln /var/log/secret {log}")),
         ("a pipe", format!("mkfifo {log}")),
         ("a directory", format!("mkdir {log}")),
     ];
-    fortress.prepare("echo secret > /run/secret; chmod 600 /run/secret")?;
+    fortress.prepare("echo secret > /var/log/secret; chmod 600 /var/log/secret")?;
     crate::each(
         prepared,
         |case| case.0.to_owned(),

@@ -10,7 +10,7 @@ pub fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
     let valid: Vec<(&str, &str)> =
         valid.into_iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
-    let mut removed = collect::stale_sections(gate.session, gate.plugin, &valid)?;
+    let mut removed = collect::stale_sections(gate.session, &valid)?;
     // Rules that a native plugin made, or that lost their record, carry the network in their comment.
     if gate.granted().has("masquerade") {
         let network = &gate.session.request.conf.name;

@@ -73,7 +73,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
     if verb == Verb::Add {
         // The program itself is run again to undo: only it knows what it did.
         gate.session
-            .intend(gate.plugin, Effect::Native { plugin: name.to_owned() })
+            .intend(Effect::Native { plugin: name.to_owned() })
             .map_err(|error| Error::internal(error.to_string()))?;
     }
     gate.session.audit.flush();

@@ -12,6 +12,9 @@ use std::net::IpAddr;
 /// Where native host-local keeps its networks unless it is told otherwise.
 pub const DEFAULT_DIRECTORY: &str = "/var/lib/cni/networks";
 
+/// Ranges of one request, each of which is compared with every other.
+const MOST_RANGES: usize = 256;
+
 /// `ipam.dataDir`, or the default.
 pub fn directory(request: &Request) -> String {
     let fields = request.conf.fields();
@@ -29,6 +32,13 @@ fn opened(leases: Option<Leases>) -> Result<Leases, OpError> {
 }
 
 fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
+    let ranges: usize = sets.iter().map(Vec::len).sum();
+    if sets.len() > MOST_RANGES || ranges > MOST_RANGES {
+        let message = format!("{} sets with {ranges} ranges are more than {MOST_RANGES}", sets.len());
+        return Err(
+            OpError::new(ErrorCode::InvalidArgument, "ranges", message).hint("join ranges that lie side by side")
+        );
+    }
     let input = |range: &LeaseRange| RangeInput {
         subnet: range.subnet,
         start: range.start,
@@ -49,7 +59,7 @@ pub fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAdd
     let sets = range_sets(sets)?;
     let directory = directory(&gate.session.request);
     let leases = opened(gate.session.leases(&directory, true)?)?;
-    gate.session.intend(gate.plugin, Effect::Lease { directory })?;
+    gate.session.intend(Effect::Lease { directory })?;
     let owner = owner(&gate.session.request);
     let taken = leases.reserve(&owner, &sets, requested, gate.session.deadline).map_err(state)?;
     if let Some(undo) = gate.session.undo.last_mut() {
@@ -109,7 +119,7 @@ pub fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
     // What the records say of them is no more.
     let valid: Vec<(&str, &str)> =
         valid.iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
-    collect::stale_sections(gate.session, gate.plugin, &valid)?;
+    collect::stale_sections(gate.session, &valid)?;
     Ok(Reply::Removed(u32::try_from(freed).unwrap_or(u32::MAX)))
 }
 

@@ -16,7 +16,7 @@ pub fn up(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
     let lo = lo(netlink)?;
     if !lo.up {
-        gate.session.intend(gate.plugin, Effect::LoopbackUp)?;
+        gate.session.intend(Effect::LoopbackUp)?;
         gate.session.container_required()?.netlink().map_err(kernel)?.set_up(lo.index).map_err(kernel)?;
     }
     Ok(Reply::Done)

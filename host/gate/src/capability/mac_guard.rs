@@ -16,7 +16,7 @@ fn id(session: &Session) -> String {
 pub fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
     let (_, name) = gate.host_end(host)?;
     let id = id(gate.session);
-    gate.session.intend(gate.plugin, Effect::MacGuard)?;
+    gate.session.intend(Effect::MacGuard)?;
     macguard::ensure(&mut *gate.session.nft()?, &id, &name, mac.0).map_err(firewall)?;
     Ok(Reply::Done)
 }

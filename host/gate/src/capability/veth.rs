@@ -29,7 +29,7 @@ pub fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result
     if container.link_by_name(&name).map_err(kernel)?.is_some() {
         return Err(exists(&peer_name));
     }
-    gate.session.intend(gate.plugin, Effect::Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
+    gate.session.intend(Effect::Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     let spec = VethSpec {
         name: &name,
@@ -83,9 +83,12 @@ pub fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     if end.is_none()
         && let Some(peer) = own.peer_index
     {
-        // A native plugin's pair: it can be looked at, and nothing else.
+        // A native plugin's pair: it can be looked at, and nothing else. Both ends have to name each other, and the host's
+        // the container's namespace too: an index is unique in one namespace only, and root in there can choose it.
+        let number = host.namespace_number(gate.session.namespace()?.fd()).map_err(kernel)?;
         let found = host.link_by_index(peer).map_err(kernel)?;
-        end = found.filter(|link| link.kind == "veth" && link.peer_index == Some(own.index));
+        let mutual = |link: &Link| link.peer_index == Some(own.index) && link.peer_netnsid == number;
+        end = found.filter(|link| link.kind == "veth" && number.is_some() && mutual(link));
     }
     let Some(end) = end else { return none };
     let bridge = match end.master {
