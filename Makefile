@@ -1,5 +1,6 @@
 # make demo      set up what is missing, build, attach two namespaces to a network, ping, tear down
 # make test      everything that can fail: see tests/README.md
+# make fuzz      random sequences of host calls against an oracle, for an hour (POSTERN_FUZZ_SECONDS, _RUNS, _SEED)
 # make bench     latency beside the native plugins, in one run (RUNS=50)
 # make build     target/cni/bin, a CNI bin directory ready for use, and target/release/postern
 # make install   DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin; make uninstall takes it away again
@@ -18,7 +19,7 @@ LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 SHELL := /bin/sh
 .SHELLFLAGS := -ec 'umask 022; eval "$$1"' sh
 
-.PHONY: demo build setup test lint bench install uninstall clean
+.PHONY: demo build setup test fuzz lint bench install uninstall clean
 
 demo: build
 	@tests/demo
@@ -47,6 +48,11 @@ build: setup
 test: build
 	@tests/setup test
 	@tests/all
+
+fuzz: build
+	@tests/setup test
+	POSTERN_FUZZ_SECONDS=$${POSTERN_FUZZ_SECONDS:-3600} \
+		cargo test --quiet --package postern-tests --test attack -- --nocapture sequences
 
 lint:
 	cargo fmt --all --check

@@ -164,7 +164,7 @@ fn a_policy_can_pin_the_component() -> Result<()> {
     let (given, pinned) = digest.trim().split_once('\n').unwrap_or_default();
     let text = format!(
         "plugin \"ptp\" is another component than its policy is for: sha256:{pinned} is pinned, and sha256:{given} is \
-         given…`postern inspect --diff OLD NEW`…/etc/postern/policy/ptp.toml"
+         given…`postern inspect --diff OLD NEW`…postern.d/ptp.toml"
     );
     refused(&mut watched, 999, &text)
 }

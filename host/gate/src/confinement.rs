@@ -59,6 +59,7 @@ struct Needs {
 /// # Errors
 /// Code 999: the kernel refuses a step, and no guest may run.
 pub fn confine(session: &mut Session, launcher: &mut Launcher, namespace: Option<Namespace>) -> Result<Made, Error> {
+    launcher.close(&session.state);
     let needs = Needs::of(session, launcher).map_err(|error| Error::internal(error.to_string()))?;
     let failed = |error: &dyn std::fmt::Display| {
         Error::internal(format!("the host cannot confine itself, and runs no plugin unconfined: {error}"))
@@ -85,7 +86,6 @@ pub fn confine(session: &mut Session, launcher: &mut Launcher, namespace: Option
     // What is in this process's memory must not end in a file.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|error| failed(&error))?;
     confinement.apply().map_err(|error| failed(&error))?;
-    launcher.close();
     Ok(made)
 }
 

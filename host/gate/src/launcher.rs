@@ -13,8 +13,8 @@ pub struct Launcher {
     engine: Engine,
     /// Started ahead of their use, while the request was still being read; or why not.
     warm: Vec<(String, Result<Started, String>)>,
-    /// Given back.
-    ready: Vec<(String, Plugin)>,
+    /// Verified, or given back; or why not.
+    ready: Vec<(String, Result<Plugin, String>)>,
     /// The host has confined itself: no process can be started any more.
     closed: bool,
 }
@@ -47,7 +47,7 @@ impl Launcher {
     /// Whether the catalog has compiled code of this name.
     pub fn has(&self, plugin: &str) -> bool {
         self.warm.iter().any(|(name, started)| name == plugin && started.is_ok())
-            || self.ready.iter().any(|(name, _)| name == plugin)
+            || self.ready.iter().any(|(name, ready)| name == plugin && ready.is_ok())
             || is_plain(plugin)
                 && self.catalog.as_ref().is_ok_and(|catalog| catalog::code_path(catalog, plugin).is_file())
     }
@@ -68,28 +68,30 @@ impl Launcher {
 
     /// Gives a plugin back, to be taken again.
     pub fn put_back(&mut self, plugin: &str, ready: Plugin) {
-        self.ready.push((plugin.to_owned(), ready));
+        self.ready.push((plugin.to_owned(), Ok(ready)));
     }
 
-    /// From now on only what has been started can be taken.
-    pub fn close(&mut self) {
+    /// Makes all that has been started ready. From now on nothing else can be taken, and no code is open.
+    pub fn close(&mut self, state: &Path) {
+        for (name, started) in std::mem::take(&mut self.warm) {
+            let ready = started.and_then(|started| make_ready(&name, started, state));
+            self.ready.push((name, ready));
+        }
         self.closed = true;
     }
 
-    /// The policies of the plugins that have been started.
+    /// The policies of the plugins that are ready.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.started().map(|(policy, _)| policy)
+        self.ready().map(|plugin| &plugin.policy)
     }
 
-    /// The processes of the plugins that have been started.
+    /// The processes of the plugins that are ready.
     pub fn pids(&self) -> Vec<Pid> {
-        self.started().map(|(_, sandbox)| sandbox.pid()).collect()
+        self.ready().map(|plugin| plugin.sandbox.pid()).collect()
     }
 
-    fn started(&self) -> impl Iterator<Item = (&Policy, &Sandbox)> {
-        let warm = self.warm.iter().filter_map(|(_, started)| started.as_ref().ok());
-        let warm = warm.map(|started| (&started.policy, &started.sandbox));
-        warm.chain(self.ready.iter().map(|(_, plugin)| (&plugin.policy, &plugin.sandbox)))
+    fn ready(&self) -> impl Iterator<Item = &Plugin> {
+        self.ready.iter().filter_map(|(_, plugin)| plugin.as_ref().ok())
     }
 
     /// A plugin ready to run. `state` is the state directory, where it is noted which code has been verified.
@@ -98,9 +100,9 @@ impl Launcher {
     /// A text for people: no such plugin, no policy, code that is not to be trusted, no process.
     pub fn take(&mut self, plugin: &str, state: &Path) -> Result<Plugin, String> {
         if let Some(at) = self.ready.iter().position(|(name, _)| name == plugin) {
-            return Ok(self.ready.swap_remove(at).1);
+            return self.ready.swap_remove(at).1;
         }
-        let Started { code, policy, sandbox } = match self.warm.iter().position(|(name, _)| name == plugin) {
+        let started = match self.warm.iter().position(|(name, _)| name == plugin) {
             Some(at) => self.warm.swap_remove(at).1?,
             None if self.closed => {
                 return Err(format!(
@@ -109,9 +111,7 @@ impl Launcher {
             }
             None => self.start(plugin)?,
         };
-        let digest = code.verify(state)?.digest;
-        catalog::check_pin(policy.digest(), &digest, plugin, policy.pin_file().unwrap_or(Path::new("")))?;
-        Ok(Plugin { policy, sandbox, digest })
+        make_ready(plugin, started, state)
     }
 
     fn start(&self, plugin: &str) -> Result<Started, String> {
@@ -125,6 +125,14 @@ impl Launcher {
         let policy = Policy::load(catalog, plugin)?;
         Ok(Started { code, policy, sandbox })
     }
+}
+
+/// The last checks before a guest is given anything to run.
+fn make_ready(plugin: &str, started: Started, state: &Path) -> Result<Plugin, String> {
+    let Started { code, policy, sandbox } = started;
+    let digest = code.verify(state)?.digest;
+    catalog::check_pin(policy.digest(), &digest, plugin, policy.pin_file().unwrap_or(Path::new("")))?;
+    Ok(Plugin { policy, sandbox, digest })
 }
 
 /// A name that leads to a file of the catalog, and nowhere else.

@@ -69,8 +69,22 @@ impl Watched {
         Ok(())
     }
 
-    /// Fails if anything changed, and if a record is left. Which address comes next is no change.
+    /// Fails if anything changed, and if a record is left.
     pub fn unchanged(&mut self) -> Result<()> {
+        self.same()?;
+        let records = self.node.sh("if [ -d /run/postern/attachments ]; then ls -A /run/postern/attachments; fi")?;
+        ensure!(records.is_empty(), "records are left: {records}");
+        Ok(())
+    }
+
+    /// How the node looked, and how it looks now.
+    pub fn trees(&mut self) -> Result<(Value, Value)> {
+        let after = self.node.snapshot(&self.containers, &mut self.names)?;
+        Ok((self.before.clone(), after))
+    }
+
+    /// Fails if anything changed but records. Which address comes next is no change.
+    pub fn same(&mut self) -> Result<()> {
         let after = self.node.snapshot(&self.containers, &mut self.names)?;
         let left: Vec<_> = compare(&self.before, &after)
             .into_iter()
@@ -79,8 +93,6 @@ impl Watched {
             .collect();
         let some: Vec<_> = left.iter().take(6).map(String::as_str).collect();
         ensure!(left.is_empty(), "{} changes (native: before, ours: after):\n{}", left.len(), some.join("\n"));
-        let records = self.node.sh("if [ -d /run/postern/attachments ]; then ls -A /run/postern/attachments; fi")?;
-        ensure!(records.is_empty(), "records are left: {records}");
         Ok(())
     }
 }
@@ -99,4 +111,9 @@ pub fn each<T>(
     }
     ensure!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
     Ok(())
+}
+
+/// A number from the environment.
+pub fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }

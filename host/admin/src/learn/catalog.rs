@@ -82,12 +82,14 @@ impl Luggage {
             // Under another name, it is the same code.
             if name != target {
                 fs::copy(code_path(&catalog, target), code_path(&catalog, name))?;
-                fs::copy(Manifest::path(&catalog, target), Manifest::path(&catalog, name))?;
+                let renamed = Manifest { plugin: name.to_owned(), ..manifest.clone() };
+                write(&Manifest::path(&catalog, name), &serde_json::to_vec_pretty(&renamed)?)?;
             }
             return Ok(Unpacked { digest: manifest.digest, imports: manifest.imports });
         };
         let compiled = compile::precompile(wasm).with_context(|| format!("{}", path.display()))?;
         let manifest = Manifest {
+            plugin: name.to_owned(),
             digest: sha256(wasm),
             code: sha256(&compiled.cwasm),
             size: compiled.cwasm.len() as u64,

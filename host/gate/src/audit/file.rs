@@ -137,7 +137,9 @@ impl Open {
 }
 
 fn open(directory: &File, name: &str, more: OFlag) -> io::Result<File> {
-    let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | more;
+    // A pipe that somebody left here must not keep a run waiting for its reader.
+    let careful = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | careful | more;
     Ok(openat(directory, name, flags, Mode::S_IRUSR | Mode::S_IWUSR).map(File::from)?)
 }
 

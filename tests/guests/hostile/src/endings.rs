@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Ends in the way `behaviour`, if it is one; some ways never return.
-pub fn end(behaviour: &str, made: &CniResult) -> Option<ExitCode> {
+pub fn end(behaviour: &str, says: &str, made: &CniResult) -> Option<ExitCode> {
     let truth = made.to_json(Version::V1_0_0).unwrap_or_default();
     let claim = |change: fn(&mut CniResult)| {
         let mut claim = made.clone();
@@ -17,6 +17,7 @@ pub fn end(behaviour: &str, made: &CniResult) -> Option<ExitCode> {
     };
     match behaviour {
         "good" => say(truth.as_bytes()),
+        "says" => say(says.as_bytes()),
         "trap" => std::process::abort(),
         "panic" => fall(),
         "silent" => {}
@@ -44,6 +45,13 @@ pub fn end(behaviour: &str, made: &CniResult) -> Option<ExitCode> {
             let _ = black_box(link::own());
         },
         "allocate" => hoard(|| vec![1_u8; 1 << 20]),
+        "allocate-at-once" => {
+            black_box(vec![1_u8; u32::MAX as usize / 2]);
+        }
+        "hoard-some" => {
+            black_box((0..100).map(|_| veth::Options::default()).collect::<Vec<_>>());
+            say(truth.as_bytes());
+        }
         "recurse" => {
             black_box(recurse(1));
         }

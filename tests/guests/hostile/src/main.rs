@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `hostile` | how to misbehave: a name of [`endings`] or [`reaches`] |
 //! | `on` | the verb that it is for; `ADD` unless said. Every other verb does nothing and succeeds |
+//! | `says` | what to print, for the behaviour of that name |
+//! | `sequence` | instead: random calls, `"SEED CALLS"`; what it ends with is `hostile` all the same |
 //! | `make` | first make a whole attachment: pair, lease, addresses, masquerading, spoofing protection |
 //!
 //! What can't be tried: handles are resources of the component model, so a guest has no number to forge, and can't hand
@@ -11,6 +13,7 @@
 
 mod endings;
 mod reaches;
+mod sequence;
 
 use postern_guest::cni::{CniResult, Json};
 use postern_guest::types::Backend;
@@ -21,6 +24,8 @@ use std::process::ExitCode;
 /// What the test asked for.
 struct Orders {
     behaviour: String,
+    says: String,
+    sequence: String,
     make: bool,
 }
 
@@ -36,9 +41,12 @@ fn main() -> ExitCode {
 
 fn follow() -> Result<ExitCode, Error> {
     let Some(orders) = orders()? else { return Ok(ExitCode::SUCCESS) };
+    if let Some((seed, calls)) = orders.sequence.split_once(' ') {
+        sequence::play(seed.parse().unwrap_or_default(), calls.parse().unwrap_or_default());
+    }
     // Without `make`, a result that claims nothing.
     let made = if orders.make { make()? } else { CniResult::default() };
-    if let Some(status) = endings::end(&orders.behaviour, &made) {
+    if let Some(status) = endings::end(&orders.behaviour, &orders.says, &made) {
         return Ok(status);
     }
     reaches::reach(&orders.behaviour)?;
@@ -56,7 +64,9 @@ fn orders() -> Result<Option<Orders>, Error> {
         return Ok(None);
     }
     let behaviour = fields.string("hostile")?.unwrap_or_default();
-    Ok(Some(Orders { behaviour, make: fields.bool("make")?.unwrap_or_default() }))
+    let says = fields.string("says")?.unwrap_or_default();
+    let sequence = fields.string("sequence")?.unwrap_or_default();
+    Ok(Some(Orders { behaviour, says, sequence, make: fields.bool("make")?.unwrap_or_default() }))
 }
 
 /// A whole attachment, with everything that outlives the run.

@@ -16,6 +16,7 @@ pub fn reach(behaviour: &str) -> Result<(), Error> {
         "bridge" => bridge::ensure("cni0", &bridge::Options::default()).map(drop),
         "bridge-path" => bridge::find("../hostile0").map(drop),
         "bridge-forgery" => bridge::find("x\n\x1b[2JADD    bridge      allowed everything").map(drop),
+        "bridge-kilobytes" => bridge::find(&"b".repeat(2 << 10)).map(drop),
         "bridge-megabytes" => bridge::find(&"b".repeat(8 << 20)).map(drop),
         "force" => match bridge::find("hostile0")? {
             Some(bridge) => bridge.ensure_gateways(&Default::default(), true).map(drop),

@@ -1,0 +1,218 @@
+//! Random calls with random arguments, the same ones for the same seed: for the sequence fuzzer. Refusals are ignored,
+//! and every handle that was ever given out is kept and used again.
+
+use ipnet::IpNet;
+use postern_guest::bridge::Bridge;
+use postern_guest::link::Link;
+use postern_guest::types::{Backend, LeaseRange, Mac, PortSpec, Route};
+use postern_guest::veth::{HostEnd, Pair};
+use postern_guest::{
+    addresses, attachments, bridge, forwarding, ipam, leases, link, link_sysctl, loopback, mac_guard, masquerade,
+    point_to_point, resolv_conf, routes, veth,
+};
+use std::net::IpAddr;
+
+/// Of the fuzzer's node: granted or not, as policy has it, and what nobody grants.
+const BRIDGES: [&str; 7] = ["hostile0", "hostile1", "cni0", "op0", "lo", "../hostile0", "hostile2"];
+const NETS: [&str; 12] = [
+    "10.9.0.0/24",
+    "10.9.0.128/25",
+    "10.8.0.0/24",
+    "10.77.0.0/24",
+    "10.77.0.2/24",
+    "10.9.0.2/24",
+    "192.0.2.1/24",
+    "0.0.0.0/0",
+    "10.0.0.0/8",
+    "fd00:9::/64",
+    "fd00:77::1/64",
+    "127.0.0.1/8",
+];
+const ADDRESSES: [&str; 8] =
+    ["10.9.0.2", "10.9.0.77", "10.77.0.1", "10.77.0.2", "192.0.2.1", "192.0.2.254", "fd00:9::5", "0.0.0.0"];
+
+/// What the guest has got hold of.
+#[derive(Default)]
+struct Held {
+    links: Vec<Link>,
+    ends: Vec<HostEnd>,
+    bridges: Vec<Bridge>,
+    /// Own addresses, to be of use to `addresses.add`.
+    own: Vec<IpNet>,
+    /// How the port joined last, to be of use to `bridge.ensure-gateways`.
+    joined: PortSpec,
+}
+
+impl Held {
+    fn keep(&mut self, pair: Pair) {
+        self.links.push(pair.container);
+        self.ends.push(pair.host);
+    }
+}
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let wide = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * limit as u128;
+        usize::try_from(wide >> 64).unwrap_or_default()
+    }
+
+    fn flip(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    fn one_of<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
+        of.get(self.below(of.len().max(1)))
+    }
+
+    fn net(&mut self) -> IpNet {
+        let text = self.one_of(&NETS).copied().unwrap_or_default();
+        text.parse().unwrap_or_default()
+    }
+
+    fn address(&mut self) -> Option<IpAddr> {
+        self.one_of(&ADDRESSES)?.parse().ok()
+    }
+
+    fn perhaps<T>(&mut self, value: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        if self.below(4) == 0 { value(self) } else { None }
+    }
+
+    fn range(&mut self) -> LeaseRange {
+        let gateway = self.perhaps(Self::address);
+        LeaseRange {
+            subnet: self.net().trunc(),
+            start: self.perhaps(Self::address),
+            end: self.perhaps(Self::address),
+            gateway,
+        }
+    }
+
+    fn sets(&mut self) -> Vec<Vec<LeaseRange>> {
+        // Mostly what can work.
+        if self.flip() {
+            let subnet = "10.9.0.0/24".parse().unwrap_or_default();
+            return vec![vec![LeaseRange { subnet, start: None, end: None, gateway: None }]];
+        }
+        (0..=self.below(2)).map(|_| (0..=self.below(2)).map(|_| self.range()).collect()).collect()
+    }
+
+    fn port(&mut self) -> PortSpec {
+        PortSpec {
+            hairpin: self.below(4) == 0,
+            isolated: self.below(4) == 0,
+            vlan: self.perhaps(|random| random.one_of(&[0, 7, 100, 4094, 4095]).copied()),
+            trunk: self.perhaps(|random| Some(vec![7; random.below(3)])).unwrap_or_default(),
+            preserve_default_vlan: self.below(4) == 0,
+        }
+    }
+
+    fn route(&mut self) -> Route {
+        Route {
+            dst: self.net().trunc(),
+            gateway: self.perhaps(Self::address),
+            source: self.perhaps(Self::address),
+            mtu: None,
+            advmss: None,
+            priority: self.perhaps(|random| u32::try_from(random.below(3)).ok()),
+            table: self.perhaps(|random| u32::try_from(random.below(300)).ok()),
+            scope: self.perhaps(|random| random.one_of(&[0, 253, 254]).copied()),
+        }
+    }
+}
+
+/// Makes `calls` calls.
+pub fn play(seed: u64, calls: usize) {
+    let mut random = Random(seed.max(1));
+    let mut held = Held::default();
+    for _ in 0..calls {
+        call(&mut random, &mut held);
+    }
+}
+
+/// One call. What becomes of it is the host's business.
+fn call(random: &mut Random, held: &mut Held) -> Option<()> {
+    match random.below(36) {
+        0 => held.links.extend(link::own().ok()?),
+        1..=3 => {
+            let mtu = random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied());
+            let mac = random.perhaps(|_| "02:00:00:00:00:01".parse::<Mac>().ok());
+            held.keep(veth::create(&veth::Options::default().mtu(mtu).mac(mac)).ok()?);
+        }
+        4 => held.keep(veth::find().ok()??),
+        5..=7 => {
+            let name = random.one_of(&BRIDGES)?;
+            let mtu = random.perhaps(|random| random.one_of(&[68, 1400, 70_000]).copied());
+            let options =
+                bridge::Options::default().mtu(mtu).vlan_filtering(random.below(6) == 0).promisc(random.below(6) == 0);
+            held.bridges.push(bridge::ensure(name, &options).ok()?);
+        }
+        8 => held.bridges.extend(bridge::find(random.one_of(&BRIDGES)?).ok()?),
+        9..=11 => {
+            held.joined = random.port();
+            random.one_of(&held.bridges)?.attach(random.one_of(&held.ends)?, &held.joined).ok()?;
+        }
+        12 | 13 => {
+            let port = if random.below(4) == 0 { random.port() } else { held.joined.clone() };
+            random.one_of(&held.bridges)?.ensure_gateways(&port, random.below(4) == 0).ok()?;
+        }
+        14 => {
+            let result = ipam::add().ok()?;
+            held.own.extend(result.ips.iter().map(|ip| ip.address));
+        }
+        15 => ipam::del().ok()?,
+        16 | 17 => {
+            let requested: Vec<IpAddr> = random.perhaps(Random::address).into_iter().collect();
+            let got = leases::reserve(&random.sets(), &requested).ok()?;
+            held.own.extend(got.iter().map(|lease| lease.address));
+        }
+        18 => leases::release().ok()?,
+        19 => drop((leases::held().ok(), leases::available(&random.sets()).ok(), leases::retain().ok())),
+        20 | 21 => {
+            let foreign = [random.net()];
+            let own = if random.below(4) == 0 { &foreign[..] } else { &held.own[..] };
+            addresses::add(random.one_of(&held.links)?, own).ok()?;
+        }
+        22 => drop(addresses::list(random.one_of(&held.links)?).ok()?),
+        23 | 24 => routes::add(random.one_of(&held.links)?, &[random.route(), random.route()]).ok()?,
+        25 => routes::remove_connected(random.one_of(&held.links)?, &[random.net()]).ok()?,
+        26 => random.one_of(&held.links)?.up().ok()?,
+        27 if random.below(4) == 0 => random.one_of(&held.links)?.delete().ok()?,
+        28 => {
+            let link = random.one_of(&held.links)?;
+            let on = random.flip();
+            match random.below(5) {
+                0 => link_sysctl::set_accept_dad(link, on).ok()?,
+                1 => link_sysctl::set_enhanced_dad(link, on).ok()?,
+                2 => link_sysctl::set_arp_notify(link, on).ok()?,
+                3 => link_sysctl::set_keep_addr_on_down(link, on).ok()?,
+                _ => link_sysctl::set_disable_ipv6(link, on).ok()?,
+            }
+        }
+        29 => point_to_point::ensure(random.one_of(&held.ends)?).ok()?,
+        30 => forwarding::enable().ok()?,
+        31 => {
+            let backend = random.one_of(&[None, Some(Backend::Nftables), Some(Backend::Iptables)]).copied().flatten();
+            masquerade::ensure(backend).ok()?;
+        }
+        32 => masquerade::remove().ok()?,
+        33 => {
+            let mac = random.one_of(&["02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"])?.parse().ok()?;
+            mac_guard::ensure(random.one_of(&held.ends)?, mac).ok()?;
+        }
+        34 => mac_guard::remove().ok()?,
+        _ => match random.below(5) {
+            0 => loopback::up().ok()?,
+            1 => loopback::down().ok()?,
+            2 => drop(attachments::collect().ok()?),
+            3 => drop(resolv_conf::read().ok()?),
+            _ => drop(random.one_of(&held.ends)?.attributes().ok()?),
+        },
+    }
+    Some(())
+}

@@ -1,0 +1,189 @@
+//! The host with a sandbox that has been taken over: what an escape from wasmtime could say to the gate.
+//!
+//! `tests/setup` places it in `target/cni/test-bin` under the plugin name `rogue`. Gate, policy and catalog are the real
+//! ones; only the child is another. It does the steps that the network's key `rogue` lists, on the verb `on` (ADD unless
+//! said), with raw messages, and ends with an error object of the first refusal that it met.
+//!
+//! | step | what it does |
+//! |---|---|
+//! | `{"call": OPERATION}` | asks, and reads the answer: code 110 if it is denied, 999 for any other error |
+//! | `{"try": OPERATION}` | asks, and goes on whatever the answer |
+//! | `{"say": MESSAGE}` | says something else than a call, and expects no answer |
+//! | `{"text": TEXT}` | one frame with this text, JSON or not |
+//! | `{"frame": [LENGTH, TEXT]}` | a length, and a text that needn't have it |
+//! | `{"drip": MS}` | announces 1000 bytes, and sends one every so many milliseconds |
+//! | `{"times": N, "step": STEP}` | a step N times; 0 is for ever |
+//! | `{"deep": N}`, `{"name": N}`, `{"sets": N}`, `{"routes": N}`, `{"vlans": N}` | a message that the test's own input would be too small for |
+//! | `{"sleep": MS}`, `{"hang": true}`, `{"leave": true}` | says nothing: for a while, for ever, or goes |
+//! | `{"print": TEXT}` | ends with this on standard output, as success |
+//!
+//! With `ROGUE_EARLY` in the environment it claims to be finished before it was told to start.
+
+use postern_gate::Engine;
+use postern_types::channel::{MAX_MESSAGE, receive, send};
+use postern_types::{ErrorCode, OpError, Start, ToSandbox};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+fn main() {
+    let called = std::env::args().next().unwrap_or_default();
+    let name = Path::new(&called).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let engine = Engine { main: |channel, _code| child(channel), fingerprint };
+    std::process::exit(postern_gate::protocol::main(&name, engine).into());
+}
+
+/// What the catalog's code was compiled for: it is never looked at here.
+fn fingerprint() -> String {
+    let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let manifest = std::fs::read(own.with_file_name("postern.d").join("rogue.json")).unwrap_or_default();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap_or_default();
+    manifest.get("engine").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// How the script goes on.
+enum Then {
+    Next,
+    End(Value),
+}
+
+fn child(channel: OwnedFd) -> ! {
+    let line = UnixStream::from(channel);
+    if std::env::var_os("ROGUE_EARLY").is_some() {
+        finish(&line, &finished("{\"cniVersion\": \"1.1.0\", \"ips\": [{\"address\": \"10.66.6.6/24\"}]}", 0));
+    }
+    while let Ok(ToSandbox::Start(start)) = receive(&line, None) {
+        let last = play(&line, &start);
+        if send(&line, &last, None).is_err() {
+            break;
+        }
+    }
+    std::process::exit(0)
+}
+
+fn play(line: &UnixStream, start: &Start) -> Value {
+    let config: Value = serde_json::from_str(&start.stdin).unwrap_or_default();
+    let verb = start.env.iter().find(|(key, _)| key == "CNI_COMMAND").map(|(_, verb)| verb.as_str());
+    if verb != Some(config.get("on").and_then(Value::as_str).unwrap_or("ADD")) {
+        return finished("", 0);
+    }
+    for step in config.get("rogue").and_then(Value::as_array).into_iter().flatten() {
+        if let Then::End(last) = follow(line, step) {
+            return last;
+        }
+    }
+    finished("{\"cniVersion\": \"1.1.0\"}", 0)
+}
+
+fn follow(line: &UnixStream, step: &Value) -> Then {
+    // Keys are sorted: of `step` and `times`, this is the latter.
+    let Some((key, value)) = step.as_object().and_then(|map| map.iter().next_back()) else { return Then::Next };
+    let number = || usize::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
+    let pause = || Duration::from_millis(value.as_u64().unwrap_or_default());
+    let text = value.as_str().unwrap_or_default();
+    match key.as_str() {
+        "call" => return ask(line, &json!({"call": value}).to_string()),
+        "try" => drop(ask(line, &json!({"call": value}).to_string())),
+        "say" => frame(line, None, &value.to_string()),
+        "text" => frame(line, None, text),
+        "frame" => {
+            let length = value.get(0).and_then(Value::as_u64).and_then(|length| u32::try_from(length).ok());
+            frame(line, length, value.get(1).and_then(Value::as_str).unwrap_or_default());
+        }
+        "drip" => {
+            write(line, &1000_u32.to_le_bytes());
+            loop {
+                write(line, b" ");
+                sleep(pause());
+            }
+        }
+        "times" => {
+            let Some(inner) = step.get("step") else { return Then::Next };
+            for _ in 0..if number() == 0 { usize::MAX } else { number() } {
+                if let Then::End(last) = follow(line, inner) {
+                    return Then::End(last);
+                }
+            }
+        }
+        "deep" => frame(line, None, &"[".repeat(number())),
+        "name" => return ask(line, &json!({"call": {"op": "bridge-find", "name": "b".repeat(number())}}).to_string()),
+        "sets" => {
+            let range = |at: usize| {
+                let [_, high, middle, low] = u32::try_from(at * 4).unwrap_or_default().to_be_bytes();
+                json!([{"subnet": format!("10.{high}.{middle}.{low}/30")}])
+            };
+            let sets: Vec<Value> = (0..number()).map(range).collect();
+            return ask(line, &json!({"call": {"op": "leases-reserve", "sets": sets, "requested": []}}).to_string());
+        }
+        "routes" => {
+            let route = |at: usize| {
+                let [_, high, middle, low] = u32::try_from(at).unwrap_or_default().to_be_bytes();
+                json!({"dst": format!("11.{high}.{middle}.{low}/32")})
+            };
+            let routes: Vec<Value> = (0..number()).map(route).collect();
+            return ask(line, &json!({"call": {"op": "routes-add", "link": 0, "routes": routes}}).to_string());
+        }
+        "vlans" => {
+            let port = json!({
+                "hairpin": false, "isolated": false, "trunk": vec![7; number()], "preserve_default_vlan": false
+            });
+            let call = json!({"call": {"op": "bridge-attach", "bridge": 2, "host": 1, "port": port}});
+            return ask(line, &call.to_string());
+        }
+        "sleep" => sleep(pause()),
+        "hang" => loop {
+            sleep(Duration::from_secs(60));
+        },
+        "leave" => std::process::exit(0),
+        "print" => return Then::End(finished(text, 0)),
+        other => return Then::End(failed(999, &format!("the rogue knows no step \"{other}\""), "")),
+    }
+    Then::Next
+}
+
+/// One call and its answer; a refusal ends the script.
+fn ask(line: &UnixStream, message: &str) -> Then {
+    if message.len() > MAX_MESSAGE {
+        return Then::End(failed(999, "the test asks for a message that is too long", ""));
+    }
+    frame(line, None, message);
+    match receive::<ToSandbox>(line, None) {
+        Ok(ToSandbox::Answer(Ok(_))) => Then::Next,
+        Ok(ToSandbox::Answer(Err(OpError { code, operation, message, hint, delegate, .. }))) => {
+            let code = if code == ErrorCode::Denied { 110 } else { 999 };
+            let delegate = delegate.map(|error| format!("; {}: {}", error.msg, error.details)).unwrap_or_default();
+            Then::End(failed(code, &format!("{operation}: {message}{delegate}"), &hint))
+        }
+        Ok(ToSandbox::Start(_)) => Then::End(failed(999, "started twice", "")),
+        Err(_) => std::process::exit(0),
+    }
+}
+
+fn finished(stdout: &str, status: u8) -> Value {
+    json!({"finished": {"stdout": stdout, "status": status}})
+}
+
+fn failed(code: u64, msg: &str, details: &str) -> Value {
+    finished(&json!({"code": code, "msg": msg, "details": details}).to_string(), 1)
+}
+
+fn frame(line: &UnixStream, length: Option<u32>, text: &str) {
+    let length = length.unwrap_or_else(|| u32::try_from(text.len()).unwrap_or(u32::MAX));
+    write(line, &length.to_le_bytes());
+    write(line, text.as_bytes());
+}
+
+fn write(mut line: &UnixStream, bytes: &[u8]) {
+    if line.write_all(bytes).is_err() {
+        std::process::exit(0);
+    }
+}
+
+fn finish(line: &UnixStream, last: &Value) -> ! {
+    let _ = send(line, last, None);
+    std::process::exit(0)
+}

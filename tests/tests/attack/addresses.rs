@@ -1,0 +1,126 @@
+//! Addresses of others: put on a link, routed, masqueraded, claimed by an IPAM plugin, or made a gateway.
+
+use crate::{Attack, honest, hostile, rogue, withstand};
+use anyhow::Result;
+
+#[test]
+fn addresses_that_nobody_gave() -> Result<()> {
+    let foreign = "is not an address of this attachment: neither IPAM nor prevResult gave it";
+    let own = r#"{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": ["10.9.0.99"]}"#;
+    let with =
+        |name, last: &str| rogue(name, &format!(r#"["veth-create", {own}, {{"op": "link-up", "link": 0}}, {last}]"#));
+    withstand(&[
+        hostile("an address without any", "address").ends(999, "10.66.6.6/32 is not an address of this attachment"),
+        hostile("a source address without any", "source").ends(999, "10.66.6.6 is not an address of this attachment"),
+        with("the bystander's address", r#"{"op": "addresses-add", "link": 0, "addresses": ["10.77.0.2/24"]}"#)
+            .ends(999, foreign),
+        with("the host's address", r#"{"op": "addresses-add", "link": 0, "addresses": ["192.0.2.1/24"]}"#)
+            .ends(999, foreign),
+        with("the neighbour's lease", r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.2/24"]}"#)
+            .ends(999, foreign),
+        with(
+            "the own address and another",
+            r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.99/24", "10.77.0.2/24"]}"#,
+        )
+        .ends(999, foreign),
+        with(
+            "the own address in a larger network",
+            r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.99/8"]}"#,
+        )
+        .ends(999, foreign),
+        with(
+            "the own address without its network",
+            r#"{"op": "addresses-add", "link": 0, "addresses": ["10.9.0.99/32"]}"#,
+        )
+        .ends(999, foreign),
+        with(
+            "a route from the bystander's address",
+            r#"{"op": "routes-add", "link": 0, "routes": [{"dst": "0.0.0.0/0", "source": "10.77.0.2"}]}"#,
+        )
+        .ends(999, foreign),
+        with(
+            "a route from the host's address",
+            r#"{"op": "routes-add", "link": 0, "routes": [{"dst": "0.0.0.0/0", "source": "192.0.2.1"}]}"#,
+        )
+        .ends(999, foreign),
+        with("routes to the host itself", r#"{"op": "point-to-point-ensure", "host": 1}"#)
+            .ends(110, "policy does not allow plugin…point-to-point.ensure"),
+        with("the other packet filter", r#"{"op": "masquerade-ensure", "backend": "iptables"}"#)
+            .ends(110, "policy does not allow plugin…masquerade.ensure on \"iptables\""),
+        with("masquerading outside of ADD", r#""forwarding-enable""#)
+            .ends(110, "policy does not allow plugin…forwarding.enable"),
+    ])
+}
+
+/// An IPAM plugin (the hostile component) that says `result` to `plugin`.
+fn claims(name: &'static str, plugin: &'static str, result: &str) -> Attack {
+    honest(name, plugin, r#"{"bridge": "hostile0", "isGateway": true, "ipMasq": true, "ipam": {"type": "hostile"}}"#)
+        .with(&serde_json::json!({"hostile": "says", "says": result}).to_string())
+}
+
+#[test]
+fn addresses_that_an_ipam_plugin_claims() -> Result<()> {
+    let unheard = "hands out …which it neither leased nor may choose";
+    let result = |ips: &str| format!(r#"{{"cniVersion": "1.0.0", "ips": [{ips}]}}"#);
+    withstand(&[
+        claims("an address out of nothing", "bridge", &result(r#"{"address": "10.66.6.6/24"}"#)).ends(999, unheard),
+        claims("the bystander's address", "bridge", &result(r#"{"address": "10.77.0.2/24"}"#)).ends(999, unheard),
+        claims("the neighbour's lease", "bridge", &result(r#"{"address": "10.9.0.2/24"}"#)).ends(999, unheard),
+        claims("the host's address", "bridge", &result(r#"{"address": "192.0.2.1/24"}"#)).ends(999, unheard),
+        claims("everything", "bridge", &result(r#"{"address": "0.0.0.0/0"}"#)).ends(999, unheard),
+        claims(
+            "the bystander's gateway for a gateway",
+            "bridge",
+            &result(r#"{"address": "10.77.0.9/24", "gateway": "10.77.0.1"}"#),
+        )
+        .ends(999, unheard),
+        claims(
+            "the operator's address for a gateway",
+            "bridge",
+            &result(r#"{"address": "192.0.2.9/24", "gateway": "192.0.2.254"}"#),
+        )
+        .ends(999, unheard),
+        claims(
+            "a route on the host to the bystander",
+            "ptp",
+            &result(r#"{"address": "10.77.0.2/32", "gateway": "10.66.6.1"}"#),
+        )
+        .ends(999, unheard),
+        claims(
+            "a route on the host to the host itself",
+            "ptp",
+            &result(r#"{"address": "192.0.2.1/32", "gateway": "10.66.6.1"}"#),
+        )
+        .ends(999, unheard),
+        claims(
+            "a route on the host to what the operator routes",
+            "ptp",
+            &result(r#"{"address": "198.51.100.9/32", "gateway": "10.66.6.1"}"#),
+        )
+        .ends(999, unheard),
+        claims("an IPv6 address out of nothing", "ptp", &result(r#"{"address": "fd00::6/64", "gateway": "fd00::1"}"#))
+            .ends(999, unheard),
+        claims("the loopback address", "bridge", &result(r#"{"address": "127.0.0.1/8"}"#)).ends(999, unheard),
+    ])
+}
+
+/// What the host derives from a lease is as much the attacker's as the range that it asked for.
+#[test]
+fn gateways_that_are_somebody_elses() -> Result<()> {
+    let range = |name, range: &str| {
+        rogue(
+            name,
+            &format!(
+                r#"["veth-create", {{"op": "leases-reserve", "sets": [[{range}]], "requested": []}}, {{"op": "bridge-find", "name": "hostile0"}}, {{"op": "bridge-attach", "bridge": 2, "host": 1, "port": {{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}}}, {{"op": "bridge-ensure-gateways", "bridge": 2, "port": {{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}, "force": false}}]"#
+            ),
+        )
+    };
+    let denied = "policy does not allow plugin…leases.reserve";
+    withstand(&[
+        range("the bystander's network", r#"{"subnet": "10.77.0.0/24"}"#).ends(110, denied),
+        range("the bystander's gateway", r#"{"subnet": "10.9.0.0/24", "gateway": "10.77.0.1"}"#).ends(110, denied),
+        range("the operator's address", r#"{"subnet": "10.9.0.0/24", "gateway": "192.0.2.1"}"#).ends(110, denied),
+        range("the operator's next hop", r#"{"subnet": "10.9.0.0/24", "gateway": "192.0.2.254"}"#).ends(110, denied),
+        range("a gateway of the whole Internet", r#"{"subnet": "0.0.0.0/0"}"#).ends(110, denied),
+    ])
+}

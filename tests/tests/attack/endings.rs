@@ -1,0 +1,236 @@
+//! Ways to end: each is one well-formed error, and leaves nothing.
+
+use crate::common::{Refusal, each};
+use crate::fortress::{Fortress, good};
+use anyhow::{Result, ensure};
+use postern_tests::{Answer, merge};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How the plugin ends (`tests/guests/hostile/src/endings.rs`), and the error that comes of it.
+const ENDINGS: [(&str, u64, &str); 26] = [
+    ("trap", 999, "plugin \"hostile\" trapped: …unreachable"),
+    ("panic", 999, "plugin \"hostile\" trapped: …unreachable"),
+    ("silent", 999, "plugin \"hostile\" ended without printing a result"),
+    ("silent-failure", 999, "plugin \"hostile\" failed with status 1 and printed no error"),
+    ("status", 999, "plugin \"hostile\" failed with status 1 and printed no error"),
+    ("nonsense", 999, "plugin \"hostile\" printed no CNI result: …everything is fine"),
+    (
+        "nonsense-failure",
+        999,
+        "plugin \"hostile\" failed with status 1 and printed no CNI error object: nothing is fine",
+    ),
+    ("two-objects", 999, "plugin \"hostile\" printed no CNI result: …trailing characters"),
+    ("array", 999, "plugin \"hostile\" printed no CNI result: …cannot unmarshal array"),
+    ("not-utf8", 999, "plugin \"hostile\" wrote bytes to standard output that are not UTF-8"),
+    ("deep", 999, "plugin \"hostile\" printed no CNI result: …recursion limit"),
+    ("flood-stdout", 999, "plugin \"hostile\" …wrote too much to standard output"),
+    ("flood-stderr", 123, "flooded; as ordered"),
+    ("error", 123, "on purpose; as ordered"),
+    ("allocate", 999, "plugin \"hostile\" ran out of memory: it may use 64 MiB"),
+    ("recurse", 999, "plugin \"hostile\" trapped: "),
+    ("hoard", 999, "plugin \"hostile\" trapped: resource table has no free keys"),
+    ("claim-interface", 999, "plugin \"hostile\" claims interface \"eth9\", which it neither made nor was given"),
+    ("claim-sandbox", 999, "plugin \"hostile\" claims interface \"eth0\", which it neither made nor was given"),
+    ("claim-address", 999, "plugin \"hostile\" claims address 10.66.6.6/24, which neither IPAM nor prevResult gave"),
+    ("claim-index", 999, "plugin \"hostile\" …127.0.0.1/8"),
+    ("claim-version", 999, "plugin \"hostile\" printed no CNI result: …unsupported CNI result version \"9.9.9\""),
+    // Refusals that the plugin hands on.
+    (
+        "capability",
+        110,
+        "policy does not allow plugin…forwarding.enable; …`[grant.forwarding]` in /etc/postern/policy/hostile.toml",
+    ),
+    ("backend", 110, "policy does not allow plugin…masquerade.ensure on \"iptables\"…backends = [\"iptables\"]"),
+    (
+        "operations",
+        999,
+        "plugin \"hostile\" asked for more than 50 operations and was stopped; …[limits] operations in /etc/postern/policy/hostile.toml",
+    ),
+    ("unknown", 7, "the hostile plugin knows no \"unknown\""),
+];
+
+/// The configuration that orders a behaviour.
+pub fn orders(behaviour: &str, patch: Value) -> Value {
+    let mut config = crate::base();
+    merge(&mut config, &json!({"hostile": behaviour}));
+    merge(&mut config, &patch);
+    config
+}
+
+fn call(fortress: &Fortress, plugin: &str, verb: &str, config: &Value) -> Result<Answer> {
+    fortress.plugin(plugin, verb, config)
+}
+
+/// An ADD that must fail, and leave nothing.
+fn refused(fortress: &mut Fortress, plugin: &str, config: &Value, code: u64, text: &str) -> Result<()> {
+    let answer = call(fortress, plugin, "ADD", config)?;
+    if let Err(changed) = fortress.unchanged() {
+        // For the next case.
+        fortress.mend()?;
+        return Err(changed);
+    }
+    Refusal::of(&answer)?.expect(code, text)
+}
+
+#[test]
+fn the_fortress_notices_an_attachment_and_its_end() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    call(&fortress, "hostile", "ADD", &good())?.success()?;
+    ensure!(fortress.unchanged().is_err(), "the plugin makes nothing: these tests would show nothing");
+    // This DEL does nothing itself: the host removes everything by its record.
+    call(&fortress, "hostile", "DEL", &good())?.success()?;
+    fortress.unchanged()
+}
+
+#[test]
+fn every_ending_is_one_error_and_leaves_nothing() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let cases = ENDINGS.iter().flat_map(|case| [(case, false), (case, true)]);
+    each(
+        cases,
+        |((name, ..), make)| format!("{name}, make {make}"),
+        |((name, code, text), make)| {
+            refused(&mut fortress, "hostile", &orders(name, json!({"make": make})), *code, text)
+        },
+    )
+}
+
+#[test]
+fn endless_ones_are_stopped_and_undone() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    // One that only computes is stopped by its deadline, one that calls by its budget.
+    let endings = [
+        ("loop", "plugin \"hostile\" ran past its deadline and was stopped"),
+        ("call-loop", "plugin \"hostile\" asked for more than 50 operations and was stopped"),
+    ];
+    let cases = endings.into_iter().flat_map(|(name, text)| [(name, text, false), (name, text, true)]);
+    each(
+        cases,
+        |case| format!("{case:?}"),
+        |(name, text, make)| {
+            let start = Instant::now();
+            refused(&mut fortress, "hostile", &orders(name, json!({"make": make})), 999, text)?;
+            let took = start.elapsed();
+            let least = if *name == "loop" { Duration::from_millis(1900) } else { Duration::ZERO };
+            ensure!(took > least && took < Duration::from_secs(10), "took {took:?}");
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn a_del_that_fails_still_removes_everything() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let add = good();
+    let failing = ENDINGS.iter().filter(|(name, ..)| {
+        matches!(
+            *name,
+            "trap" | "silent-failure" | "nonsense-failure" | "not-utf8" | "flood-stdout" | "error" | "allocate"
+        )
+    });
+    let endless = ("loop", 999, "plugin \"hostile\" ran past its deadline");
+    each(
+        failing.chain([&endless]),
+        |case| case.0.to_owned(),
+        |(name, code, text)| {
+            call(&fortress, "hostile", "ADD", &add)?.success()?;
+            let answer = call(&fortress, "hostile", "DEL", &orders(name, json!({"on": "DEL"})));
+            let clean = fortress.unchanged();
+            // The next case needs a clean node, whatever became of this one.
+            call(&fortress, "hostile", "DEL", &add)?.success()?;
+            // The record is the whole truth, and nothing is left of it: the runtime is told so, and people are told why.
+            let answer = answer?;
+            ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
+            let known = text.split('…').next().unwrap_or_default();
+            ensure!(*code != 999 || answer.stderr.contains(known), "not \"{known}\" in {}", answer.stderr);
+            ensure!(!answer.stderr.contains('\u{1b}'), "an escape code in {:?}", answer.stderr);
+            clean
+        },
+    )
+}
+
+#[test]
+fn what_a_del_prints_is_nobodys_business() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    each(
+        ["silent", "nonsense", "two-objects", "array", "claim-address"],
+        |name| (*name).to_owned(),
+        |name| {
+            call(&fortress, "hostile", "ADD", &good())?.success()?;
+            let answer = call(&fortress, "hostile", "DEL", &orders(name, json!({"on": "DEL"})))?;
+            ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
+            fortress.unchanged()
+        },
+    )
+}
+
+#[test]
+fn other_verbs_fail_as_well_formed() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let previous = json!({"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.2/24"}]});
+    each(
+        ["CHECK", "STATUS", "GC"],
+        |verb| (*verb).to_owned(),
+        |verb| {
+            for (behaviour, text) in [("trap", "trapped"), ("nonsense-failure", "no CNI error object")] {
+                let config =
+                    orders(behaviour, json!({"on": verb, "prevResult": previous, "cni.dev/valid-attachments": []}));
+                let answer = call(&fortress, "hostile", verb, &config)?;
+                Refusal::of(&answer)?.expect(999, &format!("plugin \"hostile\"…{text}"))?;
+                fortress.unchanged()?;
+            }
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn an_ipam_delegate_is_no_better_trusted() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let config = |behaviour| orders(behaviour, json!({"type": "bridge", "bridge": "br9", "ipam": {"type": "hostile"}}));
+    // The bridge is a node object, and stays.
+    call(&fortress, "bridge", "ADD", &config("error"))?;
+    fortress.look()?;
+    let named = |name: &str| !matches!(name, "flood-stderr" | "error" | "claim-address" | "unknown");
+    each(
+        ENDINGS.iter().filter(|(name, code, _)| named(name) && *code == 999),
+        |case| case.0.to_owned(),
+        |(name, code, text)| refused(&mut fortress, "bridge", &config(name), *code, text),
+    )
+}
+
+#[test]
+fn an_operator_can_withdraw_a_grant() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    fortress.operator_policy("hostile", "withdraw = [\"masquerade\"]")?;
+    let good = good();
+    refused(&mut fortress, "hostile", &good, 110, "policy does not allow plugin…masquerade.ensure…[grant.masquerade]")?;
+    fortress.node().sh("chmod 666 /etc/postern/policy/hostile.toml")?;
+    refused(&mut fortress, "hostile", &good, 999, "hostile.toml can be written by others…chmod go-w")
+}
+
+#[test]
+fn plugins_that_are_half_there_are_not_run() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let cases = [
+        ("nopolicy", "plugin \"nopolicy\" has no policy at …nopolicy.toml…`postern add FILE.wasm --policy FILE`"),
+        ("nocode", "there is no plugin \"nocode\" in …`postern add FILE.wasm --policy FILE`"),
+        ("unlisted", "there is no plugin \"unlisted\" in …`postern add FILE.wasm --policy FILE`"),
+    ];
+    each(
+        cases,
+        |case| case.0.to_owned(),
+        |(plugin, text)| {
+            for verb in ["ADD", "DEL", "CHECK"] {
+                let answer = call(&fortress, plugin, verb, &orders("good", json!({"type": plugin, "make": true})))?;
+                fortress.unchanged()?;
+                Refusal::of(&answer)?.expect(999, text)?;
+            }
+            // What another made is removed all the same, by its record.
+            call(&fortress, "hostile", "ADD", &good())?.success()?;
+            call(&fortress, plugin, "DEL", &orders("good", json!({"type": plugin})))?.success()?;
+            fortress.unchanged()
+        },
+    )
+}

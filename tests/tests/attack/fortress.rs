@@ -1,0 +1,216 @@
+//! A node with something to lose.
+//!
+//! | who | what |
+//! |---|---|
+//! | `c1` | the attacker's container |
+//! | `c2` | attached to the network `bystander` on the bridge `cni0` by the real bridge plugin: lease, rules, record |
+//! | `c3` | attached to the attacker's own network `net`: another container's lease, rules and record in the same places |
+//! | the operator | a link `op0` with an address and a route, tables of nftables and iptables, files |
+//!
+//! `hostile0` is the one bridge that the attackers' policy grants.
+
+use crate::common::{Watched, test_bin};
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Answer, Call, Node, compare, merge};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// Beside what a snapshot has: Postern's own state, and the operator's files.
+const OURS: [&str; 3] = ["/run/postern", "/etc/postern", "/etc/operator"];
+
+/// A private `/etc`, in which iptables still finds what it needs.
+const PREPARE: &str = "
+    mount -t tmpfs -o mode=755 etc /mnt
+    cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
+    mkdir -p /mnt/postern/policy /mnt/operator
+    mount --move /mnt /etc
+    echo secret > /etc/operator/shadow; chmod 600 /etc/operator/shadow
+    ip link add hostile0 type bridge
+    ip link add op0 type veth peer name op1; ip link set op1 up; ip addr add 192.0.2.1/24 dev op0; ip link set op0 up
+    ip route add 198.51.100.0/24 via 192.0.2.254
+    nft add table inet operator
+    nft add chain inet operator input '{ type filter hook input priority 5; }'
+    nft add rule inet operator input ip saddr 203.0.113.0/24 drop comment '\"an operator'\\''s own\"'
+    iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j MASQUERADE
+";
+
+/// Paths, with mode, owner and content.
+pub type Files = BTreeMap<String, String>;
+
+/// See the module.
+pub struct Fortress {
+    watched: Watched,
+    before: Files,
+    /// Files of the index of leases that were there before the attacker came.
+    indexes: Vec<String>,
+}
+
+impl Fortress {
+    /// The node, with its bystanders, and with what an attachment of the attacker's leaves there for good (directories,
+    /// base tables).
+    pub fn new() -> Result<Self> {
+        let watched = Watched::new(&["c1", "c2", "c3"])?;
+        watched.node.sh(PREPARE)?;
+        let mut fortress = Self { watched, before: BTreeMap::new(), indexes: Vec::new() };
+        fortress.bystander(
+            "c2",
+            &json!({
+                "cniVersion": "1.1.0", "name": "bystander", "type": "bridge", "bridge": "cni0", "isGateway": true,
+                "ipMasq": true, "macspoofchk": true,
+                "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/24"}]]},
+            }),
+        )?;
+        fortress.indexes = files(&fortress.node().path("/var/lib/postern"), "/var/lib/postern")?.into_keys().collect();
+        fortress.bystander("c3", &good())?;
+        let mut bridge = crate::base();
+        merge(&mut bridge, &json!({"type": "bridge", "bridge": "hostile0", "ipMasq": true}));
+        for (plugin, config) in [("hostile", good()), ("bridge", bridge)] {
+            for verb in ["ADD", "DEL"] {
+                fortress.plugin(plugin, verb, &config)?.success()?;
+            }
+        }
+        // The kernel notes of a bridge which offloads its ports ever had.
+        let port = crate::rogue(
+            "a port that comes and goes",
+            r#"["veth-create", {"op": "bridge-find", "name": "hostile0"}, {"op": "bridge-attach", "bridge": 2, "host": 1, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}, "link-up"]"#,
+        );
+        port.call(&fortress)?;
+        fortress.look()?;
+        fortress.unchanged().context("the node is not at rest")?;
+        Ok(fortress)
+    }
+
+    fn bystander(&self, container: &str, config: &Value) -> Result<()> {
+        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
+        let call = Call::new(&test_bin()?, plugin, "ADD", config.to_string());
+        self.call(&call.attachment(container, &self.netns(container), "eth0"))?.success().map(drop)
+    }
+
+    /// The node itself.
+    pub fn node(&self) -> &Node {
+        &self.watched.node
+    }
+
+    /// Where a container's namespace is.
+    pub fn netns(&self, container: &str) -> String {
+        self.node().netns(container)
+    }
+
+    /// A call, as a runtime makes it.
+    pub fn call(&self, call: &Call) -> Result<Answer> {
+        self.node().call(call)
+    }
+
+    /// A plugin's verb for the attacker's container.
+    pub fn plugin(&self, plugin: &str, verb: &str, config: &Value) -> Result<Answer> {
+        let call = Call::new(&test_bin()?, plugin, verb, config.to_string());
+        self.call(&call.attachment("c1", &self.netns("c1"), "eth0"))
+    }
+
+    /// The audit log.
+    pub fn audit(&self) -> Result<String> {
+        self.node().sh("cat /var/log/postern/audit.jsonl")
+    }
+
+    /// A script on the node, which counts as part of it from now on.
+    pub fn prepare(&mut self, script: &str) -> Result<()> {
+        self.node().sh(script)?;
+        self.look()
+    }
+
+    /// The operator's policy for a plugin; an empty one removes it.
+    pub fn operator_policy(&self, plugin: &str, toml: &str) -> Result<()> {
+        let path = self.node().path(format!("/etc/postern/policy/{plugin}.toml"));
+        match toml {
+            "" if path.exists() => fs::remove_file(path)?,
+            "" => {}
+            text => {
+                fs::write(&path, text)?;
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on, this is how the node should look.
+    pub fn look(&mut self) -> Result<()> {
+        self.watched.look()?;
+        self.before = self.ours()?;
+        Ok(())
+    }
+
+    /// Fails if anything changed.
+    pub fn unchanged(&mut self) -> Result<()> {
+        self.watched.same()?;
+        let after = self.ours()?;
+        let changed: Vec<String> =
+            compare(&json!(self.before), &json!(after)).iter().map(ToString::to_string).collect();
+        ensure!(changed.is_empty(), "{} files of Postern's changed:\n{}", changed.len(), changed.join("\n"));
+        Ok(())
+    }
+
+    /// Fails if anything changed but Postern's own records: what could not be undone stays there, for DEL.
+    pub fn same(&mut self) -> Result<()> {
+        self.watched.same()
+    }
+
+    /// How the node looked, and how it looks now: a snapshot, and Postern's own files.
+    pub fn trees(&mut self) -> Result<((Value, Files), (Value, Files))> {
+        let (before, after) = self.watched.trees()?;
+        Ok(((before, self.before.clone()), (after, self.ours()?)))
+    }
+
+    /// What is left after an attack that succeeded is removed as far as DEL goes, and taken for given from then on, so
+    /// that the next attack is judged by itself.
+    pub fn mend(&mut self) -> Result<()> {
+        self.plugin("hostile", "DEL", &good())?;
+        self.look()
+    }
+
+    /// Records, notes and policies; of the index only what is not the attacker's. Which code was verified is no change.
+    fn ours(&self) -> Result<Files> {
+        let mut found = BTreeMap::new();
+        for root in OURS {
+            found.extend(files(&self.node().path(root), root)?);
+        }
+        let index = files(&self.node().path("/var/lib/postern"), "/var/lib/postern")?;
+        found.extend(index.into_iter().filter(|(path, _)| self.indexes.contains(path)));
+        // The attacks' own rules are no part of the node.
+        found.retain(|path, _| {
+            !path.starts_with("/run/postern/verified")
+                && !matches!(path.as_str(), "/etc/postern/policy/hostile.toml" | "/etc/postern/policy/rogue.toml")
+        });
+        Ok(found)
+    }
+}
+
+/// A whole attachment by the hostile plugin, which leaves everything in order.
+pub fn good() -> Value {
+    let mut config = crate::base();
+    merge(&mut config, &json!({"hostile": "good", "make": true}));
+    config
+}
+
+/// Mode, owner and content of everything below `real`, which is at `shown` on the node.
+fn files(real: &Path, shown: &str) -> Result<Files> {
+    let mut found = BTreeMap::new();
+    let Ok(metadata) = real.symlink_metadata() else { return Ok(found) };
+    let content = if metadata.is_symlink() {
+        format!("-> {}", fs::read_link(real)?.display())
+    } else if metadata.is_file() {
+        String::from_utf8_lossy(&fs::read(real)?).into_owned()
+    } else {
+        String::new()
+    };
+    found.insert(shown.to_owned(), format!("{:o} {} {content}", metadata.mode(), metadata.uid()));
+    if metadata.is_dir() {
+        for entry in fs::read_dir(real)? {
+            let entry = entry?;
+            found.extend(files(&entry.path(), &format!("{shown}/{}", entry.file_name().to_string_lossy()))?);
+        }
+    }
+    Ok(found)
+}

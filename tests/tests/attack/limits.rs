@@ -1,0 +1,149 @@
+//! Every limit of `[limits]`: by default, and as an operator sets it.
+
+use crate::common::Refusal;
+use crate::fortress::{Fortress, good};
+use crate::{Attack, hostile, rogue, withstand};
+use anyhow::{Result, ensure};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+const CALLS: &str = r#"[{"times": 60, "step": {"try": {"op": "link-own"}}}]"#;
+
+#[test]
+fn each_limit_by_default_and_as_an_operator_sets_it() -> Result<()> {
+    let large = serde_json::json!({"hostile": "says", "says": format!("{{\"cniVersion\": \"1.1.0\", \"dns\": {{\"domain\": \"{}\"}}}}", "x".repeat(4000))}).to_string();
+    let says = |name| hostile(name, "says").with(&large);
+    withstand(&[
+        rogue("seconds", r#"[{"hang": true}]"#)
+            .policy("[limits]\nseconds = 1")
+            .ends(999, "ran past its deadline and was stopped"),
+        // What the policy that ships with the plugin says.
+        rogue("operations", CALLS).ends(
+            999,
+            "asked for more than 50 operations and was stopped; [limits] operations in /etc/postern/policy/rogue.toml",
+        ),
+        rogue("operations, set", CALLS)
+            .policy("[limits]\noperations = 3")
+            .ends(999, "asked for more than 3 operations"),
+        rogue("operations, none at all", r#"["link-own"]"#)
+            .policy("[limits]\noperations = 0")
+            .ends(999, "asked for more than 0 operations"),
+        rogue("operations, enough", CALLS).policy("[limits]\noperations = 60").ends(0, ""),
+        rogue("handles", r#"["veth-create"]"#).ends(0, ""),
+        rogue("handles, set", r#"["veth-create"]"#)
+            .policy("[limits]\nhandles = 1")
+            .ends(999, "a run may hold 1 handles"),
+        rogue("handles, the same one often", r#"["veth-create", {"times": 20, "step": {"call": {"op": "link-own"}}}]"#)
+            .policy("[limits]\nhandles = 2")
+            .ends(0, ""),
+        hostile("memory", "allocate").ends(999, "ran out of memory: it may use 64 MiB"),
+        hostile("memory, set", "allocate")
+            .policy("[limits]\nmemory-mib = 8")
+            .ends(999, "ran out of memory: it may use 8 MiB"),
+        hostile("4 GiB at once", "allocate-at-once").ends(999, "plugin \"hostile\""),
+        hostile("tables", "good").ends(0, ""),
+        hostile("tables, set", "good").policy("[limits]\ntables = 1").ends(999, "plugin \"hostile\""),
+        hostile("resources", "hoard").ends(999, "resource table has no free keys"),
+        hostile("resources, set", "hoard-some")
+            .policy("[limits]\nresources = 50")
+            .ends(999, "resource table has no free keys"),
+        hostile("resources, enough", "hoard-some").policy("[limits]\nresources = 200").ends(0, ""),
+        hostile("call", "bridge-kilobytes").ends(110, "policy does not allow plugin…bridge.find"),
+        hostile("call, set", "bridge-kilobytes").policy("[limits]\ncall-kib = 1").ends(999, "trapped: too much data"),
+        says("standard output").ends(0, ""),
+        says("standard output, set").policy("[limits]\nstdout-kib = 1").ends(999, "wrote too much to standard output"),
+        hostile("depth", "ipam")
+            .with(r#"{"ipam": {"type": "host-local"}}"#)
+            .ends(999, "ended without printing a result"),
+        hostile("depth, set", "ipam").policy("[limits]\ndepth = 0").ends(999, "plugins delegate more than 0 deep"),
+        hostile("recursion", "recurse").ends(999, "plugin \"hostile\" trapped: "),
+        hostile("a loop", "loop").policy("[limits]\nseconds = 1").ends(999, "ran past its deadline and was stopped"),
+        hostile("a loop of calls", "call-loop")
+            .policy("[limits]\noperations = 1000000\nseconds = 1")
+            .ends(999, "ran past its deadline and was stopped"),
+    ])
+}
+
+#[test]
+fn limits_beyond_what_is_possible_are_refused() -> Result<()> {
+    let set = |limit: &'static str, words| hostile(limit, "good").policy(limit).ends(999, words);
+    withstand(
+        &[
+            set("[limits]\nseconds = 0", "seconds = 0: it can be 1 to 3600"),
+            set("[limits]\nseconds = 3601", "seconds = 3601: it can be 1 to 3600"),
+            set("[limits]\nmemory-mib = 257", "memory-mib = 257: it can be 1 to 256"),
+            set("[limits]\ncall-kib = 1025", "call-kib = 1025: it can be 1 to 1024"),
+            set("[limits]\noperations = -1", "rogue.toml…operations"),
+            set("[limits]\nminutes = 1", "unknown field `minutes`, expected one of"),
+        ]
+        .map(|attack| Attack { words: attack.words.trim_start_matches("rogue.toml…"), ..attack }),
+    )
+}
+
+#[test]
+fn standard_error_as_an_operator_sets_it() -> Result<()> {
+    let fortress = Fortress::new()?;
+    for (policy, most) in [("", 256 << 10), ("[limits]\nstderr-kib = 1", 4 << 10), ("[limits]\nstderr-kib = 0", 200)] {
+        fortress.operator_policy("hostile", policy)?;
+        let answer = hostile("flood", "flood-stderr").call(&fortress)?;
+        Refusal::of(&answer)?.expect(123, "flooded")?;
+        ensure!(answer.stderr.len() < most, "{policy}: {} bytes of standard error", answer.stderr.len());
+    }
+    Ok(())
+}
+
+/// Holds a lock until it is dropped.
+struct Held(Child);
+
+impl Held {
+    fn lock(fortress: &Fortress, path: &str) -> Result<Self> {
+        let mut command = fortress.node().command("flock");
+        // It lives as long as its standard input.
+        let mut child =
+            command.args([path, "sh", "-c", "echo held; cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.as_mut() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        ensure!(line == "held\n", "{path} can't be locked");
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// A wait for somebody else's lock ends with the run too.
+#[test]
+fn locks_that_somebody_holds() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let held = Held::lock(&fortress, "/var/lib/hostile/net/lock")?;
+    let start = Instant::now();
+    let answer = fortress.plugin("hostile", "ADD", &good())?;
+    let took = start.elapsed();
+    println!("a lease directory's lock: {} ms: {answer:?}", took.as_millis());
+    Refusal::of(&answer)?;
+    // Two seconds for the run, and what cleaning up may take after it.
+    ensure!(took > Duration::from_millis(1900) && took < Duration::from_secs(19), "took {took:?}");
+    drop(held);
+    fortress.plugin("hostile", "DEL", &good())?.success()?;
+    fortress.unchanged()?;
+
+    fortress.plugin("hostile", "ADD", &good())?.success()?;
+    let record = fortress.node().sh("grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*")?;
+    let held = Held::lock(&fortress, record.trim())?;
+    let start = Instant::now();
+    let answer = fortress.plugin("hostile", "DEL", &good())?;
+    let took = start.elapsed();
+    println!("a record's lock: {} ms: {answer:?}", took.as_millis());
+    Refusal::of(&answer)?.expect(11, "")?;
+    ensure!(took > Duration::from_millis(1900) && took < Duration::from_secs(6), "took {took:?}");
+    drop(held);
+    fortress.plugin("hostile", "DEL", &good())?.success()?;
+    fortress.unchanged()
+}

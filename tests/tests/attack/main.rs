@@ -1,0 +1,168 @@
+//! Attacks on a node that has something to lose: each is refused in known words, and everything else on the node is
+//! bit-identical afterwards: links, addresses, routes, rules, nftables, iptables, sysctls, files, records.
+//!
+//! Two attackers: `hostile`, a component that misbehaves within its sandbox, and `rogue`, a sandbox process that has been
+//! taken over and speaks to the gate itself (`src/bin/rogue.rs`). An attack that needs nothing prepared is one line of a
+//! table; the others are functions.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod addresses;
+mod bridge;
+mod configuration;
+mod delegation;
+mod endings;
+mod fortress;
+mod handles;
+mod leases;
+mod limits;
+mod namespaces;
+mod output;
+mod results;
+mod sequences;
+mod state;
+mod wire;
+
+use anyhow::Result;
+use common::{Refusal, each};
+use fortress::Fortress;
+use postern_tests::{Answer, Call, merge};
+use serde_json::{Value, json};
+
+/// One attack: who does what, under which rules, and how it has to end.
+#[derive(Clone, Debug)]
+struct Attack {
+    name: &'static str,
+    plugin: &'static str,
+    verb: &'static str,
+    config: Value,
+    /// Instead of `config`.
+    raw: Option<String>,
+    /// The operator's policy file for the plugin; empty for none.
+    policy: &'static str,
+    env: Vec<(&'static str, &'static str)>,
+    code: u64,
+    words: &'static str,
+}
+
+/// The network configuration that all attacks begin with.
+fn base() -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "hostile",
+        "ipam": {"type": "host-local", "dataDir": "/var/lib/hostile", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+    })
+}
+
+/// By the component: a behaviour of `tests/guests/hostile`.
+fn hostile(name: &'static str, behaviour: &str) -> Attack {
+    attack(name, "hostile", json!({"hostile": behaviour}))
+}
+
+/// By the process: the steps of `src/bin/rogue.rs`. A bare operation is a call that ends the attack if it is refused; one
+/// without arguments is its name.
+fn rogue(name: &'static str, steps: &str) -> Attack {
+    let Value::Array(steps) = written(steps) else { return attack(name, "rogue", Value::Null) };
+    let step = |step: Value| match step {
+        Value::String(op) => json!({"call": {"op": op}}),
+        bare if bare.get("op").is_some() => json!({"call": bare}),
+        step => step,
+    };
+    let steps: Vec<Value> = steps.into_iter().map(step).collect();
+    attack(name, "rogue", json!({"type": "rogue", "rogue": steps}))
+}
+
+/// By nobody: the input itself is the attack, and a shipped plugin meets it.
+fn honest(name: &'static str, plugin: &'static str, patch: &str) -> Attack {
+    attack(name, plugin, json!({"type": plugin})).with(patch)
+}
+
+/// JSON that a test has written by hand.
+#[allow(clippy::expect_used, reason = "a test that is not well-formed has to fail")]
+fn written(json: &str) -> Value {
+    serde_json::from_str(json).expect(json)
+}
+
+fn attack(name: &'static str, plugin: &'static str, orders: Value) -> Attack {
+    let mut config = base();
+    merge(&mut config, &orders);
+    Attack { name, plugin, verb: "ADD", config, raw: None, policy: "", env: Vec::new(), code: 0, words: "" }
+}
+
+impl Attack {
+    /// Changes the configuration.
+    fn with(mut self, patch: &str) -> Self {
+        merge(&mut self.config, &written(patch));
+        self
+    }
+
+    /// With this text for a configuration.
+    fn raw(mut self, text: impl Into<String>) -> Self {
+        self.raw = Some(text.into());
+        self
+    }
+
+    /// On another verb than ADD.
+    fn on(mut self, verb: &'static str) -> Self {
+        self.verb = verb;
+        merge(&mut self.config, &json!({"on": verb}));
+        self
+    }
+
+    /// With an operator's policy file.
+    fn policy(mut self, toml: &'static str) -> Self {
+        self.policy = toml;
+        self
+    }
+
+    /// With a variable of the environment.
+    fn env(mut self, key: &'static str, value: &'static str) -> Self {
+        self.env.push((key, value));
+        self
+    }
+
+    /// How it has to end: the error's code, and parts of its words separated by `…`. Code 0 is success that does no harm.
+    fn ends(mut self, code: u64, words: &'static str) -> Self {
+        (self.code, self.words) = (code, words);
+        self
+    }
+
+    /// What the runtime calls.
+    fn call(&self, fortress: &Fortress) -> Result<Answer> {
+        let stdin = self.raw.clone().unwrap_or_else(|| self.config.to_string());
+        let call = Call::new(&common::test_bin()?, self.plugin, self.verb, stdin);
+        let call = call.attachment("c1", &fortress.netns("c1"), "eth0");
+        fortress.call(&self.env.iter().fold(call, |call, (key, value)| call.env(key, value)))
+    }
+
+    /// Attacks, and fails unless it was withstood.
+    fn withstood_by(&self, fortress: &mut Fortress) -> Result<()> {
+        fortress.operator_policy(self.plugin, self.policy)?;
+        let answer = self.call(fortress);
+        if self.code == 0 && self.verb == "ADD" {
+            // What it was allowed to make goes with it.
+            Attack { verb: "DEL", ..self.clone() }.call(fortress)?.success()?;
+        }
+        let unchanged = fortress.unchanged();
+        let ended = answer.and_then(|answer| match self.code {
+            0 => answer.success().map(drop),
+            code => Refusal::of(&answer)?.expect(code, self.words),
+        });
+        fortress.operator_policy(self.plugin, "")?;
+        if unchanged.is_err() {
+            fortress.mend()?;
+        }
+        // Both are worth knowing.
+        match (ended, unchanged) {
+            (Err(ended), Err(changed)) => Err(ended.context(format!("and {changed:#}"))),
+            (ended, changed) => ended.and(changed),
+        }
+    }
+}
+
+/// Carries out a table of attacks on a fresh node.
+fn withstand(attacks: &[Attack]) -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    println!("{} attacks", attacks.len());
+    each(attacks, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut fortress))
+}

@@ -1,0 +1,92 @@
+//! What attackers write, for people who read terminals and logs.
+
+use crate::common::test_bin;
+use crate::endings::orders;
+use crate::fortress::Fortress;
+use crate::{hostile, rogue};
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+#[test]
+fn standard_error_is_marked_bounded_and_harmless() -> Result<()> {
+    let fortress = Fortress::new()?;
+    let answer = fortress.plugin("hostile", "ADD", &orders("flood-stderr", json!({})))?;
+    ensure!(answer.stderr.len() > 1000 && answer.stderr.len() < 256 << 10, "{} bytes", answer.stderr.len());
+    for line in answer.stderr.lines() {
+        ensure!(line.starts_with("hostile: "), "not marked: {line:?}");
+        ensure!(!line.chars().any(|c| c.is_control() && c != '\t'), "control characters: {line:?}");
+    }
+    ensure!(answer.stderr.contains("more was written than is shown"), "nothing says that something is missing");
+    Ok(())
+}
+
+#[test]
+fn endless_calls_do_not_wash_the_log_away() -> Result<()> {
+    let fortress = Fortress::new()?;
+    fortress.node().sh("echo '{\"first\": true}' >> /var/log/postern/audit.jsonl")?;
+    fortress.plugin("hostile", "ADD", &orders("call-loop", json!({})))?;
+    let log = fortress.audit()?;
+    ensure!(log.contains("\"first\""), "the log was rotated by one run of one plugin");
+    ensure!(log.lines().count() < 1000, "{} lines", log.lines().count());
+    Ok(())
+}
+
+#[test]
+fn nobody_forges_lines_of_the_log() -> Result<()> {
+    let fortress = Fortress::new()?;
+    fortress.plugin("hostile", "ADD", &orders("bridge-forgery", json!({})))?;
+    let shown = fortress.node().sh(&format!("{}/postern log --container c1", test_bin()?.display()))?;
+    ensure!(shown.contains("allowed everything"), "the log doesn't show what was asked for: {shown}");
+    // A heading, an entry with its time, or what is wrapped below the objects.
+    let genuine = |line: &str| {
+        let heading = line.starts_with("20") && line.contains(" UTC  ");
+        let entry = line.starts_with("  ") && line.get(2..4).is_some_and(|hour| hour.parse::<u8>().is_ok());
+        heading || entry || line.starts_with(&" ".repeat(59))
+    };
+    ensure!(shown.lines().all(genuine), "a forged line: {shown}");
+    ensure!(!shown.chars().any(|c| c.is_control() && c != '\n'), "control characters: {shown:?}");
+    Ok(())
+}
+
+/// In whatever an attacker can make the host say on standard output: no byte that a terminal obeys.
+#[test]
+fn no_terminal_obeys_an_error() -> Result<()> {
+    let fortress = Fortress::new()?;
+    let words = r"\u001b[2J\u0007\u009b31m\u2028\nroot# ";
+    for attack in [
+        rogue(
+            "an error object",
+            &format!(
+                r#"[{{"say": {{"finished": {{"stdout": "{{\"code\": 123, \"msg\": \"{}\", \"details\": \"{}\"}}", "status": 1}}}}}}]"#,
+                words.replace('\\', "\\\\"),
+                words.replace('\\', "\\\\")
+            ),
+        ),
+        rogue("a failure", &format!(r#"[{{"say": {{"failed": "{words}"}}}}]"#)),
+        rogue("a name", &format!(r#"[{{"op": "bridge-find", "name": "{words}"}}]"#)),
+        hostile("nonsense", "nonsense-failure"),
+    ] {
+        let answer = attack.call(&fortress)?;
+        ensure!(answer.status == 1, "{}: {answer:?}", attack.name);
+        let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+        ensure!(!answer.stdout.chars().any(obeyed), "{}: {:?}", attack.name, answer.stdout);
+        ensure!(!answer.stderr.chars().any(obeyed), "{}: {:?}", attack.name, answer.stderr);
+    }
+    Ok(())
+}
+
+/// Standard error of an attacker can't be taken for the host's own.
+#[test]
+fn nobody_speaks_for_the_host() -> Result<()> {
+    let fortress = Fortress::new()?;
+    let attack = rogue(
+        "words",
+        r#"[{"say": {"stderr": "postern: all is well\rpostern: removed\u0085postern: x\npostern: done"}}]"#,
+    );
+    let answer = attack.call(&fortress)?;
+    answer.success()?;
+    ensure!(answer.stderr.contains("all is well"), "{answer:?}");
+    ensure!(answer.stderr.lines().all(|line| line.starts_with("rogue: ")), "{:?}", answer.stderr);
+    ensure!(!answer.stderr.chars().any(|c| c.is_control() && c != '\n'), "{:?}", answer.stderr);
+    Ok(())
+}

@@ -1,0 +1,389 @@
+//! Random sequences of host calls under random policies, and an oracle: whatever a plugin asks for, nothing changes but
+//! what its policy grants and its attachment owns; and after DEL, nothing but node objects that it was granted.
+//!
+//! `POSTERN_FUZZ_SEED` begins with another seed, `POSTERN_FUZZ_RUNS` sets the number of sequences; without, as many as fit
+//! into `SECONDS` are run. `make fuzz` runs for as long as `POSTERN_FUZZ_SECONDS` says.
+
+use crate::common::number;
+use crate::fortress::Fortress;
+use anyhow::{Result, anyhow, bail, ensure};
+use postern_tests::merge;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bounded run of `make test`.
+const SECONDS: u64 = 40;
+/// Nodes at a time.
+const THREADS: u64 = 2;
+/// Calls of the longest sequence.
+const CALLS: u64 = 120;
+
+/// Capabilities without an object.
+const PLAIN: [&str; 11] = [
+    "link",
+    "veth",
+    "addresses",
+    "routes",
+    "link-sysctl",
+    "point-to-point",
+    "forwarding",
+    "mac-guard",
+    "loopback",
+    "attachments",
+    "resolv-conf",
+];
+
+/// xorshift64*, as in the guest.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        random.below(1);
+        random
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let wide = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(limit);
+        u64::try_from(wide >> 64).unwrap_or_default()
+    }
+
+    /// With this many chances in four.
+    fn chance(&mut self, of_four: u64) -> bool {
+        self.below(4) < of_four
+    }
+
+    #[allow(clippy::expect_used, reason = "all lists here have something in them")]
+    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        let at = usize::try_from(self.below(of.len() as u64)).unwrap_or_default();
+        *of.get(at).expect("one of none")
+    }
+}
+
+/// What one sequence is allowed.
+#[derive(Debug)]
+struct Rules {
+    toml: String,
+    granted: Vec<&'static str>,
+    bridges: Vec<&'static str>,
+    promisc: bool,
+    force: bool,
+    /// Beginnings of the addresses that may be leased.
+    leases: Vec<&'static str>,
+}
+
+impl Rules {
+    fn random(random: &mut Random) -> Self {
+        let mut rules = Self {
+            toml: String::new(),
+            granted: Vec::new(),
+            bridges: Vec::new(),
+            promisc: false,
+            force: false,
+            leases: Vec::new(),
+        };
+        let mut tables = String::new();
+        let mut withdrawn = Vec::new();
+        for name in PLAIN.into_iter().chain(["bridge", "masquerade", "ipam", "leases"]) {
+            if !random.chance(3) {
+                withdrawn.push(name);
+                continue;
+            }
+            rules.granted.push(name);
+            let _ = writeln!(tables, "[grant.{name}]");
+            let keys = match name {
+                "resolv-conf" => "files = [\"/etc/hostile.conf\"]\n".to_owned(),
+                "masquerade" => {
+                    let backends =
+                        random.one_of(&["\"nftables\"", "\"iptables\"", "\"nftables\", \"iptables\"", "\"nftables\""]);
+                    format!("backends = [{backends}]\n")
+                }
+                "ipam" => {
+                    rules.leases.push("10.9.0.");
+                    "types = [\"host-local\"]\n".to_owned()
+                }
+                "leases" => {
+                    let (range, beginning) = random.one_of(&[
+                        ("10.9.0.0/24", "10.9.0."),
+                        ("10.8.0.0/24", "10.8.0."),
+                        ("fd00:9::/64", "fd00:9::"),
+                    ]);
+                    rules.leases.push(beginning);
+                    format!("directories = [\"/var/lib/hostile\"]\nranges = [\"{range}\"]\n")
+                }
+                "bridge" => rules.bridge(random),
+                _ => String::new(),
+            };
+            tables.push_str(&keys);
+        }
+        let (operations, handles) = (random.one_of(&[3, 20, 200, 1000]), random.one_of(&[1, 3, 64]));
+        rules.toml = format!(
+            "withdraw = {withdrawn:?}\n[limits]\nseconds = 5\noperations = {operations}\nhandles = {handles}\n{tables}"
+        );
+        rules
+    }
+
+    fn bridge(&mut self, random: &mut Random) -> String {
+        self.bridges = random.one_of(&[&["hostile0"][..], &["hostile1"], &["hostile0", "hostile1"]]).to_vec();
+        (self.promisc, self.force) = (random.chance(1), random.chance(1));
+        format!(
+            "names = {:?}\npromisc = \"{}\"\nforce-address = \"{}\"\nisolated = \"{}\"\nmtu = \"{}\"\nvlan = \"{}\"\n",
+            self.bridges,
+            self.promisc,
+            self.force,
+            random.chance(1),
+            random.one_of(&[0, 1400]),
+            random.one_of(&[0, 0, 100]),
+        )
+    }
+
+    fn grants(&self, name: &str) -> bool {
+        self.granted.contains(&name)
+    }
+
+    /// The link belongs to a granted bridge: it is one, or its VLAN gateway, or that one's other end.
+    fn is_bridge(&self, link: &str) -> bool {
+        let link = link.trim_start_matches("veth(host:").trim_end_matches(')');
+        self.bridges
+            .iter()
+            .any(|bridge| link.strip_prefix(bridge).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    }
+
+    /// Whether a place of the snapshot may differ. `attached`: between an ADD that succeeded and DEL.
+    fn allow(&self, path: &str, after: Option<&str>, attached: bool) -> bool {
+        if let Some(place) = path.strip_prefix("c1/") {
+            // Setting lo up, and IPv6 on it, is the namespace's and dies with it.
+            let lo = place.starts_with("links/lo/")
+                || place.starts_with("routes/") && place.contains("dev:lo")
+                || place.starts_with("sysctls/ipv6/conf/lo/disable_ipv6");
+            let own = match place.split_once('/') {
+                Some(("links", link)) => link == "eth0" || link.starts_with("eth0/"),
+                Some(("routes", route)) => route.contains("dev:eth0"),
+                Some(("sysctls", key)) => key.contains("/conf/eth0/"),
+                _ => false,
+            };
+            return own && attached && self.grants("veth")
+                || lo && (self.grants("loopback") || self.grants("link-sysctl"));
+        }
+        let Some(place) = path.strip_prefix("host/") else { return false };
+        let (kind, rest) = place.split_once('/').unwrap_or((place, ""));
+        let link = match kind {
+            "links" => rest.split('/').next().unwrap_or_default().to_owned(),
+            "routes" => rest.split(',').find_map(|word| word.strip_prefix("dev:")).unwrap_or_default().to_owned(),
+            "sysctls" if rest.ends_with("/forwarding") || rest == "ipv4/ip_forward" => {
+                // A link that comes or goes has its own.
+                let of = rest.split('/').nth(2).unwrap_or_default();
+                if self.grants("forwarding") || of == "all" || of == "default" || rest == "ipv4/ip_forward" {
+                    return self.grants("forwarding");
+                }
+                of.to_owned()
+            }
+            "sysctls" => rest.split('/').nth(2).unwrap_or_default().to_owned(),
+            _ => return false,
+        };
+        if link == "veth(c1:eth0)" || link == "veth(?)" && kind == "routes" {
+            return attached && self.grants("veth");
+        }
+        // Promiscuous mode is a grant of its own.
+        let promisc = after.is_some_and(|after| after.contains("PROMISC") || after.contains("\"promiscuity\":1"));
+        self.is_bridge(&link) && (!promisc || self.promisc)
+    }
+
+    /// Rules of packet filters: none of those before are gone, and what came is this attachment's.
+    fn allow_rules(&self, before: &Value, after: &Value, attached: bool) -> Result<()> {
+        let filters = self.grants("masquerade") || self.grants("mac-guard");
+        let empty = serde_json::Map::new();
+        for which in ["nft", "iptables"] {
+            let of = |tree: &Value| {
+                tree.pointer(&format!("/host/{which}")).and_then(Value::as_object).unwrap_or(&empty).clone()
+            };
+            let (before, after) = (of(before), of(after));
+            let lines = |tree: &serde_json::Map<String, Value>, key: &str| -> Vec<String> {
+                tree.get(key).and_then(Value::as_array).into_iter().flatten().map(Value::to_string).collect()
+            };
+            for key in before.keys().chain(after.keys()) {
+                let (had, has) = (lines(&before, key), lines(&after, key));
+                if let Some(lost) = had.iter().find(|line| !has.contains(line)) {
+                    bail!("{which}: {key}: {lost} is gone");
+                }
+                for new in has.iter().filter(|line| !had.contains(line)) {
+                    let tagged = new.contains("c1");
+                    // A chain of the attachment's own, and the base chains that all share.
+                    let chain = key.contains(": chain ") || key.contains("CNI-") || !key.contains("rules of");
+                    ensure!(filters && (chain || tagged && attached), "{which}: {key}: {new} appeared");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Files: leases of this container in granted ranges, and nothing else but what Postern keeps of them.
+    fn allow_file(&self, path: &str, content: Option<&str>, attached: bool) -> bool {
+        let Some(name) = path.strip_prefix("files//var/lib/hostile/net/") else {
+            return path == "files//var/lib/hostile/net/";
+        };
+        let owned = content.is_some_and(|content| content.contains("c1\\r\\neth0"));
+        name.starts_with("last_reserved_ip.")
+            || name == "lock"
+            || attached && owned && self.leases.iter().any(|beginning| name.starts_with(beginning))
+    }
+
+    /// Records, notes and policies: nobody else's changes.
+    fn allow_note(&self, path: &str, before: Option<&String>, after: Option<&String>, attached: bool) -> bool {
+        match (before, after) {
+            (None, Some(new)) if path.starts_with("/run/postern/attachments/") => {
+                attached && new.contains("\"container_id\":\"c1\"")
+            }
+            (_, Some(_) | None) if path.starts_with("/run/postern/verified") => true,
+            (None, Some(new)) if path.starts_with("/run/postern/node") => {
+                self.bridges.iter().any(|bridge| new.contains(bridge))
+                    || new.contains("\"forwarding\"") && self.grants("forwarding")
+                    || new.starts_with("4")
+            }
+            _ => false,
+        }
+    }
+
+    fn judge(&self, fortress: &mut Fortress, attached: bool) -> Result<()> {
+        let (before, after) = fortress.trees()?;
+        let mut wrong = Vec::new();
+        for mismatch in postern_tests::compare(&before.0, &after.0) {
+            // Symbols of links have a separator in them.
+            let path = &mismatch.path.replace("veth(c1/", "veth(c1:").replace("veth(host/", "veth(host:");
+            let fine = if path.starts_with("host/nft/") || path.starts_with("host/iptables") {
+                true
+            } else if path.starts_with("host/nft comments") {
+                self.grants("masquerade") || self.grants("mac-guard")
+            } else if path.starts_with("files/") {
+                self.allow_file(path, mismatch.ours.as_deref(), attached)
+            } else {
+                self.allow(path, mismatch.ours.as_deref(), attached)
+            };
+            if !fine {
+                wrong.push(mismatch.to_string().chars().take(400).collect::<String>());
+            }
+        }
+        if let Err(error) = self.allow_rules(&before.0, &after.0, attached) {
+            wrong.push(error.to_string());
+        }
+        for path in before.1.keys().chain(after.1.keys()) {
+            let (had, has) = (before.1.get(path), after.1.get(path));
+            if had != has && !self.allow_note(path, had, has, attached) {
+                wrong.push(format!("{path}: {had:?} became {has:?}"));
+            }
+        }
+        wrong.truncate(6);
+        ensure!(wrong.is_empty(), "attached: {attached}\n{}", wrong.join("\n"));
+        Ok(())
+    }
+}
+
+/// One sequence, on all verbs that come to an attachment.
+fn run(fortress: &mut Fortress, seed: u64, calls: u64) -> Result<()> {
+    let mut random = Random::new(seed);
+    let rules = Rules::random(&mut random);
+    let failed = |what: &str, error: anyhow::Error| anyhow!("{what}: {error:#}\nunder\n{}", rules.toml);
+    fortress.operator_policy("hostile", &rules.toml)?;
+    let mut config = crate::base();
+    let ending = random.one_of(&["good", "good", "silent", "trap"]);
+    merge(
+        &mut config,
+        &json!({"hostile": ending, "sequence": format!("{seed} {calls}"), "cni.dev/valid-attachments": []}),
+    );
+    let added = fortress.plugin("hostile", "ADD", &config)?;
+    ensure!(added.status == 0 || added.status == 1, "seed {seed}: {added:?}");
+    rules.judge(fortress, added.status == 0).map_err(|error| failed("after ADD", error))?;
+    let verb = random.one_of(&["CHECK", "DEL", "STATUS", "DEL"]);
+    merge(&mut config, &json!({"on": verb, "sequence": format!("{} {calls}", seed ^ 0xffff)}));
+    let later = fortress.plugin("hostile", verb, &config)?;
+    ensure!(later.status == 0 || later.status == 1, "seed {seed}: {later:?}");
+    merge(&mut config, &json!({"on": "never"}));
+    fortress.plugin("hostile", "DEL", &config)?.success()?;
+    rules.judge(fortress, false).map_err(|error| failed(&format!("after {verb} and DEL"), error))?;
+    fortress.operator_policy("hostile", "")?;
+    if random.chance(1) {
+        fortress.node().sh(
+            "ip link del hostile1 2>/dev/null || true; ip addr flush dev hostile0; ip link set hostile0 promisc off",
+        )?;
+    }
+    fortress.look()
+}
+
+/// Halves the number of calls for as long as the sequence fails on a fresh node.
+fn shrink(seed: u64, mut calls: u64, mut error: anyhow::Error) -> anyhow::Error {
+    while calls > 1 {
+        let half = Fortress::new().and_then(|mut fortress| run(&mut fortress, seed, calls / 2));
+        match half {
+            Ok(()) => break,
+            Err(smaller) => (calls, error) = (calls / 2, smaller),
+        }
+    }
+    error.context(format!("POSTERN_FUZZ_SEED={seed} POSTERN_FUZZ_RUNS=1, {calls} calls"))
+}
+
+#[test]
+fn random_sequences_stay_within_their_policy() -> Result<()> {
+    let first = number("POSTERN_FUZZ_SEED").unwrap_or(1);
+    let asked = number("POSTERN_FUZZ_RUNS");
+    let runs = asked.unwrap_or(u64::MAX);
+    // A number of sequences is a bound of its own.
+    let seconds = number("POSTERN_FUZZ_SECONDS").unwrap_or(if asked.is_some() { 1 << 20 } else { SECONDS });
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let next = AtomicU64::new(0);
+    let totals = std::thread::scope(|scope| {
+        let work = || -> Result<BTreeMap<String, u64>> {
+            let mut fortress = Fortress::new()?;
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= runs || Instant::now() >= until {
+                    return decisions(&fortress);
+                }
+                let (seed, calls) = (first + at, 1 + (first + at) * 7 % CALLS);
+                if let Err(error) = run(&mut fortress, seed, calls) {
+                    next.store(runs, Ordering::Relaxed);
+                    return Err(shrink(seed, calls, error));
+                }
+            }
+        };
+        let threads: Vec<_> = (0..THREADS.min(runs)).map(|_| scope.spawn(work)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+            .collect::<Result<Vec<_>>>()
+    })?;
+    let total = |what: &str| totals.iter().filter_map(|total| total.get(what)).sum::<u64>();
+    let sequences = next.load(Ordering::Relaxed).saturating_sub(THREADS).min(runs);
+    let (allowed, denied, failed) = (total("ok"), total("deny"), total("failed"));
+    println!(
+        "{sequences} sequences: {} host calls, {allowed} carried out, {denied} denied, {failed} failed otherwise",
+        allowed + denied + failed
+    );
+    ensure!(sequences > 0 && allowed > 0 && denied > 0, "the fuzzer did nothing");
+    Ok(())
+}
+
+/// What the audit log says became of the guest's calls.
+fn decisions(fortress: &Fortress) -> Result<BTreeMap<String, u64>> {
+    let mut totals = BTreeMap::new();
+    let log = fortress.node().sh("cat /var/log/postern/audit.jsonl*")?;
+    for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let is = |key: &str, value: &str| line.get(key).and_then(Value::as_str) == Some(value);
+        if is("plugin", "hostile") {
+            let what = if is("decision", "deny") {
+                "deny"
+            } else if is("result", "ok") {
+                "ok"
+            } else {
+                "failed"
+            };
+            *totals.entry(what.to_owned()).or_default() += 1;
+        }
+    }
+    Ok(totals)
+}

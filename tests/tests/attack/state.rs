@@ -1,0 +1,125 @@
+//! State directories, records and logs that somebody else could write, or has put something in the place of.
+
+use crate::common::Refusal;
+use crate::fortress::{Fortress, good};
+use anyhow::{Result, ensure};
+
+/// What is done to the node, how it is mended, and what is said of it.
+const PLACES: [(&str, &str, &str); 8] = [
+    ("chmod 777 /run/postern", "chmod 700 /run/postern", "/run/postern can be written by others"),
+    ("chmod 770 /run/postern", "chmod 700 /run/postern", "/run/postern can be written by others"),
+    ("chmod 777 /run", "chmod 755 /run", "/run can be written by others"),
+    (
+        "mkdir -m 777 /run/open; mv /run/postern /run/open/state; ln -s /run/open/state /run/postern",
+        "rm /run/postern; mv /run/open/state /run/postern; rmdir /run/open",
+        "/run/open can be written by others",
+    ),
+    ("chmod 777 /var/lib/postern", "chmod 700 /var/lib/postern", "/var/lib/postern can be written by others"),
+    ("chmod 777 /var/log/postern", "chmod 700 /var/log/postern", "/var/log/postern can be written by others"),
+    (
+        "mv /var/log/postern /var/log/kept; ln -s /var/log/kept /var/log/postern",
+        "rm /var/log/postern; mv /var/log/kept /var/log/postern",
+        "/var/log/postern: ",
+    ),
+    ("chmod 777 /etc/postern/policy", "chmod 755 /etc/postern/policy", "/etc/postern/policy can be written by others"),
+];
+
+#[test]
+fn places_that_others_could_write() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    fortress.operator_policy("hostile", "[limits]\nseconds = 10")?;
+    crate::each(
+        PLACES,
+        |case| case.0.to_owned(),
+        |(prepare, mend, words)| {
+            fortress.prepare(prepare)?;
+            let answer = fortress.plugin("hostile", "ADD", &good())?;
+            let unchanged = fortress.unchanged();
+            fortress.node().sh(mend)?;
+            fortress.plugin("hostile", "DEL", &good())?.success()?;
+            fortress.look()?;
+            Refusal::of(&answer)?.expect(999, words)?;
+            unchanged
+        },
+    )
+}
+
+/// Something else in the place of the attachment's record, by the name that it would have.
+#[test]
+fn records_that_others_prepared() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    fortress.plugin("hostile", "ADD", &good())?.success()?;
+    let path = fortress.node().sh("grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*")?.trim().to_owned();
+    fortress.plugin("hostile", "DEL", &good())?.success()?;
+    fortress.unchanged()?;
+    let prepared = [
+        ("a link to a file", format!("ln -s /etc/operator/shadow {path}"), false),
+        ("a link to nothing", format!("ln -s /etc/operator/new {path}"), false),
+        ("a directory", format!("mkdir {path}"), false),
+        ("a pipe", format!("mkfifo {path}"), false),
+        ("garbage", format!("head -c 3000 /dev/urandom > {path}"), true),
+        ("nothing", format!(": > {path}"), true),
+        ("a megabyte of brackets", format!("head -c 1000000 /dev/zero | tr '\\0' '[' > {path}"), true),
+        ("another version", format!("echo '{{\"version\": 99, \"writer\": \"postern 9\"}}' > {path}"), false),
+        (
+            "the bystander's record",
+            format!("cp $(grep -l '\"container_id\":\"c2\"' /run/postern/attachments/*) {path}"),
+            true,
+        ),
+    ];
+    crate::each(
+        prepared,
+        |case| case.0.to_owned(),
+        |(name, prepare, usable)| {
+            fortress.prepare(prepare)?;
+            let answer = fortress.plugin("hostile", "ADD", &good())?;
+            if *usable {
+                // Set aside, and said.
+                let deleted = fortress.plugin("hostile", "DEL", &good())?;
+                fortress.node().sh(&format!("rm -rf {path}*"))?;
+                answer.success()?;
+                deleted.success()?;
+                // An empty one is what a run that was killed at once leaves.
+                ensure!(*name == "nothing" || answer.stderr.contains("postern: "), "nothing is said: {answer:?}");
+            } else {
+                let unchanged = fortress.unchanged();
+                fortress.node().sh(&format!("rm -rf {path}*"))?;
+                let refusal = Refusal::of(&answer)?;
+                ensure!(refusal.text.contains(&path), "{refusal:?}");
+                unchanged?;
+            }
+            fortress.same()?;
+            fortress.look()
+        },
+    )
+}
+
+/// Whatever is in the place of the log is not written through, and keeps nobody waiting.
+#[test]
+fn logs_that_others_prepared() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let log = "/var/log/postern/audit.jsonl";
+    let prepared = [
+        ("a link to a file", format!("ln -s /etc/operator/shadow {log}")),
+        ("a link to nothing", format!("ln -s /etc/operator/new {log}")),
+        ("a hard link to a file", format!("ln /run/secret {log}")),
+        ("a pipe", format!("mkfifo {log}")),
+        ("a directory", format!("mkdir {log}")),
+    ];
+    fortress.prepare("echo secret > /run/secret; chmod 600 /run/secret")?;
+    crate::each(
+        prepared,
+        |case| case.0.to_owned(),
+        |(name, prepare)| {
+            fortress.prepare(&format!("rm -rf {log}; {prepare}"))?;
+            let answer = fortress.plugin("hostile", "ADD", &good())?;
+            let deleted = fortress.plugin("hostile", "DEL", &good())?;
+            ensure!(answer.status != 124, "it waits for ever");
+            // A hard link in a directory of root's is root's: nobody else can have made it.
+            let unchanged = if *name == "a hard link to a file" { Ok(()) } else { fortress.unchanged() };
+            fortress.prepare(&format!("rm -rf {log}"))?;
+            deleted.success()?;
+            unchanged
+        },
+    )
+}

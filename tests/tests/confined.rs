@@ -1,0 +1,175 @@
+//! The running gate, seen through /proc: what it keeps while a guest runs.
+
+mod common;
+
+use anyhow::{Context, Result, ensure};
+use common::test_bin;
+use postern_tests::{Call, Node};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const NET_ADMIN: u64 = 1 << 12;
+const KILL: u64 = 1 << 5;
+const DAC_OVERRIDE: u64 = 1 << 1;
+const FOWNER: u64 = 1 << 3;
+
+/// What the kernel says of one thread.
+#[derive(Debug)]
+struct Thread {
+    status: BTreeMap<String, String>,
+}
+
+impl Thread {
+    fn read(text: &str) -> Self {
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        Self { status: fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect() }
+    }
+
+    fn field(&self, name: &str) -> &str {
+        self.status.get(name).map_or("", String::as_str)
+    }
+
+    fn capabilities(&self, set: &str) -> Result<u64> {
+        u64::from_str_radix(self.field(set), 16).with_context(|| format!("{set} of {self:?}"))
+    }
+}
+
+/// One process of the host while the guest is busy.
+#[derive(Debug)]
+struct Process {
+    threads: Vec<Thread>,
+    environment: String,
+    descriptors: Vec<String>,
+    core_limit: String,
+}
+
+/// Starts an ADD whose plugin never ends, and looks at the processes that it comes to: the gate first.
+fn look(plugin: &str, config: &serde_json::Value, want: usize) -> Result<Vec<Process>> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let call = Call::new(&test_bin()?, plugin, "ADD", config.to_string()).attachment("c1", &node.netns("c1"), "eth0");
+    let mut command = node.command(call.program());
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin").env("SECRET", "swordfish").envs(call.environment());
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        std::io::Write::write_all(&mut stdin, call.stdin())?;
+    }
+    // The gate is a descendant of timeout(1); its children are the sandboxes.
+    let mut seen = Vec::new();
+    for _ in 0..100 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let gate =
+            descendants(child.id())?.into_iter().find(|pid| threads(*pid).is_ok_and(|threads| threads.len() == 2));
+        let Some(gate) = gate else { continue };
+        let pids: Vec<u32> = std::iter::once(gate).chain(descendants(gate)?).collect();
+        let all: Result<Vec<Process>> = pids.into_iter().map(process).collect();
+        // Filtered means confined; before, there is nothing to see.
+        seen = all.unwrap_or_default();
+        let confined = seen.iter().all(|process| process.threads.iter().all(|thread| thread.field("Seccomp") == "2"));
+        if seen.len() == want && confined {
+            break;
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    ensure!(seen.len() == want, "{want} processes were expected: {seen:#?}");
+    Ok(seen)
+}
+
+fn children(pid: u32) -> Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = std::fs::read_to_string(task?.path().join("children"))?;
+        children.extend(text.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+    }
+    Ok(children)
+}
+
+fn descendants(pid: u32) -> Result<Vec<u32>> {
+    let mut all = children(pid)?;
+    let mut at = 0;
+    while let Some(next) = all.get(at).copied() {
+        all.extend(children(next).unwrap_or_default());
+        at += 1;
+    }
+    Ok(all)
+}
+
+fn threads(pid: u32) -> Result<Vec<Thread>> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+    tasks.map(|task| Ok(Thread::read(&std::fs::read_to_string(task?.path().join("status"))?))).collect()
+}
+
+fn process(pid: u32) -> Result<Process> {
+    let proc = format!("/proc/{pid}");
+    let proc = Path::new(&proc);
+    // A sandbox is not dumpable: even we may not look at its files.
+    let descriptors = match std::fs::read_dir(proc.join("fd")) {
+        Ok(entries) => entries
+            .map(|entry| Ok(std::fs::read_link(entry?.path())?.to_string_lossy().into_owned()))
+            .collect::<Result<_>>()?,
+        Err(_) => Vec::new(),
+    };
+    let limits = std::fs::read_to_string(proc.join("limits"))?;
+    let core = limits.lines().find(|line| line.starts_with("Max core")).unwrap_or_default();
+    Ok(Process {
+        threads: threads(pid)?,
+        environment: std::fs::read_to_string(proc.join("environ")).unwrap_or_default(),
+        descriptors,
+        core_limit: core.split_whitespace().nth(4).unwrap_or_default().to_owned(),
+    })
+}
+
+fn confined(process: &Process, expected: u64) -> Result<()> {
+    for thread in &process.threads {
+        for set in ["CapEff", "CapPrm"] {
+            let have = thread.capabilities(set)?;
+            ensure!(have == expected, "{set} is {have:#x} instead of {expected:#x}: {thread:#?}");
+        }
+        for set in ["CapInh", "CapAmb"] {
+            ensure!(thread.capabilities(set)? == 0, "{set}: {thread:#?}");
+        }
+        ensure!(thread.field("NoNewPrivs") == "1" && thread.field("Seccomp") == "2", "{thread:#?}");
+    }
+    ensure!(process.environment.chars().all(|c| c == '\0'), "environment: {:?}", process.environment);
+    ensure!(process.core_limit == "0", "core dumps: {}", process.core_limit);
+    Ok(())
+}
+
+fn endless(patch: &serde_json::Value) -> serde_json::Value {
+    let mut config = json!({"cniVersion": "1.1.0", "name": "net", "type": "hostile", "hostile": "loop",
+        "ipam": {"type": "host-local", "dataDir": "/var/lib/hostile", "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
+    postern_tests::merge(&mut config, patch);
+    config
+}
+
+#[test]
+fn the_gate_keeps_what_its_grants_need() -> Result<()> {
+    let seen = look("hostile", &endless(&json!({})), 3)?;
+    let [gate, sandboxes @ ..] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
+    ensure!(gate.threads.len() == 2, "the gate and its thread in the container's namespace: {gate:#?}");
+    // Policy grants leases: a data directory may belong to another user.
+    confined(gate, NET_ADMIN | KILL | DAC_OVERRIDE | FOWNER)?;
+    // Standard streams, sockets to the sandboxes and to the kernel, namespaces; no file but the code that was verified.
+    for target in &gate.descriptors {
+        let known =
+            ["/dev/null", "pipe:", "socket:", "net:", "/run/postern", "/proc/", "anon_inode:[landlock-ruleset]"];
+        ensure!(known.iter().any(|known| target.starts_with(known)), "{target} among {:?}", gate.descriptors);
+    }
+    for sandbox in sandboxes {
+        confined(sandbox, 0)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn without_leases_there_is_no_way_past_file_modes() -> Result<()> {
+    let bin = test_bin()?;
+    let policy = std::fs::read_to_string(bin.join("postern.d/hostile.toml"))?;
+    ensure!(policy.contains("[grant.leases]"), "the test above shows nothing");
+    // Leases in another directory than policy grants are refused, and so nothing is needed for them.
+    let seen = look("hostile", &endless(&json!({"ipam": {"type": "static", "dataDir": "/var/lib/other"}})), 3)?;
+    confined(seen.first().context("nothing is seen")?, NET_ADMIN | KILL)
+}
