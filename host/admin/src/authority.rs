@@ -57,7 +57,15 @@ pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
                 None => continue,
             },
         };
-        if let Some(sentence) = (group.text)(&objects) {
+        // A grant can be for some networks only.
+        let when = match (&objects, objects.has("when")) {
+            (Objects::Of(_), true) => match objects.condition("when") {
+                Some(when) => when,
+                None => continue,
+            },
+            _ => String::new(),
+        };
+        if let Some(sentence) = (group.text)(&objects).map(|sentence| sentence + &when) {
             abilities.push(Ability {
                 capability: group.capability.to_owned(),
                 functions: used.into_iter().chain(group.with.iter().copied()).map(str::to_owned).collect(),

@@ -68,7 +68,11 @@ pub const GROUPS: &[Group] = &[
     with("veth", &["create"], &["[method]options.set-mac"], |_| {
         say("choose the link-layer address of the container's end of that pair")
     }),
-    with("veth", &["create"], &["[method]options.set-mtu"], |_| say("choose the MTU of that pair")),
+    with("veth", &["create"], &["[method]options.set-mtu"], |objects| match objects.switch("mtu", "0") {
+        _ if !matches!(objects, Objects::Of(_)) => say("choose the MTU of that pair"),
+        Switch::Off => None,
+        Switch::On(_) => Some(format!("give that pair {}", objects.words_but("mtu", "MTU", "0"))),
+    }),
     group("addresses", &["add"], |_| {
         say("put on its own link the addresses that IPAM gave this attachment, and no others")
     }),
@@ -131,8 +135,9 @@ pub const GROUPS: &[Group] = &[
         bridge(objects, |_| "isolate its port from other isolated ports".to_owned())
     }),
     group("bridge", &["[method]bridge.ensure-gateways"], |objects| {
+        let when = objects.condition("gateways")?;
         bridge(objects, |bridge| {
-            format!("have the gateways of its own addresses put on {bridge}, or on its VLAN gateway")
+            format!("have the gateways of its own addresses put on {bridge}, or on its VLAN gateway{when}")
         })
     }),
     group("bridge", &["[method]bridge.ensure-gateways"], |objects| {
@@ -149,8 +154,12 @@ pub const GROUPS: &[Group] = &[
     }),
     group("masquerade", &["check"], |_| say("compare the masquerading of its own addresses")),
     group("masquerade", &["remove"], |_| say("remove the masquerading of its own addresses")),
-    group("mac-guard", &["ensure"], |_| {
-        say("have frames dropped that come from its own container under another source address")
+    group("mac-guard", &["ensure"], |objects| {
+        let must = match objects.switch("required", "false") {
+            Switch::On(when) if matches!(objects, Objects::Of(_)) => format!(" (and must{when})"),
+            _ => String::new(),
+        };
+        Some(format!("have frames dropped that come from its own container under another source address{must}"))
     }),
     group("mac-guard", &["check"], |_| say("compare the rules that do so")),
     group("mac-guard", &["remove"], |_| say("remove the rules that do so")),

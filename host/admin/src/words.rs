@@ -60,6 +60,18 @@ impl Objects<'_> {
         self.values(key).is_some_and(<[String]>::is_empty)
     }
 
+    /// When a list of conditions holds: always, where a key of the network says so, or (`None`) never.
+    pub fn condition(&self, key: &str) -> Option<String> {
+        let Self::Of(_) = self else { return Some(", if a policy lets it".to_owned()) };
+        let values = self.values(key)?;
+        if values.iter().any(|value| value == "true") {
+            return Some(String::new());
+        }
+        let keys: Vec<String> =
+            values.iter().filter_map(|value| placeholder(value)).map(|(path, _)| source(path)).collect();
+        if keys.is_empty() { None } else { Some(format!(", where {} says so", keys.join(" or "))) }
+    }
+
     /// A setting that is off where the value is `off` or absent.
     pub fn switch(&self, key: &str, off: &str) -> Switch {
         let Some(values) = self.values(key) else { return Switch::On(", if a policy lets it".to_owned()) };

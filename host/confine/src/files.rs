@@ -5,6 +5,7 @@ use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr,
 };
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// The newest set of rights that is asked for. A kernel that knows fewer enforces those that it knows.
@@ -42,7 +43,10 @@ impl Access {
 /// The files that a thread can still reach: every other one can't be opened, made, renamed or removed. What is open
 /// stays open.
 #[derive(Debug)]
-pub struct Files(RulesetCreated);
+pub struct Files {
+    rules: RulesetCreated,
+    enforced: bool,
+}
 
 impl Files {
     /// Rules for everything below these paths; one that isn't there needs none. A kernel without Landlock enforces
@@ -68,11 +72,19 @@ impl Files {
             let rights = if path.is_dir() { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
             rules = rules.add_rule(PathBeneath::new(file, rights)).map_err(failed)?;
         }
-        Ok(Self(rules))
+        // Where there is no Landlock, there is no descriptor.
+        let descriptor: Option<OwnedFd> =
+            rules.try_clone().map_err(|error| ConfineError::new("landlock", error))?.into();
+        Ok(Self { rules, enforced: descriptor.is_some() })
+    }
+
+    /// Whether the kernel has Landlock, and has it switched on.
+    pub fn enforced(&self) -> bool {
+        self.enforced
     }
 
     pub(crate) fn restrict(&self) -> Result<(), ConfineError> {
-        let rules = self.0.try_clone().map_err(|error| ConfineError::new("landlock", error))?;
+        let rules = self.rules.try_clone().map_err(|error| ConfineError::new("landlock", error))?;
         rules.restrict_self().map(drop).map_err(|error| ConfineError::new("landlock", error))
     }
 }

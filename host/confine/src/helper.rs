@@ -13,6 +13,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, Pid, fork};
 use postern_types::channel::{ChannelError, receive, send};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -25,12 +26,47 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Characters of a piece of text: a message has room for them however they are escaped.
 const PIECE: usize = 64 << 10;
 
+/// A program that a helper runs, and how. Whoever has taken over the process that it serves can ask for nothing else.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    /// Whether it may be started with these arguments.
+    pub arguments: fn(&[String]) -> bool,
+    /// Whether it may be given this variable on top of the inherited environment; `None`: it gets an empty one.
+    pub variable: Option<fn(&str) -> bool>,
+}
+
+/// A program of a helper's list.
+#[derive(Clone)]
+pub struct Allowed {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// How it may be started.
+    pub rules: Rules,
+}
+
+impl fmt::Debug for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.fmt(f)
+    }
+}
+
+impl Allowed {
+    fn allows(&self, arguments: &[String], environment: &Environment) -> bool {
+        (self.rules.arguments)(arguments)
+            && match (environment, self.rules.variable) {
+                (Environment::Empty, None) => true,
+                (Environment::Inherited(variables), Some(rule)) => variables.iter().all(|(name, _)| rule(name)),
+                (Environment::Empty, Some(_)) | (Environment::Inherited(_), None) => false,
+            }
+    }
+}
+
 /// A running helper. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Helper {
     pid: Pid,
     channel: UnixStream,
-    programs: Vec<PathBuf>,
+    programs: Vec<Allowed>,
 }
 
 /// One request; the input follows in pieces.
@@ -67,7 +103,7 @@ impl Helper {
     ///
     /// # Errors
     /// The kernel gives no process or no channel.
-    pub fn start(programs: Vec<PathBuf>) -> io::Result<Self> {
+    pub fn start(programs: Vec<Allowed>) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.
         match unsafe { fork() }? {
@@ -87,7 +123,7 @@ impl Helper {
 
 impl Run for Helper {
     fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output> {
-        let number = self.programs.iter().position(|path| *path == program.path).ok_or_else(|| {
+        let number = self.programs.iter().position(|allowed| allowed.path == program.path).ok_or_else(|| {
             let text = format!("{} is not among the programs of this run", program.path.display());
             io::Error::new(io::ErrorKind::PermissionDenied, text)
         })?;
@@ -144,7 +180,7 @@ fn receive_text(channel: &UnixStream, until: Option<Instant>) -> Result<String, 
 }
 
 /// The helper's life.
-fn serve(channel: &UnixStream, programs: &[PathBuf]) -> ! {
+fn serve(channel: &UnixStream, programs: &[Allowed]) -> ! {
     // Standard error stays open for what the C library has to say; everything else is the parent's.
     let confined = close_all_but(&[2, channel.as_raw_fd()]).is_ok() && set_pdeathsig(Signal::SIGKILL).is_ok();
     while confined && answer(channel, programs).is_ok() {}
@@ -152,11 +188,16 @@ fn serve(channel: &UnixStream, programs: &[PathBuf]) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-fn answer(channel: &UnixStream, programs: &[PathBuf]) -> Result<(), ChannelError> {
+fn answer(channel: &UnixStream, programs: &[Allowed]) -> Result<(), ChannelError> {
     let request: Request = receive(channel, None)?;
     let input = receive_text(channel, None)?;
-    let Some(path) = programs.get(request.number) else { return Err(ChannelError::Closed) };
-    let program = Program { path: path.clone(), arguments: request.arguments, environment: request.environment, input };
+    let Some(allowed) = programs.get(request.number) else { return Err(ChannelError::Closed) };
+    if !allowed.allows(&request.arguments, &request.environment) {
+        let text = format!("{} may not be started like this", allowed.path.display());
+        return send(channel, &Answer::Failed { errno: None, text }, None);
+    }
+    let path = allowed.path.clone();
+    let program = Program { path, arguments: request.arguments, environment: request.environment, input };
     match Direct.run(&program, Instant::now() + Duration::from_millis(request.milliseconds)) {
         Ok(output) => {
             send(channel, &Answer::Ended { status: output.status, ended: output.ended }, None)?;

@@ -19,7 +19,7 @@ pub use descriptors::close_all_but;
 pub use environment::forget_environment;
 pub use files::{Access, Files};
 pub use filter::{Filter, Refusal, Rule};
-pub use helper::Helper;
+pub use helper::{Allowed, Helper, Rules};
 pub use program::{Direct, Environment, Nobody, Output, Program, Run};
 
 use std::fmt;

@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use postern_confine::{
-    Access, Capability, Confinement, Direct, Environment, Files, Filter, Helper, Program, Refusal, Rule, Run,
-    close_all_but, forget_environment, keep_capabilities,
+    Access, Allowed, Capability, Confinement, Direct, Environment, Files, Filter, Helper, Program, Refusal, Rule,
+    Rules, Run, close_all_but, forget_environment, keep_capabilities,
 };
 use std::fs;
 use std::io::Read;
@@ -71,6 +71,7 @@ fn status_field(status: &str, name: &str) -> String {
 }
 
 fn the_kernel_says_so() {
+    assert!(Files::new([]).unwrap().enforced(), "these tests need a kernel with Landlock");
     confine(&[(Path::new("/proc"), Access::Read)], &[]);
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let only_net_admin = format!("{:016x}", 1_u64 << 12);
@@ -198,7 +199,12 @@ fn inherited_descriptors_are_closed() {
 }
 
 fn a_helper_runs_what_is_listed_and_nothing_else() {
-    let helper = Helper::start(vec!["/bin/cat".into(), "/bin/sh".into()]).unwrap();
+    let allowed = |path: &str, arguments: fn(&[String]) -> bool| Allowed {
+        path: path.into(),
+        rules: Rules { arguments, variable: None },
+    };
+    let scripts = |given: &[String]| given.first().is_some_and(|first| first == "-c");
+    let helper = Helper::start(vec![allowed("/bin/cat", <[String]>::is_empty), allowed("/bin/sh", scripts)]).unwrap();
     confine(
         &[],
         &[
@@ -223,6 +229,16 @@ fn a_helper_runs_what_is_listed_and_nothing_else() {
     let error = helper.run(&program("/bin/sh", &["-c", "sleep 60"], String::new()), start + Duration::from_millis(50));
     assert_eq!(error.unwrap_err().raw_os_error(), Some(Errno::ETIMEDOUT as i32));
     assert!(start.elapsed() < Duration::from_secs(5));
+    for refused in [
+        program("/bin/sh", &["-x"], String::new()),
+        Program {
+            environment: Environment::Inherited(vec![("LD_PRELOAD".to_owned(), "/x".to_owned())]),
+            ..program("/bin/cat", &[], String::new())
+        },
+    ] {
+        let error = helper.run(&refused, soon()).unwrap_err();
+        assert!(error.to_string().contains("may not be started like this"), "{error}");
+    }
     let other = helper.run(&program("/bin/ls", &[], String::new()), soon()).unwrap_err();
     assert!(other.to_string().contains("/bin/ls is not among the programs"), "{other}");
     assert!(Direct.run(&program("/bin/cat", &[], String::new()), soon()).is_err(), "the confined one itself can't");

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
-use postern_confine::Run;
+use postern_confine::{Allowed, Rules, Run};
 
 use crate::batch::Table;
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
@@ -45,9 +45,25 @@ pub struct Means<'a> {
 
 /// The programs that this may run, as far as they are installed.
 #[must_use]
-pub fn programs() -> Vec<PathBuf> {
-    let names = ["iptables-save", "iptables-restore", "ip6tables-save", "ip6tables-restore"];
-    names.into_iter().filter_map(|name| program::locate(name).ok()).collect()
+pub fn programs() -> Vec<Allowed> {
+    let save = Rules { arguments: |given| given == SAVE, variable: None };
+    let restore = Rules { arguments: is_restore, variable: None };
+    let names = [
+        ("iptables-save", save),
+        ("iptables-restore", restore),
+        ("ip6tables-save", save),
+        ("ip6tables-restore", restore),
+    ];
+    names.into_iter().filter_map(|(name, rules)| Some(Allowed { path: program::locate(name).ok()?, rules })).collect()
+}
+
+const SAVE: [&str; 2] = ["-t", "nat"];
+const RESTORE: [&str; 2] = ["--noflush", "-w"];
+
+/// The arguments of a change, the last of which is a number of seconds. What is changed is in the input, for which the
+/// capability to change it is needed anyway.
+fn is_restore(arguments: &[String]) -> bool {
+    matches!(arguments, [first, second, seconds] if [first, second] == RESTORE && seconds.parse::<u64>().is_ok())
 }
 
 /// One family's programs.
@@ -69,7 +85,7 @@ impl<'a> Programs<'a> {
 
     fn look(&self) -> Result<SavedTable, FirewallError> {
         let Means { runner, deadline } = self.means;
-        let text = program::run(runner, &self.save, &["-t", "nat"], "", deadline)?;
+        let text = program::run(runner, &self.save, &SAVE, "", deadline)?;
         Ok(SavedTable::parse(&text))
     }
 
@@ -87,7 +103,8 @@ impl<'a> Programs<'a> {
             let Means { runner, deadline } = self.means;
             let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().max(1);
             let wait = seconds.to_string();
-            let outcome = program::run(runner, &self.restore, &["--noflush", "-w", &wait], &input, deadline);
+            let [noflush, lock] = RESTORE;
+            let outcome = program::run(runner, &self.restore, &[noflush, lock, &wait], &input, deadline);
             attempt += 1;
             match outcome {
                 Ok(_) => return Ok(changes.len()),

@@ -13,7 +13,8 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
 use postern_confine::{
-    Access, Capability, ConfineError, Confinement, Files, Filter, Helper, Nobody, Refusal, Rule, forget_environment,
+    Access, Allowed, Capability, ConfineError, Confinement, Files, Filter, Helper, Nobody, Refusal, Rule,
+    forget_environment,
 };
 use postern_firewall::iptables;
 use postern_kernel::Namespace;
@@ -41,7 +42,7 @@ const NETWORK: [&str; 12] = [
 ];
 
 /// What the plugins of this run and the records that it works on come to.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 struct Needs {
     /// Netlink and sysctls.
     network: bool,
@@ -50,7 +51,7 @@ struct Needs {
     /// Files to read.
     files: Vec<PathBuf>,
     /// Programs to run.
-    programs: Vec<PathBuf>,
+    programs: Vec<Allowed>,
 }
 
 /// Confines this process, and the thread that enters the container's namespace. A directory for leases that an ADD may
@@ -127,7 +128,7 @@ impl Needs {
     fn add_native(&mut self, session: &Session, launcher: &Launcher, granted: &Granted) {
         let name = &session.request.conf.ipam_type;
         if granted.allows_native(name) && !launcher.has(name) {
-            self.add_programs(native::find(name, &session.request.path).into_iter().collect());
+            self.add_programs(native::find(name, &session.request.path).into_iter().map(native::allowed).collect());
         }
     }
 
@@ -141,14 +142,16 @@ impl Needs {
             }
             Effect::Lease { directory } => self.leases.push(directory.into()),
             Effect::Native { plugin } => {
-                self.add_programs(native::find(plugin, &session.request.path).into_iter().collect());
+                self.add_programs(
+                    native::find(plugin, &session.request.path).into_iter().map(native::allowed).collect(),
+                );
             }
         }
     }
 
-    fn add_programs(&mut self, programs: Vec<PathBuf>) {
+    fn add_programs(&mut self, programs: Vec<Allowed>) {
         for program in programs {
-            if !self.programs.contains(&program) {
+            if !self.programs.iter().any(|have| have.path == program.path) {
                 self.programs.push(program);
             }
         }
@@ -184,9 +187,15 @@ impl Needs {
             // Whether there are rules of legacy iptables.
             paths.push((Path::new("/proc/thread-self/net"), Access::Read));
         }
+        let files = Files::new(paths)?;
+        if !files.enforced() {
+            eprintln!(
+                "postern: this kernel has no Landlock: guests reach no file all the same, but a gate that was taken over would"
+            );
+        }
         Ok(Confinement {
             capabilities: self.capabilities(),
-            files: Files::new(paths)?,
+            files,
             filter: Filter::new(&calls(sandboxes), Refusal::Absent),
         })
     }
@@ -224,7 +233,7 @@ fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
     rules
 }
 
-const CALLS: [libc::c_long; 58] = [
+const CALLS: [libc::c_long; 57] = [
     libc::SYS_read,            // channels, files
     libc::SYS_write,           // files, standard output and error
     libc::SYS_writev,          // standard error, in one piece
@@ -246,7 +255,6 @@ const CALLS: [libc::c_long; 58] = [
     libc::SYS_unlinkat,        // leases and records that are no more
     libc::SYS_linkat,          // a lease appears with its content
     libc::SYS_ftruncate,       // a torn line of a record
-    libc::SYS_fchmod,          // modes of what native plugins read
     libc::SYS_utimensat,       // the lease directory's time
     libc::SYS_flock,           // locks of leases, records and the log
     libc::SYS_fcntl,           // descriptors that close on exec
@@ -287,7 +295,7 @@ const CALLS: [libc::c_long; 58] = [
 
 /// Calls that newer architectures do without.
 #[cfg(target_arch = "x86_64")]
-const OLD_CALLS: [libc::c_long; 8] = [
+const OLD_CALLS: [libc::c_long; 7] = [
     libc::SYS_poll,     // as ppoll
     libc::SYS_access,   // as faccessat
     libc::SYS_readlink, // as readlinkat
@@ -295,7 +303,6 @@ const OLD_CALLS: [libc::c_long; 8] = [
     libc::SYS_rmdir,    // as unlinkat
     libc::SYS_rename,   // as renameat
     libc::SYS_unlink,   // as unlinkat
-    libc::SYS_chmod,    // as fchmod
 ];
 
 /// Directories that were made so that rules could stand on them.

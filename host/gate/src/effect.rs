@@ -61,6 +61,8 @@ pub enum Lasting {
     Node,
     /// It removes what is this attachment's.
     Removal,
+    /// It gives back what the next attachment may take at once, while this one could go on using it: on DEL alone.
+    Release,
     /// It removes what is left of attachments that are gone.
     Collection,
 }
@@ -72,6 +74,7 @@ impl Lasting {
             Self::Nothing => true,
             Self::Attachment | Self::Namespace | Self::Part | Self::Node => verb == Verb::Add,
             Self::Removal => matches!(verb, Verb::Add | Verb::Del),
+            Self::Release => verb == Verb::Del,
             Self::Collection => verb == Verb::Gc,
         }
     }
@@ -103,9 +106,9 @@ pub fn lasting(operation: &Operation) -> Lasting {
         Operation::LinkDelete { .. }
         | Operation::MasqueradeRemove
         | Operation::MacGuardRemove
-        | Operation::IpamDel
-        | Operation::LeasesRelease
         | Operation::LoopbackDown => Lasting::Removal,
+
+        Operation::IpamDel | Operation::LeasesRelease => Lasting::Release,
 
         Operation::IpamGc | Operation::LeasesRetain | Operation::AttachmentsCollect => Lasting::Collection,
 

@@ -133,7 +133,8 @@ impl<'a> Gate<'a> {
         if !lasting(operation).allows(verb) {
             let message = format!("{} is not for {}", operation.name(), verb.as_str());
             return Err(OpError::new(ErrorCode::Denied, verb.as_str(), message)
-                .hint("a plugin makes things on ADD, removes its own on ADD and DEL, and collects on GC"));
+                .hint("a plugin makes things on ADD, removes its own on ADD and DEL, gives addresses back on DEL, and collects on GC; a \
+                       failed ADD is undone by the host"));
         }
         let directory = capability::leases::directory(&self.session.request);
         let resolv_conf = capability::resolv_conf::file(&self.session.request);

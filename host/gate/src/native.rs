@@ -4,7 +4,7 @@ use crate::places;
 use crate::session::Session;
 use nix::errno::Errno;
 use postern_cni::{CniResult, Error, Json, Verb, code};
-use postern_confine::{Environment, Output, Program};
+use postern_confine::{Allowed, Environment, Output, Program, Rules};
 use std::path::{Path, PathBuf};
 
 /// What a delegate may print.
@@ -30,6 +30,12 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
         }
     }
     Err(Error::internal(format!("failed to find plugin \"{name}\" in path [{}]", directories.join(" "))))
+}
+
+/// How a helper may run a delegate: as [`run`] does.
+pub fn allowed(path: PathBuf) -> Allowed {
+    let rules = Rules { arguments: <[String]>::is_empty, variable: Some(|name| name.starts_with("CNI_")) };
+    Allowed { path, rules }
 }
 
 /// Runs a delegate: the environment of this process with the verb replaced, and the attachment's standard input

@@ -1,5 +1,6 @@
 //! What a guest printed, before anybody believes it.
 
+use crate::effect::Effect;
 use crate::policy::Granted;
 use crate::session::Session;
 use postern_cni::{CniResult, Error, IpConfig, Json, Verb};
@@ -44,6 +45,7 @@ pub fn read(
         CniResult::parse_output(stdout.as_bytes(), LIMIT, &session.request.conf.cni_version).map_err(|error| {
             Error::internal(format!("plugin \"{plugin}\" printed no CNI result: {error}")).with_details(excerpt(stdout))
         })?;
+    require(session, granted, plugin)?;
     believe(session, granted, plugin, loopback, &result)?;
     Ok(Some(result))
 }
@@ -68,6 +70,14 @@ fn believe(
                 interface.name
             )));
         }
+        // Nothing that a guest can do makes a device or a socket.
+        let plain = interface.socket_path.is_empty() && interface.pci_id.is_empty();
+        if !plain && !previous.interfaces.contains(interface) {
+            return Err(Error::internal(format!(
+                "plugin \"{plugin}\" claims a device or a socket for interface \"{}\", which it can't have made",
+                interface.name
+            )));
+        }
     }
     for ip in &result.ips {
         if !(loopback && ip.address.addr().is_loopback()) {
@@ -79,6 +89,17 @@ fn believe(
                 ip.address
             )));
         }
+    }
+    Ok(())
+}
+
+/// What policy demands of an ADD has been done.
+fn require(session: &Session, granted: &Granted, plugin: &str) -> Result<(), Error> {
+    if granted.requires_mac_guard() && !session.made(&Effect::MacGuard) {
+        return Err(Error::internal(format!(
+            "plugin \"{plugin}\" left out the spoofing protection that this network asks for"
+        ))
+        .with_details(format!("`[grant.mac-guard] required` in its policy, or in {}", granted.operator_file())));
     }
     Ok(())
 }

@@ -374,6 +374,11 @@ impl Session {
         self.record.as_mut().ok_or_else(|| OpError::new(ErrorCode::Io, "record", "the record is not open"))
     }
 
+    /// Whether this attachment has that effect.
+    pub fn made(&self, effect: &Effect) -> bool {
+        self.record.as_ref().is_some_and(|record| record.effects(None).iter().any(|noted| noted.effect == *effect))
+    }
+
     /// Takes effects that are gone off the record and off the list to undo.
     pub fn gone(&mut self, matches: impl Fn(&Effect) -> bool) {
         self.undo.retain(|undo| !matches(&undo.effect));

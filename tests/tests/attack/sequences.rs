@@ -98,6 +98,8 @@ impl Rules {
             rules.granted.push(name);
             let _ = writeln!(tables, "[grant.{name}]");
             let keys = match name {
+                "veth" => random.one_of(&["", "mtu = \"1400\"\n"]).to_owned(),
+                "forwarding" => random.one_of(&["", "when = [\"false\", \"true\"]\n"]).to_owned(),
                 "resolv-conf" => "files = [\"/etc/hostile.conf\"]\n".to_owned(),
                 "masquerade" => {
                     let backends =
@@ -133,13 +135,14 @@ impl Rules {
         self.bridges = random.one_of(&[&["hostile0"][..], &["hostile1"], &["hostile0", "hostile1"]]).to_vec();
         (self.promisc, self.force) = (random.chance(1), random.chance(1));
         format!(
-            "names = {:?}\npromisc = \"{}\"\nforce-address = \"{}\"\nisolated = \"{}\"\nmtu = \"{}\"\nvlan = \"{}\"\n",
+            "names = {:?}\npromisc = \"{}\"\nforce-address = \"{}\"\nisolated = \"{}\"\nmtu = \"{}\"\nvlan = \"{}\"\ngateways = [\"{}\"]\n",
             self.bridges,
             self.promisc,
             self.force,
             random.chance(1),
             random.one_of(&[0, 1400]),
             random.one_of(&[0, 0, 100]),
+            random.chance(2),
         )
     }
 
@@ -215,6 +218,9 @@ impl Rules {
                 for new in has.iter().filter(|line| !had.contains(line)) {
                     let tagged = new.contains("c1");
                     // A chain of the attachment's own, and the base chains that all share.
+                    // Of a comment that iptables made, the other listing shows the words, and is looked at as well.
+                    let elsewhere = which == "nft" && new.contains("{\"xt\":{\"name\":\"comment\"");
+                    let tagged = tagged || elsewhere;
                     let chain = key.contains(": chain ") || key.contains("CNI-") || !key.contains("rules of");
                     ensure!(filters && (chain || tagged && attached), "{which}: {key}: {new} appeared");
                 }

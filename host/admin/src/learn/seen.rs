@@ -61,11 +61,12 @@ fn objects(operation: &str, request: &Value, network: &Network) -> Vec<(&'static
     match operation {
         "bridge.ensure" | "bridge.find" => {
             add("names", text("/name"));
-            // A table without this key lets every MTU pass, so that none is something to write down too.
-            add("mtu", number("/mtu").or_else(|| (operation == "bridge.ensure").then(|| "0".to_owned())));
+            add("mtu", number("/mtu"));
             add("promisc", on("/promisc"));
         }
+        "veth.create" => add("mtu", number("/mtu")),
         "bridge.attach" | "bridge.ensure-gateways" => {
+            add("gateways", (operation == "bridge.ensure-gateways").then(|| "true".to_owned()));
             add("vlan", number("/port/vlan"));
             for id in request.pointer("/port/trunk").and_then(Value::as_array).into_iter().flatten() {
                 add("trunk", id.as_u64().map(|id| id.to_string()));
@@ -120,7 +121,7 @@ mod tests {
             objects.into_iter().flatten().cloned().collect::<Vec<_>>().join(" ")
         };
         assert_eq!(of("bridge", "names"), "br1");
-        assert_eq!(of("bridge", "mtu"), "0");
+        assert_eq!((of("bridge", "mtu"), of("bridge", "gateways")), (String::new(), String::new()));
         assert_eq!(of("bridge", "promisc"), "true");
         assert_eq!(
             (of("bridge", "vlan"), of("bridge", "trunk"), of("bridge", "isolated")),

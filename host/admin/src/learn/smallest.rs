@@ -32,6 +32,7 @@ const fn key(capability: &'static str, key: &'static str, list: bool, from: Sour
 }
 
 const KEYS: &[Key] = &[
+    key("veth", "mtu", false, Source::Value("mtu", Some("0"))),
     key("bridge", "names", true, Source::Value("bridge", Some("cni0"))),
     key("bridge", "mtu", false, Source::Value("mtu", Some("0"))),
     key("bridge", "vlan", false, Source::Value("vlan", Some("0"))),
@@ -47,6 +48,15 @@ const KEYS: &[Key] = &[
     key("bridge", "preserve-default-vlan", false, Source::Value("preserveDefaultVlan", Some("false"))),
     key("bridge", "promisc", false, Source::Value("promiscMode", Some("false"))),
     key("bridge", "isolated", false, Source::Value("portIsolation", Some("false"))),
+    key(
+        "bridge",
+        "gateways",
+        true,
+        Source::Parts(&[
+            ("/isGateway", "${config.isGateway | false}"),
+            ("/isDefaultGateway", "${config.isDefaultGateway | false}"),
+        ]),
+    ),
     key("bridge", "force-address", false, Source::Value("forceAddress", Some("false"))),
     key("masquerade", "backends", true, Source::Value("ipMasqBackend", Some("nftables"))),
     key("ipam", "types", true, Source::Value("ipam.type", None)),
@@ -109,11 +119,11 @@ pub fn widest(imports: &Imports) -> Result<String> {
         writeln!(out, "[grant.{capability}]")?;
         for key in KEYS.iter().filter(|key| key.capability == capability) {
             let open: &[&str] = match key.key {
-                // These limit where they stand.
-                "mtu" | "isolated" => continue,
+                // It limits where it stands.
+                "isolated" => continue,
                 "names" | "types" => &["*"],
                 "backends" => &["nftables", "iptables"],
-                "promisc" | "force-address" | "preserve-default-vlan" => &["true"],
+                "promisc" | "force-address" | "preserve-default-vlan" | "gateways" => &["true"],
                 // Each entry is good for one address.
                 "ranges" => &["0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "::/0", "::/0", "::/0", "::/0"],
                 _ => &[],

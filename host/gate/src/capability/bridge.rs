@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};
 use postern_types::{BridgeInfo, ErrorCode, Handle, Mac, OpError, PortSpec, Reply, VlanId};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// `bridge.ensure`.
@@ -100,12 +101,20 @@ pub fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec
         ));
     }
     let netlink = gate.session.host()?;
+    let tagged = port.vlan.is_some() || !port.trunk.is_empty();
+    if tagged {
+        // A new port is in the default VLAN: not for a moment may the container talk there.
+        netlink.set_down(index).map_err(about(&name))?;
+    }
     netlink.attach_port(index, bridge_index, port.hairpin, port.isolated).map_err(|error| {
         let full = error.is(Errno::EXFULL);
         let refusal = refused(error, &name, format_args!("failed to connect \"{name}\" to bridge {bridge_name}"));
         if full { refusal.hint("a bridge takes 1023 ports; give the network's pods a second bridge") } else { refusal }
     })?;
     set_vlans(netlink, index, &name, port)?;
+    if tagged {
+        netlink.set_up(index).map_err(about(&name))?;
+    }
     gate.joined = Some(port.clone());
     Ok(Reply::Done)
 }
@@ -121,7 +130,8 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
     if let Some(id) = port.vlan {
         netlink.add_vlan(index, id, true, true).map_err(failed)?;
     }
-    for id in &port.trunk {
+    // Each once, however often it is listed.
+    for id in BTreeSet::from_iter(&port.trunk) {
         netlink.add_vlan(index, *id, false, false).map_err(failed)?;
     }
     if port.vlan.is_none() && tagged {

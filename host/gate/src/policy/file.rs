@@ -77,7 +77,6 @@ impl File {
 
 fn unknown(place: &str, key: &str, possible: &[&str]) -> String {
     match possible {
-        [] => format!("{place}: unknown field `{key}`: there is nothing to choose here"),
         [one] => format!("{place}: unknown field `{key}`, expected `{one}`"),
         several => format!("{place}: unknown field `{key}`, expected one of `{}`", several.join("`, `")),
     }
@@ -149,7 +148,8 @@ fn grants(value: &Value, from: Origin) -> Result<Vec<Grant>, String> {
         grammar::CAPABILITIES.iter().filter_map(|capability| Some((capability, tables.get(capability.name)?)));
     granted
         .map(|(capability, value)| {
-            grant(&format!("[grant.{}]", capability.name), capability.name, capability.keys, value, from)
+            let keys: Vec<Key> = capability.keys.iter().copied().chain([grammar::WHEN]).collect();
+            grant(&format!("[grant.{}]", capability.name), capability.name, &keys, value, from)
         })
         .collect()
 }
@@ -202,9 +202,9 @@ mod tests {
         for (text, words) in [
             ("grants = 1", ["the file: unknown field `grants`", "`digest`, `versions`, `withdraw`, `limits`, `grant`"]),
             ("[grant.netlink]", ["unknown field `netlink`, expected one of `link`, `veth`", "`attachments`"]),
-            ("[grant.veth]\nname = \"x\"", ["[grant.veth]: unknown field `name`", "nothing to choose"]),
+            ("[grant.veth]\nname = \"x\"", ["[grant.veth]: unknown field `name`", "`mtu`, `when`"]),
             ("[grant.leases]\nfiles = []", ["[grant.leases]: unknown field `files`", "`directories`, `ranges`"]),
-            ("[grant.resolv-conf]\nfile = []", ["[grant.resolv-conf]: unknown field `file`", "expected `files`"]),
+            ("[grant.resolv-conf]\nfile = []", ["[grant.resolv-conf]: unknown field `file`", "`files`, `when`"]),
             ("[result]\nips = []", ["[result]: unknown field `ips`", "`addresses`, `gateways`"]),
             ("[limits]\nminutes = 1", ["[limits]: unknown field `minutes`", "expected one of"]),
             ("[limits]\ndepth = 9", ["[limits] depth = 9", "it can be 0 to 8"]),

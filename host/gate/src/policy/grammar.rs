@@ -82,7 +82,7 @@ const fn plain(name: &'static str) -> Capability {
 /// Everything that can be granted.
 pub const CAPABILITIES: &[Capability] = &[
     plain("link"),
-    plain("veth"),
+    Capability { name: "veth", keys: &[key("mtu", Kind::Mtu, Count::One)] },
     plain("addresses"),
     plain("routes"),
     plain("link-sysctl"),
@@ -96,19 +96,23 @@ pub const CAPABILITIES: &[Capability] = &[
             key("preserve-default-vlan", Kind::Flag, Count::One),
             key("promisc", Kind::Flag, Count::One),
             key("isolated", Kind::Flag, Count::One),
+            key("gateways", Kind::Flag, Count::Some),
             key("force-address", Kind::Flag, Count::One),
         ],
     },
     plain("point-to-point"),
     plain("forwarding"),
     Capability { name: "masquerade", keys: &[required("backends", Kind::Backend)] },
-    plain("mac-guard"),
+    Capability { name: "mac-guard", keys: &[key("required", Kind::Flag, Count::One)] },
     Capability { name: "ipam", keys: &[required("types", Kind::Plugin), key("native", Kind::Plugin, Count::Any)] },
     Capability { name: "leases", keys: &[required("directories", Kind::Directory), required("ranges", Kind::Range)] },
     Capability { name: "resolv-conf", keys: &[required("files", Kind::File)] },
     plain("loopback"),
     plain("attachments"),
 ];
+
+/// A key of every table that grants: it does so only where one of these is `true`.
+pub const WHEN: Key = key("when", Kind::Flag, Count::Some);
 
 /// The keys of `[result]`.
 pub const RESULT: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("gateways", Kind::Gateway, Count::Some)];

@@ -86,6 +86,11 @@ impl Grant {
         self.patterns(key).any(|pattern| pattern.matches(object))
     }
 
+    /// Whether the grant holds for this run: always, or where its `when` says so.
+    pub(super) fn holds(&self) -> bool {
+        !self.sets("when") || self.on("when")
+    }
+
     /// Whether a key stands in the table, whatever it has.
     pub(super) fn sets(&self, key: &str) -> bool {
         self.keys.iter().any(|(name, _)| *name == key)
@@ -116,8 +121,18 @@ impl Granted {
         self.grant(capability).is_some()
     }
 
-    pub(super) fn grant(&self, capability: &str) -> Option<&Grant> {
+    /// A grant that stands in the file, whether it holds or not.
+    pub(super) fn written(&self, capability: &str) -> Option<&Grant> {
         self.grants.iter().find(|grant| grant.name == capability)
+    }
+
+    /// Whether an ADD without spoofing protection is to be refused.
+    pub fn requires_mac_guard(&self) -> bool {
+        self.written("mac-guard").is_some_and(|grant| grant.on("required"))
+    }
+
+    pub(super) fn grant(&self, capability: &str) -> Option<&Grant> {
+        self.written(capability).filter(|grant| grant.holds())
     }
 
     /// Whether policy lets this delegate be a native program.

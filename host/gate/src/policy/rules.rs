@@ -43,9 +43,16 @@ pub fn decide(granted: &Granted, operation: &Operation, objects: Objects<'_>) ->
         _ => operation.capability(),
     };
     let Some(grant) = granted.grant(capability) else {
-        return Err(asked.deny("", "", &format!("[grant.{capability}]")));
+        return Err(match granted.written(capability) {
+            Some(_) => asked.withheld(capability),
+            None => asked.deny("", "", &format!("[grant.{capability}]")),
+        });
     };
     let name = match operation {
+        Operation::VethCreate { mtu, .. } => {
+            asked.mtu(grant, *mtu, "")?;
+            grant.name
+        }
         Operation::BridgeEnsure { name, mtu, vlan_filtering, promisc } => {
             let rule = asked.bridge(grant, name)?;
             asked.bridge_options(grant, name, *mtu, *vlan_filtering, *promisc)?;
@@ -55,6 +62,9 @@ pub fn decide(granted: &Granted, operation: &Operation, objects: Objects<'_>) ->
         Operation::BridgeAttach { port, .. } => asked.port(grant, port)?,
         Operation::BridgeEnsureGateways { port, force, .. } => {
             let rule = asked.port(grant, port)?;
+            if !grant.on("gateways") {
+                return Err(asked.key(grant, "", "gateways", "[\"true\"]"));
+            }
             match force {
                 true if grant.on("force-address") => "bridge.force-address",
                 true => return Err(asked.key(grant, "with force", "force-address", "\"true\"")),
@@ -132,11 +142,7 @@ impl Asked<'_> {
         vlan_filtering: bool,
         promisc: bool,
     ) -> Result<(), OpError> {
-        if let Some(mtu) = mtu
-            && !grant.texts("mtu").any(|text| text == mtu.to_string())
-        {
-            return Err(self.key(grant, &format!("on {name:?} with MTU {mtu}"), "mtu", &format!("\"{mtu}\"")));
-        }
+        self.mtu(grant, mtu, &format!("on {name:?} "))?;
         if promisc && !grant.on("promisc") {
             return Err(self.key(grant, &format!("on {name:?} in promiscuous mode"), "promisc", "\"true\""));
         }
@@ -145,6 +151,15 @@ impl Asked<'_> {
             return Err(self.key(grant, &what, "vlan", "\"0\", without `trunk`"));
         }
         Ok(())
+    }
+
+    fn mtu(&self, grant: &Grant, mtu: Option<u32>, on: &str) -> Result<(), OpError> {
+        match mtu {
+            Some(mtu) if !grant.texts("mtu").any(|text| text == mtu.to_string()) => {
+                Err(self.key(grant, &format!("{on}with MTU {mtu}"), "mtu", &format!("\"{mtu}\"")))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn port(&self, grant: &Grant, port: &PortSpec) -> Result<&'static str, OpError> {
@@ -181,7 +196,8 @@ impl Asked<'_> {
 
     /// A refusal by a key that holds one value.
     fn key(&self, grant: &Grant, what: &str, key: &str, value: &str) -> OpError {
-        self.deny("", &format!(" {what}"), &format!("[grant.{}] {key} = {value}", grant.name))
+        let what = if what.is_empty() { String::new() } else { format!(" {what}") };
+        self.deny("", &what, &format!("[grant.{}] {key} = {value}", grant.name))
     }
 
     fn deny(&self, object: &str, what: &str, line: &str) -> OpError {
@@ -190,6 +206,14 @@ impl Asked<'_> {
             hint += " (a table there replaces the whole shipped one)";
         }
         self.refuse(object, what, hint)
+    }
+
+    fn withheld(&self, capability: &str) -> OpError {
+        let hint = format!(
+            "`when` of [grant.{capability}] grants it only where the network asks for it; an operator can change that in {}",
+            self.granted.operator_file()
+        );
+        self.refuse("", " in this network", hint)
     }
 
     fn refuse(&self, object: &str, what: &str, hint: String) -> OpError {
@@ -219,6 +243,28 @@ mod tests {
 
     fn options(mtu: Option<u32>, vlan_filtering: bool, promisc: bool) -> Operation {
         Operation::BridgeEnsure { name: "b".to_owned(), mtu, vlan_filtering, promisc }
+    }
+
+    #[test]
+    fn a_pair_has_the_networks_mtu() {
+        let create = |mtu| Operation::VethCreate { mtu, mac: None };
+        let of = |policy, config, mtu| decided(policy, config, &create(mtu), Objects::default());
+        let policy = "[grant.veth]\nmtu = \"${config.mtu | 0}\"";
+        assert_eq!(of(policy, "{}", None), Ok("veth"));
+        assert_eq!(of(policy, r#"{"mtu":1400}"#, Some(1400)), Ok("veth"));
+        // A bridge would take it over from its port.
+        assert!(of(policy, "{}", Some(68)).unwrap_err().contains("veth.create with MTU 68; "));
+        assert!(of("[grant.veth]", r#"{"mtu":68}"#, Some(68)).unwrap_err().contains("[grant.veth] mtu = \"68\""));
+    }
+
+    #[test]
+    fn a_grant_can_be_for_some_networks() {
+        let policy = "[grant.forwarding]\nwhen = [\"${config.isGateway | false}\", \"${config.ipMasq | false}\"]";
+        let enable = |config| decided(policy, config, &Operation::ForwardingEnable, Objects::default());
+        assert_eq!(enable(r#"{"isGateway":true}"#), Ok("forwarding"));
+        assert_eq!(enable(r#"{"isGateway":false,"ipmasq":true}"#), Ok("forwarding"));
+        let refusal = enable("{}").unwrap_err();
+        assert!(refusal.contains("forwarding.enable in this network; `when` of [grant.forwarding]"), "{refusal}");
     }
 
     #[test]
@@ -331,7 +377,10 @@ mod tests {
         let attach = |vlan| Operation::BridgeAttach { bridge: 0, host: 1, port: port(vlan) };
         let gateways = |vlan| Operation::BridgeEnsureGateways { bridge: 0, port: port(vlan), force: false };
         assert_eq!(bridge("vlan = \"5\"", "{}", &attach(Some(5))), Ok("bridge.vlan"));
-        assert_eq!(bridge("vlan = \"5\"", "{}", &gateways(Some(5))), Ok("bridge.vlan"));
+        assert!(bridge("vlan = \"5\"", "{}", &gateways(Some(5))).unwrap_err().contains("gateways = [\"true\"]"));
+        let both = "vlan = \"5\"\ngateways = [\"${config.isGateway | false}\", \"${config.isDefaultGateway | false}\"]";
+        assert!(bridge(both, "{}", &gateways(Some(5))).is_err());
+        assert_eq!(bridge(both, r#"{"isDefaultGateway":true}"#, &gateways(Some(5))), Ok("bridge.vlan"));
         assert_eq!(bridge("", "{}", &attach(None)), Ok("bridge"));
         let refusal = bridge("vlan = \"5\"", "{}", &gateways(Some(6))).unwrap_err();
         assert!(refusal.contains("bridge.ensure-gateways with access VLAN 6; ") && refusal.contains("vlan = \"6\""));
@@ -343,10 +392,11 @@ mod tests {
     #[test]
     fn force_is_a_grant_of_its_own() {
         let gateways = |force| Operation::BridgeEnsureGateways { bridge: 0, port: PortSpec::default(), force };
-        assert_eq!(bridge("", "{}", &gateways(false)), Ok("bridge"));
-        let refusal = bridge("", "{}", &gateways(true)).unwrap_err();
+        let plain = "gateways = [\"true\"]";
+        assert_eq!(bridge(plain, "{}", &gateways(false)), Ok("bridge"));
+        let refusal = bridge(plain, "{}", &gateways(true)).unwrap_err();
         assert!(refusal.contains("with force; ") && refusal.contains("[grant.bridge] force-address = \"true\""));
-        let key = "force-address = \"${config.forceAddress | false}\"";
+        let key = "gateways = [\"true\"]\nforce-address = \"${config.forceAddress | false}\"";
         assert_eq!(bridge(key, r#"{"forceaddress":true}"#, &gateways(true)), Ok("bridge.force-address"));
         assert!(bridge(key, "{}", &gateways(true)).is_err());
     }
