@@ -154,8 +154,16 @@ fn the_gate_keeps_what_its_grants_need() -> Result<()> {
     confined(gate, NET_ADMIN | KILL | DAC_OVERRIDE | FOWNER)?;
     // Standard streams, sockets to the sandboxes and to the kernel, namespaces; no file but the code that was verified.
     for target in &gate.descriptors {
-        let known =
-            ["/dev/null", "pipe:", "socket:", "net:", "/run/postern", "/proc/", "anon_inode:[landlock-ruleset]"];
+        let known = [
+            "/dev/null",
+            "pipe:",
+            "socket:",
+            "net:",
+            "/run/netns/",
+            "/run/postern",
+            "/proc/",
+            "anon_inode:[landlock-ruleset]",
+        ];
         ensure!(known.iter().any(|known| target.starts_with(known)), "{target} among {:?}", gate.descriptors);
     }
     for sandbox in sandboxes {

@@ -107,7 +107,8 @@ fn disagreement_has_a_status_of_its_own() -> Result<()> {
     let (status, text) = inspect(&[&hostile, "--policy", &policy])?;
     ensure!(status == 3, "with its policy: status {status}: {text}");
     ensure!(
-        text.contains("granted by nothing: forwarding, link-sysctl") && text.contains("create bridge `hostile0`"),
+        text.contains("granted by nothing: attachments, forwarding, link-sysctl")
+            && text.contains("create bridge `hostile0`"),
         "{text}"
     );
 

@@ -14,6 +14,8 @@ const KNOWN: ABI = ABI::V5;
 /// What may be done below a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    /// List directories.
+    List,
     /// Read files and list directories.
     Read,
     /// Read and write files that are there: sysctls.
@@ -29,6 +31,7 @@ impl Access {
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
         let change = read | AccessFs::WriteFile | AccessFs::Truncate;
         match self {
+            Self::List => AccessFs::ReadDir.into(),
             Self::Read => read,
             Self::Change => change,
             Self::Own => {

@@ -15,6 +15,8 @@ pub enum Rule {
     /// If its argument of this number (0 to 5) has this value. Only the low 32 bits count: for arguments that the kernel
     /// takes as `int`.
     Equal(c_long, u8, u32),
+    /// The same for two arguments, both of which have to have their values.
+    Both(c_long, [(u8, u32); 2]),
     /// If its argument of this number has none of these bits.
     Lacks(c_long, u8, u32),
 }
@@ -22,7 +24,7 @@ pub enum Rule {
 impl Rule {
     fn call(self) -> c_long {
         match self {
-            Self::Any(call) | Self::Equal(call, ..) | Self::Lacks(call, ..) => call,
+            Self::Any(call) | Self::Equal(call, ..) | Self::Both(call, _) | Self::Lacks(call, ..) => call,
         }
     }
 }
@@ -114,12 +116,16 @@ fn decide(group: &[Rule], refusal: u32) -> Vec<sock_filter> {
     let Some(first) = group.first() else { return Vec::new() };
     let mut body = Vec::new();
     for rule in group {
-        let (argument, test) = match *rule {
+        let load = |argument: u8| statement(BPF_LD | BPF_W | BPF_ABS, ARGUMENTS + 8 * u32::from(argument));
+        match *rule {
             Rule::Any(_) => return vec![jump(BPF_JEQ, first.call() as u32, 0, 1), allow],
-            Rule::Equal(_, argument, value) => (argument, jump(BPF_JEQ, value, 0, 1)),
-            Rule::Lacks(_, argument, bits) => (argument, jump(BPF_JSET, bits, 1, 0)),
-        };
-        body.extend([statement(BPF_LD | BPF_W | BPF_ABS, ARGUMENTS + 8 * u32::from(argument)), test, allow]);
+            Rule::Equal(_, argument, value) => body.extend([load(argument), jump(BPF_JEQ, value, 0, 1), allow]),
+            Rule::Lacks(_, argument, bits) => body.extend([load(argument), jump(BPF_JSET, bits, 1, 0), allow]),
+            Rule::Both(_, [(one, first), (other, second)]) => {
+                body.extend([load(one), jump(BPF_JEQ, first, 0, 3)]);
+                body.extend([load(other), jump(BPF_JEQ, second, 0, 1), allow]);
+            }
+        }
     }
     body.push(statement(BPF_RET | BPF_K, refusal));
     let mut program = vec![jump(BPF_JEQ, first.call() as u32, 0, body.len() as u8)];
@@ -186,7 +192,9 @@ mod tests {
 
     #[test]
     fn arguments_decide_where_they_are_named() {
-        let rules = [Rule::Equal(5, 0, 16), Rule::Equal(5, 0, 17), Rule::Lacks(9, 2, 4), Rule::Any(1)];
+        let both = [Rule::Both(7, [(0, 16), (2, 0)]), Rule::Both(7, [(0, 16), (2, 12)])];
+        let mut rules = vec![Rule::Equal(5, 0, 16), Rule::Equal(5, 0, 17), Rule::Lacks(9, 2, 4), Rule::Any(1)];
+        rules.extend(both);
         let filter = Filter::new(&rules, Refusal::Absent);
         let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
         let cases = [
@@ -197,6 +205,10 @@ mod tests {
             (9, [0, 0, 7, 0, 0, 0], false),
             (1, [9, 9, 9, 9, 9, 9], true),
             (2, [0; 6], false),
+            (7, [16, 3, 0, 0, 0, 0], true),
+            (7, [16, 3, 12, 0, 0, 0], true),
+            (7, [16, 3, 15, 0, 0, 0], false),
+            (7, [2, 3, 0, 0, 0, 0], false),
         ];
         for (call, arguments, allowed) in cases {
             let expected = if allowed { libc::SECCOMP_RET_ALLOW } else { absent };

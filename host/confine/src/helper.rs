@@ -31,6 +31,8 @@ const PIECE: usize = 64 << 10;
 pub struct Rules {
     /// Whether it may be started with these arguments.
     pub arguments: fn(&[String]) -> bool,
+    /// Whether it may be given this to read.
+    pub input: fn(&str) -> bool,
     /// Whether it may be given this variable on top of the inherited environment; `None`: it gets an empty one.
     pub variable: Option<fn(&str) -> bool>,
 }
@@ -51,8 +53,9 @@ impl fmt::Debug for Allowed {
 }
 
 impl Allowed {
-    fn allows(&self, arguments: &[String], environment: &Environment) -> bool {
+    fn allows(&self, arguments: &[String], environment: &Environment, input: &str) -> bool {
         (self.rules.arguments)(arguments)
+            && (self.rules.input)(input)
             && match (environment, self.rules.variable) {
                 (Environment::Empty, None) => true,
                 (Environment::Inherited(variables), Some(rule)) => variables.iter().all(|(name, _)| rule(name)),
@@ -192,7 +195,7 @@ fn answer(channel: &UnixStream, programs: &[Allowed]) -> Result<(), ChannelError
     let request: Request = receive(channel, None)?;
     let input = receive_text(channel, None)?;
     let Some(allowed) = programs.get(request.number) else { return Err(ChannelError::Closed) };
-    if !allowed.allows(&request.arguments, &request.environment) {
+    if !allowed.allows(&request.arguments, &request.environment, &input) {
         let text = format!("{} may not be started like this", allowed.path.display());
         return send(channel, &Answer::Failed { errno: None, text }, None);
     }

@@ -144,6 +144,10 @@ fn calls_that_escapes_need_are_absent() {
     ] {
         refused(call, [path, 0, 0, 0]);
     }
+    // Landlock does not cover modes: without these calls there is no way to change one.
+    for call in [libc::SYS_chmod, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_chown, libc::SYS_setxattr] {
+        refused(call, [path, 0o4755, 0, 0]);
+    }
     for domain in [libc::AF_INET, libc::AF_INET6, libc::AF_PACKET, libc::AF_UNIX, libc::AF_VSOCK] {
         refused(libc::SYS_socket, [domain as usize, libc::SOCK_DGRAM as usize, 0, 0]);
     }
@@ -201,7 +205,7 @@ fn inherited_descriptors_are_closed() {
 fn a_helper_runs_what_is_listed_and_nothing_else() {
     let allowed = |path: &str, arguments: fn(&[String]) -> bool| Allowed {
         path: path.into(),
-        rules: Rules { arguments, variable: None },
+        rules: Rules { arguments, input: |text| !text.contains("forbidden"), variable: None },
     };
     let scripts = |given: &[String]| given.first().is_some_and(|first| first == "-c");
     let helper = Helper::start(vec![allowed("/bin/cat", <[String]>::is_empty), allowed("/bin/sh", scripts)]).unwrap();
@@ -231,6 +235,7 @@ fn a_helper_runs_what_is_listed_and_nothing_else() {
     assert!(start.elapsed() < Duration::from_secs(5));
     for refused in [
         program("/bin/sh", &["-x"], String::new()),
+        program("/bin/cat", &[], "forbidden".to_owned()),
         Program {
             environment: Environment::Inherited(vec![("LD_PRELOAD".to_owned(), "/x".to_owned())]),
             ..program("/bin/cat", &[], String::new())

@@ -46,8 +46,8 @@ pub struct Means<'a> {
 /// The programs that this may run, as far as they are installed.
 #[must_use]
 pub fn programs() -> Vec<Allowed> {
-    let save = Rules { arguments: |given| given == SAVE, variable: None };
-    let restore = Rules { arguments: is_restore, variable: None };
+    let save = Rules { arguments: |given| given == SAVE, input: str::is_empty, variable: None };
+    let restore = Rules { arguments: is_restore, input: is_change, variable: None };
     let names = [
         ("iptables-save", save),
         ("iptables-restore", restore),
@@ -60,8 +60,22 @@ pub fn programs() -> Vec<Allowed> {
 const SAVE: [&str; 2] = ["-t", "nat"];
 const RESTORE: [&str; 2] = ["--noflush", "-w"];
 
-/// The arguments of a change, the last of which is a number of seconds. What is changed is in the input, for which the
-/// capability to change it is needed anyway.
+/// Changes of table `nat`, line by line, that name no program: iptables runs the one of `--modprobe`.
+fn is_change(input: &str) -> bool {
+    input.lines().all(|line| {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            None | Some("*nat" | "COMMIT") => words.next().is_none(),
+            Some("-A" | "-I" | "-D" | "-N" | "-X" | "-F") => !words.any(|word| {
+                word.starts_with("-M")
+                    || word.starts_with("--m") && "--modprobe".starts_with(word.split('=').next().unwrap_or(word))
+            }),
+            Some(_) => false,
+        }
+    })
+}
+
+/// The arguments of a change, the last of which is a number of seconds.
 fn is_restore(arguments: &[String]) -> bool {
     matches!(arguments, [first, second, seconds] if [first, second] == RESTORE && seconds.parse::<u64>().is_ok())
 }
@@ -354,4 +368,30 @@ fn container_of(rule: &Rule, network: &str) -> Option<String> {
     };
     // The chain's name proves that the comment is not just similar.
     (rule.chain == POSTROUTING && key.iptables_chain() == chain).then_some(key.container_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_runs_what_this_asks_for_and_no_program_besides() {
+        let change = "*nat\n-N CNI-1\n-A CNI-1 -d 10.1.0.0/16 -m comment --comment \"name: \\\"n\\\" id: \\\"c\\\"\" -j ACCEPT\nCOMMIT\n";
+        assert!(is_change(change) && is_change("") && is_change("*nat\n-F CNI-1\n-X CNI-1\nCOMMIT"));
+        for evil in [
+            "*filter",
+            "*nat\n-P INPUT DROP",
+            "-A X -M /tmp/x",
+            "-A X -M/tmp/x",
+            "-A X --modprobe=/tmp/x",
+            "-A X --mo /x",
+        ] {
+            assert!(!is_change(evil), "{evil}");
+        }
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert!(is_restore(&words(&["--noflush", "-w", "5"])));
+        for evil in [&["--noflush", "-w", "x"][..], &["--noflush", "-w"], &["-w", "--noflush", "5"], &[]] {
+            assert!(!is_restore(&words(evil)), "{evil:?}");
+        }
+    }
 }

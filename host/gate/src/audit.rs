@@ -206,7 +206,7 @@ impl Drop for Audit {
         self.flush();
         self.give_up();
         if self.lost > 0 {
-            eprintln!(
+            crate::say!(
                 "postern: {} lines of the audit log {} are lost, for they cannot be written: {}",
                 self.lost,
                 self.file.path().display(),

@@ -19,7 +19,7 @@ pub fn undo(session: &mut Session, before: usize) {
         let Some(last) = session.undo.pop() else { break };
         match remove_noted(session, &last.effect, Some(&last.leases)) {
             Ok(()) => session.taken_off(last.sequence),
-            Err(error) => eprintln!("postern: could not undo {}: {error}", describe(&last.effect)),
+            Err(error) => crate::say!("postern: could not undo {}: {error}", describe(&last.effect)),
         }
     }
 }
@@ -57,6 +57,10 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
     let mut removed = 0;
     for summary in postern_state::list(&session.state).map_err(state)? {
         let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
+        if Instant::now() >= session.deadline {
+            return Err(OpError::new(ErrorCode::Deadline, "records", "the deadline passed before all were looked at")
+                .hint("what is left goes with the next GC"));
+        }
         let stale = !valid.contains(&(header.container_id.as_str(), header.ifname.as_str()));
         if header.network == *network && header.host_netns_cookie == here && stale {
             removed += section(session, key, Some(&session.request.plugin))?;

@@ -46,8 +46,8 @@ const NETWORK: [&str; 12] = [
 struct Needs {
     /// Netlink and sysctls.
     network: bool,
-    /// Directories with leases.
-    leases: Vec<PathBuf>,
+    /// Directories with leases: `dataDir`, and the network's own in it.
+    leases: Vec<(PathBuf, PathBuf)>,
     /// Files to read.
     files: Vec<PathBuf>,
     /// Programs to run.
@@ -117,7 +117,7 @@ impl Needs {
         let Ok(granted) = session.grants(policy) else { return };
         let directory = leases::directory(&session.request);
         if granted.allows_leases_in(&directory) {
-            self.leases.push(directory.into());
+            self.add_leases(session, &directory);
         }
         if granted.allows_backend("iptables") {
             self.add_programs(iptables::programs());
@@ -140,13 +140,20 @@ impl Needs {
                 self.network = true;
                 self.add_programs(iptables::programs());
             }
-            Effect::Lease { directory } => self.leases.push(directory.into()),
+            Effect::Lease { directory } => self.add_leases(session, directory),
             Effect::Native { plugin } => {
                 self.add_programs(
                     native::find(plugin, &session.request.path).into_iter().map(native::allowed).collect(),
                 );
             }
         }
+    }
+
+    /// Of the data directory no more than the list of networks: a record can name any directory.
+    fn add_leases(&mut self, session: &Session, directory: &str) {
+        let directory = PathBuf::from(directory);
+        let network = directory.join(&session.request.conf.name);
+        self.leases.push((directory, network));
     }
 
     fn add_programs(&mut self, programs: Vec<Allowed>) {
@@ -177,11 +184,14 @@ impl Needs {
         if !self.leases.is_empty() {
             paths.push((&session.library, Access::Own));
         }
-        paths.extend(self.leases.iter().map(|directory| (directory.as_path(), Access::Own)));
+        for (directory, network) in &self.leases {
+            paths.extend([(directory.as_path(), Access::List), (network.as_path(), Access::Own)]);
+        }
         paths.extend(made.0.iter().filter_map(|directory| Some((directory.parent()?, Access::Tidy))));
         paths.extend(self.files.iter().map(|file| (file.as_path(), Access::Read)));
         if self.network {
-            paths.push((Path::new("/proc/sys/net"), Access::Change));
+            paths.push((Path::new("/proc/sys/net/ipv4"), Access::Change));
+            paths.push((Path::new("/proc/sys/net/ipv6"), Access::Change));
         }
         if !self.programs.is_empty() {
             // Whether there are rules of legacy iptables.
@@ -189,7 +199,7 @@ impl Needs {
         }
         let files = Files::new(paths)?;
         if !files.enforced() {
-            eprintln!(
+            crate::say!(
                 "postern: this kernel has no Landlock: guests reach no file all the same, but a gate that was taken over would"
             );
         }
@@ -224,8 +234,12 @@ fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
     // Memory, but no new code.
     let executable = libc::PROT_EXEC as u32;
     rules.extend([Rule::Lacks(libc::SYS_mmap, 2, executable), Rule::Lacks(libc::SYS_mprotect, 2, executable)]);
-    // Netlink to the kernel, and no other socket.
-    rules.push(Rule::Equal(libc::SYS_socket, 0, libc::AF_NETLINK as u32));
+    // Links, addresses, routes and nftables: no other netlink (udev listens to one), and no other socket.
+    let netlink = |protocol: i32| [(0, libc::AF_NETLINK as u32), (2, protocol as u32)];
+    rules.extend([libc::NETLINK_ROUTE, libc::NETLINK_NETFILTER].map(|to| Rule::Both(libc::SYS_socket, netlink(to))));
+    // Descriptors that close on exec. Another command could have signals sent to whomever.
+    let commands = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
+    rules.extend(commands.map(|command| Rule::Equal(libc::SYS_fcntl, 1, command as u32)));
     // The sandboxes are stopped when they are no longer wanted; nobody else is.
     rules.extend(sandboxes.iter().map(|pid| Rule::Equal(libc::SYS_kill, 0, pid.as_raw() as u32)));
     #[cfg(target_arch = "x86_64")]
@@ -233,7 +247,7 @@ fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
     rules
 }
 
-const CALLS: [libc::c_long; 57] = [
+const CALLS: [libc::c_long; 56] = [
     libc::SYS_read,            // channels, files
     libc::SYS_write,           // files, standard output and error
     libc::SYS_writev,          // standard error, in one piece
@@ -257,7 +271,6 @@ const CALLS: [libc::c_long; 57] = [
     libc::SYS_ftruncate,       // a torn line of a record
     libc::SYS_utimensat,       // the lease directory's time
     libc::SYS_flock,           // locks of leases, records and the log
-    libc::SYS_fcntl,           // descriptors that close on exec
     libc::SYS_fsync,           // state that must outlive a crash
     libc::SYS_fdatasync,       // the same
     libc::SYS_munmap,          // memory
@@ -313,7 +326,7 @@ impl Made {
     fn of(session: &Session, needs: &Needs) -> Self {
         let mut made = Vec::new();
         if session.request.verb == Verb::Add {
-            for directory in &needs.leases {
+            for (_, directory) in &needs.leases {
                 let missing: Vec<&Path> =
                     directory.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
                 // What can't be made is told by the operation that needs it.

@@ -171,17 +171,25 @@ impl<'a> Gate<'a> {
         if let Some(at) = self.objects.iter().position(|have| *have == object) {
             return Ok(u32::try_from(at).unwrap_or(u32::MAX));
         }
-        let limit = self.granted.limits().handles();
-        match u32::try_from(self.objects.len()) {
-            Ok(handle) if handle < limit => {
-                if let Object::HostEnd { name, ours: true, .. } | Object::Bridge { name, .. } = &object {
-                    self.session.shown.insert(name.clone());
-                }
-                self.objects.push(object);
-                Ok(handle)
-            }
-            _ => Err(OpError::new(ErrorCode::Exhausted, "handles", format!("a run may hold {limit} handles"))),
+        self.room(1)?;
+        if let Object::HostEnd { name, ours: true, .. } | Object::Bridge { name, .. } = &object {
+            self.session.shown.insert(name.clone());
         }
+        self.objects.push(object);
+        Ok(u32::try_from(self.objects.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    /// Whether another handle can be given out: asked before something is made that would need one.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Exhausted`].
+    pub fn room(&self, wanted: usize) -> Result<(), OpError> {
+        let limit = self.granted.limits().handles();
+        if u32::try_from(self.objects.len() + wanted).is_ok_and(|have| have <= limit) {
+            return Ok(());
+        }
+        Err(OpError::new(ErrorCode::Exhausted, "handles", format!("a run may hold {limit} handles"))
+            .hint(format!("[limits] handles in {}", self.granted.operator_file())))
     }
 
     /// What a handle stands for.

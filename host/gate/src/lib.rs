@@ -6,6 +6,8 @@
 //! [`outcome`] looks at what the guest printed, and [`collect`] removes what a failed ADD, a DEL or a garbage collection
 //! has to. Nothing here links wasmtime.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
+
 pub mod audit;
 pub mod capability;
 pub mod catalog;
@@ -24,6 +26,7 @@ pub mod policy;
 mod process;
 pub mod protocol;
 mod session;
+pub mod streams;
 
 pub use audit::LOG;
 pub use effect::{Effect, Lasting, lasting};

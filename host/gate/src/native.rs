@@ -15,6 +15,10 @@ const LIMIT: usize = 1 << 20;
 /// # Errors
 /// Code 999, the native library's text.
 pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
+    // The name can come from a record as well: it is a file of those directories, or nothing.
+    if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+        return Err(Error::internal(format!("invalid plugin name: {name}")));
+    }
     let directories: Vec<&str> = path.split(':').filter(|directory| !directory.is_empty()).collect();
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     for directory in &directories {
@@ -34,7 +38,8 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
 
 /// How a helper may run a delegate: as [`run`] does.
 pub fn allowed(path: PathBuf) -> Allowed {
-    let rules = Rules { arguments: <[String]>::is_empty, variable: Some(|name| name.starts_with("CNI_")) };
+    let rules =
+        Rules { arguments: <[String]>::is_empty, input: |_| true, variable: Some(|name| name.starts_with("CNI_")) };
     Allowed { path, rules }
 }
 
@@ -64,7 +69,9 @@ pub fn run(path: &Path, session: &Session, verb: Verb) -> Result<Option<CniResul
     if output.status != Some(0) {
         return Err(failure(&output));
     }
-    eprint!("{}", output.stderr);
+    if !output.stderr.is_empty() {
+        crate::say!("{}", output.stderr.trim_end());
+    }
     match verb {
         Verb::Add => CniResult::parse_output(output.stdout.as_bytes(), LIMIT, &request.conf.cni_version).map(Some),
         _ => Ok(None),

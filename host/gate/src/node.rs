@@ -42,7 +42,7 @@ fn note(state: &Path, host: &Netlink, kind: &str, name: &str) {
         node::note(state, &object).map_err(|e| e.to_string())
     });
     if let Err(reason) = noted {
-        eprintln!("postern: `postern gc --node` will not know of {kind} {name}: {reason}");
+        crate::say!("postern: `postern gc --node` will not know of {kind} {name}: {reason}");
     }
 }
 

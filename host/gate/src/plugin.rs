@@ -19,12 +19,14 @@ pub fn run(
     verb: Verb,
     depth: u32,
 ) -> Result<Option<CniResult>, Error> {
-    let before = session.undo.len();
+    let (before, own) = (session.undo.len(), session.own.len());
     let outer = std::mem::replace(&mut session.request.verb, verb);
     let outcome = run_once(session, launcher, plugin, verb, depth);
     session.request.verb = outer;
     if verb == Verb::Add && outcome.is_err() {
         collect::undo(session, before);
+        // What has been given back is another attachment's by now.
+        session.own.truncate(own);
     }
     outcome
 }
@@ -142,9 +144,11 @@ fn describe(silence: Silence, last: Option<&str>) -> String {
     }
 }
 
-/// A guest's words without control characters, which could rewrite an operator's terminal.
+/// A guest's words without what could rewrite an operator's terminal: control characters, and those that change the
+/// direction of writing.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() && c != '\t' || turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// A guest's standard error goes to the runtime's, every line marked with the plugin's name.
@@ -165,11 +169,11 @@ impl Stderr<'_> {
             match line.get(..fits.unwrap_or(0)) {
                 Some(whole) if whole.len() == line.len() => {
                     self.left -= whole.len() + 1;
-                    eprintln!("{whole}");
+                    crate::say!("{whole}");
                 }
                 cut => {
                     self.left = 0;
-                    eprintln!("{}\n{}: (more was written than is shown)", cut.unwrap_or_default(), self.plugin);
+                    crate::say!("{}\n{}: (more was written than is shown)", cut.unwrap_or_default(), self.plugin);
                 }
             }
         }

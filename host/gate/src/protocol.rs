@@ -13,6 +13,7 @@ use crate::plugin;
 use crate::policy::Policy;
 use crate::process::{self, Engine};
 use crate::session::{Request, Session};
+use crate::streams;
 use postern_cni::version_output;
 use postern_cni::{
     Env, Error, Json, NetConf, Verb, Version, about, check_version, code, config_version, validate_conf,
@@ -20,11 +21,13 @@ use postern_cni::{
 use postern_confine::close_all_but;
 use postern_kernel::{Namespace, OpenError};
 use postern_types::OpError;
-use std::io::Read;
 use std::time::{Duration, Instant};
 
 /// Standard input in bytes: a configuration with its `prevResult` is a few kilobytes.
 const STDIN_LIMIT: usize = 256 << 10;
+
+/// How long a runtime may take to send its request, and to read an error. A result has the time of its run.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Capabilities that need the container's namespace.
 const CONTAINER: [&str; 6] = ["link", "veth", "addresses", "routes", "link-sysctl", "loopback"];
@@ -33,50 +36,40 @@ const CONTAINER: [&str; 6] = ["link", "veth", "addresses", "routes", "link-sysct
 pub fn main(name: &str, engine: Engine) -> u8 {
     // What a runtime forgot to close is nobody's here.
     if let Err(error) = close_all_but(&[0, 1, 2]) {
-        eprintln!("postern: inherited descriptors stay open: {error}");
+        crate::say!("postern: inherited descriptors stay open: {error}");
     }
     let (output, status) = match run(name, engine) {
         Ok(output) => (output, 0),
         Err(error) => (error.to_json(), 1),
     };
-    let written = print(output.as_bytes());
+    let written = print(output.as_bytes(), Instant::now() + PATIENCE);
     process::reap();
     if written.is_ok() { status } else { 1 }
 }
 
-/// One write, as far as the kernel takes it: `Stdout` would write the last line by itself.
-fn print(mut output: &[u8]) -> Result<(), Error> {
-    let stdout = std::io::stdout();
-    while !output.is_empty() {
-        match nix::unistd::write(&stdout, output) {
-            Ok(written) => output = output.get(written..).unwrap_or_default(),
-            Err(nix::errno::Errno::EINTR) => {}
-            Err(errno) => {
-                eprintln!("postern: standard output cannot be written: {errno}");
-                return Err(Error::new(code::IO_FAILURE, format!("error writing to stdout: {errno}")));
-            }
-        }
-    }
-    Ok(())
+/// `Stdout` would write the last line by itself, and wait for ever.
+fn print(output: &[u8], deadline: Instant) -> Result<(), Error> {
+    streams::write(std::io::stdout(), output, deadline).map_err(|errno| {
+        crate::say!("postern: standard output cannot be written: {errno}");
+        Error::new(code::IO_FAILURE, format!("error writing to stdout: {errno}"))
+    })
 }
 
 fn run(name: &str, engine: Engine) -> Result<String, Error> {
+    let started = Instant::now();
     let env = Env::of_process()?;
     let mut launcher = Launcher::new(engine);
     let versions = |launcher: &Launcher| supported(&launcher.policy(name).map_err(Error::internal)?);
     if env.command.is_empty() {
-        eprint!("{}", about(name, concat!("postern ", env!("CARGO_PKG_VERSION")), &versions(&launcher)?));
+        let about = about(name, concat!("postern ", env!("CARGO_PKG_VERSION")), &versions(&launcher)?);
+        crate::say!("{}", about.trim_end());
         return Ok(String::new());
     }
     if env.validate()? == Some(Verb::Version) {
         return Ok(version_output(&versions(&launcher)?));
     }
     launcher.warm(name);
-    let mut stdin = Vec::new();
-    std::io::stdin()
-        .lock()
-        .take(STDIN_LIMIT as u64 + 1)
-        .read_to_end(&mut stdin)
+    let stdin = streams::read_input(STDIN_LIMIT, started + PATIENCE)
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
     let raw = validate_conf(&stdin, STDIN_LIMIT)?;
     let verb = env.verb()?;
@@ -90,7 +83,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         }
     };
     let version = check_version(verb, &config_version(&raw)?, &supported(&ready.policy)?)?;
-    let deadline = Instant::now() + Duration::from_secs(ready.policy.limits().seconds().into());
+    let deadline = started + Duration::from_secs(ready.policy.limits().seconds().into());
     let request = request(name, &env, verb, version, raw, &stdin)?;
     let namespace = namespace(&request, &ready.policy, env.allows_own_netns());
     if !request.conf.ipam_type.is_empty() && ready.policy.grants("ipam") && request.conf.ipam_type != name {
@@ -106,7 +99,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         Ok(namespace) => namespace,
         // What has a record can be removed without its namespace, wherever the path may lead by now.
         Err(error) if session.record().is_some() => {
-            eprintln!("postern: taking the container for gone: {error}");
+            crate::say!("postern: taking the container for gone: {error}");
             None
         }
         Err(error) => return Err(error),
@@ -114,7 +107,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let made = confinement::confine(&mut session, &mut launcher, namespace)?;
     let outcome = act(&mut session, &mut launcher, name, verb, owns_link).and_then(|output| {
         // A result that the runtime can't read is an attachment that it doesn't know of.
-        print(output.as_bytes()).inspect_err(|_| collect::undo(&mut session, 0))
+        print(output.as_bytes(), deadline).inspect_err(|_| collect::undo(&mut session, 0))
     });
     // A failed ADD has been undone by now: its record goes too, unless something is left in it.
     session.close_record();
@@ -149,7 +142,7 @@ fn act(
             // The record is the whole truth: a plugin that fails at what is gone would keep the runtime trying for ever.
             Err(error) if recorded && owns_link => {
                 let error = plugin::printable(&error.to_string());
-                eprintln!("postern: all that the record lists is removed, although {name} failed: {error}");
+                crate::say!("postern: all that the record lists is removed, although {name} failed: {error}");
                 Ok(String::new())
             }
             outcome => outcome.map(|_| String::new()),

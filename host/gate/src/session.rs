@@ -10,7 +10,7 @@ use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
 use postern_kernel::{Namespace, Netlink, Worker};
 use postern_state::{Header, LeaseStore, Leases, Record, RecordKey, StateError};
-use postern_types::{ErrorCode, OpError};
+use postern_types::{ErrorCode, Mac, OpError};
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -114,6 +114,8 @@ pub struct Session {
     pub audit: Audit,
     /// What this run did, in order.
     pub undo: Vec<Undo>,
+    /// The address of the container's end of the pair that this run made.
+    pub container_mac: Option<Mac>,
     /// Host links that this run has shown to a guest: what a result may name.
     pub shown: BTreeSet<String>,
     nft: RefCell<Option<Nft>>,
@@ -140,6 +142,7 @@ impl Session {
             own: Vec::new(),
             audit,
             undo: Vec::new(),
+            container_mac: None,
             shown: BTreeSet::new(),
             nft: RefCell::new(None),
             worker: None,
@@ -310,7 +313,7 @@ impl Session {
             self.record = match opened {
                 // Set aside, and said: the attachment is removed as one without a record.
                 Err(damaged @ StateError::Corrupt { .. }) => {
-                    eprintln!("postern: {damaged}");
+                    crate::say!("postern: {damaged}");
                     None
                 }
                 other => other.map_err(state)?,
@@ -367,7 +370,7 @@ impl Session {
             };
             let record = Record::open_or_create(&self.state, &header, self.deadline).map_err(state)?;
             for warning in record.warnings() {
-                eprintln!("postern: {warning}");
+                crate::say!("postern: {warning}");
             }
             self.record = Some(record);
         }
@@ -395,7 +398,7 @@ impl Session {
         if let (Some(sequence), Some(record)) = (sequence, self.record.as_mut())
             && let Err(error) = record.mark_removed(sequence)
         {
-            eprintln!("postern: {error}");
+            crate::say!("postern: {error}");
         }
     }
 
@@ -404,7 +407,7 @@ impl Session {
         if let Some(record) = self.record.take()
             && let Err(error) = record.remove_file()
         {
-            eprintln!("postern: {error}");
+            crate::say!("postern: {error}");
         }
     }
 

@@ -5,7 +5,7 @@ use crate::error::{Result, Subject};
 use crate::message::{Attribute, Attributes, u8_at, u16_at, u32_at};
 use crate::netlink::{Netlink, Request};
 use ipnet::IpNet;
-use netlink_packet_core::NLM_F_CREATE;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType};
 use nix::libc;
@@ -44,10 +44,22 @@ impl Netlink {
     /// one, `EINVAL` for addresses of different families and a source that is nobody's, `ENETDOWN` if the link is down,
     /// `ENODEV` if there is none.
     pub fn add_route(&self, oif: u32, route: &Route) -> Result<()> {
+        self.new_route(oif, route, NLM_F_CREATE)
+    }
+
+    fn new_route(&self, oif: u32, route: &Route, flags: u16) -> Result<()> {
         let object = Described { route, oif };
         let subject = Subject { operation: "add route", object: &object };
         let message = add_message(oif, route).map_err(|why| subject.invalid(&why))?;
-        self.acknowledged(subject, &RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE)
+        self.acknowledged(subject, &RouteNetlinkMessage::NewRoute(message), flags)
+    }
+
+    /// Adds a route unless there is one to the same destination already, wherever it leads.
+    ///
+    /// # Errors
+    /// Those of [`Netlink::add_route`]; `EEXIST` for any route to that destination of the same metric.
+    pub fn add_first_route(&self, oif: u32, route: &Route) -> Result<()> {
+        self.new_route(oif, route, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Deletes the route to `net`'s network through link `oif` from the main table, whatever its scope, type, source

@@ -3,10 +3,12 @@
 
 use postern_cni::Error;
 use postern_gate::Engine;
+use postern_gate::streams;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// The name of this program, and of the sibling that does what people ask for.
 const OWN: &str = "postern";
@@ -22,8 +24,10 @@ fn main() {
     // A panic is a fault of ours, but a runtime has to be able to read what became of its request.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        print!("{}", Error::internal(format!("postern itself failed at {place}: this is a bug")).to_json());
-        eprintln!("{panic}");
+        let error = Error::internal(format!("postern itself failed at {place}: this is a bug")).to_json();
+        // A runtime that has gone away must not make the panic panic.
+        let _ = streams::write(std::io::stdout(), error.as_bytes(), Instant::now() + Duration::from_secs(1));
+        postern_gate::say!("{panic}");
         std::process::exit(1);
     }));
     let engine = Engine {

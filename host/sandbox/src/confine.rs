@@ -16,8 +16,9 @@ use postern_confine::{
 use std::error::Error;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The user and group that own nothing, by convention of every distribution (`nobody`).
-const NOBODY: u32 = 65534;
+/// The first of the users and groups that sandboxes have, one for each process number: above what distributions and
+/// container runtimes hand out, so that it owns nothing, and neither another sandbox nor `nobody` can send it signals.
+const NOBODY: u32 = 0x7fff_0000;
 
 /// Private writable memory in bytes: the guest's own limit is below it, this one is for what the host's side of the
 /// sandbox allocates on its behalf.
@@ -25,7 +26,7 @@ const DATA: u64 = 512 << 20;
 
 /// Gives up every descriptor but these two, the environment, every capability, the user, and most resources.
 ///
-/// In a user namespace that does not map `nobody` the process stays who it is, without capabilities.
+/// In a user namespace that does not map that user the process stays who it is, without capabilities.
 ///
 /// # Errors
 /// The step that failed; the process must end then, since it may have kept what it should not have.
@@ -70,7 +71,8 @@ fn drop_privileges() -> Result<(), Box<dyn Error>> {
         Ok(()) | Err(Errno::EPERM) => {}
         Err(error) => return Err(format!("setgroups: {error}").into()),
     }
-    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    let own = NOBODY | (std::process::id() & 0xffff);
+    let (user, group) = (Uid::from_raw(own), Gid::from_raw(own));
     match setresgid(group, group, group).and_then(|()| setresuid(user, user, user)) {
         Ok(()) | Err(Errno::EPERM | Errno::EINVAL) => {}
         Err(error) => return Err(format!("setresuid: {error}").into()),

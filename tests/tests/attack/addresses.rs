@@ -131,7 +131,7 @@ fn more_than_the_network_asks_for() -> Result<()> {
     withstand(&[
         rogue("shrink a bridge by the MTU of its port", r#"[{"op": "veth-create", "mtu": 68, "mac": null}]"#)
             .ends(110, "veth.create with MTU 68; …[grant.veth] mtu = \"68\""),
-        rogue("give an address back and keep it", r#"["ipam-add", "ipam-del"]"#).ends(110, "ipam.del is not for ADD"),
+        rogue("give an address back and keep it", r#"["ipam-del"]"#).ends(110, "ipam.del is not for ADD"),
         rogue(
             "give a lease back and take the next",
             r#"[{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": []}, "leases-release"]"#,
@@ -141,14 +141,16 @@ fn more_than_the_network_asks_for() -> Result<()> {
             .with(r#"{"macspoofchk": true}"#)
             .policy("[grant.mac-guard]\nrequired = \"${config.macspoofchk | false}\"")
             .ends(999, "left out the spoofing protection that this network asks for; …[grant.mac-guard] required"),
+        rogue(
+            "spoofing protection that lets another address pass",
+            r#"["veth-create", {"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:99"}]"#,
+        )
+        .ends(999, "02:00:00:00:00:99 is not the address of the container's end"),
         rogue("forwarding for a network without a gateway", r#"["forwarding-enable"]"#)
             .policy("[grant.forwarding]\nwhen = [\"${config.isGateway | false}\"]")
             .ends(110, "forwarding.enable in this network; …`when` of [grant.forwarding]"),
-        rogue(
-            "masquerading for a network without it",
-            r#"["ipam-add", {"op": "masquerade-ensure", "backend": "nftables"}]"#,
-        )
-        .policy("[grant.masquerade]\nwhen = [\"${config.ipMasq | false}\"]\nbackends = [\"nftables\"]")
-        .ends(110, "masquerade.ensure in this network; …`when` of [grant.masquerade]"),
+        rogue("masquerading for a network without it", r#"[{"op": "masquerade-ensure", "backend": "nftables"}]"#)
+            .policy("[grant.masquerade]\nwhen = [\"${config.ipMasq | false}\"]\nbackends = [\"nftables\"]")
+            .ends(110, "masquerade.ensure in this network; …`when` of [grant.masquerade]"),
     ])
 }

@@ -45,7 +45,7 @@ fn ranges_and_leases_of_others() -> Result<()> {
             .on("GC")
             .with(r#"{"cni.dev/valid-attachments": []}"#)
             .ends(110, "policy does not allow plugin…attachments.collect"),
-        rogue("release what was never reserved", r#"["leases-release"]"#).ends(0, ""),
+        rogue("release on ADD", r#"["leases-release"]"#).ends(110, "leases.release is not for ADD"),
         rogue(
             "reserve on CHECK",
             r#"[{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": []}]"#,

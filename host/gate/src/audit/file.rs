@@ -90,7 +90,7 @@ impl Open {
                 match self.set_aside(&stat) {
                     Ok(()) => return Ok(false),
                     // Too long is better than not written.
-                    Err(e) => eprintln!("postern: the audit log cannot be set aside as {BEFORE}: {e}"),
+                    Err(e) => crate::say!("postern: the audit log cannot be set aside as {BEFORE}: {e}"),
                 }
             }
         }

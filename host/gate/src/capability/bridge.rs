@@ -25,6 +25,7 @@ pub fn ensure(
     let bridge = match host.link_by_name(name).map_err(kernel)? {
         Some(link) => link,
         None => {
+            gate.room(1)?;
             // Two runs may both find it missing: the kernel lets one create it, and the other finds it.
             let created = host
                 .create_bridge(name, mtu, vlan_filtering)

@@ -53,7 +53,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
         let request = &gate.session.request;
         if verb == Verb::Del && gate.session.record().is_none() && request.conf.raw_previous_result().is_none() {
             // What was refused on ADD has left nothing: a runtime must be able to let go of it.
-            eprintln!("postern: policy does not allow native \"{name}\", and nothing shows that it was ever run");
+            crate::say!("postern: policy does not allow native \"{name}\", and nothing shows that it was ever run");
             return Ok(None);
         }
         let file = gate.granted().operator_file();

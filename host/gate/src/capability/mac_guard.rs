@@ -16,6 +16,12 @@ fn id(session: &Session) -> String {
 pub fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
     let (_, name) = gate.host_end(host)?;
     let id = id(gate.session);
+    // The address that the pair was made with: another one would let somebody else's frames pass.
+    let made = gate.session.container_mac;
+    if made.is_some_and(|made| made != mac) {
+        let message = format!("{mac} is not the address of the container's end of \"{name}\"");
+        return Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message));
+    }
     gate.session.intend(Effect::MacGuard)?;
     macguard::ensure(&mut *gate.session.nft()?, &id, &name, mac.0).map_err(firewall)?;
     Ok(Reply::Done)

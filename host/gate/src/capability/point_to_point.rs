@@ -47,7 +47,7 @@ pub fn ensure(gate: &Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             table: None,
             scope: Some(SCOPE_HOST),
         };
-        match netlink.add_route(index, &route) {
+        match netlink.add_first_route(index, &route) {
             Ok(()) => {}
             // Also one that exists: it leads to somebody else.
             Err(error) => {

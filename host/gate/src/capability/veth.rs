@@ -29,6 +29,7 @@ pub fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result
     if container.link_by_name(&name).map_err(kernel)?.is_some() {
         return Err(exists(&peer_name));
     }
+    gate.room(2)?;
     gate.session.intend(Effect::Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     let spec = VethSpec {
@@ -47,6 +48,7 @@ pub fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result
         });
     }
     let own = container.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
+    gate.session.container_mac = own.mac.map(Mac);
     let host = gate.session.host()?;
     let end = host.link_by_name(&peer_name).map_err(kernel)?.ok_or_else(|| link_gone(&peer_name))?;
     host.set_up(end.index).map_err(about(&peer_name))?;

@@ -1,0 +1,81 @@
+//! The three streams that the runtime gave: it may be slow, gone, or never read.
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// What a pipe that says that it can be written takes without a wait (`PIPE_BUF`, pipe(7)).
+const PIECE: usize = 4096;
+
+/// How long words for people may wait for whoever reads them.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Writes a line for people to standard error. It never fails: a runtime that has gone away must not keep the host from
+/// undoing what it did.
+#[macro_export]
+macro_rules! say {
+    ($($words:tt)*) => { $crate::streams::say(format_args!($($words)*)) };
+}
+
+/// See [`say!`].
+pub fn say(words: fmt::Arguments<'_>) {
+    let line = format!("{words}\n");
+    let _ = write(io::stderr(), line.as_bytes(), Instant::now() + PATIENCE);
+}
+
+/// Writes all of it, waiting for the reader until the deadline.
+///
+/// # Errors
+/// Nobody reads any more, or nobody has until the deadline (`ETIMEDOUT`).
+pub fn write(to: impl AsFd, bytes: &[u8], deadline: Instant) -> nix::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        ready(&to, PollFlags::POLLOUT, deadline)?;
+        let piece = rest.get(..PIECE).unwrap_or(rest);
+        match nix::unistd::write(&to, piece) {
+            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Reads standard input to its end, or `limit` bytes and one.
+///
+/// # Errors
+/// It can't be read, or its end doesn't come until the deadline.
+pub fn read_input(limit: usize, deadline: Instant) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; PIECE];
+    while bytes.len() <= limit {
+        ready(io::stdin(), PollFlags::POLLIN, deadline)?;
+        // Not through `Stdin`, whose buffer poll(2) can't see.
+        let length = match nix::unistd::read(io::stdin(), &mut piece) {
+            Ok(0) => break,
+            Ok(length) => length,
+            Err(Errno::EINTR | Errno::EAGAIN) => continue,
+            Err(errno) => return Err(errno.into()),
+        };
+        bytes.extend(piece.iter().take(length));
+    }
+    Ok(bytes)
+}
+
+/// Waits until something can be done, or has failed for good, which the attempt will tell.
+fn ready(stream: impl AsFd, what: PollFlags, deadline: Instant) -> nix::Result<()> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left.as_millis()).unwrap_or(PollTimeout::MAX);
+        let mut wanted = [PollFd::new(stream.as_fd(), what)];
+        match poll(&mut wanted, timeout) {
+            Ok(0) if left.is_zero() => return Err(Errno::ETIMEDOUT),
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
