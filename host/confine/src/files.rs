@@ -73,6 +73,10 @@ impl Files {
                 Err(error) => return Err(ConfineError::new("landlock", error)),
             };
             let rights = if path.is_dir() { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
+            if rights.is_empty() {
+                // A file where a directory should be: there is nothing to list.
+                continue;
+            }
             rules = rules.add_rule(PathBeneath::new(file, rights)).map_err(failed)?;
         }
         // Where there is no Landlock, there is no descriptor.

@@ -190,8 +190,8 @@ impl Needs {
         paths.extend(made.0.iter().filter_map(|directory| Some((directory.parent()?, Access::Tidy))));
         paths.extend(self.files.iter().map(|file| (file.as_path(), Access::Read)));
         if self.network {
-            paths.push((Path::new("/proc/sys/net/ipv4"), Access::Change));
-            paths.push((Path::new("/proc/sys/net/ipv6"), Access::Change));
+            // No deeper: what is below belongs to one namespace, and there are two.
+            paths.push((Path::new("/proc/sys/net"), Access::Change));
         }
         if !self.programs.is_empty() {
             // Whether there are rules of legacy iptables.
