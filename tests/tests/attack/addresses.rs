@@ -1,5 +1,6 @@
 //! Addresses of others: put on a link, routed, masqueraded, claimed by an IPAM plugin, or made a gateway.
 
+use crate::fortress::Fortress;
 use crate::{Attack, honest, hostile, rogue, withstand};
 use anyhow::Result;
 
@@ -153,4 +154,19 @@ fn more_than_the_network_asks_for() -> Result<()> {
             .policy("[grant.masquerade]\nwhen = [\"${config.ipMasq | false}\"]\nbackends = [\"nftables\"]")
             .ends(110, "masquerade.ensure in this network; …`when` of [grant.masquerade]"),
     ])
+}
+
+/// The kernel would put a second route to the same address in front of the first.
+#[test]
+fn a_host_route_is_never_put_in_front_of_another() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    fortress.prepare("ip route add 203.0.113.7 dev cni0")?;
+    honest(
+        "somebody's address, by host route",
+        "ptp",
+        r#"{"ipam": {"type": "static", "ranges": null, "dataDir": null,
+        "addresses": [{"address": "203.0.113.7/24", "gateway": "203.0.113.1"}]}}"#,
+    )
+    .ends(999, "failed to add route on host '203.0.113.7/32 dev veth…file exists")
+    .withstood_by(&mut fortress)
 }

@@ -31,6 +31,26 @@ fn endless_calls_do_not_wash_the_log_away() -> Result<()> {
     Ok(())
 }
 
+/// A runtime that goes away in the middle of an ADD: what was done is undone all the same.
+#[test]
+fn nobody_reads_what_is_said() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let config = orders("flood-stderr", json!({"make": true}));
+    fortress.node().sh(&format!(
+        "export CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={netns} CNI_IFNAME=eth0 CNI_PATH={bin}
+         {{ sleep .2; {bin}/hostile > /var/log/out <<'END' || echo $? > /var/log/status
+{config}
+END
+         }} 2>&1 | true
+         until [ -s /var/log/status ]; do sleep .05; done",
+        netns = fortress.netns("c1"),
+        bin = test_bin()?.display(),
+    ))?;
+    ensure!(fortress.node().sh("cat /var/log/status")?.trim() == "1", "it did not end as it should");
+    ensure!(fortress.node().sh("cat /var/log/out")?.contains("flooded"), "no error object");
+    fortress.unchanged()
+}
+
 #[test]
 fn what_a_killed_run_has_done_is_in_the_log() -> Result<()> {
     let fortress = Fortress::new()?;

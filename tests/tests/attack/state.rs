@@ -123,3 +123,36 @@ fn logs_that_others_prepared() -> Result<()> {
         },
     )
 }
+
+/// Whoever has taken over a gate can write to records, which later runs believe: as far as they have to.
+#[test]
+fn records_that_were_tampered_with() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    crate::each(
+        [
+            (
+                "a program by path",
+                r#"{"effect":"native","plugin":"../../../../bin/sh"}"#,
+                "invalid plugin name: ../../../../bin/sh",
+            ),
+            ("an absolute program", r#"{"effect":"native","plugin":"/bin/sh"}"#, "invalid plugin name: /bin/sh"),
+            ("a program that is nowhere", r#"{"effect":"native","plugin":"sh"}"#, "failed to find plugin \"sh\""),
+            ("somebody else's link", r#"{"effect":"veth","host":"op0","mac":"02:00:00:00:00:01"}"#, ""),
+        ],
+        |case| case.0.to_owned(),
+        |(_, effect, words)| {
+            fortress.plugin("hostile", "ADD", &good())?.success()?;
+            let own = "$(grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*)";
+            fortress
+                .node()
+                .sh(&format!("echo '{{\"seq\":99,\"plugin\":\"hostile\",\"effect\":{effect}}}' >> {own}"))?;
+            let answer = fortress.plugin("hostile", "DEL", &good())?;
+            if !words.is_empty() {
+                crate::Refusal::of(&answer)?.expect(999, words)?;
+                fortress.node().sh(&format!("sed -i /seq.:99/d {own}"))?;
+                fortress.plugin("hostile", "DEL", &good())?.success()?;
+            }
+            fortress.unchanged()
+        },
+    )
+}
