@@ -21,6 +21,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// How long cleaning up may take once the time of the run itself is over.
 const CLEANUP_WITHIN: Duration = Duration::from_secs(15);
 
+/// Routes in one run: each takes the kernel's time and memory, which a container has for nothing.
+const MOST_ROUTES: usize = 1024;
+
+/// Addresses in one run.
+const MOST_ADDRESSES: usize = 256;
+
 /// What the protocol made of environment and standard input.
 #[derive(Debug)]
 pub struct Request {
@@ -94,6 +100,34 @@ pub struct Undo {
     pub leases: Vec<IpAddr>,
 }
 
+/// What all guests of a run may use up together: a delegate is started anew at each call, so that what is counted for one
+/// start of one guest has no end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Budget {
+    spent: usize,
+    most: usize,
+}
+
+impl Budget {
+    /// Room for so many.
+    pub fn new(most: usize) -> Self {
+        Self { spent: 0, most }
+    }
+
+    /// Takes `more` of it.
+    ///
+    /// # Errors
+    /// How many there may be: these are more. Nothing is taken then.
+    pub fn spend(&mut self, more: usize) -> Result<(), usize> {
+        let spent = self.spent.saturating_add(more);
+        if spent > self.most {
+            return Err(self.most);
+        }
+        self.spent = spent;
+        Ok(())
+    }
+}
+
 /// See the module.
 pub struct Session {
     /// The request.
@@ -112,6 +146,12 @@ pub struct Session {
     pub own: Vec<OwnAddress>,
     /// The log.
     pub audit: Audit,
+    /// Operations that all guests of this run have asked for, and how many they may.
+    pub asked: Budget,
+    /// Routes that this run has asked for on the container's link.
+    pub routes: Budget,
+    /// Addresses that it has asked for there.
+    pub addresses: Budget,
     /// What this run did, in order.
     pub undo: Vec<Undo>,
     /// Host links that this run has shown to a guest: what a result may name.
@@ -139,6 +179,9 @@ impl Session {
             logs,
             own: Vec::new(),
             audit,
+            asked: Budget::default(),
+            routes: Budget::new(MOST_ROUTES),
+            addresses: Budget::new(MOST_ADDRESSES),
             undo: Vec::new(),
             shown: BTreeSet::new(),
             nft: RefCell::new(None),
@@ -170,6 +213,17 @@ impl Session {
         session.record = Some(record);
         session.runner = Rc::clone(&self.runner);
         session
+    }
+
+    /// Whether there is time left: asked before each operation, and before each of the many things that one does.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Deadline`].
+    pub fn in_time(&self) -> Result<(), OpError> {
+        if Instant::now() >= self.deadline {
+            return Err(OpError::new(ErrorCode::Deadline, "", "the deadline of this run has passed"));
+        }
+        Ok(())
     }
 
     /// Gives what is to be cleaned up time of its own: a run that went past its deadline must not leave its rules.

@@ -17,6 +17,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+/// Addresses that can be requested beside two for each set. Each set gives one, so that the rest is refused anyway: in the
+/// native plugin's words, as long as they are few.
+const REQUESTED_BESIDE: usize = 16;
+
 /// Whose a lease is. A lease of very old native plugins names no interface: its `ifname` is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
@@ -121,6 +125,13 @@ impl Leases {
         requested: &[IpAddr],
         deadline: Instant,
     ) -> Result<Vec<Lease>> {
+        // Each is looked for in each set, and others wait for the lock meanwhile.
+        let most = 2 * sets.len() + REQUESTED_BESIDE;
+        if requested.len() > most {
+            let message =
+                format!("{} addresses are requested of {} range sets, more than {most}", requested.len(), sets.len());
+            return Err(StateError::Refused(message));
+        }
         let mut session = self.lock(deadline)?;
         let mut taken = Vec::new();
         let outcome = session.reserve_all(owner, sets, requested, deadline, &mut taken);
