@@ -1,11 +1,12 @@
 //! The gate: the one call through which a guest reaches the node.
 
 use crate::audit::Entry;
+use crate::budget::Budget;
 use crate::capability;
 use crate::effect::lasting;
 use crate::launcher::Launcher;
 use crate::policy::{self, Granted, Objects, Rule};
-use crate::session::{Budget, Session, kernel};
+use crate::session::{Session, kernel};
 use postern_kernel::Link;
 use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Operation, PortSpec, Reply};
 use std::time::Instant;

@@ -7,6 +7,7 @@
 //! has to. Nothing here links wasmtime.
 
 pub mod audit;
+mod budget;
 pub mod capability;
 pub mod catalog;
 pub mod collect;

@@ -1,6 +1,7 @@
 //! One run of the host: one verb, for one attachment, shared by the plugin that was called and those it delegates to.
 
 use crate::audit::Audit;
+use crate::budget::Budget;
 use crate::effect::Effect;
 use crate::places::Places;
 use crate::policy::{Granted, Policy};
@@ -98,34 +99,6 @@ pub struct Undo {
     pub effect: Effect,
     /// The leases that this run took, for [`Effect::Lease`]: an earlier run's stay.
     pub leases: Vec<IpAddr>,
-}
-
-/// What all guests of a run may use up together: a delegate is started anew at each call, so that what is counted for one
-/// start of one guest has no end.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Budget {
-    spent: usize,
-    most: usize,
-}
-
-impl Budget {
-    /// Room for so many.
-    pub fn new(most: usize) -> Self {
-        Self { spent: 0, most }
-    }
-
-    /// Takes `more` of it.
-    ///
-    /// # Errors
-    /// How many there may be: these are more. Nothing is taken then.
-    pub fn spend(&mut self, more: usize) -> Result<(), usize> {
-        let spent = self.spent.saturating_add(more);
-        if spent > self.most {
-            return Err(self.most);
-        }
-        self.spent = spent;
-        Ok(())
-    }
 }
 
 /// See the module.

@@ -17,10 +17,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Addresses that can be requested beside two for each set. Each set gives one, so that the rest is refused anyway: in the
-/// native plugin's words, as long as they are few.
-const REQUESTED_BESIDE: usize = 16;
-
 /// Whose a lease is. A lease of very old native plugins names no interface: its `ifname` is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
@@ -125,12 +121,10 @@ impl Leases {
         requested: &[IpAddr],
         deadline: Instant,
     ) -> Result<Vec<Lease>> {
-        // Each is looked for in each set, and others wait for the lock meanwhile.
-        let most = 2 * sets.len() + REQUESTED_BESIDE;
-        if requested.len() > most {
-            let message =
-                format!("{} addresses are requested of {} range sets, more than {most}", requested.len(), sets.len());
-            return Err(StateError::Refused(message));
+        // Each is looked for in each set while others wait for the lock. A few too many are refused in the native words.
+        if requested.len() > 2 * sets.len() + 16 {
+            let (requested, sets) = (requested.len(), sets.len());
+            return Err(StateError::Refused(format!("{requested} addresses are requested of {sets} range sets")));
         }
         let mut session = self.lock(deadline)?;
         let mut taken = Vec::new();

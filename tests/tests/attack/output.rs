@@ -31,6 +31,24 @@ fn endless_calls_do_not_wash_the_log_away() -> Result<()> {
     Ok(())
 }
 
+/// With as many calls as an operator may grant, in characters of four bytes each.
+#[test]
+fn denied_calls_do_not_fill_the_log() -> Result<()> {
+    let fortress = Fortress::new()?;
+    fortress.operator_policy("rogue", "[limits]\noperations = 1000000\nseconds = 20")?;
+    let name = "😀".repeat(2000);
+    let steps = format!(r#"[{{"times": 4000, "step": {{"try": {{"op": "bridge-find", "name": "{name}"}}}}}}]"#);
+    let before = fortress.audit()?.len();
+    rogue("denied", &steps).call(&fortress)?.success()?;
+    let log = fortress.audit()?;
+    ensure!(log.len() - before < 70 << 10, "one run wrote {} bytes", log.len() - before);
+    ensure!(
+        log.contains("more operations that changed nothing are not shown"),
+        "nothing says that something is missing"
+    );
+    Ok(())
+}
+
 #[test]
 fn what_a_killed_run_has_done_is_in_the_log() -> Result<()> {
     let fortress = Fortress::new()?;
