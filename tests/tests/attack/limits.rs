@@ -73,10 +73,13 @@ fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
     let reserve = r#"{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": ["10.9.0.1"]}"#;
     withstand(&[
         // Each starts a delegate, which has as many operations of its own.
-        rogue("operations of delegates", r#"[{"times": 40, "step": {"call": {"op": "ipam-status"}}}]"#)
+        rogue("operations of delegates", r#"[{"times": 30, "step": {"try": {"op": "ipam-add"}}}, "veth-create"]"#)
             .ends(999, "\"rogue\" and its delegates may ask for 50 operations"),
-        rogue("operations of delegates, enough", r#"[{"times": 20, "step": {"call": {"op": "ipam-status"}}}]"#)
-            .ends(0, ""),
+        rogue(
+            "operations of delegates, enough",
+            r#"[{"times": 5, "step": {"try": {"op": "ipam-add"}}}, "veth-create"]"#,
+        )
+        .ends(0, ""),
         rogue("routes", &format!("[{link}, {{\"routes\": 1025}}]"))
             .ends(999, "1025 routes are too many: a run may add 1024"),
         rogue("routes, in two calls", &format!("[{link}, {{\"routes\": 1000}}, {{\"routes\": 25}}]"))

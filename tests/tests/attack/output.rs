@@ -55,7 +55,8 @@ fn what_a_killed_run_has_done_is_in_the_log() -> Result<()> {
     let config = orders("loop", json!({"make": true}));
     // Killed while the plugin loops, long before its deadline.
     fortress.node().sh(&format!(
-        "CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={netns} CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/hostile <<'END' &
+        ": >/var/log/postern/audit.jsonl
+         CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={netns} CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/hostile <<'END' &
 {config}
 END
          tries=0
