@@ -97,7 +97,7 @@ impl<'a> Entry<'a> {
     /// What entries have in common: the day, the attachment, the verb and the component.
     fn heading(self) -> String {
         let (day, _) = utc(self.number("time"));
-        if self.0.get("note").is_some() {
+        if self.text("note") == "rotated" {
             return format!("{day} UTC");
         }
         let short: String = self.text("digest").chars().take(12).collect();
@@ -109,11 +109,13 @@ impl<'a> Entry<'a> {
     /// One operation, or what the log has to say of itself.
     fn sentence(self) -> String {
         let (_, time) = utc(self.number("time"));
-        if self.0.get("note").is_some() {
-            return format!(
-                "  {time}  a new log begins; {} bytes of older lines are gone",
-                self.number("dropped_bytes")
-            );
+        match self.text("note") {
+            "" => {}
+            "rotated" => {
+                let gone = self.number("dropped_bytes");
+                return format!("  {time}  a new log begins; {gone} bytes of older lines are gone");
+            }
+            note => return format!("  {time}  {note}"),
         }
         let verdict = if self.text("decision") == "deny" { "DENIED" } else { "allowed" };
         let operation = self.text("operation");

@@ -12,6 +12,7 @@
 //! The table and its chains are shared by all attachments of the node and stay when the last one goes
 //! ([`crate::node`]).
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
@@ -57,12 +58,10 @@ pub fn nft_ensure(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result
             }
             let position = wanted.iter().position(|wanted| rule.is(wanted));
             match position.filter(|_| rule.comment.as_ref() == Some(&comment)) {
-                Some(position) => drop(wanted.swap_remove(position)),
+                Some(position) => drop(wanted.remove(position)),
                 None => batch.delete_rule(TABLE, CHECKS, rule.handle),
             }
         }
-        // In the order given, whatever was taken out.
-        wanted.sort_by_key(|rule| addrs.iter().position(|address| masquerade_rule(*address) == *rule));
         for rule in wanted {
             batch.append_rule(TABLE, CHECKS, &rule, Some(&comment));
         }
@@ -200,16 +199,10 @@ pub(crate) fn postrouting_rules() -> [Vec<Expression>; 3] {
     [multicast(MULTICAST_V4), multicast(MULTICAST_V6), vec![rule::to_chain(Verdict::Goto, CHECKS)]]
 }
 
-/// The rules of these addresses, each once.
+/// The rules of these addresses in their order, each once.
 fn wanted(addrs: &[IpNet]) -> Vec<Vec<Expression>> {
-    let mut wanted: Vec<Vec<Expression>> = Vec::new();
-    for address in addrs {
-        let rule = masquerade_rule(*address);
-        if !wanted.contains(&rule) {
-            wanted.push(rule);
-        }
-    }
-    wanted
+    let mut seen = HashSet::new();
+    addrs.iter().filter(|address| seen.insert(**address)).map(|address| masquerade_rule(*address)).collect()
 }
 
 /// `ip saddr <address> ip daddr != <network> masquerade`.

@@ -57,6 +57,29 @@ fn writes_what_native_writes() {
     assert_eq!((ruleset(), plain(&expressions())), (native.0, plain(&native.1)));
 }
 
+/// Each rule once, in the order of the addresses, and in no time that a plugin could make others wait by.
+#[test]
+fn many_addresses_keep_their_order() {
+    own_namespace();
+    let mut wanted: Vec<String> = (0..600).rev().map(|at| format!("10.1.{}.{}/16", at / 250, at % 250 + 1)).collect();
+    let first = addrs(&wanted.iter().step_by(2).map(String::as_str).collect::<Vec<_>>());
+    nft_ensure(&mut nft(), &key("cid1"), &first).unwrap();
+    wanted.push(wanted[0].clone());
+    let addresses = addrs(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
+    let start = std::time::Instant::now();
+    nft_ensure(&mut nft(), &key("cid1"), &addresses).unwrap();
+    let took = start.elapsed();
+    let seen: Vec<String> = ruleset()
+        .lines()
+        .filter_map(|line| line.split_once("ip saddr ")?.1.split(' ').next().map(str::to_owned))
+        .collect();
+    let mut expected = addresses[..600].to_vec();
+    expected.retain(|address| !first.contains(address));
+    let expected: Vec<String> = first.iter().chain(&expected).map(|address| address.addr().to_string()).collect();
+    assert_eq!(seen, expected);
+    assert!(took < std::time::Duration::from_millis(600), "took {took:?}");
+}
+
 #[test]
 fn every_prefix_length_reads_as_itself() {
     own_namespace();

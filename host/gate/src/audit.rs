@@ -13,6 +13,7 @@ use file::{LIMIT, LogFile};
 use postern_cni::Verb;
 use postern_types::{ErrorCode, OpError, Operation, Reply};
 use serde::Serialize;
+use serde_json::json;
 use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
@@ -20,8 +21,12 @@ use std::time::Duration;
 /// Name of the log in [`crate::places::Places::logs`]; the one before it ends in `.1`.
 pub const LOG: &str = "audit.jsonl";
 
-/// Characters of a request or a result in a line: more is a guest that floods.
-const SHOWN: usize = 2048;
+/// Bytes of a request or a result in a line: more is a guest that floods.
+const SHOWN: usize = 512;
+
+/// Bytes of lines in one run that say that nothing changed. What was changed is always written, and a run whose refusals
+/// had no end would otherwise wash all runs before it out of the log.
+const UNCHANGING: usize = 64 << 10;
 
 /// Bytes that gather before they are written.
 const GATHERED: usize = 64 << 10;
@@ -32,6 +37,11 @@ pub struct Audit {
     file: LogFile,
     attachment: String,
     lines: Vec<u8>,
+    /// Bytes of lines that said that nothing changed.
+    unchanging: usize,
+    /// Such lines beyond [`UNCHANGING`], and the verb of the last.
+    hidden: usize,
+    hidden_verb: &'static str,
     /// Lines that were given up.
     lost: usize,
     /// Why the last attempt to write failed.
@@ -88,11 +98,20 @@ impl Audit {
     /// A log in the directory `logs` for the attachment `network/container/ifname`.
     pub fn new(logs: &Path, attachment: String) -> Self {
         let file = LogFile::new(logs, LIMIT);
-        Self { file, attachment, lines: Vec::new(), lost: 0, failure: None }
+        Self { file, attachment, lines: Vec::new(), unchanging: 0, hidden: 0, hidden_verb: "", lost: 0, failure: None }
     }
 
-    /// Notes one operation, and writes it at once if it could change something.
+    /// Notes one operation, and writes it at once if it could change something. Of those that could not, only as many as
+    /// fit [`UNCHANGING`]; the others are counted.
     pub fn note(&mut self, entry: &Entry<'_>) {
+        // What was not let through has changed nothing.
+        let changes = entry.rule.is_some() && lasting(entry.operation) != Lasting::Nothing;
+        if !changes && self.unchanging >= UNCHANGING {
+            self.hidden += 1;
+            self.hidden_verb = entry.verb.as_str();
+            return;
+        }
+        let before = self.lines.len();
         let text = serde_json::to_string(entry.operation).unwrap_or_default();
         let whole = text.len() <= SHOWN;
         let denied = matches!(entry.outcome, Err(error) if error.code == ErrorCode::Denied);
@@ -112,8 +131,9 @@ impl Audit {
             micros: entry.took.as_micros(),
         };
         append(&mut self.lines, &line);
-        // What was not let through has changed nothing.
-        let changes = entry.rule.is_some() && lasting(entry.operation) != Lasting::Nothing;
+        if !changes {
+            self.unchanging += self.lines.len() - before;
+        }
         if changes || self.lines.len() > GATHERED {
             self.flush();
         }
@@ -180,7 +200,7 @@ impl Audit {
     }
 }
 
-fn append<R: Serialize>(lines: &mut Vec<u8>, line: &Line<'_, R>) {
+fn append(lines: &mut Vec<u8>, line: &impl Serialize) {
     let before = lines.len();
     if serde_json::to_writer(&mut *lines, line).is_ok() {
         lines.push(b'\n');
@@ -193,16 +213,32 @@ fn result<T>(outcome: &Result<T, impl Display>) -> String {
     outcome.as_ref().map_or_else(|error| shorten(&error.to_string()), |_| "ok".to_owned())
 }
 
+/// As much of a text as takes [`SHOWN`] bytes in the log, where quotes and control characters take more than their own.
 fn shorten(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
-        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
-        None => text.to_owned(),
+    let mut bytes = 0;
+    for (at, c) in text.char_indices() {
+        bytes += match c {
+            '"' | '\\' => 2,
+            '\0'..='\x1f' => 6,
+            c => c.len_utf8(),
+        };
+        if bytes > SHOWN {
+            return format!("{}…", text.get(..at).unwrap_or_default());
+        }
     }
+    text.to_owned()
 }
 
 impl Drop for Audit {
     /// The last attempt. What is lost is said here, on standard error: standard output belongs to the runtime.
     fn drop(&mut self) {
+        if self.hidden > 0 {
+            let note = format!("{} more operations that changed nothing are not shown", self.hidden);
+            let line = json!({
+                "time": now(), "attachment": self.attachment, "verb": self.hidden_verb, "plugin": "postern", "note": note,
+            });
+            append(&mut self.lines, &line);
+        }
         self.flush();
         self.give_up();
         if self.lost > 0 {

@@ -1,6 +1,7 @@
 //! The gate: the one call through which a guest reaches the node.
 
 use crate::audit::Entry;
+use crate::budget::Budget;
 use crate::capability;
 use crate::effect::lasting;
 use crate::launcher::Launcher;
@@ -71,6 +72,11 @@ impl<'a> Gate<'a> {
         granted: Granted,
         depth: u32,
     ) -> Self {
+        // Whoever delegates answers for what it sets off: the whole run has the budget of the plugin that the runtime
+        // called, whatever its delegates may ask for at each of their starts.
+        if depth == 0 {
+            session.asked = Budget::new(usize::try_from(granted.limits().operations()).unwrap_or(usize::MAX));
+        }
         Self { session, launcher, plugin, digest, depth, granted, objects: Vec::new(), operations: 0, joined: None }
     }
 
@@ -90,7 +96,7 @@ impl<'a> Gate<'a> {
     /// What the guest gets to see, with the operation's name filled in.
     pub fn call(&mut self, operation: &Operation) -> Result<Reply, OpError> {
         let start = Instant::now();
-        let (rule, outcome) = match self.admit(operation, start) {
+        let (rule, outcome) = match self.admit(operation) {
             Ok(rule) => (Some(rule), capability::execute(self, operation)),
             Err(refusal) => (None, Err(refusal)),
         };
@@ -113,16 +119,23 @@ impl<'a> Gate<'a> {
         outcome
     }
 
-    fn admit(&mut self, operation: &Operation, now: Instant) -> Result<Rule, OpError> {
-        if now >= self.session.deadline {
-            return Err(OpError::new(ErrorCode::Deadline, "", "the deadline of this run has passed"));
-        }
+    fn admit(&mut self, operation: &Operation) -> Result<Rule, OpError> {
+        self.session.in_time()?;
         let budget = self.granted.limits().operations();
         self.operations += 1;
         if self.operations > budget {
             return Err(OpError::new(ErrorCode::Exhausted, "", format!("a run may ask for {budget} operations"))
                 .hint(format!("[limits] operations in {}", self.granted.operator_file())));
         }
+        self.session.asked.spend(1).map_err(|most| {
+            let caller = &self.session.request.plugin;
+            OpError::new(
+                ErrorCode::Exhausted,
+                caller,
+                format!("\"{caller}\" and its delegates may ask for {most} operations"),
+            )
+            .hint(format!("[limits] operations in the policy of \"{caller}\""))
+        })?;
         // A path can lead to a namespace of another kind, which shows when it is entered: before anything is done.
         if self.operations == 1
             && let Some(container) = self.session.container()

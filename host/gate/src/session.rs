@@ -1,6 +1,7 @@
 //! One run of the host: one verb, for one attachment, shared by the plugin that was called and those it delegates to.
 
 use crate::audit::Audit;
+use crate::budget::Budget;
 use crate::effect::Effect;
 use crate::places::Places;
 use crate::policy::{Granted, Policy};
@@ -20,6 +21,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long cleaning up may take once the time of the run itself is over.
 const CLEANUP_WITHIN: Duration = Duration::from_secs(15);
+
+/// Routes in one run: each takes the kernel's time and memory, which a container has for nothing.
+const MOST_ROUTES: usize = 1024;
+
+/// Addresses in one run.
+const MOST_ADDRESSES: usize = 256;
 
 /// What the protocol made of environment and standard input.
 #[derive(Debug)]
@@ -112,6 +119,12 @@ pub struct Session {
     pub own: Vec<OwnAddress>,
     /// The log.
     pub audit: Audit,
+    /// Operations that all guests of this run have asked for, and how many they may.
+    pub asked: Budget,
+    /// Routes that this run has asked for on the container's link.
+    pub routes: Budget,
+    /// Addresses that it has asked for there.
+    pub addresses: Budget,
     /// What this run did, in order.
     pub undo: Vec<Undo>,
     /// The address of the container's end of the pair that this run made.
@@ -141,6 +154,9 @@ impl Session {
             logs,
             own: Vec::new(),
             audit,
+            asked: Budget::default(),
+            routes: Budget::new(MOST_ROUTES),
+            addresses: Budget::new(MOST_ADDRESSES),
             undo: Vec::new(),
             container_mac: None,
             shown: BTreeSet::new(),
@@ -173,6 +189,17 @@ impl Session {
         session.record = Some(record);
         session.runner = Rc::clone(&self.runner);
         session
+    }
+
+    /// Whether there is time left: asked before each operation, and before each of the many things that one does.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Deadline`].
+    pub fn in_time(&self) -> Result<(), OpError> {
+        if Instant::now() >= self.deadline {
+            return Err(OpError::new(ErrorCode::Deadline, "", "the deadline of this run has passed"));
+        }
+        Ok(())
     }
 
     /// Gives what is to be cleaned up time of its own: a run that went past its deadline must not leave its rules.

@@ -9,19 +9,25 @@ use netlink_packet_core::{
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::libc;
-use nix::sys::socket::{GetSockOpt, sockopt};
-use nix::sys::time::TimeVal;
+use nix::sys::socket::{GetSockOpt, setsockopt, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike};
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
 
-/// The kernel answers while the request is being sent, so a wait is the exception. Nothing may wait for ever, though.
-const ANSWER_SECONDS: i64 = 5;
+/// The kernel answers while the request is being sent, so a wait is the exception. Nothing may wait for ever, though, nor
+/// go on for ever: a request has this long in all, a dump with everything that has to be read again.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// Objects of one dump. In a container's namespace its root can make as many as it likes. In the host's, links are the
+/// most that is listed (`gc --node`): a node with 1000 pods has some 2000. Addresses and VLANs are asked for link by link.
+const MOST_OBJECTS: usize = 16 * 1024;
 
 /// The kernel never makes a dump's datagram larger than 32 KiB, nor larger than the buffer that it was last read with.
 const BUFFER: usize = 32 * 1024;
 
-/// A dump that others keep changing is read again this many times at most.
-const DUMP_ATTEMPTS: usize = 10;
+/// A dump that others keep changing is read once, and again three times at most.
+const DUMP_ATTEMPTS: usize = 4;
 
 /// `SO_NETNS_COOKIE` (`asm-generic/socket.h`), since Linux 5.14; the libc crate lacks it.
 const SO_NETNS_COOKIE: libc::c_int = 71;
@@ -103,7 +109,6 @@ impl Netlink {
         let socket = Socket::new(NETLINK_ROUTE)?;
         socket.set_netlink_get_strict_chk(true)?;
         socket.set_ext_ack(true)?;
-        nix::sys::socket::setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::new(ANSWER_SECONDS, 0))?;
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self { socket, sequence: Cell::new(1), buffer: RefCell::default() })
     }
@@ -126,7 +131,7 @@ impl Netlink {
     /// Sends requests in one datagram, to be carried out in order; the last one must ask for an acknowledgement. One
     /// that fails does not keep the kernel from the next, but its error is the one reported.
     pub(crate) fn batch(&self, subject: Subject<'_>, requests: &[Request]) -> Result<()> {
-        self.exchange(subject, requests, |_| Some(())).map(drop)
+        self.exchange(subject, requests, deadline(), |_| Some(())).map(drop)
     }
 
     /// Asks for one object.
@@ -137,7 +142,7 @@ impl Netlink {
         decode: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<T> {
         let mut object = None;
-        self.exchange(subject, &[Request::new(message, 0)], |payload| {
+        self.exchange(subject, &[Request::new(message, 0)], deadline(), |payload| {
             object = decode(payload);
             object.as_ref().map(drop)
         })?;
@@ -145,6 +150,8 @@ impl Netlink {
     }
 
     /// Asks for many objects; `decode` appends those of one message, and returns `None` if it can't understand it.
+    ///
+    /// There may be [`MOST_OBJECTS`]. Of more none is kept, but they are read.
     pub(crate) fn dump<T>(
         &self,
         subject: Subject<'_>,
@@ -153,9 +160,15 @@ impl Netlink {
     ) -> Result<Vec<T>> {
         request.flags |= NLM_F_DUMP;
         let requests = [request];
+        let deadline = deadline();
         for _ in 0..DUMP_ATTEMPTS {
             let mut objects = Vec::new();
-            let outcome = self.exchange(subject, &requests, |payload| decode(payload, &mut objects))?;
+            let outcome = self.exchange(subject, &requests, deadline, |payload| {
+                if objects.len() > MOST_OBJECTS { Some(()) } else { decode(payload, &mut objects) }
+            })?;
+            if objects.len() > MOST_OBJECTS {
+                return Err(subject.broken(format!("there are more than {MOST_OBJECTS}")));
+            }
             if outcome.malformed {
                 return Err(subject.broken("the kernel's answer can't be understood"));
             }
@@ -167,11 +180,13 @@ impl Netlink {
     }
 
     /// Sends `requests` and hands every answer's payload to `each`, until the kernel says that it is done. A message
-    /// that `each` refuses is noted only: a dump must be read to its end, or the socket stays busy.
+    /// that `each` refuses is noted only: a dump must be read to its end, or the socket stays busy. At `deadline` that is
+    /// the lesser evil.
     fn exchange(
         &self,
         subject: Subject<'_>,
         requests: &[Request],
+        deadline: Instant,
         mut each: impl FnMut(&[u8]) -> Option<()>,
     ) -> Result<Outcome> {
         let first = self.sequence.get();
@@ -195,7 +210,7 @@ impl Netlink {
         let mut outcome = Outcome::default();
         let mut buffer = self.buffer.borrow_mut();
         loop {
-            self.receive(subject, &mut buffer)?;
+            self.receive(subject, &mut buffer, deadline)?;
             for message in Messages(&buffer) {
                 let message = message.map_err(|_| subject.broken("the kernel's answer is malformed"))?;
                 // Left over from an exchange that ended early, by an error or a timeout.
@@ -233,24 +248,40 @@ impl Netlink {
     }
 
     /// Reads one datagram into `buffer`.
-    fn receive(&self, subject: Subject<'_>, buffer: &mut Vec<u8>) -> Result<()> {
+    fn receive(&self, subject: Subject<'_>, buffer: &mut Vec<u8>, deadline: Instant) -> Result<()> {
         buffer.clear();
         buffer.reserve(BUFFER);
+        // With MSG_TRUNC the datagram's true length is returned even if the buffer was too small for it.
+        let mut flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
         loop {
-            // With MSG_TRUNC the datagram's true length is returned even if the buffer was too small for it.
-            match self.socket.recv(buffer, libc::MSG_TRUNC) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(
+                    subject.broken(format!("the kernel's answer took more than {} seconds", ANSWER_WITHIN.as_secs()))
+                );
+            }
+            match self.socket.recv(buffer, flags) {
                 Ok(length) if length == buffer.len() => return Ok(()),
                 Ok(length) => {
                     return Err(subject.broken(format!("the kernel's answer of {length} bytes is too long")));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return Err(subject.broken(format!("no answer from the kernel within {ANSWER_SECONDS} seconds")));
+                    // No timeout at all would be that of nought.
+                    let microseconds = i64::try_from(left.as_micros()).unwrap_or(i64::MAX).max(1);
+                    setsockopt(&self.socket, sockopt::ReceiveTimeout, &TimeVal::microseconds(microseconds))
+                        .map_err(|errno| subject.refused(errno as i32, None))?;
+                    flags = libc::MSG_TRUNC;
                 }
                 Err(error) => return Err(subject.failed(&error)),
             }
         }
     }
+}
+
+/// That of a request that is made now.
+fn deadline() -> Instant {
+    Instant::now() + ANSWER_WITHIN
 }
 
 #[cfg(test)]
@@ -295,6 +326,54 @@ mod tests {
         );
     }
 
+    /// A list that is longer than what is wanted is read to its end, and not kept.
+    #[test]
+    fn long_dumps_are_refused() {
+        let netlink = Netlink::open().unwrap();
+        // Each message has as many as there may be, and one of them is enough.
+        let many = |more: usize| {
+            move |_: &[u8], all: &mut Vec<u8>| {
+                all.resize(MOST_OBJECTS + more, 0);
+                Some(())
+            }
+        };
+        assert_eq!(netlink.dump(LIST, links(), many(0)).unwrap().len(), MOST_OBJECTS);
+        let error = netlink.dump(LIST, links(), many(1)).unwrap_err();
+        assert_eq!(error.to_string(), "list links: there are more than 16384");
+        // An unfinished dump would make this one EBUSY.
+        assert_eq!(netlink.dump(LIST, links(), many(0)).unwrap().len(), MOST_OBJECTS);
+    }
+
+    /// However many messages come, each within the time for a single one.
+    #[test]
+    fn an_exchange_has_a_deadline() {
+        let netlink = Netlink::open().unwrap();
+        let mut request = links();
+        request.flags |= NLM_F_DUMP;
+        let before = Instant::now();
+        let soon = before + Duration::from_millis(50);
+        let error = netlink
+            .exchange(LIST, &[request], soon, |_| {
+                std::thread::sleep(Duration::from_millis(60));
+                Some(())
+            })
+            .err()
+            .unwrap();
+        assert_eq!(error.to_string(), "list links: the kernel's answer took more than 5 seconds");
+        // An acknowledgement that nobody asked for never comes.
+        let silent = Request::new(&RouteNetlinkMessage::SetLink(up()), 0);
+        let before = Instant::now();
+        let error = netlink.exchange(LIST, &[silent], before + Duration::from_millis(50), |_| Some(())).err().unwrap();
+        assert_eq!(error.to_string(), "list links: the kernel's answer took more than 5 seconds");
+        assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+    }
+
+    fn up() -> LinkMessage {
+        let mut message = LinkMessage::default();
+        message.header.index = 1;
+        message
+    }
+
     #[test]
     fn stale_answers_are_skipped() {
         let netlink = Netlink::open().unwrap();
@@ -316,11 +395,7 @@ mod tests {
     fn sequence_numbers_may_wrap_within_a_batch() {
         let netlink = Netlink::open().unwrap();
         netlink.sequence.set(u32::MAX);
-        let up = || {
-            let mut message = LinkMessage::default();
-            message.header.index = 1;
-            Request::new(&RouteNetlinkMessage::SetLink(message), NLM_F_ACK)
-        };
+        let up = || Request::new(&RouteNetlinkMessage::SetLink(up()), NLM_F_ACK);
         netlink.batch(LIST, &[up(), up(), up()]).unwrap();
         assert_eq!(netlink.sequence.get(), 2);
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Longest file read whole: far above any container ID, record or note.
-const READ_LIMIT: u64 = 1 << 20;
+pub(crate) const READ_LIMIT: u64 = 1 << 20;
 
 /// An open directory; the path serves messages only.
 pub(crate) struct Directory {

@@ -121,6 +121,11 @@ impl Leases {
         requested: &[IpAddr],
         deadline: Instant,
     ) -> Result<Vec<Lease>> {
+        // Each is looked for in each set while others wait for the lock. A few too many are refused in the native words.
+        if requested.len() > 2 * sets.len() + 16 {
+            let (requested, sets) = (requested.len(), sets.len());
+            return Err(StateError::Refused(format!("{requested} addresses are requested of {sets} range sets")));
+        }
         let mut session = self.lock(deadline)?;
         let mut taken = Vec::new();
         let outcome = session.reserve_all(owner, sets, requested, deadline, &mut taken);

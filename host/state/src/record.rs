@@ -9,7 +9,7 @@
 //! to. Records are small and end with the attachment, so they are never compacted.
 
 use crate::error::{Result, StateError};
-use crate::files::{Directory, digest, lock_before, read_all, short_hex};
+use crate::files::{Directory, READ_LIMIT, digest, lock_before, read_all, short_hex};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,12 @@ const VERSION: u64 = 1;
 const WRITER: &str = concat!("postern ", env!("CARGO_PKG_VERSION"));
 /// Where records are below the state root.
 const SUBDIRECTORY: &str = "attachments";
+/// Effects that can be live in one record. A whole attachment has five.
+const MOST_EFFECTS: usize = 256;
+/// Bytes of a record to which nothing more is noted. The note that an effect was undone is shorter than the effect's own
+/// line, so with all of them a record stays below twice this.
+const MOST_BYTES: u64 = 256 << 10;
+const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be written can be read");
 /// What the name of a record set aside has after the key; a number follows.
 const CORRUPT: &str = ".corrupt-";
 
@@ -238,10 +244,18 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// Note an effect of `plugin` before it is caused; its number.
     ///
     /// # Errors
-    /// [`StateError::Io`]: then nothing is noted, and the act must not be begun.
+    /// [`StateError::Exhausted`] if the record is full: what can't be read again can't be removed either.
+    /// [`StateError::Io`]. With either nothing is noted, and the act must not be begun.
     pub fn append(&mut self, plugin: &str, effect: &E) -> Result<u64> {
         let effect = Effect { seq: self.next_seq, plugin: plugin.to_owned(), effect: effect.clone() };
         let line = self.line(&effect)?;
+        if self.live.len() >= MOST_EFFECTS || self.length + line.len() as u64 > MOST_BYTES {
+            return Err(StateError::Exhausted(format!(
+                "record {}: an attachment can leave {MOST_EFFECTS} things on the node, noted in {} KiB; its DEL removes them",
+                self.directory.path_of(self.key.as_str()).display(),
+                MOST_BYTES >> 10
+            )));
+        }
         self.write(&line)?;
         self.next_seq += 1;
         self.live.push(effect);
@@ -272,7 +286,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         for effect in &gone {
             lines.extend(self.line(&Removed { plugin: &effect.plugin, removed: effect.seq })?);
         }
-        if lines.is_empty() { Ok(()) } else { self.write(&lines) }
+        // A record of an earlier version may be so long that it couldn't be read with these: at worst they are undone again.
+        if lines.is_empty() || self.length + lines.len() as u64 > READ_LIMIT { Ok(()) } else { self.write(&lines) }
     }
 
     /// Live effects in the order in which they were noted: of `plugin`, or of all.

@@ -65,6 +65,57 @@ fn each_limit_by_default_and_as_an_operator_sets_it() -> Result<()> {
     ])
 }
 
+/// What is counted for one call of one guest begins anew at the next.
+#[test]
+fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
+    let link = r#""veth-create", {"op": "link-up", "link": 0}"#;
+    let addresses = vec![r#""10.66.6.6/24""#; 257].join(", ");
+    let reserve = r#"{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": ["10.9.0.1"]}"#;
+    withstand(&[
+        // Each starts a delegate, which has as many operations of its own.
+        rogue("operations of delegates", r#"[{"times": 30, "step": {"try": {"op": "ipam-add"}}}, "veth-create"]"#)
+            .ends(999, "\"rogue\" and its delegates may ask for 50 operations"),
+        rogue(
+            "operations of delegates, enough",
+            r#"[{"times": 5, "step": {"try": {"op": "ipam-add"}}}, "veth-create"]"#,
+        )
+        .ends(0, ""),
+        rogue("routes", &format!("[{link}, {{\"routes\": 1025}}]"))
+            .ends(999, "1025 routes are too many: a run may add 1024"),
+        rogue("routes, in two calls", &format!("[{link}, {{\"routes\": 1000}}, {{\"routes\": 25}}]"))
+            .ends(999, "25 routes are too many: a run may add 1024"),
+        rogue("routes, enough", &format!("[{link}, {{\"routes\": 1024}}]")).ends(0, ""),
+        rogue("addresses", &format!(r#"[{link}, {{"op": "addresses-add", "link": 0, "addresses": [{addresses}]}}]"#))
+            .ends(999, "257 addresses are too many: a run may add 256"),
+        // Each is noted before it fails, for DEL to remove.
+        rogue("a record", &format!(r#"[{{"times": 256, "step": {{"try": {reserve}}}}}, {reserve}]"#))
+            .policy("[limits]\noperations = 1000")
+            .ends(999, "an attachment can leave 256 things on the node"),
+        rogue("a record, and DEL", &format!(r#"[{{"times": 900, "step": {{"try": {reserve}}}}}]"#))
+            .policy("[limits]\noperations = 1000")
+            .ends(0, ""),
+    ])
+}
+
+/// Root in a container can make as many objects there as it likes: what is read of them has an end, and so has the reading.
+#[test]
+fn routes_that_the_container_made() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let made = rogue("made", r#"["veth-create", {"op": "link-up", "link": 0}]"#);
+    made.call(&fortress)?.success()?;
+    let netns = fortress.netns("c1");
+    fortress.node().sh(&format!(
+        "for high in $(seq 0 80); do for low in $(seq 0 255); do echo route add 11.0.$high.$low/32 dev eth0; done; done |
+         nsenter --net={netns} ip -batch -"
+    ))?;
+    let previous = r#"{"prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "eth0"}]}}"#;
+    let listed = rogue("listed", r#"["link-own", {"op": "routes-list", "link": 0}]"#).with(previous).on("CHECK");
+    let answer = listed.call(&fortress)?;
+    Attack { verb: "DEL", ..made }.call(&fortress)?.success()?;
+    fortress.unchanged()?;
+    Refusal::of(&answer)?.expect(999, "there are more than 16384")
+}
+
 #[test]
 fn limits_beyond_what_is_possible_are_refused() -> Result<()> {
     let set = |limit: &'static str, words| hostile(limit, "good").policy(limit).ends(999, words);

@@ -70,6 +70,53 @@ fn what_changes_something_is_written_at_once() {
 }
 
 #[test]
+fn a_run_that_changes_nothing_cannot_fill_the_log() {
+    let place = Place::new("flood");
+    let mut audit = place.audit();
+    // Four bytes each, and what JSON makes longer.
+    for text in ["😀".repeat(3000), "\u{1}".repeat(3000), "\"".repeat(3000)] {
+        for rule in [None, Some("bridge.names")] {
+            for _ in 0..2000 {
+                let outcome = Err(OpError::new(ErrorCode::Denied, "x", text.clone()));
+                let operation = &Operation::BridgeFind { name: text.clone() };
+                let (verb, from, took) = (Verb::Add, None, Duration::ZERO);
+                audit.note(&Entry {
+                    verb,
+                    plugin: "demo",
+                    digest: "0123",
+                    operation,
+                    rule,
+                    from,
+                    outcome: &outcome,
+                    took,
+                });
+            }
+        }
+    }
+    note(&mut audit, &Operation::ForwardingEnable, Some("grant.forwarding"));
+    drop(audit);
+    let text = std::fs::read_to_string(place.0.join(LOG)).unwrap();
+    let longest = text.lines().map(str::len).max().unwrap();
+    assert!(longest < 2 * SHOWN + 300, "{longest}");
+    assert!(text.len() < UNCHANGING + 2 * longest + 200, "{}", text.len());
+    let lines = place.lines();
+    let [.., changed, last] = lines.as_slice() else { panic!("{text}") };
+    assert_eq!(changed["operation"], "forwarding.enable", "what changes something is always written");
+    let hidden = 12_000 - (lines.len() - 2);
+    assert_eq!(last["note"], format!("{hidden} more operations that changed nothing are not shown"));
+    assert_eq!((last["attachment"].as_str(), last["verb"].as_str()), (Some("net/c1/eth0"), Some("ADD")));
+}
+
+#[test]
+fn texts_are_cut_by_what_they_take_in_the_log() {
+    assert_eq!(shorten(&"x".repeat(512)), "x".repeat(512));
+    assert_eq!(shorten(&"x".repeat(513)), format!("{}…", "x".repeat(512)));
+    assert_eq!(shorten(&format!("x{}", "😀".repeat(200))), format!("x{}…", "😀".repeat(127)));
+    assert_eq!(shorten(&"\n".repeat(86)).chars().count(), 86);
+    assert_eq!(shorten(&"\"".repeat(300)).chars().count(), 257);
+}
+
+#[test]
 fn the_host_writes_down_its_own_acts() {
     let place = Place::new("own");
     place.audit().note_node_removal(&serde_json::json!({"bridge": "br0"}), &Ok(()), Duration::ZERO);

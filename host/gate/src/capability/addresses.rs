@@ -11,13 +11,18 @@ use std::time::{Duration, Instant};
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 
 /// `addresses.add`.
-pub fn add(gate: &Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply, OpError> {
+pub fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply, OpError> {
     let (index, name) = gate.own(handle)?;
+    gate.session.addresses.spend(addresses.len()).map_err(|most| {
+        let message = format!("{} addresses are too many: a run may add {most}", addresses.len());
+        OpError::new(ErrorCode::Exhausted, &name, message)
+    })?;
     if let Some(foreign) = addresses.iter().find(|address| !gate.session.owns(address)) {
         return Err(not_own(&foreign.to_string()));
     }
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     for address in addresses {
+        gate.session.in_time()?;
         container
             .add_address(index, *address)
             .map_err(|error| refused(error, &name, format_args!("failed to add IP addr {address} to \"{name}\"")))?;

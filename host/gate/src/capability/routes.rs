@@ -5,11 +5,15 @@ use crate::capability::refused;
 use crate::gate::Gate;
 use crate::session::kernel;
 use ipnet::IpNet;
-use postern_types::{Handle, OpError, Reply, Route};
+use postern_types::{ErrorCode, Handle, OpError, Reply, Route};
 
 /// `routes.add`.
-pub fn add(gate: &Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, OpError> {
+pub fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, OpError> {
     let (index, name) = gate.own(handle)?;
+    gate.session.routes.spend(routes.len()).map_err(|most| {
+        OpError::new(ErrorCode::Exhausted, &name, format!("{} routes are too many: a run may add {most}", routes.len()))
+            .hint("join routes that lie side by side")
+    })?;
     for source in routes.iter().filter_map(|route| route.source) {
         if !gate.session.own.iter().any(|own| own.net.addr() == source) {
             return Err(not_own(&source.to_string()));
@@ -17,6 +21,7 @@ pub fn add(gate: &Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, O
     }
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     for route in routes {
+        gate.session.in_time()?;
         container.add_route(index, route).map_err(|error| {
             let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
             let metric = route.priority.map(|metric| format!(" metric {metric}")).unwrap_or_default();
@@ -34,6 +39,7 @@ pub fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> 
     let (index, name) = gate.own(handle)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     for network in networks {
+        gate.session.in_time()?;
         container.delete_connected(index, *network).map_err(|error| {
             let words = format!("{network} dev {name}");
             refused(error, &words, format_args!("failed to delete route '{words}'"))

@@ -89,6 +89,19 @@ fn believed(leases: &Leases) -> bool {
 
 const SMALL: &str = "10.0.0.0/29";
 
+/// Without waiting for the lock: each would be looked for in each set while others wait for it.
+#[test]
+fn too_many_requested_addresses_are_refused_before_the_lock() {
+    let scratch = Scratch::new();
+    let leases = scratch.leases();
+    let _lock = LeaseDir::open(&scratch.path("data"), "net", true).unwrap().unwrap().lock(soon()).unwrap();
+    let requested: Vec<IpAddr> = (0..19).map(|low| IpAddr::from([10, 1, 0, low])).collect();
+    let error = leases.reserve(&owner("a"), &sets(&[SMALL]), &requested, Instant::now()).unwrap_err();
+    assert!(error.to_string().starts_with("19 addresses are requested of 1 range sets"), "{error}");
+    let error = leases.reserve(&owner("a"), &sets(&[SMALL]), &requested[1..], Instant::now()).unwrap_err();
+    assert!(error.is_try_again(), "{error}");
+}
+
 #[test]
 fn files_are_as_the_native_plugin_writes_them() {
     let scratch = Scratch::new();

@@ -86,6 +86,71 @@ fn files_are_private_and_lines_are_as_documented() {
     assert!(path(&scratch).exists());
 }
 
+/// What can be noted can be read again, with all notes that it was undone.
+#[test]
+fn a_record_that_is_full_refuses_and_can_still_be_removed() {
+    for (name, fits) in [("a", MOST_EFFECTS), (&*"b".repeat(10_000), 26), (&*"\0".repeat(60_000), 0)] {
+        let scratch = Scratch::new();
+        let mut record = open(&scratch);
+        let mut noted = 0;
+        let error = loop {
+            match record.append("bridge", &link(name)) {
+                Ok(_) => noted += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(&error, StateError::Exhausted(text) if text.contains("its DEL removes them")), "{error}");
+        assert_eq!(noted, fits);
+        drop(record);
+        let mut record = existing(&scratch).unwrap().unwrap();
+        assert_eq!(record.effects(None).len(), noted);
+        for effect in record.effects(None) {
+            record.mark_removed(effect.seq).unwrap();
+        }
+        drop(record);
+        assert!(existing(&scratch).unwrap().unwrap().remove_file().unwrap());
+    }
+}
+
+/// What comes and goes fills a record too.
+#[test]
+fn notes_of_what_is_undone_count() {
+    let scratch = Scratch::new();
+    let mut record = open(&scratch);
+    while let Ok(seq) = record.append("bridge", &link("a")) {
+        record.mark_removed(seq).unwrap();
+    }
+    assert!(record.is_empty());
+    let length = std::fs::metadata(path(&scratch)).unwrap().len();
+    assert!(length > MOST_BYTES - 200 && length < MOST_BYTES + 200, "{length}");
+    drop(record);
+    assert!(existing(&scratch).unwrap().unwrap().remove_file().unwrap());
+}
+
+/// Earlier versions had no limit but that of reading.
+#[test]
+fn a_longer_record_of_an_earlier_version_is_removed() {
+    let scratch = Scratch::new();
+    drop(open(&scratch));
+    let mut text = std::fs::read_to_string(path(&scratch)).unwrap();
+    let mut seq = 0;
+    while (text.len() as u64) < READ_LIMIT - 200 {
+        seq += 1;
+        text += &format!("{{\"seq\":{seq},\"plugin\":\"bridge\",\"effect\":\"lease\"}}\n");
+    }
+    std::fs::write(path(&scratch), &text).unwrap();
+    let mut record = existing(&scratch).unwrap().unwrap();
+    assert!(matches!(record.append("bridge", &Act::Lease), Err(StateError::Exhausted(_))));
+    for effect in record.effects(None).iter().skip(1) {
+        record.mark_removed(effect.seq).unwrap();
+    }
+    // As a DEL that is killed leaves it.
+    drop(record);
+    let mut record = existing(&scratch).unwrap().unwrap();
+    record.drop_section(None).unwrap();
+    assert!(record.remove_file().unwrap());
+}
+
 #[test]
 fn keys_are_unambiguous() {
     let keys = [("a", "bc", "d"), ("ab", "c", "d"), ("a", "b", "cd"), ("", "abc", "d"), ("abcd", "", "")];
