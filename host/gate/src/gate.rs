@@ -58,6 +58,7 @@ pub struct Gate<'a> {
     granted: Granted,
     objects: Vec<Object>,
     operations: u32,
+    spent: bool,
     /// How the attachment's port joined its bridge.
     pub joined: Option<PortSpec>,
 }
@@ -77,7 +78,18 @@ impl<'a> Gate<'a> {
         if depth == 0 {
             session.asked = Budget::new(usize::try_from(granted.limits().operations()).unwrap_or(usize::MAX));
         }
-        Self { session, launcher, plugin, digest, depth, granted, objects: Vec::new(), operations: 0, joined: None }
+        Self {
+            session,
+            launcher,
+            plugin,
+            digest,
+            depth,
+            granted,
+            objects: Vec::new(),
+            operations: 0,
+            spent: false,
+            joined: None,
+        }
     }
 
     /// The policy in force.
@@ -124,10 +136,13 @@ impl<'a> Gate<'a> {
         let budget = self.granted.limits().operations();
         self.operations += 1;
         if self.operations > budget {
+            self.spent = true;
             return Err(OpError::new(ErrorCode::Exhausted, "", format!("a run may ask for {budget} operations"))
                 .hint(format!("[limits] operations in {}", self.granted.operator_file())));
         }
         self.session.asked.spend(1).map_err(|most| {
+            // A delegate is refused, and goes on until its own budget is spent: its caller is the one to stop.
+            self.spent = self.depth == 0;
             let caller = &self.session.request.plugin;
             OpError::new(
                 ErrorCode::Exhausted,
@@ -173,7 +188,7 @@ impl<'a> Gate<'a> {
     /// Whether the guest has gone on asking after its budget was spent: it is stopped then, or its questions would
     /// wash everything else out of the log.
     pub fn is_spent(&self) -> bool {
-        self.operations > self.granted.limits().operations()
+        self.spent
     }
 
     /// Gives out a handle.

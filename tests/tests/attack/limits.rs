@@ -74,7 +74,7 @@ fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
     withstand(&[
         // Each starts a delegate, which has as many operations of its own.
         rogue("operations of delegates", r#"[{"times": 30, "step": {"try": {"op": "ipam-add"}}}, "veth-create"]"#)
-            .ends(999, "\"rogue\" and its delegates may ask for 50 operations"),
+            .ends(999, "plugin \"rogue\" asked for more than 50 operations and was stopped"),
         rogue(
             "operations of delegates, enough",
             r#"[{"times": 5, "step": {"try": {"op": "ipam-add"}}}, "veth-create"]"#,
