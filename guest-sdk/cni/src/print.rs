@@ -65,7 +65,8 @@ fn newline(out: &mut String, depth: Option<usize>) {
     }
 }
 
-/// Go escapes what could end a script element, and the two line separators that JavaScript once minded.
+/// Go escapes what could end a script element, and the two line separators that JavaScript once minded. Unlike Go this
+/// escapes every control character, for the terminals that obey them.
 fn string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
@@ -77,7 +78,6 @@ fn string(out: &mut String, text: &str) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
-            // The second set of control characters, which some terminals obey, is escaped as well.
             '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
@@ -107,10 +107,10 @@ mod tests {
 
     #[test]
     fn escapes() {
-        let json = Json::from("<&>\"\\/\n\r\t\u{8}\u{c}\u{1}\u{7f}\u{2028}\u{2029}é世\u{1f600}");
+        let json = Json::from("<&>\"\\/\n\r\t\u{8}\u{c}\u{1}\u{7f}\u{9b}\u{2028}\u{2029}é世\u{1f600}");
         assert_eq!(
             compact(&json),
-            "\"\\u003c\\u0026\\u003e\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\u{7f}\\u2028\\u2029é世\u{1f600}\""
+            "\"\\u003c\\u0026\\u003e\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\\u007f\\u009b\\u2028\\u2029é世\u{1f600}\""
         );
         assert_eq!(parse(&compact(&json)), json);
     }
