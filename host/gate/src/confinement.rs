@@ -110,14 +110,16 @@ impl Needs {
 
     fn add_policy(&mut self, session: &Session, launcher: &Launcher, policy: &Policy) {
         self.network |= NETWORK.iter().any(|capability| policy.grants(capability));
-        if policy.grants("resolv-conf") {
-            self.files.push(resolv_conf::file(&session.request).into());
-        }
         // A configuration that policy can't be resolved with is refused when the plugin is started.
         let Ok(granted) = session.grants(policy) else { return };
         let directory = leases::directory(&session.request);
         if granted.allows_leases_in(&directory) {
             self.add_leases(session, &directory);
+        }
+        let file = resolv_conf::file(&session.request);
+        // A rule on a directory would be for all that is in it.
+        if granted.allows_file(&file) && Path::new(&file).is_file() {
+            self.files.push(file.into());
         }
         if granted.allows_backend("iptables") {
             self.add_programs(iptables::programs());
@@ -185,7 +187,11 @@ impl Needs {
             paths.push((&session.library, Access::Own));
         }
         for (directory, network) in &self.leases {
-            paths.extend([(directory.as_path(), Access::List), (network.as_path(), Access::Own)]);
+            paths.push((directory, Access::List));
+            // A link that lies there is refused when leases are opened: the rule must not stand on what it leads to.
+            if network.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+                paths.push((network, Access::Own));
+            }
         }
         paths.extend(made.0.iter().filter_map(|directory| Some((directory.parent()?, Access::Tidy))));
         paths.extend(self.files.iter().map(|file| (file.as_path(), Access::Read)));

@@ -170,3 +170,19 @@ fn a_host_route_is_never_put_in_front_of_another() -> Result<()> {
     .ends(999, "failed to add route on host '203.0.113.7/32 dev veth…file exists")
     .withstood_by(&mut fortress)
 }
+
+/// On a second ADD the pair is there already, and its address with it.
+#[test]
+fn protection_of_an_earlier_pair_for_another_address() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let good = crate::fortress::good();
+    fortress.plugin("hostile", "ADD", &good)?.success()?;
+    let again = rogue(
+        "protect another address",
+        r#"["veth-find", {"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:99"}]"#,
+    );
+    let answer = again.call(&fortress)?;
+    fortress.plugin("hostile", "DEL", &good)?.success()?;
+    crate::Refusal::of(&answer)?.expect(999, "02:00:00:00:00:99 is not the address of the container's end")?;
+    fortress.unchanged()
+}

@@ -3,7 +3,7 @@
 use crate::capability::masquerade::firewall;
 use crate::effect::Effect;
 use crate::gate::Gate;
-use crate::session::Session;
+use crate::session::{Session, kernel};
 use postern_firewall::macguard;
 use postern_types::{ErrorCode, Handle, Mac, OpError, Reply};
 
@@ -16,9 +16,17 @@ fn id(session: &Session) -> String {
 pub fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
     let (_, name) = gate.host_end(host)?;
     let id = id(gate.session);
-    // The address that the pair was made with: another one would let somebody else's frames pass.
-    let made = gate.session.container_mac;
-    if made.is_some_and(|made| made != mac) {
+    // The address that the pair was made with, or has if it was made before: another one would let somebody else's frames
+    // pass.
+    let made = match gate.session.container_mac {
+        Some(made) => Some(made),
+        None => {
+            let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+            let own = container.link_by_name(&gate.session.request.ifname).map_err(kernel)?;
+            own.and_then(|own| own.mac).map(Mac)
+        }
+    };
+    if made.is_none_or(|made| made != mac) {
         let message = format!("{mac} is not the address of the container's end of \"{name}\"");
         return Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message));
     }

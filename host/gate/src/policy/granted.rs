@@ -145,6 +145,11 @@ impl Granted {
         self.grant("leases").is_some_and(|grant| grant.matches("directories", directory))
     }
 
+    /// Whether policy lets this resolver file be read.
+    pub fn allows_file(&self, file: &str) -> bool {
+        self.grant("resolv-conf").is_some_and(|grant| grant.matches("files", file))
+    }
+
     /// Whether policy lets masquerading be made with this packet filter.
     pub fn allows_backend(&self, backend: &str) -> bool {
         self.grant("masquerade").is_some_and(|grant| grant.matches("backends", backend))
