@@ -171,7 +171,8 @@ fn a_host_route_is_never_put_in_front_of_another() -> Result<()> {
     .withstood_by(&mut fortress)
 }
 
-/// On a second ADD the pair is there already, and its address with it.
+/// On a second ADD the pair is there already, and its address with it. What is noted first opens the record, which says
+/// whose the host end is.
 #[test]
 fn protection_of_an_earlier_pair_for_another_address() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -179,7 +180,7 @@ fn protection_of_an_earlier_pair_for_another_address() -> Result<()> {
     fortress.plugin("hostile", "ADD", &good)?.success()?;
     let again = rogue(
         "protect another address",
-        r#"["veth-find", {"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:99"}]"#,
+        r#"[{"op": "masquerade-ensure", "backend": "nftables"}, "veth-find", {"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:99"}]"#,
     );
     let answer = again.call(&fortress)?;
     fortress.plugin("hostile", "DEL", &good)?.success()?;
