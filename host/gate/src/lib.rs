@@ -26,6 +26,7 @@ mod plugin;
 pub mod policy;
 mod process;
 pub mod protocol;
+pub mod rehearsal;
 mod session;
 pub mod streams;
 

@@ -1,0 +1,11 @@
+//! What a run and its rehearsal (`postern plan`) have in common: finding and proving code, the sandbox that runs it, the
+//! request, the decision on each operation, and what is believed of a result. Who rehearses answers the operations
+//! itself; nothing here carries one out, and nothing here writes.
+
+pub use crate::gate::decide;
+pub use crate::launcher::{Launcher, Plugin};
+pub use crate::outcome::{Known, read};
+pub use crate::plugin::{BadEnd, serve, spent, start};
+pub use crate::process::{Sandbox, reap};
+pub use crate::protocol::{STDIN_LIMIT, request, supported};
+pub use crate::session::{OwnAddress, Request};
