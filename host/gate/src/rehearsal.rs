@@ -8,4 +8,4 @@ pub use crate::outcome::{Known, read};
 pub use crate::plugin::{BadEnd, serve, spent, start};
 pub use crate::process::{Sandbox, reap};
 pub use crate::protocol::{STDIN_LIMIT, request, supported};
-pub use crate::session::{OwnAddress, Request};
+pub use crate::session::{OwnAddress, Request, adopt};

@@ -82,6 +82,18 @@ impl OwnAddress {
     }
 }
 
+/// Takes the addresses of a result as the attachment's own.
+pub fn adopt(addresses: &mut Vec<OwnAddress>, result: &CniResult) {
+    for ip in &result.ips {
+        let own = OwnAddress { net: ip.address, gateway: ip.gateway };
+        // A result that leaves the gateway out takes none away.
+        let known = |have: &OwnAddress| *have == own || own.gateway.is_none() && have.net == own.net;
+        if !addresses.iter().any(known) {
+            addresses.push(own);
+        }
+    }
+}
+
 /// The address after the network's own.
 fn first_address(net: &IpNet) -> Option<IpAddr> {
     match net.network() {
@@ -440,14 +452,7 @@ impl Session {
 
     /// Takes the addresses of a result as the attachment's own.
     pub fn adopt(&mut self, result: &CniResult) {
-        for ip in &result.ips {
-            let own = OwnAddress { net: ip.address, gateway: ip.gateway };
-            // A result that leaves the gateway out takes none away.
-            let known = |have: &OwnAddress| *have == own || own.gateway.is_none() && have.net == own.net;
-            if !self.own.iter().any(known) {
-                self.own.push(own);
-            }
-        }
+        adopt(&mut self.own, result);
     }
 
     /// Whether an address with this prefix is the attachment's.

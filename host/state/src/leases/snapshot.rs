@@ -28,9 +28,10 @@ impl Snapshot {
         let directory = &leases.directory;
         let addresses = directory.addresses()?;
         let mut taken: HashMap<IpAddr, String> = addresses.iter().map(|ip| (*ip, String::new())).collect();
-        for ip in addresses {
-            // Without the right to read a file nothing is known but that it is there.
-            let Ok(reading) = leases.read_all(vec![ip], false) else { continue };
+        // Without the right to read files nothing is known but that they are there.
+        let all = leases.read_all(addresses.clone(), false).map(|all| vec![all]);
+        let each = || addresses.into_iter().filter_map(|ip| leases.read_all(vec![ip], false).ok()).collect();
+        for reading in all.unwrap_or_else(|_| each()) {
             taken.extend(reading.leases.into_iter().map(|(entry, text)| (entry.address, text)));
             for free in reading.free {
                 taken.remove(&free);
