@@ -339,12 +339,19 @@ impl Kernel {
                     format!("{} is an address of this host: it can't be routed into a container", address.addr());
                 return Err(OpError::new(ErrorCode::Exists, address.to_string(), message));
             }
+            let route = Route { scope: Some(254), ..to(IpNet::from(address.addr())) };
+            let taken = |link: &Link| link.routes.iter().any(|known| known.dst == route.dst);
+            if self.links.values().any(|link| link.place == Place::Host && taken(link)) {
+                let words = format!("{} dev {}", route.dst, self.held(host)?.info.name);
+                let text = format!("failed to add route on host '{words}': file exists");
+                return Err(kernel(EEXIST, words, &text));
+            }
             let link = self.held_mut(host)?;
             let net = IpNet::from(gateway);
             if !link.addresses.iter().any(|known| known.net == net) {
                 link.addresses.push(Address { net, scope: 0, tentative: false });
             }
-            link.routes.push(Route { scope: Some(254), ..to(IpNet::from(address.addr())) });
+            link.routes.push(route);
         }
         Ok(Reply::Done)
     }

@@ -130,10 +130,10 @@ enum Verb {
         attachment: plan::Attachment,
         /// One JSON object, to which keys are only ever added.
         ///
-        /// network, version, container, ifname, plugins [{plugin, native, digest, policy [files], operations [{operation,
-        /// request, words, lasting (nothing, attachment, part, namespace, node, …), verdict (allow, deny), rule, from
-        /// (shipped, operator), missing, outcome, changes, plugin, depth}], error {code, msg, details}}], result, notes,
-        /// allowed.
+        /// network, version, container, ifname, plugins [{plugin, native, digest, policy [files], delegates [{plugin, digest,
+        /// policy}], operations [{operation, request, words, lasting (nothing, attachment, part, namespace, node, ...),
+        /// verdict (allow, deny), rule, from (shipped, operator), missing, outcome, changes, plugin, depth}], error {code,
+        /// msg, details}}], result, notes, allowed.
         #[arg(long)]
         json: bool,
     },

@@ -128,6 +128,7 @@ fn play(
             native: !stage.has(plugin),
             digest: None,
             policy: Vec::new(),
+            delegates: Vec::new(),
             operations: Vec::new(),
             error: None,
         };
@@ -143,6 +144,7 @@ fn play(
             let Played { digest, outcome } = stage.play(plugin, env, request.to_string().as_bytes());
             report.digest = digest;
             report.operations = std::mem::take(&mut stage.operations);
+            report.delegates = std::mem::take(&mut stage.delegates);
             let failed = outcome.is_err();
             match outcome {
                 Ok(result) => previous = Some(result),

@@ -88,6 +88,7 @@ fn seed(kernel: &mut Kernel, netlink: &Netlink, place: Place) -> postern_kernel:
         let handle = handles.get(&link.index);
         let Some(seeded) = handle.and_then(|handle| kernel.links.get_mut(handle)) else { continue };
         seeded.promisc = link.promisc;
+        seeded.routes = netlink.routes(link.index).unwrap_or_default();
         seeded.master = link.master.and_then(|master| handles.get(&master)).copied();
         // What the kernel doesn't tell with the link is taken to be in nobody's way.
         seeded.vlan_filtering = link.kind == "bridge";

@@ -40,10 +40,23 @@ pub struct PluginReport {
     pub digest: Option<String>,
     /// The files of its policy: shipped, and the operator's if there is one.
     pub policy: Vec<String>,
+    /// The plugins that it delegates to, and theirs.
+    pub delegates: Vec<Delegate>,
     /// Its own and those of its delegates, each delegate's after the operation that calls it.
     pub operations: Vec<OperationReport>,
     /// Its CNI error.
     pub error: Option<Value>,
+}
+
+/// A plugin that another one runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Delegate {
+    /// Its name.
+    pub plugin: String,
+    /// SHA-256 of its component, hexadecimal.
+    pub digest: String,
+    /// The files of its policy.
+    pub policy: Vec<String>,
 }
 
 /// One operation.

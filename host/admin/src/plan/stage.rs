@@ -3,7 +3,7 @@
 use super::describe::{self, Names};
 use super::handles::Handles;
 use super::node::Node;
-use super::report::{OperationReport, Verdict};
+use super::report::{Delegate, OperationReport, Verdict};
 use postern_cni::{CniResult, Env, Error, Verb, Version, check_version, code, config_version, validate_conf};
 use postern_gate::capability::{ipam, leases, resolv_conf};
 use postern_gate::policy::Granted;
@@ -29,6 +29,8 @@ pub struct Stage {
     pub notes: Vec<String>,
     /// All operations so far.
     pub operations: Vec<OperationReport>,
+    /// The delegates that were run.
+    pub delegates: Vec<Delegate>,
 }
 
 /// One plugin that the runtime calls, with those that it delegates to.
@@ -100,6 +102,7 @@ impl Stage {
             leases: BTreeMap::new(),
             notes: node.notes,
             operations: Vec::new(),
+            delegates: Vec::new(),
         })
     }
 
@@ -306,11 +309,14 @@ impl Stage {
         }
         let (kernel, leases, own, leased) = (self.kernel.clone(), self.leases.clone(), run.own.clone(), run.leased);
         let outer = std::mem::replace(&mut run.request.verb, verb);
-        let outcome = self
-            .launcher
-            .take_unnoted(&name)
-            .map_err(Error::internal)
-            .and_then(|ready| self.run(run, ready, &name, guest.depth + 1));
+        let outcome = self.launcher.take_unnoted(&name).map_err(Error::internal).and_then(|ready| {
+            let (plugin, digest) = (name.clone(), ready.digest.clone());
+            let delegate = Delegate { policy: self.policy_files(&name), plugin, digest };
+            if !self.delegates.contains(&delegate) {
+                self.delegates.push(delegate);
+            }
+            self.run(run, ready, &name, guest.depth + 1)
+        });
         run.request.verb = outer;
         if outcome.is_err() {
             (self.kernel, self.leases, run.own, run.leased) = (kernel, leases, own, leased);

@@ -42,22 +42,25 @@ fn plugin_lines(plugin: &PluginReport, number: &mut usize, lines: &mut Vec<Strin
         ));
         return;
     }
-    let digest = plugin.digest.as_ref().and_then(|digest| digest.get(..12)).map(|digest| format!("  sha256:{digest}…"));
-    lines.push(format!("{}{}", one_line(&plugin.plugin), digest.unwrap_or_default()));
-    lines.extend(plugin.policy.iter().map(|file| format!("  policy {file}")));
+    lines.push(heading(&plugin.plugin, plugin.digest.as_deref(), &plugin.policy));
     let words: Vec<String> = plugin
         .operations
         .iter()
         .map(|operation| {
             *number += 1;
-            let (indent, words) = ("    ".repeat(depth(operation)), one_line(&operation.words));
-            // A delegate's own name: its heading would tear the list apart.
-            let who = if operation.depth == 0 { String::new() } else { format!("{}: ", one_line(&operation.plugin)) };
-            format!("{number:>4}  {indent}{who}{words}")
+            format!("{number:>4}  {}{}", indent(operation), one_line(&operation.words))
         })
         .collect();
     let width = words.iter().map(|words| words.chars().count()).filter(|width| *width <= WIDEST).max().unwrap_or(0);
+    let mut depth = 0;
     for (operation, words) in plugin.operations.iter().zip(words) {
+        if operation.depth > depth
+            && let Some(delegate) = plugin.delegates.iter().find(|delegate| delegate.plugin == operation.plugin)
+        {
+            let heading = heading(&delegate.plugin, Some(&delegate.digest), &delegate.policy);
+            lines.push(format!("      {}{heading}", indent(operation)));
+        }
+        depth = operation.depth;
         operation_lines(operation, &words, width, lines);
     }
     if let Some(error) = &plugin.error {
@@ -74,7 +77,7 @@ fn operation_lines(operation: &OperationReport, words: &str, width: usize, lines
         _ => "DENIED".to_owned(),
     };
     lines.push(format!("{words:<width$}  [{}; {rule}]", operation.leaves()));
-    let indent = " ".repeat(6 + 4 * depth(operation));
+    let indent = format!("      {}", indent(operation));
     if let Some(missing) = &operation.missing {
         lines.push(format!("{indent}! policy of {}: {}", one_line(&operation.plugin), one_line(missing)));
     }
@@ -83,8 +86,14 @@ fn operation_lines(operation: &OperationReport, words: &str, width: usize, lines
     }
 }
 
-fn depth(operation: &OperationReport) -> usize {
-    usize::try_from(operation.depth).unwrap_or_default()
+/// A plugin with the beginning of its digest, and its policy.
+fn heading(plugin: &str, digest: Option<&str>, policy: &[String]) -> String {
+    let digest = digest.and_then(|digest| digest.get(..12)).map(|digest| format!("  sha256:{digest}..."));
+    format!("{}{}  policy {}", one_line(plugin), digest.unwrap_or_default(), policy.join(" and "))
+}
+
+fn indent(operation: &OperationReport) -> String {
+    "    ".repeat(usize::try_from(operation.depth).unwrap_or_default())
 }
 
 /// The last line.
