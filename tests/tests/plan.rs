@@ -2,9 +2,13 @@
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
+mod common;
+
 use anyhow::{Context, Result, ensure};
+use common::test_bin;
 use postern_tests::{Call, Names, Node, compare, merge, plugin_bin};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// What a plan must leave as it is, times of change included.
 const FILES: &str =
@@ -41,12 +45,17 @@ impl Place {
     /// `postern plan` of a network, by a user without any privilege: it is nobody in a user namespace of its own. Fails if
     /// anything on the node is another afterwards.
     fn plan(&self, network: &Value, arguments: &[&str]) -> Result<Said> {
+        self.plan_of(&plugin_bin()?, network, arguments)
+    }
+
+    /// The same by the postern in another directory.
+    fn plan_of(&self, bin: &Path, network: &Value, arguments: &[&str]) -> Result<Said> {
         self.write("/run/plan.conflist", &network.to_string())?;
         let before = self.looks()?;
         let mut command = self.node.command("unshare");
         let unprivileged = "[ $(id -u) != 0 ] && grep -q 'CapEff:.0*$' /proc/self/status && exec \"$@\"";
         command.args(["--user", "--", "sh", "-c", unprivileged, "sh"]);
-        command.arg(plugin_bin()?.join("postern")).args(["plan", "/run/plan.conflist"]).args(arguments);
+        command.arg(bin.join("postern")).args(["plan", "/run/plan.conflist"]).args(arguments);
         let output = command.output()?;
         let after = self.looks()?;
         let said =
@@ -63,8 +72,12 @@ impl Place {
 
     /// The plan as an object.
     fn object(&self, network: &Value, arguments: &[&str]) -> Result<(i32, Value)> {
+        self.object_of(&plugin_bin()?, network, arguments)
+    }
+
+    fn object_of(&self, bin: &Path, network: &Value, arguments: &[&str]) -> Result<(i32, Value)> {
         let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
-        let (status, stdout, stderr) = self.plan(network, &arguments)?;
+        let (status, stdout, stderr) = self.plan_of(bin, network, &arguments)?;
         let object = serde_json::from_str(&stdout).with_context(|| format!("status {status}: {stdout}{stderr}"))?;
         Ok((status, object))
     }
@@ -447,6 +460,36 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
     ensure!(status == 1 && !text.contains("the runtime would get"), "status {status}: {text}");
     let after = place.looks()?;
     ensure!(before.0 == after.0 && compare(&before.1, &after.1).is_empty(), "plan changed the node");
+    Ok(())
+}
+
+/// A plugin that asks for anything, in any order, by a policy that lets it go on for long: the plan stays a plan.
+#[test]
+fn a_hostile_plugin_gets_no_further_than_the_simulation() -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    place.node.sh(
+        "ip link add hostile0 type bridge; ip link add op0 type veth peer name op1; ip addr add 192.0.2.1/24 dev op0",
+    )?;
+    place.write("/etc/postern/policy/hostile.toml", "[limits]\nseconds = 20\noperations = 4000\n")?;
+    let ipam = json!({"type": "host-local", "subnet": "10.9.0.0/24"});
+    let mut asked = 0;
+    for seed in 0..12 {
+        let sequence = format!("{seed} 300");
+        let hostile = network("1.0.0", json!({"type": "hostile", "sequence": sequence, "make": true, "ipam": ipam}));
+        let (status, plan) = place.object_of(&test_bin()?, &hostile, &[])?;
+        ensure!([0, 1, 3].contains(&status), "seed {seed}: status {status}");
+        asked += as_logged(&plan).len();
+    }
+    ensure!(asked > 1000, "only {asked} operations were asked for");
+    place.write("/etc/postern/policy/hostile.toml", "[limits]\nseconds = 1\noperations = 10\n")?;
+    for (behaviour, words) in [("loop", "ran past its deadline"), ("ask", "asked for more than 10 operations")] {
+        let (behaviour, sequence) = if behaviour == "ask" { ("", "1 300") } else { (behaviour, "") };
+        let hostile =
+            network("1.0.0", json!({"type": "hostile", "hostile": behaviour, "sequence": sequence, "ipam": ipam}));
+        let (_, plan) = place.object_of(&test_bin()?, &hostile, &[])?;
+        let message = plan["plugins"][0]["error"]["msg"].as_str().unwrap_or_default();
+        ensure!(message.contains(words), "{message}");
+    }
     Ok(())
 }
 

@@ -2,10 +2,11 @@
 //! request, the decision on each operation, and what is believed of a result. Who rehearses answers the operations
 //! itself; nothing here carries one out, and nothing here writes.
 
+pub use crate::budget::Budget;
 pub use crate::gate::decide;
 pub use crate::launcher::{Launcher, Plugin};
 pub use crate::outcome::{Known, read};
 pub use crate::plugin::{BadEnd, serve, spent, start};
 pub use crate::process::{Sandbox, reap};
 pub use crate::protocol::{STDIN_LIMIT, request, supported};
-pub use crate::session::{OwnAddress, Request, adopt};
+pub use crate::session::{MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Request, adopt};

@@ -23,10 +23,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const CLEANUP_WITHIN: Duration = Duration::from_secs(15);
 
 /// Routes in one run: each takes the kernel's time and memory, which a container has for nothing.
-const MOST_ROUTES: usize = 1024;
+pub const MOST_ROUTES: usize = 1024;
 
 /// Addresses in one run.
-const MOST_ADDRESSES: usize = 256;
+pub const MOST_ADDRESSES: usize = 256;
 
 /// What the protocol made of environment and standard input.
 #[derive(Debug)]

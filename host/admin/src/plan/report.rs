@@ -64,7 +64,7 @@ pub struct Delegate {
 pub struct OperationReport {
     /// WIT interface and function.
     pub operation: &'static str,
-    /// With the objects that it names, as in the audit log.
+    /// With the objects that it names, as in the audit log; `null` if it is longer than anybody would read.
     pub request: Value,
     /// What it does, for people.
     pub words: String,
@@ -108,12 +108,27 @@ pub enum Verdict {
     },
 }
 
+/// Bytes of a request, or characters of a text: more is a guest that floods.
+const LONGEST: usize = 4096;
+
+fn request(operation: &Operation) -> Value {
+    let value = serde_json::to_value(operation).unwrap_or_default();
+    if value.to_string().len() > LONGEST { Value::Null } else { value }
+}
+
+fn shorten(text: String) -> String {
+    match text.char_indices().nth(LONGEST / 4) {
+        None => text,
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+    }
+}
+
 impl OperationReport {
     /// An operation that has just been asked for.
     pub fn new(plugin: &str, depth: u32, operation: &Operation) -> Self {
         Self {
             operation: operation.name(),
-            request: serde_json::to_value(operation).unwrap_or_default(),
+            request: request(operation),
             words: String::new(),
             lasting: name_of(lasting(operation)),
             verdict: "deny",
@@ -137,10 +152,10 @@ impl OperationReport {
         changed: bool,
         there: There,
     ) {
-        self.words = words;
+        self.words = shorten(words);
         self.changes = changed && outcome.is_ok() && self.lasting != "nothing";
         self.there = there;
-        self.outcome = outcome.as_ref().map_or_else(ToString::to_string, |_| "ok".to_owned());
+        self.outcome = outcome.as_ref().map_or_else(|error| shorten(error.to_string()), |_| "ok".to_owned());
         match verdict {
             Verdict::Allowed { rule, from } => {
                 (self.verdict, self.rule, self.from) = ("allow", Some(*rule), Some(from.name()));

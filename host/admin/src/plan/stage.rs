@@ -7,7 +7,9 @@ use super::report::{Delegate, OperationReport, Verdict};
 use postern_cni::{CniResult, Env, Error, Verb, Version, check_version, code, config_version, validate_conf};
 use postern_gate::capability::{ipam, leases, resolv_conf};
 use postern_gate::policy::Granted;
-use postern_gate::rehearsal::{self, Known, Launcher, OwnAddress, Plugin, Request};
+use postern_gate::rehearsal::{
+    self, Budget, Known, Launcher, MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Plugin, Request,
+};
 use postern_gate::{Engine, Lasting, lasting, places};
 use postern_sim::Kernel;
 use postern_state::{LeaseStore, Snapshot, StateError};
@@ -41,9 +43,10 @@ struct Run {
     shown: BTreeSet<String>,
     leased: bool,
     guarded: bool,
-    /// Operations of all its guests, and how many there may be.
-    asked: u32,
-    most: u32,
+    /// What all its guests may use up together: operations, routes, addresses.
+    asked: Budget,
+    routes: Budget,
+    addresses: Budget,
 }
 
 impl Known for Run {
@@ -143,9 +146,10 @@ impl Stage {
             rehearsal::adopt(&mut own, &previous);
         }
         let deadline = Instant::now() + Duration::from_secs(ready.policy.limits().seconds().into());
-        let most = ready.policy.limits().operations();
+        let asked = Budget::new(usize::try_from(ready.policy.limits().operations()).unwrap_or(usize::MAX));
+        let (routes, addresses) = (Budget::new(MOST_ROUTES), Budget::new(MOST_ADDRESSES));
         let (shown, leased, guarded) = (BTreeSet::new(), false, false);
-        let mut run = Run { request, deadline, own, shown, leased, guarded, asked: 0, most };
+        let mut run = Run { request, deadline, own, shown, leased, guarded, asked, routes, addresses };
         let result = self.run(&mut run, ready, plugin, 0)?.unwrap_or_default();
         let text = result.to_json(version)?;
         serde_json::from_str(&text).map_err(|error| Error::internal(error.to_string()))
@@ -177,8 +181,7 @@ impl Stage {
         operation: &Operation,
     ) -> Result<Result<Reply, OpError>, String> {
         guest.asked += 1;
-        run.asked += 1;
-        if guest.asked > guest.granted.limits().operations() || run.asked > run.most {
+        if guest.asked > guest.granted.limits().operations() || run.asked.spend(1).is_err() {
             return Err(rehearsal::spent(&guest.granted));
         }
         let decision = rehearsal::decide(&run.request, &guest.granted, operation, guest.handles.giver(operation));
@@ -255,6 +258,15 @@ impl Stage {
 
     fn simulate(&mut self, run: &mut Run, guest: &mut Guest<'_>, operation: &Operation) -> Result<Reply, OpError> {
         let resolved = guest.handles.resolve(operation)?;
+        let (budget, wanted, what) = match operation {
+            Operation::RoutesAdd { routes, .. } => (&mut run.routes, routes.len(), "routes"),
+            Operation::AddressesAdd { addresses, .. } => (&mut run.addresses, addresses.len(), "addresses"),
+            _ => (&mut run.routes, 0, ""),
+        };
+        budget.spend(wanted).map_err(|most| {
+            let message = format!("{wanted} {what} are too many: a run may add {most}");
+            OpError::new(ErrorCode::Exhausted, &run.request.ifname, message)
+        })?;
         self.kernel.attachment = run.own.iter().map(|own| (own.net, own.gateway)).collect();
         let reply = self.kernel.call(&resolved)?;
         // The report is the log.

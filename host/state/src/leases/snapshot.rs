@@ -46,6 +46,10 @@ impl Snapshot {
     /// # Errors
     /// [`StateError::Exhausted`] and [`StateError::Refused`], in the same words; nothing is taken then.
     pub fn reserve(&mut self, owner: &Owner, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<super::Lease>> {
+        if requested.len() > 2 * sets.len() + 16 {
+            let (requested, sets) = (requested.len(), sets.len());
+            return Err(StateError::Refused(format!("{requested} addresses are requested of {sets} range sets")));
+        }
         let before = self.clone();
         let taken = self.reserve_all(owner, sets, requested);
         if taken.is_err() {
@@ -152,6 +156,7 @@ mod tests {
             let requested: Vec<IpAddr> = match round % 7 {
                 3 => vec![[10, 0, 0, 1 + u8::try_from(round % 9).unwrap()].into()],
                 5 => vec!["fd00::7".parse().unwrap(), "192.0.2.1".parse().unwrap()],
+                6 => vec!["fd00::9".parse().unwrap(); usize::try_from(round).unwrap()],
                 _ => Vec::new(),
             };
             if round % 11 == 10 {
