@@ -363,11 +363,16 @@ fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
         json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/24", "rangeStart": "10.9.0.9", "rangeEnd": "10.9.0.9"}]]}});
     let place = Place::new(&["c1", "c2"])?;
     ensure!(place.add(&bridge(one.clone()), "c1", "eth0", "")?.0.status == 0, "the first address");
+    place.node.sh(
+        "ip link add op0 type veth peer name op1; ip link add br8 type bridge; ip addr add 192.0.2.1/24 dev br8; ip link set br8 up",
+    )?;
     for (network, arguments) in [
         (bridge(one), vec!["--container", "c2"]),
         (bridge(json!({"promiscMode": true, "hairpinMode": true})), vec!["--container", "c2"]),
         (bridge(json!({"ipam": {"ranges": [[{"subnet": "10.9.0.1/24"}]]}})), vec!["--container", "c2"]),
-        // Attached already: what is in the namespace counts, if it can be looked into.
+        // What is on the node is in the way.
+        (bridge(json!({"bridge": "op0"})), vec!["--container", "c2"]),
+        (bridge(json!({"bridge": "br8", "isGateway": true})), vec!["--container", "c2"]),
         (network("9.9.9", json!({"type": "bridge"})), vec!["--container", "c2"]),
     ] {
         let (status, plan) = place.object(&network, &arguments)?;

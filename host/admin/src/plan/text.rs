@@ -24,7 +24,8 @@ pub fn text(report: &Report) -> String {
     }
     lines.push(String::new());
     if !report.result.is_null() {
-        lines.push("the runtime would get".to_owned());
+        let were = if report.allowed { "" } else { ", if all of it were allowed" };
+        lines.push(format!("the runtime would get{were}"));
         let result = serde_json::to_string_pretty(&report.result).unwrap_or_default();
         lines.extend(result.lines().map(|line| format!("  {line}")));
         lines.push(String::new());
