@@ -1,6 +1,6 @@
 //! A node that was found instead of made up: what is on it counts.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 use ipnet::IpNet;
 use postern_sim::{Kernel, Place};

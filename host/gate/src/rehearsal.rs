@@ -1,6 +1,6 @@
 //! What a run and its rehearsal (`postern plan`) have in common: finding and proving code, the sandbox that runs it, the
 //! request, the decision on each operation, and what is believed of a result. Who rehearses answers the operations
-//! itself; nothing here carries one out, and nothing here writes.
+//! itself; nothing here carries one out, and nothing here writes where plugins are taken by [`Launcher::take_unnoted`].
 
 pub use crate::budget::Budget;
 pub use crate::gate::decide;

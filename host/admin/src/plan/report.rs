@@ -79,7 +79,7 @@ pub struct OperationReport {
     pub from: Option<&'static str>,
     /// The way to allow it.
     pub missing: Option<String>,
-    /// `ok`, or the error that the guest gets.
+    /// `ok`, or the error that the guest gets; of a denied one, as if it were allowed.
     pub outcome: String,
     /// Something on the node would be otherwise afterwards.
     pub changes: bool,
