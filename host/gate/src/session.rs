@@ -23,10 +23,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const CLEANUP_WITHIN: Duration = Duration::from_secs(15);
 
 /// Routes in one run: each takes the kernel's time and memory, which a container has for nothing.
-const MOST_ROUTES: usize = 1024;
+pub const MOST_ROUTES: usize = 1024;
 
 /// Addresses in one run.
-const MOST_ADDRESSES: usize = 256;
+pub const MOST_ADDRESSES: usize = 256;
 
 /// What the protocol made of environment and standard input.
 #[derive(Debug)]
@@ -79,6 +79,18 @@ impl OwnAddress {
     /// Whether a result may say this gateway with the address: its own, or none.
     pub fn agrees_with(&self, gateway: Option<IpAddr>) -> bool {
         gateway.is_none() || gateway == self.gateway_or_first()
+    }
+}
+
+/// Takes the addresses of a result as the attachment's own.
+pub fn adopt(addresses: &mut Vec<OwnAddress>, result: &CniResult) {
+    for ip in &result.ips {
+        let own = OwnAddress { net: ip.address, gateway: ip.gateway };
+        // A result that leaves the gateway out takes none away.
+        let known = |have: &OwnAddress| *have == own || own.gateway.is_none() && have.net == own.net;
+        if !addresses.iter().any(known) {
+            addresses.push(own);
+        }
     }
 }
 
@@ -638,14 +650,7 @@ impl Session {
 
     /// Takes the addresses of a result as the attachment's own.
     pub fn adopt(&mut self, result: &CniResult) {
-        for ip in &result.ips {
-            let own = OwnAddress { net: ip.address, gateway: ip.gateway };
-            // A result that leaves the gateway out takes none away.
-            let known = |have: &OwnAddress| *have == own || own.gateway.is_none() && have.net == own.net;
-            if !self.own.iter().any(known) {
-                self.own.push(own);
-            }
-        }
+        adopt(&mut self.own, result);
     }
 
     /// Whether an address with this prefix is the attachment's.
