@@ -22,14 +22,15 @@ use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use postern_confine::{Allowed, Rules, Run};
 
+use crate::account::{Marked, gather};
 use crate::batch::Table;
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
 use crate::program;
-use crate::saved::{Rule, SavedTable};
+use crate::saved::{Rule, SavedRule, SavedTable};
 use crate::{FirewallError, MasqueradeKey, Nft};
 
 const POSTROUTING: &str = "POSTROUTING";
-const CHAIN_PREFIX: &str = "CNI-";
+pub(crate) const CHAIN_PREFIX: &str = "CNI-";
 
 /// How often a change that another program was faster with is planned again.
 const RETRIES: usize = 3;
@@ -323,14 +324,8 @@ pub fn retain(network: &str, valid: &[&str], means: Means<'_>) -> Result<Vec<Str
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
 pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallError> {
-    for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
-        match std::fs::read_to_string(names) {
-            Ok(tables) if tables.lines().any(|table| table == "nat") => return Ok(true),
-            Ok(_) => {}
-            // The kernel has no legacy iptables.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(_) => return Ok(true),
-        }
+    if legacy_nat() {
+        return Ok(true);
     }
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
         if nft.chain(Table { family, name: "nat" }, &key.iptables_chain())?.is_some() {
@@ -338,6 +333,68 @@ pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallErr
         }
     }
     Ok(false)
+}
+
+/// Whether the kernel has, or may have, a `nat` table of legacy iptables.
+pub(crate) fn legacy_nat() -> bool {
+    ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"].into_iter().any(|names| {
+        match std::fs::read_to_string(names) {
+            Ok(tables) => tables.lines().any(|table| table == "nat"),
+            // The kernel has no legacy iptables.
+            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+        }
+    })
+}
+
+/// The `nat` tables of both families at one moment; a family without programs has none.
+pub(crate) struct Tables(Vec<(bool, SavedTable)>);
+
+impl Tables {
+    pub(crate) fn look(means: Means<'_>) -> Result<Self, FirewallError> {
+        families(means)?;
+        let mut tables = Vec::new();
+        for v6 in [false, true] {
+            if let Ok(programs) = Programs::locate(v6, means) {
+                tables.push((v6, programs.look()?));
+            }
+        }
+        Ok(Self(tables))
+    }
+
+    /// As [`check`].
+    pub(crate) fn has(&self, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
+        let wanted = Wanted::new(key)?;
+        Ok(by_family(addrs).all(|(family, addrs)| {
+            let table = self.0.iter().find(|(v6, _)| *v6 == family);
+            table.is_some_and(|(_, table)| wanted.additions(table, family, &addrs).is_empty())
+        }))
+    }
+
+    /// Chains of the native plugins' names that belong to none of these attachments, and what leads to them.
+    pub(crate) fn strangers(&self, known: &[MasqueradeKey]) -> Vec<Marked> {
+        let known: Vec<String> = known.iter().map(MasqueradeKey::iptables_chain).collect();
+        let mut strange = Vec::new();
+        for (v6, table) in &self.0 {
+            let program = if *v6 { "ip6tables" } else { "iptables" };
+            // `CNI-` and 24 hexadecimal digits: other plugins' chains (`CNI-HOSTPORT-…`) are not for us to judge.
+            let is_ours = |chain: &&String| {
+                let digits = chain.strip_prefix(CHAIN_PREFIX).unwrap_or_default();
+                digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known.contains(chain)
+            };
+            for chain in table.chains.iter().filter(is_ours) {
+                let place = format!("{program} nat {chain}");
+                let of_chain =
+                    |saved: &&SavedRule| [Some(&saved.rule.chain), saved.rule.target.as_ref()].contains(&Some(chain));
+                let rules: Vec<&SavedRule> = table.rules.iter().filter(of_chain).collect();
+                let mark = rules.iter().find_map(|saved| saved.rule.comment.clone()).unwrap_or_default();
+                gather(&mut strange, place.clone(), mark.clone(), None);
+                for address in rules.iter().filter_map(|saved| saved.rule.source) {
+                    gather(&mut strange, place.clone(), mark.clone(), Some(address.addr()));
+                }
+            }
+        }
+        strange
+    }
 }
 
 /// The programs that are installed: those of one family may be missing, not both.

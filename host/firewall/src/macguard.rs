@@ -243,6 +243,21 @@ pub fn retain(nft: &mut Nft, valid: &[&str]) -> Result<Vec<String>, FirewallErro
     }
 }
 
+/// The IDs of all attachments that have rules or chains here, each once.
+///
+/// # Errors
+/// The kernel refuses to show them, or the deadline passes.
+pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
+    let mut ids: Vec<String> = nft.chain_names(TABLE)?.iter().filter_map(|chain| chain_id(chain)).collect();
+    for rule in nft.rules(TABLE, PREROUTING)? {
+        let id = rule.comment.as_deref().and_then(|text| text.strip_prefix(COMMENT_PREFIX.as_bytes()));
+        ids.extend(id.map(|id| String::from_utf8_lossy(id).into_owned()));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
 /// The ID in the name of an attachment's first chain.
 fn chain_id(chain: &str) -> Option<String> {
     let id = chain.strip_prefix(CHAIN_PREFIX)?;
