@@ -67,7 +67,7 @@ impl Iptables {
     /// # Errors
     /// The kernel refuses to show it, a program is missing or fails, or the deadline passes.
     pub fn look(nft: &mut Nft, means: Means<'_>) -> Result<Self, FirewallError> {
-        let mut wanted = iptables::legacy_nat();
+        let mut wanted = iptables::has_legacy_nat();
         for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
             let chains = nft.chain_names(Table { family, name: "nat" })?;
             wanted |= chains.iter().any(|chain| chain.starts_with(iptables::CHAIN_PREFIX));
