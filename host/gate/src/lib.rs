@@ -15,6 +15,7 @@ pub mod catalog;
 pub mod collect;
 mod confinement;
 mod disk;
+pub mod drift;
 mod effect;
 mod gate;
 mod launcher;
@@ -28,6 +29,7 @@ pub mod policy;
 mod process;
 pub mod protocol;
 mod session;
+pub mod sight;
 pub mod streams;
 
 pub use audit::LOG;
