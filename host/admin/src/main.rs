@@ -1,5 +1,6 @@
 //! `postern`, as people type it. The executable that runtimes start hands over to this one, which has the compiler.
 
+mod account;
 mod add;
 mod authority;
 mod diff;
@@ -7,9 +8,11 @@ mod imports;
 mod inspect;
 mod learn;
 mod log;
+mod ls;
 mod network;
 mod output;
 mod sentences;
+mod show;
 mod subject;
 mod words;
 
@@ -122,6 +125,27 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// The attachments of this node, and how they are.
+    ///
+    /// States: ok; incomplete (its ADD has not ended); container gone; previous boot; drift (record and kernel differ:
+    /// `postern show` says where); damaged (the record can't be read).
+    Ls {
+        /// A list of objects, to which keys are only ever added.
+        ///
+        /// network, container, interface, netns, since (milliseconds since 1970), addresses, plugins [{plugin, digest,
+        /// installed, stage}], state, under_way, record, facts [{plugin, kind, found}], differences [{what, remedy,
+        /// is_command}].
+        #[arg(long)]
+        json: bool,
+    },
+    /// All that belongs to a container: what its records say, what the kernel has, and where the two differ.
+    Show {
+        /// The container's ID, or the beginning of it.
+        container: String,
+        /// As that of `ls`, for this container.
+        #[arg(long)]
+        json: bool,
+    },
     /// Remove what nothing uses any more.
     Gc {
         /// Bridges, VLAN gateways and nftables tables that Postern made and that no attachment uses.
@@ -150,6 +174,8 @@ fn main() -> Result<ExitCode> {
         }
         Verb::Learn { target, network, name, json } => return learn::run(&target, &network, name, json),
         Verb::Log { container, denied, json } => log::run(container.as_deref(), denied, json)?,
+        Verb::Ls { json } => ls::run(json)?,
+        Verb::Show { container, json } => show::run(&container, json)?,
         Verb::Gc { node: _, forwarding } => {
             let places = Places::find().map_err(anyhow::Error::msg)?;
             for line in postern_gate::node::collect(&places, forwarding).map_err(anyhow::Error::msg)? {
