@@ -4,6 +4,7 @@ mod account;
 mod add;
 mod authority;
 mod diff;
+mod doctor;
 mod imports;
 mod inspect;
 mod learn;
@@ -146,6 +147,28 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// What is wrong with this node, why it matters, and what mends it. Changes nothing.
+    ///
+    /// What the kernel can do is tried out in namespaces that are thrown away; it may load modules for that.
+    ///
+    /// Exit status: 0 healthy (there may be notes); 1 errors: runs fail, or state leaks; 3 warnings only.
+    Doctor {
+        /// Where the runtime's network lists are.
+        #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
+        conf_dir: PathBuf,
+        /// CNI bin directory.
+        #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
+        bin: PathBuf,
+        /// One JSON object, to which keys are only ever added.
+        ///
+        /// healthy, findings [{severity (error, warning, note), area, place, what, why, remedy, is_command}], looked_at,
+        /// left_out.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What `doctor` tries out, in a process of its own.
+    #[command(hide = true)]
+    Probe,
     /// Remove what nothing uses any more.
     Gc {
         /// Bridges, VLAN gateways and nftables tables that Postern made and that no attachment uses.
@@ -176,6 +199,8 @@ fn main() -> Result<ExitCode> {
         Verb::Log { container, denied, json } => log::run(container.as_deref(), denied, json)?,
         Verb::Ls { json } => ls::run(json)?,
         Verb::Show { container, json } => show::run(&container, json)?,
+        Verb::Doctor { conf_dir, bin, json } => return doctor::run(&conf_dir, &bin, json),
+        Verb::Probe => output::json(&doctor::probe::run())?,
         Verb::Gc { node: _, forwarding } => {
             let places = Places::find().map_err(anyhow::Error::msg)?;
             for line in postern_gate::node::collect(&places, forwarding).map_err(anyhow::Error::msg)? {

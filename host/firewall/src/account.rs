@@ -19,13 +19,18 @@ pub struct Marked {
     pub mark: String,
     /// Whose traffic they masquerade.
     pub addresses: Vec<IpAddr>,
+    /// What removes them, in this order; none where a shell could take more from the text than a rule.
+    pub commands: Vec<String>,
 }
 
 /// Adds a rule to those of its attachment.
-pub(crate) fn gather(all: &mut Vec<Marked>, place: String, mark: String, address: Option<IpAddr>) {
-    match all.iter_mut().find(|marked| marked.place == place && marked.mark == mark) {
-        Some(marked) => marked.addresses.extend(address),
-        None => all.push(Marked { place, mark, addresses: address.into_iter().collect() }),
+pub(crate) fn gather(all: &mut Vec<Marked>, rule: Marked) {
+    match all.iter_mut().find(|marked| marked.place == rule.place && marked.mark == rule.mark) {
+        Some(marked) => {
+            marked.addresses.extend(rule.addresses);
+            marked.commands.extend(rule.commands);
+        }
+        None => all.push(rule),
     }
 }
 
@@ -39,7 +44,9 @@ pub fn strange_masquerades(nft: &mut Nft, known: &[MasqueradeKey]) -> Result<Vec
     for rule in nft.rules(TABLE, CHECKS)? {
         if !known.iter().any(|instance| rule.commented(instance.as_bytes())) {
             let mark = String::from_utf8_lossy(rule.comment.as_deref().unwrap_or_default()).into_owned();
-            gather(&mut strange, format!("{TABLE} {CHECKS}"), mark, rule.source());
+            let commands = vec![format!("nft delete rule {TABLE} {CHECKS} handle {}", rule.handle)];
+            let addresses = rule.source().into_iter().collect();
+            gather(&mut strange, Marked { place: format!("{TABLE} {CHECKS}"), mark, addresses, commands });
         }
     }
     Ok(strange)
@@ -52,7 +59,8 @@ pub fn strange_masquerades(nft: &mut Nft, known: &[MasqueradeKey]) -> Result<Vec
 pub fn strange_guards(nft: &mut Nft, known: &[String]) -> Result<Vec<Marked>, FirewallError> {
     let mut strange = Vec::new();
     for id in macguard::ids(nft)?.into_iter().filter(|id| !known.contains(id)) {
-        gather(&mut strange, macguard::TABLE.to_string(), id, None);
+        let (place, commands) = (macguard::TABLE.to_string(), macguard::removal(nft, &id)?);
+        strange.push(Marked { place, mark: id, addresses: Vec::new(), commands });
     }
     Ok(strange)
 }
@@ -91,6 +99,22 @@ impl Iptables {
     pub fn strangers(&self, known: &[MasqueradeKey]) -> Vec<Marked> {
         self.0.as_ref().map(|tables| tables.strangers(known)).unwrap_or_default()
     }
+}
+
+/// The chains through which forwarded packets go (`ip filter FORWARD`), and whether they drop what no rule of theirs
+/// accepts.
+///
+/// # Errors
+/// As [`strange_masquerades`].
+pub fn forward_chains(nft: &mut Nft) -> Result<Vec<(String, bool)>, FirewallError> {
+    let mut chains = Vec::new();
+    for (family, name) in
+        [(NetfilterProtoFamily::IPv4, "ip"), (NetfilterProtoFamily::IPv6, "ip6"), (NetfilterProtoFamily::Inet, "inet")]
+    {
+        let found = nft.forward_chains(family)?;
+        chains.extend(found.into_iter().map(|(table, chain, drops)| (format!("{name} {table} {chain}"), drops)));
+    }
+    Ok(chains)
 }
 
 /// Opens nftables for a look that takes no longer than until `deadline`; `None` if the kernel does not let us.

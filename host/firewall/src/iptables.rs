@@ -410,10 +410,17 @@ impl Tables {
                     |saved: &&SavedRule| [Some(&saved.rule.chain), saved.rule.target.as_ref()].contains(&Some(chain));
                 let rules: Vec<&SavedRule> = table.rules.iter().filter(of_chain).collect();
                 let mark = rules.iter().find_map(|saved| saved.rule.comment.clone()).unwrap_or_default();
-                gather(&mut strange, place.clone(), mark.clone(), None);
-                for address in rules.iter().filter_map(|saved| saved.rule.source) {
-                    gather(&mut strange, place.clone(), mark.clone(), Some(address.addr()));
+                let leads = rules.iter().filter(|saved| saved.rule.target.as_ref() == Some(chain));
+                let mut commands: Vec<String> =
+                    leads.map(|saved| format!("{program} -w -t nat -D {}", saved.line)).collect();
+                commands.extend(["-F", "-X"].map(|flag| format!("{program} -w -t nat {flag} {chain}")));
+                // The shell expands these even between double quotes.
+                if commands.iter().any(|command| command.contains(['$', '`', '!'])) {
+                    commands.clear();
                 }
+                let addresses =
+                    rules.iter().filter_map(|saved| saved.rule.source).map(|source| source.addr()).collect();
+                gather(&mut strange, Marked { place, mark, addresses, commands });
             }
         }
         strange

@@ -258,6 +258,29 @@ pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
     Ok(ids)
 }
 
+/// The commands that remove what there is of an ID; none if a shell could take its names for more than names.
+///
+/// # Errors
+/// As [`ids`].
+pub(crate) fn removal(nft: &mut Nft, id: &str) -> Result<Vec<String>, FirewallError> {
+    let Ok(names) = Names::new(id) else { return Ok(Vec::new()) };
+    if !id.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        return Ok(Vec::new());
+    }
+    let mut commands = Vec::new();
+    for rule in nft.rules(TABLE, PREROUTING)?.iter().filter(|rule| names.marks(rule)) {
+        commands.push(format!("nft delete rule {TABLE} {PREROUTING} handle {}", rule.handle));
+    }
+    for command in ["flush", "delete"] {
+        for chain in [&names.port_chain, &names.mac_chain] {
+            if nft.chain(TABLE, chain)?.is_some() {
+                commands.push(format!("nft {command} chain {TABLE} {chain}"));
+            }
+        }
+    }
+    Ok(commands)
+}
+
 /// The ID in the name of an attachment's first chain.
 fn chain_id(chain: &str) -> Option<String> {
     let id = chain.strip_prefix(CHAIN_PREFIX)?;
