@@ -24,8 +24,7 @@ pub fn installed(catalog: &Path) -> Vec<String> {
 
 pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     let Ok(catalog) = &node.catalog else { return };
-    examination
-        .look("plugins", format!("code and manifests of {} plugins: {}", node.plugins.len(), node.plugins.join(", ")));
+    examination.look("plugins", format!("code and manifests of plugins: {}", node.plugins.join(", ")));
     if node.plugins.is_empty() {
         let remedy = Remedy::Words("make install, or `postern add FILE.wasm --policy FILE`".to_owned());
         examination.found(Severity::Error, catalog.display(), "there is no plugin in it", "nothing can be run", remedy);

@@ -43,20 +43,26 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let sysctls = "see the sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone (Debian) and \
                    kernel.apparmor_restrict_unprivileged_userns (Ubuntu)";
     report(&trials.user_namespaces, Severity::Note, "user namespaces", learn, sysctls);
+    // What only some networks need is an error only where there is such a network.
+    let asked = |keys: &[&str]| {
+        let plugins = node.lists.iter().flat_map(|list| list.plugins());
+        let used = plugins.into_iter().any(|plugin| keys.iter().any(|key| plugin.has(key)));
+        if used { Severity::Error } else { Severity::Note }
+    };
     for (trial, interface, severity, name, option) in [
         (&trials.veth, "veth", Severity::Error, "veth", "modprobe veth (CONFIG_VETH)"),
         (&trials.bridge, "bridge", Severity::Error, "bridge", "modprobe bridge (CONFIG_BRIDGE)"),
         (
             &trials.vlan_filtering,
             "bridge",
-            Severity::Warning,
+            asked(&["vlan", "vlanTrunk"]),
             "VLAN filtering of bridges",
             "a kernel with CONFIG_BRIDGE_VLAN_FILTERING; without it networks with `vlan` or `vlanTrunk` fail",
         ),
         (
             &trials.bridge_filter,
             "mac-guard",
-            Severity::Warning,
+            asked(&["macspoofchk"]),
             "nftables of the bridge family",
             "a kernel with CONFIG_NF_TABLES_BRIDGE; without it networks with `macspoofchk` fail",
         ),

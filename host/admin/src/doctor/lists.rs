@@ -35,6 +35,16 @@ impl Entry {
         self.0.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// Whether a key has a value that asks for something.
+    pub fn has(&self, key: &str) -> bool {
+        match self.0.get(key) {
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(Value::Number(number)) => number.as_u64() != Some(0),
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(_) => true,
+        }
+    }
+
     /// Whether a switch is on.
     pub fn is_on(&self, key: &str) -> bool {
         self.0.get(key).and_then(Value::as_bool).unwrap_or_default()
@@ -54,7 +64,7 @@ pub fn read(examination: &mut Examination, directory: &Path) -> Vec<List> {
         path.extension().is_some_and(|ending| ["conflist", "conf", "json"].iter().any(|one| ending == *one))
     });
     paths.sort();
-    examination.look("networks", format!("{} network lists in {}", paths.len(), directory.display()));
+    examination.look("networks", format!("network lists in {}: {}", directory.display(), paths.len()));
     let mut lists = Vec::new();
     for path in paths {
         match list(&path) {

@@ -62,9 +62,7 @@ fn bridges(examination: &mut Examination, node: &Node) {
         .filter(|(_, plugin)| plugin.text("/type") == "bridge")
         .map(|(list, plugin)| {
             let named = Some(plugin.text("/bridge")).filter(|name| !name.is_empty());
-            let vlan = plugin.0.get("vlan").and_then(Value::as_u64).unwrap_or_default() != 0;
-            let trunk = plugin.0.get("vlanTrunk").and_then(Value::as_array).is_some_and(|trunk| !trunk.is_empty());
-            (list, named.unwrap_or("cni0"), vlan || trunk)
+            (list, named.unwrap_or("cni0"), plugin.has("vlan") || plugin.has("vlanTrunk"))
         })
         .collect();
     for (at, (list, bridge, tagged)) in users.iter().enumerate() {

@@ -16,7 +16,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     };
     let namespaces = sight.namespaces.found.len();
     let gap = sight.namespaces.gap();
-    examination.look("state", format!("{} attachments, and {namespaces} network namespaces", node.accounts.len()));
+    examination.look("state", format!("attachments: {}; network namespaces: {namespaces}", node.accounts.len()));
     if let Some(gap) = &gap {
         examination.leave_out(format!("some namespaces, so that what seems to be gone may not be: {gap}"));
     }
