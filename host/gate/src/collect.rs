@@ -33,15 +33,12 @@ pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
     let plugin = session.request.plugin.clone();
     let section = (leftover == Leftover::Section && !owns_link).then_some(plugin.as_str());
     let removed = by_record(session, section)?;
-    if session.record().is_some_and(Record::is_empty) {
-        // The next one is about this boot and this namespace.
-        session.close_record();
-    }
+    session.renew_record()?;
     if removed > 0 {
         let request = &session.request;
         let reason = match leftover {
             Leftover::Attachment => "was made for a namespace that is gone",
-            Leftover::Section => "was killed before it ended",
+            Leftover::Section => "or its DEL was killed before it ended",
         };
         crate::say!(
             "postern: an earlier ADD of {}/{}/{} {reason}: removed {removed} things that it had left",
@@ -59,12 +56,19 @@ pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
 /// What could not be removed; it stays in the record.
 pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, OpError> {
     session.allow_cleanup();
+    session.ending(plugin);
     let Some(record) = session.record() else { return Ok(0) };
     let mut left = record.effects(plugin);
     left.reverse();
+    let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
     let mut removed = 0;
     let mut failed = None;
     for noted in left {
+        if other_boot && !noted.effect.outlives_boot() {
+            // What has its name now is somebody else's.
+            session.taken_off(Some(noted.seq));
+            continue;
+        }
         match remove_noted(session, &noted.effect, None) {
             Ok(()) => {
                 session.taken_off(Some(noted.seq));
@@ -192,7 +196,8 @@ fn native_del(session: &Session, plugin: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn describe(effect: &Effect) -> String {
+/// An effect in words.
+pub fn describe(effect: &Effect) -> String {
     match effect {
         Effect::Veth { host, .. } => format!("veth {host}"),
         Effect::Masquerade { .. } => "masquerading rules".to_owned(),

@@ -6,7 +6,7 @@ use crate::effect::Effect;
 use crate::places::Places;
 use crate::policy::{Granted, Policy};
 use ipnet::IpNet;
-use postern_cni::{CniResult, NetConf, Verb, Version};
+use postern_cni::{CniResult, Json, NetConf, Verb, Version};
 use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
 use postern_kernel::{Namespace, Netlink, Worker};
@@ -152,6 +152,8 @@ pub struct Session {
     record: Option<Record<Effect>>,
     /// The section of the plugin that the runtime called is this run's.
     begun: bool,
+    /// Cookie of the container's namespace, where it was asked for before the namespace was entered.
+    cookie: Option<u64>,
 }
 
 impl Session {
@@ -184,35 +186,50 @@ impl Session {
             home: OnceCell::new(),
             record: None,
             begun: false,
+            cookie: None,
         }
     }
 
-    /// A session for another attachment, of which there is only its record: garbage collection.
+    /// A session for another attachment, of which there is only its record: garbage collection by a runtime.
     pub fn for_record(&self, record: Record<Effect>) -> Self {
+        let places = Places { state: self.state.clone(), library: self.library.clone(), logs: self.logs.clone() };
+        let mut session = Self::of_record(record, self.deadline, places);
+        let request = &mut session.request;
+        request.plugin.clone_from(&self.request.plugin);
+        // What the runtime says now goes before what was so at ADD.
+        if !self.request.path.is_empty() {
+            request.path.clone_from(&self.request.path);
+        }
+        if request.stdin.is_empty() {
+            request.stdin.clone_from(&self.request.stdin);
+        }
+        session.runner = Rc::clone(&self.runner);
+        session
+    }
+
+    /// A session to remove what a record lists, with nothing but that record.
+    pub fn of_record(record: Record<Effect>, deadline: Instant, places: Places) -> Self {
         let header = record.header();
         // A native program is asked with what it was given at ADD.
         let kept = record.effects(None).into_iter().find_map(|noted| match noted.effect {
-            Effect::Native { path, config, .. } if !config.is_empty() => Some((path, config)),
+            Effect::Native { path, config, .. } => Some((path, config)),
             _ => None,
         });
-        let (path, stdin) = kept.unwrap_or_else(|| (self.request.path.clone(), self.request.stdin.clone()));
+        let (path, stdin) = kept.unwrap_or_default();
         let request = Request {
-            plugin: self.request.plugin.clone(),
+            plugin: String::new(),
             verb: Verb::Del,
             container_id: header.container_id.clone(),
             netns: header.netns_path.clone(),
             ifname: header.ifname.clone(),
-            // What the runtime says now goes before what was so then.
-            path: if self.request.path.is_empty() { path } else { self.request.path.clone() },
+            path,
             env: Vec::new(),
             stdin,
-            conf: NetConf { name: header.network.clone(), ..self.request.conf.clone() },
-            version: self.request.version,
+            conf: NetConf { name: header.network.clone(), ..NetConf::unread(Json::Null) },
+            version: Version::LATEST,
         };
-        let places = Places { state: self.state.clone(), library: self.library.clone(), logs: self.logs.clone() };
-        let mut session = Self::new(request, self.deadline, places);
+        let mut session = Self::new(request, deadline, places);
         session.record = Some(record);
-        session.runner = Rc::clone(&self.runner);
         session
     }
 
@@ -286,7 +303,7 @@ impl Session {
     }
 
     /// What is left of an earlier run of this ADD: it was made in another boot, for another namespace, or by a process that
-    /// was killed before it had given the runtime its result. Whoever had the record open is gone, as it could be locked.
+    /// was killed before it had given the runtime its result; or a DEL did not end. Whoever had the record open is gone, as it could be locked.
     pub fn leftover(&self) -> Option<Leftover> {
         let record = self.record.as_ref()?;
         if self.is_foreign(record.header()) {
@@ -418,6 +435,17 @@ impl Session {
         Ok(())
     }
 
+    /// The same before the container's namespace is entered.
+    ///
+    /// # Errors
+    /// As [`Session::begin`], and that the namespace is none.
+    pub fn begin_for(&mut self, namespace: Option<&Namespace>) -> Result<(), OpError> {
+        if let Some(namespace) = namespace.filter(|_| self.record.is_none()) {
+            self.cookie = Some(namespace.cookie().map_err(kernel)?);
+        }
+        self.begin()
+    }
+
     /// Notes that all is made, before the runtime gets to see it.
     ///
     /// # Errors
@@ -447,6 +475,15 @@ impl Session {
         }
     }
 
+    /// Notes that a plugin's DEL has begun, or that of all of them. To remove, nothing has to be written.
+    pub fn ending(&mut self, plugin: Option<&str>) {
+        if let Some(record) = &mut self.record
+            && let Err(error) = record.ending(plugin)
+        {
+            crate::say!("postern: {error}");
+        }
+    }
+
     /// Notes that nothing is left to do for a plugin, or for all of them.
     pub fn ended(&mut self, plugin: Option<&str>) {
         if let Some(record) = &mut self.record
@@ -459,6 +496,11 @@ impl Session {
     /// The record, if it is open.
     pub fn record(&self) -> Option<&Record<Effect>> {
         self.record.as_ref()
+    }
+
+    /// Whether there is a record, and nothing in it was damaged: it is the whole truth then, and nothing else is looked for.
+    pub fn record_is_whole(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.warnings().is_empty())
     }
 
     /// Notes what an operation is about to leave: in the record first, then for undo.
@@ -487,21 +529,44 @@ impl Session {
         if *effect == Effect::LoopbackUp { Ok(None) } else { self.record_for_writing().map(Some) }
     }
 
+    /// The first line of this run's record.
+    fn header(&self) -> Result<Header, OpError> {
+        let request = &self.request;
+        Ok(Header {
+            network: request.conf.name.clone(),
+            container_id: request.container_id.clone(),
+            ifname: request.ifname.clone(),
+            boot_id: postern_state::boot_id().map_err(state)?,
+            host_netns_cookie: self.host()?.cookie().map_err(kernel)?,
+            netns_cookie: match &self.worker {
+                Some(worker) => Some(worker.cookie().map_err(kernel)?),
+                None => self.cookie,
+            },
+            netns_path: request.netns.clone(),
+            created: now(),
+        })
+    }
+
+    /// Makes the record of an earlier run this one's, if nothing is left in it: it is about this boot and this namespace
+    /// from now on. The file stays, as its lock may be held by a helper too.
+    ///
+    /// # Errors
+    /// The record can't be written.
+    pub fn renew_record(&mut self) -> Result<(), OpError> {
+        if self.record.as_ref().is_some_and(|record| record.is_empty() && record.warnings().is_empty()) {
+            let header = self.header()?;
+            if let Some(record) = &mut self.record {
+                record.renew(header).map_err(state)?;
+            }
+        } else if self.record.as_ref().is_some_and(Record::is_empty) {
+            self.close_record();
+        }
+        Ok(())
+    }
+
     fn record_for_writing(&mut self) -> Result<&mut Record<Effect>, OpError> {
         if self.record.is_none() {
-            let header = Header {
-                network: self.request.conf.name.clone(),
-                container_id: self.request.container_id.clone(),
-                ifname: self.request.ifname.clone(),
-                boot_id: postern_state::boot_id().map_err(state)?,
-                host_netns_cookie: self.host()?.cookie().map_err(kernel)?,
-                netns_cookie: match &self.worker {
-                    Some(worker) => Some(worker.cookie().map_err(kernel)?),
-                    None => None,
-                },
-                netns_path: self.request.netns.clone(),
-                created: now(),
-            };
+            let header = self.header()?;
             let record = Record::open_or_create(&self.state, &header, self.deadline).map_err(state)?;
             // There was none when this run began.
             if !record.is_new() {
@@ -538,6 +603,15 @@ impl Session {
         {
             crate::say!("postern: {error}");
         }
+    }
+
+    /// Takes everything off the record, and leaves the node as it is: what it lists is somebody else's.
+    pub fn forget(&mut self) {
+        let listed = self.record.iter().flat_map(|record| record.effects(None)).map(|noted| noted.seq);
+        for sequence in listed.collect::<Vec<u64>>() {
+            self.taken_off(Some(sequence));
+        }
+        self.ended(None);
     }
 
     /// Lets go of the record: its file goes once nothing is left in it.

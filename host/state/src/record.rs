@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
@@ -231,17 +232,33 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             warnings: parsed.warnings,
         };
         // What a killed process left of its last line must not run into the next one.
-        record.file.set_len(record.length).map_err(|error| StateError::io("truncate", &path, error))?;
-        if is_new {
-            let first = FirstLine { version: VERSION, writer: WRITER.to_owned(), header: record.header.clone() };
-            let line = record.line(&first)?;
-            if let Err(error) = record.write(&line) {
-                // On a full disk an empty file can often be made.
-                record.directory.unlink(key.as_str())?;
-                return Err(error);
-            }
+        if record.length < content.len() as u64 {
+            record.file.set_len(record.length).map_err(|error| StateError::io("truncate", &path, error))?;
+        }
+        if is_new && let Err(error) = record.write_first() {
+            // On a full disk an empty file can often be made.
+            record.directory.unlink(key.as_str())?;
+            return Err(error);
         }
         Ok(Some(record))
+    }
+
+    fn write_first(&mut self) -> Result<()> {
+        let first = FirstLine { version: VERSION, writer: WRITER.to_owned(), header: self.header.clone() };
+        let line = self.line(&first)?;
+        self.write(&line)
+    }
+
+    /// Begin the record anew in the same file, for the same attachment made again: what it listed is forgotten.
+    ///
+    /// # Errors
+    /// [`StateError::Io`]: nothing may be noted, nor done.
+    pub fn renew(&mut self, header: Header) -> Result<()> {
+        self.file.set_len(0).map_err(|error| self.failed("truncate", error))?;
+        (self.length, self.header, self.next_seq) = (0, header, 1);
+        self.live.clear();
+        self.sections.clear();
+        self.write_first()
     }
 
     /// Note an effect of `plugin` before it is caused; its number.
@@ -283,6 +300,16 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// [`StateError::Io`]: the attachment is there nevertheless.
     pub fn given(&mut self, plugin: &str, time: u64) -> Result<()> {
         self.change(plugin, Change::Given(time))
+    }
+
+    /// Note that the DEL of `plugin`, or of all of them, begins: what it listed may be gone from now on.
+    ///
+    /// # Errors
+    /// [`StateError::Io`]: go on removing all the same.
+    pub fn ending(&mut self, plugin: Option<&str>) -> Result<()> {
+        let own = self.sections.iter().filter(|section| section.stage != Stage::Ending);
+        let own = own.map(|section| section.plugin.clone()).filter(|name| plugin.is_none_or(|plugin| plugin == name));
+        own.collect::<Vec<String>>().into_iter().try_for_each(|name| self.change(&name, Change::Ending(true)))
     }
 
     /// Note that nothing is left to do for `plugin`, or for all plugins: DEL is through, or a failed ADD undone.
@@ -345,6 +372,12 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The open file that the lock belongs to: it is free when the last process that has it open is gone.
+    #[must_use]
+    pub fn lock(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Whether this process began it.
