@@ -140,7 +140,7 @@ const BROKEN: [Broken; 28] = [
         show: "its network namespace is gone",
         doctor: "its network namespace is gone",
         severity: "warning",
-        mend: Mend::Script("ip netns add c1"),
+        mend: Mend::Doctor,
     },
     Broken {
         name: "a record of another boot",
@@ -149,9 +149,7 @@ const BROKEN: [Broken; 28] = [
         show: "before the machine was last started",
         doctor: "before the machine was last started",
         severity: "error",
-        mend: Mend::Script(
-            "sed -i \"s/\\\"boot_id\\\":\\\"[^\\\"]*\\\"/\\\"boot_id\\\":\\\"$(cat /proc/sys/kernel/random/boot_id)\\\"/\" $record",
-        ),
+        mend: Mend::Doctor,
     },
     Broken {
         name: "an owner was killed midway",
@@ -160,7 +158,7 @@ const BROKEN: [Broken; 28] = [
         show: "the ADD of bridge was killed before it ended",
         doctor: "the ADD of bridge was killed before it ended",
         severity: "error",
-        mend: Mend::Again,
+        mend: Mend::Doctor,
     },
     Broken {
         name: "a record was damaged",
@@ -246,7 +244,7 @@ const BROKEN: [Broken; 28] = [
     },
     Broken {
         name: "a policy that grants too little",
-        by: "sed -i 's/^.grant.veth.$/[grant.resolv-conf]\\nfiles = []/' $bin/postern.d/ptp.toml",
+        by: "sed -i '1i withdraw = [\"veth\"]' $bin/postern.d/ptp.toml",
         state: "",
         show: "",
         doctor: "imports what its policy does not grant: veth",
@@ -389,7 +387,12 @@ impl Patient {
         match broken.mend {
             Mend::Doctor => {
                 ensure!(found.get("is_command") == Some(&json!(true)), "doctor: {found}");
-                self.script(text(found, "remedy")).with_context(|| format!("remedy {}", text(found, "remedy")))?;
+                // Who sits there is asked.
+                let command = match text(found, "remedy") {
+                    "postern gc" => "$bin/postern gc --yes",
+                    other => other,
+                };
+                self.script(command).with_context(|| format!("remedy {command}"))?;
             }
             Mend::Again => {}
             Mend::Script(script) => drop(self.script(script)?),
@@ -400,9 +403,10 @@ impl Patient {
                 &CONTAINERS[..]
             }
             Mend::Again => &["c1"],
-            _ if ["container-gone", "damaged"].contains(&broken.state) => &["c1"],
+            _ if ["container-gone", "previous-boot", "incomplete", "damaged"].contains(&broken.state) => &["c1"],
             _ => &[],
         };
+        self.script("[ -e /run/netns/c1 ] || ip netns add c1")?;
         for container in again {
             self.call("DEL", container)?;
             self.call("ADD", container)?;
@@ -452,7 +456,7 @@ fn what_a_container_chooses_does_no_harm() -> Result<()> {
     let holder = patient.node.sh(
         "path=/run/$(printf 'x\\033[2J\\r y'); nsenter --net=/run/netns/c1 ip link add \"$(printf '\\033[2J')\" type veth
          setsid unshare --mount --propagation private sh -c '
-           mkdir \"$1\"; touch \"$1/a\"; mount --bind /run/netns/c1 \"$1/a\"; echo ready; exec sleep 60' sh \"$path\" \
+           mkdir \"$1\"; touch \"$1/a\"; mount --bind /run/netns/c1 \"$1/a\"; umount /run/netns/c1; echo ready; exec sleep 60' sh \"$path\" \
            >/run/ready 2>/dev/null </dev/null & holder=$!
          while ! grep -q ready /run/ready; do sleep .02; done
          umount /run/netns/c1; mkfifo /run/netns/pipe; echo $holder",

@@ -129,7 +129,7 @@ enum Verb {
     },
     /// The attachments of this node, and how they are.
     ///
-    /// States: ok; incomplete (its ADD has not ended); container gone; previous boot; drift (record and kernel differ:
+    /// States: ok; incomplete (its ADD or DEL has not ended); container gone; previous boot; drift (record and kernel differ:
     /// `postern show` says where); damaged (the record can't be read).
     Ls {
         /// A list of objects, to which keys are only ever added.

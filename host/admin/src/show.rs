@@ -83,6 +83,7 @@ fn component(plugin: &Plugin) -> String {
     match plugin.stage {
         Some(Stage::Begun) => words += "; ADD has begun",
         Some(Stage::Made) => words += "; ADD has made all, and the runtime does not have the result",
+        Some(Stage::Ending) => words += "; DEL has begun",
         Some(Stage::Given) | None => {}
     }
     words

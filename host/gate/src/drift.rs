@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub enum State {
     /// Record and kernel agree.
     Ok,
-    /// Its ADD has not ended.
+    /// Its ADD, or its DEL, has not ended.
     Incomplete,
     /// Its network namespace is not there any more.
     ContainerGone,
@@ -198,15 +198,18 @@ impl Sight {
         let is_gone = container.is_none() && header.netns_cookie.is_some() && pair.is_none();
         if is_gone {
             account.deviations.clear();
-            let doubt = self.namespaces.gap().map(|gap| format!(" (not everything could be looked at: {gap})"));
-            let what = format!("its network namespace is gone{}", doubt.unwrap_or_default());
-            account.differs(what, COLLECT, true);
+            let doubt = match self.namespaces.gap() {
+                Some(gap) => format!(", or can't be found from here: {gap}"),
+                None => String::new(),
+            };
+            account.differs(format!("its network namespace is gone{doubt}"), COLLECT, true);
             return State::ContainerGone;
         }
         if let Some(section) = unfinished {
-            let plugin = section.plugin.clone();
+            let verb = if section.stage == Stage::Ending { "DEL" } else { "ADD" };
+            let what = format!("the {verb} of {} was killed before it ended", section.plugin);
             if !account.is_held {
-                account.differs(format!("the ADD of {plugin} was killed before it ended"), COLLECT, true);
+                account.differs(what, COLLECT, true);
             }
             return State::Incomplete;
         }
