@@ -414,8 +414,9 @@ impl Tables {
                 let mut commands: Vec<String> =
                     leads.map(|saved| format!("{program} -w -t nat -D {}", saved.line)).collect();
                 commands.extend(["-F", "-X"].map(|flag| format!("{program} -w -t nat {flag} {chain}")));
-                // The shell expands these even between double quotes.
-                if commands.iter().any(|command| command.contains(['$', '`', '!'])) {
+                // What a shell could take for more than a word, whether it stands between quotes or not.
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || " -_./:,=+\"\\".contains(c);
+                if !commands.iter().all(|command| command.chars().all(is_plain)) {
                     commands.clear();
                 }
                 let addresses =
