@@ -385,7 +385,11 @@ impl Sight {
                 return account.fact("", "container", format!("can't be looked at: {reason}"));
             }
             account.fact("", "container", format!("{} has no link {}", found.path.display(), header.ifname));
-            return account.differs(format!("the container has no link {}", header.ifname), AGAIN, false);
+            // Without the pair that is no wonder, and said already.
+            if pair.is_some() || !account.effects.iter().any(|effect| matches!(effect, Effect::Veth { .. })) {
+                account.differs(format!("the container has no link {}", header.ifname), AGAIN, false);
+            }
+            return;
         };
         let have: Vec<IpNet> =
             found.addresses.iter().filter(|(index, _)| *index == own.index).map(|(_, have)| have.net).collect();

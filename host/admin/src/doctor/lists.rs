@@ -131,9 +131,13 @@ fn examine_plugin(examination: &mut Examination, node: &Node, list: &List, entry
             return examination.found(Severity::Note, list.path.display(), what, why, Remedy::None);
         }
         let what = format!("there is no plugin \"{plugin}\", neither in the catalog nor in {}", bin.display());
-        let remedy = Remedy::Words("postern add FILE.wasm --policy FILE, or install the native program".to_owned());
-        let why = "every ADD of the network fails";
-        return examination.found(Severity::Error, list.path.display(), what, why, remedy);
+        let remedy = Remedy::Words(
+            "postern add FILE.wasm --policy FILE, or the native program; --bin names another directory of them"
+                .to_owned(),
+        );
+        // Without a directory of programs this one has none either, and a runtime may look elsewhere.
+        let severity = if bin.is_dir() { Severity::Error } else { Severity::Note };
+        return examination.found(severity, list.path.display(), what, "every ADD of the network fails", remedy);
     }
     let ipam = entry.text("/ipam/type");
     if ipam.is_empty() {
