@@ -93,7 +93,16 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
     let here = session.host()?.cookie().map_err(kernel)?;
     let (mut removed, mut failed) = (0, None);
     for summary in postern_state::list(&session.state).map_err(state)? {
-        let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
+        let Some(key) = &summary.key else { continue };
+        let Some(header) = &summary.header else {
+            // Whose it was can't be told; that it is lost is, once: it is set aside.
+            if let Err(error) = Record::<Effect>::open_existing(&session.state, key, Instant::now())
+                && !error.is_try_again()
+            {
+                crate::say!("postern: {error}");
+            }
+            continue;
+        };
         if Instant::now() >= session.deadline {
             return Err(OpError::new(ErrorCode::Deadline, "records", "the deadline passed before all were looked at")
                 .hint("what is left goes with the next GC"));

@@ -10,7 +10,7 @@ use postern_cni::{CniResult, Json, NetConf, Verb, Version};
 use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
 use postern_kernel::{Namespace, Netlink, Worker};
-use postern_state::{Header, LeaseStore, Leases, Record, RecordKey, Stage, StateError};
+use postern_state::{Header, LeaseStore, Leases, Record, RecordKey, Section, Stage, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::BTreeSet;
@@ -154,6 +154,8 @@ pub struct Session {
     begun: bool,
     /// Cookie of the container's namespace, where it was asked for before the namespace was entered.
     cookie: Option<u64>,
+    /// The record that was found lists all that was made.
+    whole: bool,
 }
 
 impl Session {
@@ -187,6 +189,7 @@ impl Session {
             record: None,
             begun: false,
             cookie: None,
+            whole: false,
         }
     }
 
@@ -403,6 +406,10 @@ impl Session {
                 }
                 other => other.map_err(state)?,
             };
+            let given = |section: &Section| section.stage == Stage::Given;
+            self.whole = self.record.as_ref().is_some_and(|record| {
+                record.warnings().is_empty() && !record.sections().is_empty() && record.sections().iter().all(given)
+            });
             self.warn();
         }
         Ok(())
@@ -498,9 +505,10 @@ impl Session {
         self.record.as_ref()
     }
 
-    /// Whether there is a record, and nothing in it was damaged: it is the whole truth then, and nothing else is looked for.
+    /// Whether a record was found that is the whole truth, so that nothing else has to be looked for. One that was damaged or
+    /// cut off is not, nor one of a run that was killed, from which it can't be told apart.
     pub fn record_is_whole(&self) -> bool {
-        self.record.as_ref().is_some_and(|record| record.warnings().is_empty())
+        self.whole
     }
 
     /// Notes what an operation is about to leave: in the record first, then for undo.

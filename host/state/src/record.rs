@@ -44,6 +44,8 @@ const MOST_EFFECTS: usize = 256;
 /// line, so with all of them a record stays below twice this.
 const MOST_BYTES: u64 = 256 << 10;
 const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be written can be read");
+const WRITE: OFlag = OFlag::O_RDWR.union(OFlag::O_APPEND);
+const CREATE: OFlag = WRITE.union(OFlag::O_CREAT);
 /// What the name of a record set aside has after the key; a number follows.
 const CORRUPT: &str = ".corrupt-";
 
@@ -147,6 +149,8 @@ pub struct Record<E> {
     sections: Vec<Section>,
     next_seq: u64,
     is_new: bool,
+    /// The disk is: what it lists can be removed all the same.
+    is_read_only: bool,
     warnings: Vec<String>,
 }
 
@@ -189,7 +193,13 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     fn open(directory: Directory, key: &RecordKey, create: Option<&Header>, deadline: Instant) -> Result<Option<Self>> {
         let path = directory.path_of(key.as_str());
-        let file = match locked_file(&directory, key, create.is_some(), deadline) {
+        let mut is_read_only = false;
+        let mut locked = locked_file(&directory, key, if create.is_some() { CREATE } else { WRITE }, deadline);
+        if create.is_none() && matches!(&locked, Err(error) if error.is_read_only()) {
+            is_read_only = true;
+            locked = locked_file(&directory, key, OFlag::O_RDONLY, deadline);
+        }
+        let file = match locked {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(None),
             Err(error) if error.is_no_file() => return Err(set_aside(&directory, key, error.to_string())),
@@ -229,10 +239,11 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             sections: parsed.sections,
             next_seq: parsed.next_seq,
             is_new,
+            is_read_only,
             warnings: parsed.warnings,
         };
         // What a killed process left of its last line must not run into the next one.
-        if record.length < content.len() as u64 {
+        if record.length < content.len() as u64 && !is_read_only {
             record.file.set_len(record.length).map_err(|error| StateError::io("truncate", &path, error))?;
         }
         if is_new && let Err(error) = record.write_first() {
@@ -422,6 +433,9 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     /// Add whole lines with one write; a partial one (full disk) is taken back.
     fn write(&mut self, lines: &[u8]) -> Result<()> {
+        if self.is_read_only {
+            return Err(self.failed("write", Errno::EROFS.into()));
+        }
         let written = loop {
             match self.file.write(lines) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -455,13 +469,12 @@ fn vanished(root: &Path) -> StateError {
 }
 
 /// The file of `key`, locked, and certainly the one that the name leads to.
-fn locked_file(directory: &Directory, key: &RecordKey, create: bool, deadline: Instant) -> Result<Option<File>> {
+fn locked_file(directory: &Directory, key: &RecordKey, flags: OFlag, deadline: Instant) -> Result<Option<File>> {
     let path = directory.path_of(key.as_str());
-    let flags = OFlag::O_RDWR | OFlag::O_APPEND | if create { OFlag::O_CREAT } else { OFlag::empty() };
     loop {
         let file = match directory.open_file(key.as_str(), flags, 0o600) {
             Ok(file) => file,
-            Err(Errno::ENOENT) if !create => return Ok(None),
+            Err(Errno::ENOENT) if !flags.contains(OFlag::O_CREAT) => return Ok(None),
             Err(errno) => return Err(StateError::io("open", &path, errno)),
         };
         let ours = file.metadata().map_err(|error| StateError::io("stat", &path, error))?;
