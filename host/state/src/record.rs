@@ -30,7 +30,7 @@ use lines::{Fault, FirstLine, Parsed, parse};
 use section::Change;
 
 pub use section::{Section, Stage};
-pub use summary::{Summary, is_busy, list};
+pub use summary::{Summary, is_busy, list, tidy};
 
 /// Format version of the records that this code writes and reads.
 const VERSION: u64 = 1;

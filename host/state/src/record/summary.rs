@@ -5,6 +5,7 @@ use super::{CORRUPT, Effect, Header, RecordKey, Section, locked_file, open_direc
 use crate::error::{Result, StateError};
 use crate::files::read_all;
 use nix::fcntl::OFlag;
+use nix::sys::stat::{FileStat, SFlag};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -70,6 +71,29 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
         summaries.push(summary);
     }
     Ok(summaries)
+}
+
+/// Remove the files of runs that were killed as they began their record: they are empty, and nothing was begun. How many.
+///
+/// # Errors
+/// [`StateError::Untrusted`], [`StateError::Io`] for the directory.
+pub fn tidy(root: &Path) -> Result<usize> {
+    let Some(directory) = open_directory(root, false)? else { return Ok(0) };
+    let mut removed = 0;
+    for key in directory.names()?.iter().filter_map(|name| RecordKey::parse(name)) {
+        let is_empty =
+            |stat: FileStat| stat.st_size == 0 && stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
+        if !directory.stat(key.as_str()).ok().flatten().is_some_and(is_empty) {
+            continue;
+        }
+        // Only with the lock, and if it is empty still: somebody may be about to write.
+        if let Ok(Some(file)) = locked_file(&directory, &key, OFlag::O_RDWR, Instant::now())
+            && file.metadata().is_ok_and(|meta| meta.len() == 0)
+        {
+            removed += usize::from(directory.unlink(key.as_str())?);
+        }
+    }
+    Ok(removed)
 }
 
 /// Whether somebody is at work on the attachment `key` below `root`, or has got further with it since `time`
