@@ -124,7 +124,22 @@ impl Node {
     /// # Errors
     /// When it can't be started. A plugin that fails is an answer.
     pub fn call(&self, call: &Call) -> Result<Answer> {
-        let mut command = self.command(call.program());
+        self.call_under(&[], call)
+    }
+
+    /// The same, started by another program: `wrapper` is its name and arguments, which the plugin's path follows.
+    ///
+    /// # Errors
+    /// As [`Node::call`].
+    pub fn call_under(&self, wrapper: &[String], call: &Call) -> Result<Answer> {
+        let mut command = match wrapper.split_first() {
+            None => self.command(call.program()),
+            Some((program, arguments)) => {
+                let mut command = self.command(program);
+                command.args(arguments).arg(call.program());
+                command
+            }
+        };
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(call.environment());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         if let Some(mut stdin) = child.stdin.take() {

@@ -97,6 +97,48 @@ impl Watched {
     }
 }
 
+/// A node's own `/etc`, in which iptables still finds what it needs: for operators' policies.
+pub const PRIVATE_ETC: &str = "
+    mount -t tmpfs -o mode=755 etc /mnt
+    cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
+    mkdir -p /mnt/postern/policy
+    mount --move /mnt /etc
+";
+
+/// How a node looks, records included, with names for what is random in it that hold for this picture alone: two pictures
+/// of the same state are equal, whichever names the links had. Which address comes next is no part of it.
+///
+/// # Errors
+/// As [`Node::snapshot`].
+pub fn picture(node: &Node, containers: &[&str]) -> Result<Value> {
+    let mut tree = node.snapshot(containers, &mut Names::new(""))?;
+    let records = node.sh("if [ -d /run/postern/attachments ]; then ls -A /run/postern/attachments; fi")?;
+    if let Some(map) = tree.as_object_mut() {
+        map.insert("records".to_owned(), records.lines().map(str::to_owned).collect());
+    }
+    if let Some(files) = tree.get_mut("files").and_then(Value::as_object_mut) {
+        files.retain(|path, _| !path.contains("/last_reserved_ip."));
+    }
+    Ok(tree)
+}
+
+/// Fails with the first differences if the two pictures are not the same.
+///
+/// # Errors
+/// They are not.
+pub fn same_picture(before: &Value, after: &Value) -> Result<()> {
+    let left: Vec<_> = compare(before, after)
+        .iter()
+        .map(|mismatch| {
+            let text = mismatch.to_string().replace("native: ", "before: ").replace("ours:   ", "after:  ");
+            text.chars().take(300).collect::<String>()
+        })
+        .collect();
+    let some: Vec<_> = left.iter().take(6).map(String::as_str).collect();
+    ensure!(left.is_empty(), "{} changes:\n{}", left.len(), some.join("\n"));
+    Ok(())
+}
+
 /// Runs every case and reports all failures at once.
 pub fn each<T>(
     cases: impl IntoIterator<Item = T>,
