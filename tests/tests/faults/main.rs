@@ -19,7 +19,7 @@ use scenarios::Scenario;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Faults of one kind in one scenario and verb that `make test` tries.
 const SAMPLE: usize = 9;
@@ -27,6 +27,9 @@ const SAMPLE: usize = 9;
 const THREADS: usize = 3;
 /// Failures after which nothing more is learned.
 const ENOUGH: usize = 40;
+
+/// Nothing of a run waits that long; with strace a run takes 50 ms.
+const SLOW: Duration = Duration::from_secs(3);
 
 /// What became of the faults of one kind in one scenario and verb.
 #[derive(Default)]
@@ -95,7 +98,12 @@ fn search(number: usize, scenario: &Scenario, verb: &'static str, all: bool, rep
             turn += 1;
             let way = WAYS.get(turn % WAYS.len()).copied().unwrap_or(Way::Del);
             figures.tried += 1;
-            match place.run(fault, way) {
+            let begun = Instant::now();
+            let outcome = place.run(fault, way);
+            if begun.elapsed() > SLOW {
+                println!("{}, {verb}: {fault}, then {way:?}: {:.1} s", scenario.name, begun.elapsed().as_secs_f32());
+            }
+            match outcome {
                 Ok(outcome) => *figures.outcomes.entry(outcome).or_default() += 1,
                 Err(error) => {
                     let text = format!("{}, {verb}: {fault}: {error:#}", scenario.name);

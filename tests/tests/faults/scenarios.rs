@@ -45,7 +45,7 @@ pub fn all() -> Vec<Scenario> {
     let masquerade = |backend: &str| json!({"ipMasq": true, "ipMasqBackend": backend});
     let everything = json!({
         "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true, "isDefaultGateway": true, "hairpinMode": true,
-        "mtu": 1400, "vlan": 100,
+        "mtu": 1400,
     });
     vec![
         scenario("bridge L2", "bridge", &json!({}), json!({"isGateway": false})),
