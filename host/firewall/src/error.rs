@@ -18,7 +18,8 @@ pub struct FirewallError {
 }
 
 impl FirewallError {
-    pub(crate) fn new(operation: &'static str, object: impl Into<String>, hint: impl Into<String>) -> Self {
+    /// An error of this crate or of who uses it; `hint` says what is wrong, and the way out.
+    pub fn new(operation: &'static str, object: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { operation, object: object.into(), errno: None, hint: hint.into() }
     }
 

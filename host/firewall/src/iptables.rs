@@ -291,18 +291,25 @@ pub fn remove_all(key: &MasqueradeKey, means: Means<'_>) -> Result<usize, Firewa
 }
 
 /// Removes the masquerading of all containers in `network` except those with a valid container ID, in both families,
-/// and returns the removed container IDs.
+/// and returns the removed container IDs. `valid` is asked after the rules were read, as by
+/// [`crate::masquerade::nft_retain`].
 ///
 /// # Errors
 /// As [`remove_all`].
-pub fn retain(network: &str, valid: &[&str], means: Means<'_>) -> Result<Vec<String>, FirewallError> {
+pub fn retain(
+    network: &str,
+    valid: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
+    means: Means<'_>,
+) -> Result<Vec<String>, FirewallError> {
     let mut removed = Vec::new();
     for programs in families(means)? {
-        for rule in programs.look()?.rules {
+        let rules = programs.look()?.rules;
+        let valid = valid()?;
+        for rule in rules {
             let Some(container_id) = container_of(&rule.rule, network) else {
                 continue;
             };
-            if !valid.contains(&container_id.as_str()) && !removed.contains(&container_id) {
+            if !valid.iter().any(|(valid, _)| *valid == container_id) && !removed.contains(&container_id) {
                 removed.push(container_id);
             }
         }
@@ -323,14 +330,8 @@ pub fn retain(network: &str, valid: &[&str], means: Means<'_>) -> Result<Vec<Str
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
 pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallError> {
-    for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
-        match std::fs::read_to_string(names) {
-            Ok(tables) if tables.lines().any(|table| table == "nat") => return Ok(true),
-            Ok(_) => {}
-            // The kernel has no legacy iptables.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(_) => return Ok(true),
-        }
+    if has_legacy_nat() {
+        return Ok(true);
     }
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
         if nft.chain(Table { family, name: "nat" }, &key.iptables_chain())?.is_some() {
@@ -338,6 +339,32 @@ pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallErr
         }
     }
     Ok(false)
+}
+
+/// The same for all containers and networks.
+///
+/// # Errors
+/// As [`may_exist`].
+pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
+    for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
+        if nft.table(Table { family, name: "nat" })?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(has_legacy_nat())
+}
+
+fn has_legacy_nat() -> bool {
+    for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
+        match std::fs::read_to_string(names) {
+            Ok(tables) if tables.lines().any(|table| table == "nat") => return true,
+            Ok(_) => {}
+            // The kernel has no legacy iptables.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(_) => return true,
+        }
+    }
+    false
 }
 
 /// The programs that are installed: those of one family may be missing, not both.

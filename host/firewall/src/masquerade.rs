@@ -104,30 +104,30 @@ pub fn nft_remove(nft: &mut Nft, key: &MasqueradeKey) -> Result<usize, FirewallE
     })
 }
 
-/// Removes the masquerading rules of all attachments of `network` except the valid ones, given as (container ID,
-/// interface name), and returns the comments of the removed rules, each once: they name network, interface and
-/// container.
+/// Removes the masquerading rules of all attachments of `network` except the valid ones, and returns the comments of the
+/// removed rules, each once: they name network, interface and container.
+///
+/// `valid` gives (container ID, interface name). It is asked after the rules were read: an attachment that is being made
+/// can be known by then.
 ///
 /// # Errors
-/// The kernel refuses, or the deadline passes.
-pub fn nft_retain(nft: &mut Nft, network: &str, valid: &[(&str, &str)]) -> Result<Vec<String>, FirewallError> {
+/// The kernel refuses, the deadline passes, or who is valid can't be told.
+pub fn nft_retain(
+    nft: &mut Nft,
+    network: &str,
+    valid: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
+) -> Result<Vec<String>, FirewallError> {
     let ours = format!("{}-", network_hash(network));
-    let valid: Vec<String> = valid
-        .iter()
-        .map(|(container_id, ifname)| {
-            let key = MasqueradeKey {
-                network: network.to_owned(),
-                container_id: (*container_id).to_owned(),
-                ifname: (*ifname).to_owned(),
-            };
-            key.instance()
-        })
-        .collect();
+    let instance = |(container_id, ifname): (String, String)| {
+        MasqueradeKey { network: network.to_owned(), container_id, ifname }.instance()
+    };
     let mut removed = Vec::new();
     loop {
         let chunk = nft.change(|nft, batch| {
             let mut chunk = Vec::new();
-            for rule in nft.rules(TABLE, CHECKS)? {
+            let rules = nft.rules(TABLE, CHECKS)?;
+            let valid: Vec<String> = valid()?.into_iter().map(instance).collect();
+            for rule in rules {
                 let kept = valid.iter().any(|instance| rule.commented(instance.as_bytes()));
                 if rule.commented(ours.as_bytes()) && !kept && chunk.len() < CHUNK {
                     batch.delete_rule(TABLE, CHECKS, rule.handle);

@@ -185,7 +185,7 @@ fn collection_keeps_valid_and_foreign_rules() {
         ensure(&key("cid1"), &addrs(&DUAL), soon()).unwrap();
         ensure(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap();
         tool("iptables", "iptables -t nat -A POSTROUTING -s 192.0.2.1 -j ACCEPT");
-        assert_eq!(retain("mynet", &["cid2"], soon()).unwrap(), ["cid1"]);
+        assert_eq!(retain("mynet", || Ok(vec![("cid2".to_owned(), String::new())]), soon()).unwrap(), ["cid1"]);
         assert!(check(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap());
         assert!(check(&other, &addrs(&["10.9.0.2/16"]), soon()).unwrap());
         let after = rules();

@@ -178,7 +178,7 @@ fn collection_keeps_valid_and_foreign_rules() {
         nft_ensure(&mut nft, &key(container), &addrs(&[&format!("10.1.0.{}/16", number + 2), "fd00:1::2/64"])).unwrap();
     }
     tool("nftables", "nft add rule inet cni_plugins_masquerade masq_checks ip saddr 192.0.2.1 counter");
-    let removed = nft_retain(&mut nft, "mynet", &[("cid2", "eth0"), ("cid1", "eth7")]).unwrap();
+    let removed = nft_retain(&mut nft, "mynet", || Ok(vec![valid("cid2", "eth0"), valid("cid1", "eth7")])).unwrap();
     assert_eq!(removed.len(), 2, "{removed:?}");
     assert!(removed[0].ends_with("id: cid1") && removed[1].ends_with("id: cid3"), "{removed:?}");
     let after = ruleset();
@@ -201,7 +201,7 @@ fn collection_of_thousands() {
                done | nft -f -
            done"#,
     );
-    assert_eq!(nft_retain(&mut nft(), "mynet", &[("cid1", "eth0")]).unwrap().len(), 1203);
+    assert_eq!(nft_retain(&mut nft(), "mynet", || Ok(vec![valid("cid1", "eth0")])).unwrap().len(), 1203);
     assert_eq!(ruleset(), NATIVE);
 }
 
@@ -311,4 +311,8 @@ fn the_deadline_holds() {
     let mut nft = Nft::open(std::time::Instant::now()).unwrap();
     let error = nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap_err();
     assert!(error.is_timeout(), "{error}");
+}
+
+fn valid(container_id: &str, ifname: &str) -> (String, String) {
+    (container_id.to_owned(), ifname.to_owned())
 }

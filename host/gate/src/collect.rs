@@ -3,9 +3,9 @@
 use crate::capability::{leases, loopback, mac_guard, masquerade};
 use crate::effect::Effect;
 use crate::native;
-use crate::session::{Session, kernel, state};
+use crate::session::{Leftover, Session, kernel, state};
 use postern_cni::{Error, Verb};
-use postern_state::{Record, RecordKey};
+use postern_state::{Record, RecordKey, StateError};
 use postern_types::{ErrorCode, OpError};
 use std::net::IpAddr;
 use std::path::Path;
@@ -22,6 +22,35 @@ pub fn undo(session: &mut Session, before: usize) {
             Err(error) => crate::say!("postern: could not undo {}: {error}", describe(&last.effect)),
         }
     }
+}
+
+/// Removes what an earlier run of this ADD left, so that the node is as if it had never been called.
+///
+/// # Errors
+/// What could not be removed; it stays in the record, and nothing new may be made.
+pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
+    let Some(leftover) = session.leftover() else { return Ok(()) };
+    let plugin = session.request.plugin.clone();
+    let section = (leftover == Leftover::Section && !owns_link).then_some(plugin.as_str());
+    let removed = by_record(session, section)?;
+    if session.record().is_some_and(Record::is_empty) {
+        // The next one is about this boot and this namespace.
+        session.close_record();
+    }
+    if removed > 0 {
+        let request = &session.request;
+        let reason = match leftover {
+            Leftover::Attachment => "was made for a namespace that is gone",
+            Leftover::Section => "was killed before it ended",
+        };
+        crate::say!(
+            "postern: an earlier ADD of {}/{}/{} {reason}: removed {removed} things that it had left",
+            request.conf.name,
+            request.container_id,
+            request.ifname
+        );
+    }
+    Ok(())
 }
 
 /// Removes what the record still lists for a plugin after its DEL, or for all plugins.
@@ -44,7 +73,11 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
             Err(error) => failed = Some(error),
         }
     }
-    failed.map_or(Ok(removed), Err)
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    session.ended(plugin);
+    Ok(removed)
 }
 
 /// Removes the called plugin's sections of all attachments of this network, on this host, that are not valid any more.
@@ -54,7 +87,7 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
 pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize, OpError> {
     let network = &session.request.conf.name;
     let here = session.host()?.cookie().map_err(kernel)?;
-    let mut removed = 0;
+    let (mut removed, mut failed) = (0, None);
     for summary in postern_state::list(&session.state).map_err(state)? {
         let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
         if Instant::now() >= session.deadline {
@@ -63,10 +96,32 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
         }
         let stale = !valid.contains(&(header.container_id.as_str(), header.ifname.as_str()));
         if header.network == *network && header.host_netns_cookie == here && stale {
-            removed += section(session, key, Some(&session.request.plugin))?;
+            match section(session, key, Some(&session.request.plugin)) {
+                Ok(count) => removed += count,
+                Err(error) => failed = Some(error),
+            }
         }
     }
-    Ok(removed)
+    failed.map_or(Ok(removed), Err)
+}
+
+/// Whether an attachment of this network is being made, or was made since this collection began: whoever said which
+/// attachments are valid may not have known of it. One that can't be looked at is spared too.
+pub fn is_busy(session: &Session, container_id: &str, ifname: &str) -> bool {
+    let Ok(cookie) = session.host().and_then(|host| host.cookie().map_err(kernel)) else { return true };
+    let key = RecordKey::new(cookie, &session.request.conf.name, container_id, ifname);
+    postern_state::is_busy(&session.state, &key, session.started).unwrap_or(true)
+}
+
+/// The attachments of this network that [`is_busy`] tells of, by container and interface.
+///
+/// # Errors
+/// The records can't be listed.
+pub fn busy(session: &Session) -> Result<Vec<(String, String)>, OpError> {
+    let network = &session.request.conf.name;
+    let headers = postern_state::list(&session.state).map_err(state)?.into_iter().filter_map(|summary| summary.header);
+    let own = headers.filter(|header| header.network == *network).map(|header| (header.container_id, header.ifname));
+    Ok(own.filter(|(container_id, ifname)| is_busy(session, container_id, ifname)).collect())
 }
 
 /// Removes a plugin's section, or all, of another attachment's record, unless its own run is under way.
@@ -74,11 +129,18 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
 /// # Errors
 /// What could not be removed.
 fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<usize, OpError> {
-    if postern_state::is_held(&session.state, key).map_err(state)? {
+    if postern_state::is_busy(&session.state, key, session.started).unwrap_or(false) {
         return Ok(0);
     }
-    let Some(record) = Record::open_existing(&session.state, key, session.deadline).map_err(state)? else {
-        return Ok(0);
+    // Nobody is waited for: who has come meanwhile is at work on it.
+    let record = match Record::open_existing(&session.state, key, Instant::now()) {
+        Ok(Some(record)) => record,
+        Ok(None) | Err(StateError::Locked { .. }) => return Ok(0),
+        Err(damaged @ StateError::Corrupt { .. }) => {
+            crate::say!("postern: {damaged}");
+            return Ok(0);
+        }
+        Err(error) => return Err(state(error)),
     };
     let mut other = session.for_record(record);
     let removed = by_record(&mut other, plugin)?;
@@ -117,7 +179,7 @@ fn remove(session: &Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) 
             Some(taken) => leases::revert(session, directory, taken, false),
             None => leases::revert(session, directory, &[], true),
         },
-        Effect::Native { plugin } => {
+        Effect::Native { plugin, .. } => {
             native_del(session, plugin).map_err(|error| OpError::new(ErrorCode::Delegate, plugin, error.to_string()))
         }
         Effect::LoopbackUp => loopback::revert(session),
@@ -136,7 +198,7 @@ fn describe(effect: &Effect) -> String {
         Effect::Masquerade { .. } => "masquerading rules".to_owned(),
         Effect::MacGuard => "spoofing protection".to_owned(),
         Effect::Lease { directory } => format!("leases in {directory}"),
-        Effect::Native { plugin } => format!("what native {plugin} did"),
+        Effect::Native { plugin, .. } => format!("what native {plugin} did"),
         Effect::LoopbackUp => "lo being up".to_owned(),
     }
 }

@@ -4,6 +4,7 @@
 //! Everything is decided from policy, configuration and the record, before the first guest is started.
 
 use crate::capability::{leases, resolv_conf};
+use crate::disk;
 use crate::effect::Effect;
 use crate::launcher::Launcher;
 use crate::native;
@@ -75,6 +76,14 @@ pub fn confine(session: &mut Session, launcher: &mut Launcher, namespace: Option
     };
     forget_environment();
     let made = Made::of(session, &needs);
+    if session.request.verb == Verb::Add {
+        for (_, network) in &needs.leases {
+            if let Err(error) = disk::writable(network) {
+                made.tidy();
+                return Err(error);
+            }
+        }
+    }
     let confinement = needs.confinement(session, &made, &launcher.pids()).map_err(|error| failed(&error))?;
     let confinement = Arc::new(confinement);
     if let Some(namespace) = namespace {
@@ -143,7 +152,7 @@ impl Needs {
                 self.add_programs(iptables::programs());
             }
             Effect::Lease { directory } => self.add_leases(session, directory),
-            Effect::Native { plugin } => {
+            Effect::Native { plugin, .. } => {
                 self.add_programs(
                     native::find(plugin, &session.request.path).into_iter().map(native::allowed).collect(),
                 );

@@ -41,9 +41,27 @@ pub enum Effect {
     Native {
         /// Its name in `CNI_PATH`.
         plugin: String,
+        /// `CNI_PATH` at ADD, for a collection that no runtime asked for.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        path: String,
+        /// Its standard input at ADD, for the same; empty if it was too long to be kept.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        config: String,
     },
     /// `lo` was down before. Lives and dies with the namespace: never recorded, only undone by a failed ADD.
     LoopbackUp,
+}
+
+impl Effect {
+    /// The same without what is kept for a native program only: for people, and for the log.
+    pub fn brief(&self) -> Self {
+        match self {
+            Self::Native { plugin, .. } => {
+                Self::Native { plugin: plugin.clone(), path: String::new(), config: String::new() }
+            }
+            other => other.clone(),
+        }
+    }
 }
 
 /// What an operation leaves behind.
@@ -68,6 +86,11 @@ pub enum Lasting {
 }
 
 impl Lasting {
+    /// Whether the record must tell that something is being made. What dies with the container's namespace needs none.
+    pub fn is_recorded(self) -> bool {
+        matches!(self, Self::Attachment | Self::Part | Self::Node)
+    }
+
     /// The verbs on which a plugin may do such a thing: what is made outside of ADD nobody would undo.
     pub fn allows(self, verb: Verb) -> bool {
         match self {

@@ -76,6 +76,7 @@ impl<'a> Gate<'a> {
         // Whoever delegates answers for what it sets off: the whole run has the budget of the plugin that the runtime
         // called, whatever its delegates may ask for at each of their starts.
         if depth == 0 {
+            digest.clone_into(&mut session.digest);
             session.asked = Budget::new(usize::try_from(granted.limits().operations()).unwrap_or(usize::MAX));
         }
         Self {
@@ -109,7 +110,7 @@ impl<'a> Gate<'a> {
     pub fn call(&mut self, operation: &Operation) -> Result<Reply, OpError> {
         let start = Instant::now();
         let (rule, outcome) = match self.admit(operation) {
-            Ok(rule) => (Some(rule), capability::execute(self, operation)),
+            Ok(rule) => (Some(rule), self.execute(operation)),
             Err(refusal) => (None, Err(refusal)),
         };
         let outcome = outcome.map_err(|mut error| {
@@ -173,6 +174,14 @@ impl<'a> Gate<'a> {
             giver: self.giver(operation),
         };
         policy::decide(&self.granted, operation, objects)
+    }
+
+    /// Carries out what was admitted, once it is written down that this plugin changes things.
+    fn execute(&mut self, operation: &Operation) -> Result<Reply, OpError> {
+        if lasting(operation).is_recorded() {
+            self.session.begin()?;
+        }
+        capability::execute(self, operation)
     }
 
     /// Links of every kind can be looked at: by whom they were given to.

@@ -14,6 +14,7 @@ pub mod capability;
 pub mod catalog;
 pub mod collect;
 mod confinement;
+mod disk;
 mod effect;
 mod gate;
 mod launcher;

@@ -95,7 +95,7 @@ fn believe(
 
 /// What policy demands of an ADD has been done.
 fn require(session: &Session, granted: &Granted, plugin: &str) -> Result<(), Error> {
-    if granted.requires_mac_guard() && !session.made(&Effect::MacGuard) {
+    if granted.requires_mac_guard() && !session.has(&Effect::MacGuard) {
         return Err(Error::internal(format!(
             "plugin \"{plugin}\" left out the spoofing protection that this network asks for"
         ))

@@ -92,13 +92,13 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let owns_link = ready.policy.grants("veth");
     launcher.put_back(name, ready);
     let mut session = Session::new(request, deadline, places);
-    if matches!(verb, Verb::Del | Verb::Check) {
+    if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
     }
     let namespace = match namespace {
         Ok(namespace) => namespace,
         // What has a record can be removed without its namespace, wherever the path may lead by now.
-        Err(error) if session.record().is_some() => {
+        Err(error) if verb != Verb::Add && session.record().is_some() => {
             crate::say!("postern: taking the container for gone: {error}");
             None
         }
@@ -109,6 +109,10 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         // A result that the runtime can't read is an attachment that it doesn't know of.
         print(output.as_bytes(), deadline).inspect_err(|_| collect::undo(&mut session, 0))
     });
+    match &outcome {
+        Ok(()) => session.given(),
+        Err(_) => session.undone(),
+    }
     // A failed ADD has been undone by now: its record goes too, unless something is left in it.
     session.close_record();
     session.audit.flush();
@@ -123,6 +127,9 @@ fn act(
     verb: Verb,
     owns_link: bool,
 ) -> Result<String, Error> {
+    if verb == Verb::Add {
+        collect::recover(session, owns_link).map_err(internal)?;
+    }
     match verb {
         Verb::Add | Verb::Check => {
             if let Ok(Some(previous)) = session.request.conf.previous_result() {
@@ -149,7 +156,11 @@ fn act(
         };
     }
     match outcome? {
-        Some(result) => result.to_json(session.request.version).inspect_err(|_| collect::undo(session, 0)),
+        Some(result) => session
+            .made(&result)
+            .map_err(internal)
+            .and_then(|()| result.to_json(session.request.version))
+            .inspect_err(|_| collect::undo(session, 0)),
         None => Ok(String::new()),
     }
 }

@@ -10,7 +10,7 @@ use postern_cni::{CniResult, NetConf, Verb, Version};
 use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
 use postern_kernel::{Namespace, Netlink, Worker};
-use postern_state::{Header, LeaseStore, Leases, Record, RecordKey, StateError};
+use postern_state::{Header, LeaseStore, Leases, Record, RecordKey, Stage, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::BTreeSet;
@@ -101,6 +101,15 @@ pub struct Undo {
     pub leases: Vec<IpAddr>,
 }
 
+/// What an earlier run of the same ADD left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// All that the record lists: the container that it was made for is gone.
+    Attachment,
+    /// What this plugin did.
+    Section,
+}
+
 /// See the module.
 pub struct Session {
     /// The request.
@@ -127,6 +136,10 @@ pub struct Session {
     pub addresses: Budget,
     /// What this run did, in order.
     pub undo: Vec<Undo>,
+    /// SHA-256 of the component of the plugin that the runtime called, hexadecimal.
+    pub digest: String,
+    /// When this run began, milliseconds since 1970.
+    pub started: u64,
     /// The address of the container's end of the pair that this run made.
     pub container_mac: Option<Mac>,
     /// Host links that this run has shown to a guest: what a result may name.
@@ -137,6 +150,8 @@ pub struct Session {
     host: OnceCell<Netlink>,
     home: OnceCell<Namespace>,
     record: Option<Record<Effect>>,
+    /// The section of the plugin that the runtime called is this run's.
+    begun: bool,
 }
 
 impl Session {
@@ -158,6 +173,8 @@ impl Session {
             routes: Budget::new(MOST_ROUTES),
             addresses: Budget::new(MOST_ADDRESSES),
             undo: Vec::new(),
+            digest: String::new(),
+            started: now(),
             container_mac: None,
             shown: BTreeSet::new(),
             nft: RefCell::new(None),
@@ -166,21 +183,29 @@ impl Session {
             host: OnceCell::new(),
             home: OnceCell::new(),
             record: None,
+            begun: false,
         }
     }
 
     /// A session for another attachment, of which there is only its record: garbage collection.
     pub fn for_record(&self, record: Record<Effect>) -> Self {
         let header = record.header();
+        // A native program is asked with what it was given at ADD.
+        let kept = record.effects(None).into_iter().find_map(|noted| match noted.effect {
+            Effect::Native { path, config, .. } if !config.is_empty() => Some((path, config)),
+            _ => None,
+        });
+        let (path, stdin) = kept.unwrap_or_else(|| (self.request.path.clone(), self.request.stdin.clone()));
         let request = Request {
             plugin: self.request.plugin.clone(),
             verb: Verb::Del,
             container_id: header.container_id.clone(),
             netns: header.netns_path.clone(),
             ifname: header.ifname.clone(),
-            path: self.request.path.clone(),
+            // What the runtime says now goes before what was so then.
+            path: if self.request.path.is_empty() { path } else { self.request.path.clone() },
             env: Vec::new(),
-            stdin: self.request.stdin.clone(),
+            stdin,
             conf: NetConf { name: header.network.clone(), ..self.request.conf.clone() },
             version: self.request.version,
         };
@@ -248,12 +273,28 @@ impl Session {
     /// Treats the container's namespace as gone if `CNI_NETNS` leads to another one than at ADD, or to none: a path can
     /// be reused.
     pub fn forget_foreign_container(&mut self) {
-        let noted = self.record.as_ref().and_then(|record| record.header().netns_cookie);
-        if let (Some(noted), Some(worker)) = (noted, &self.worker)
-            && worker.cookie().ok() != Some(noted)
-        {
+        if self.record.as_ref().is_some_and(|record| self.is_foreign(record.header())) {
             self.worker = None;
         }
+    }
+
+    /// Whether a record is of another boot, or of another namespace than the one that `CNI_NETNS` leads to.
+    fn is_foreign(&self, header: &Header) -> bool {
+        let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != header.boot_id);
+        let cookies = (header.netns_cookie, self.worker.as_ref().map(Worker::cookie));
+        other_boot || matches!(cookies, (Some(noted), Some(Ok(cookie))) if noted != cookie)
+    }
+
+    /// What is left of an earlier run of this ADD: it was made in another boot, for another namespace, or by a process that
+    /// was killed before it had given the runtime its result. Whoever had the record open is gone, as it could be locked.
+    pub fn leftover(&self) -> Option<Leftover> {
+        let record = self.record.as_ref()?;
+        if self.is_foreign(record.header()) {
+            return Some(Leftover::Attachment);
+        }
+        let plugin = &self.request.plugin;
+        let own = record.sections().iter().find(|section| section.plugin == *plugin);
+        own.is_some_and(|section| section.stage != Stage::Given).then_some(Leftover::Section)
     }
 
     /// The container's namespace, where the operation makes no sense without.
@@ -345,8 +386,74 @@ impl Session {
                 }
                 other => other.map_err(state)?,
             };
+            self.warn();
         }
         Ok(())
+    }
+
+    /// Tells of what was found damaged in the record.
+    fn warn(&self) {
+        for warning in self.record.iter().flat_map(Record::warnings) {
+            crate::say!("postern: {warning}");
+        }
+    }
+
+    /// Begins the section of the plugin that the runtime called, before the first operation that changes anything: what
+    /// can't be written down must not be done.
+    ///
+    /// # Errors
+    /// The record can't be written.
+    pub fn begin(&mut self) -> Result<(), OpError> {
+        if self.begun || self.request.verb != Verb::Add {
+            return Ok(());
+        }
+        let (plugin, digest) = (self.request.plugin.clone(), self.digest.clone());
+        let record = self.record_for_writing()?;
+        // A second ADD without a DEL between: the section stays that of the first.
+        let known = record.sections().iter().any(|section| section.plugin == plugin);
+        if !known && record.effects(Some(&plugin)).is_empty() {
+            record.begin(&plugin, &digest, now()).map_err(state)?;
+            self.begun = true;
+        }
+        Ok(())
+    }
+
+    /// Notes that all is made, before the runtime gets to see it.
+    ///
+    /// # Errors
+    /// The record can't be written: the ADD must be undone.
+    pub fn made(&mut self, result: &CniResult) -> Result<(), OpError> {
+        let addresses = result.ips.iter().map(|ip| ip.address.to_string()).collect();
+        match &mut self.record {
+            Some(record) if self.begun => record.made(&self.request.plugin, addresses).map_err(state),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that the runtime has the result.
+    pub fn given(&mut self) {
+        if let Some(record) = self.record.as_mut().filter(|_| self.begun)
+            && let Err(error) = record.given(&self.request.plugin, now())
+        {
+            crate::say!("postern: {error}");
+        }
+    }
+
+    /// Notes that an ADD was undone: its section ends, unless something could not be undone.
+    pub fn undone(&mut self) {
+        let plugin = self.request.plugin.clone();
+        if self.begun && self.record.as_ref().is_some_and(|record| record.effects(Some(&plugin)).is_empty()) {
+            self.ended(Some(&plugin));
+        }
+    }
+
+    /// Notes that nothing is left to do for a plugin, or for all of them.
+    pub fn ended(&mut self, plugin: Option<&str>) {
+        if let Some(record) = &mut self.record
+            && let Err(error) = record.end(plugin)
+        {
+            crate::say!("postern: {error}");
+        }
     }
 
     /// The record, if it is open.
@@ -396,16 +503,20 @@ impl Session {
                 created: now(),
             };
             let record = Record::open_or_create(&self.state, &header, self.deadline).map_err(state)?;
-            for warning in record.warnings() {
-                crate::say!("postern: {warning}");
+            // There was none when this run began.
+            if !record.is_new() {
+                let message = "another run for this attachment is under way, or has just ended";
+                return Err(OpError::new(ErrorCode::TryAgain, &self.request.container_id, message)
+                    .hint("run DEL, then ADD again"));
             }
             self.record = Some(record);
+            self.warn();
         }
         self.record.as_mut().ok_or_else(|| OpError::new(ErrorCode::Io, "record", "the record is not open"))
     }
 
     /// Whether this attachment has that effect.
-    pub fn made(&self, effect: &Effect) -> bool {
+    pub fn has(&self, effect: &Effect) -> bool {
         self.record.as_ref().is_some_and(|record| record.effects(None).iter().any(|noted| noted.effect == *effect))
     }
 

@@ -44,7 +44,20 @@ impl Netlink {
         let mut message = AddressMessage::default();
         message.header.index = index;
         self.dump(subject, Request::new(&RouteNetlinkMessage::GetAddress(message), 0), |payload, addresses| {
-            addresses.extend(decode(payload, index)?);
+            addresses.extend(decode(payload)?.filter(|(link, _)| *link == index).map(|(_, address)| address));
+            Some(())
+        })
+    }
+
+    /// The addresses of all links of the namespace, each with its link's index, IPv4 first.
+    ///
+    /// # Errors
+    /// `EAGAIN` if they keep changing while they are listed; there may be too many.
+    pub fn all_addresses(&self) -> Result<Vec<(u32, Address)>> {
+        let subject = Subject { operation: "list", object: &"addresses" };
+        let request = Request::new(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), 0);
+        self.dump(subject, request, |payload, addresses| {
+            addresses.extend(decode(payload)?);
             Some(())
         })
     }
@@ -90,10 +103,11 @@ pub(crate) fn ip(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Reads an `RTM_NEWADDR`: `Some(None)` for one of another link or of a family that is not IP.
-fn decode(payload: &[u8], index: u32) -> Option<Option<Address>> {
+/// Reads an `RTM_NEWADDR`, with the link's index: `Some(None)` for one of a family that is not IP.
+fn decode(payload: &[u8]) -> Option<Option<(u32, Address)>> {
     let family = libc::c_int::from(u8_at(payload, 0)?);
-    if u32_at(payload, 4)? != index || !matches!(family, libc::AF_INET | libc::AF_INET6) {
+    let index = u32_at(payload, 4)?;
+    if !matches!(family, libc::AF_INET | libc::AF_INET6) {
         return Some(None);
     }
     let mut flags = u32::from(u8_at(payload, 2)?);
@@ -109,12 +123,13 @@ fn decode(payload: &[u8], index: u32) -> Option<Option<Address>> {
     }
     // On a point-to-point link IFA_ADDRESS is the other side's address.
     let own = local.or(address)?;
-    Some(Some(Address {
+    let address = Address {
         net: IpNet::new(own, u8_at(payload, 1)?).ok()?,
         scope: u8_at(payload, 3)?,
         tentative: flags & IFA_F_TENTATIVE != 0,
         dad_failed: flags & IFA_F_DADFAILED != 0,
-    }))
+    };
+    Some(Some((index, address)))
 }
 
 #[cfg(test)]
@@ -128,16 +143,16 @@ mod tests {
         let v6 = "2001:db8::5".parse::<Ipv6Addr>().unwrap().octets();
         let flags = attribute(IFA_FLAGS, &(IFA_F_TENTATIVE | IFA_F_DADFAILED | 0x100).to_ne_bytes());
         let message = [header(10, 64), attribute(IFA_ADDRESS, &v6), flags].concat();
-        let address = decode(&message, 3).unwrap().unwrap();
+        let (link, address) = decode(&message).unwrap().unwrap();
+        assert_eq!(link, 3);
         assert_eq!(address.net.to_string(), "2001:db8::5/64");
         assert!(address.tentative && address.dad_failed && address.scope == 253);
-        assert_eq!(decode(&message, 4), Some(None), "another link's");
         for end in 0..message.len() {
-            let _ = decode(&message[..end], 3);
+            let _ = decode(&message[..end]);
         }
         let too_long = [header(2, 33), attribute(IFA_LOCAL, &[192, 0, 2, 1])].concat();
-        assert_eq!(decode(&too_long, 3), None);
-        assert_eq!(decode(&header(2, 24), 3), None, "no address");
-        assert_eq!(decode(&header(17, 24), 3), Some(None), "another family");
+        assert_eq!(decode(&too_long), None);
+        assert_eq!(decode(&header(2, 24)), None, "no address");
+        assert_eq!(decode(&header(17, 24)), Some(None), "another family");
     }
 }

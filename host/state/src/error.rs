@@ -1,5 +1,6 @@
 //! The one error type of this crate.
 
+use nix::errno::Errno;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,14 @@ pub enum StateError {
 impl StateError {
     pub(crate) fn io(operation: &'static str, path: impl AsRef<Path>, source: impl Into<io::Error>) -> Self {
         Self::Io { operation, path: path.as_ref().to_owned(), source: source.into() }
+    }
+
+    /// Whether something stands at the name that can never be a file of ours: a directory, a link, a socket, or a file that
+    /// this process may not even open in its own directory.
+    pub(crate) fn is_no_file(&self) -> bool {
+        let Self::Io { operation: "open", source, .. } = self else { return false };
+        let errno = source.raw_os_error().map(Errno::from_raw);
+        matches!(errno, Some(Errno::EISDIR | Errno::ELOOP | Errno::ENXIO | Errno::EACCES))
     }
 
     /// Whether the same call may succeed later without anybody's help.

@@ -198,18 +198,24 @@ impl Leases {
     }
 
     /// Remove every lease of this network whose owner isn't in `valid`, whoever wrote it, and return them. An old lease
-    /// that names just a container stays if the container has a valid attachment.
+    /// that names just a container stays if the container has a valid attachment. Of those that are to go `spared` is
+    /// asked, under the lock: a run that is under way may have taken one that nobody else knows of.
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
-    pub fn retain(&self, valid: &[Owner], deadline: Instant) -> Result<Vec<(IpAddr, Owner)>> {
+    pub fn retain(
+        &self,
+        valid: &[Owner],
+        spared: impl Fn(&Owner) -> bool,
+        deadline: Instant,
+    ) -> Result<Vec<(IpAddr, Owner)>> {
         let lock = self.directory.lock(deadline)?;
         let valid: HashSet<String> =
             valid.iter().flat_map(|owner| [owner.text(), owner.old_text().to_owned()]).collect();
         let mut kept = Vec::new();
         let mut removed = Vec::new();
         for (entry, text) in self.scan(false)? {
-            if valid.contains(&text) {
+            if valid.contains(&text) || spared(&Owner::of(&text)) {
                 kept.push(entry);
             } else {
                 self.directory.remove(entry.address)?;

@@ -1,7 +1,7 @@
 //! Attachment records: what an attachment has caused on the node, written before each act.
 //!
 //! One file per attachment, `<root>/attachments/<key>`, of JSON lines. The first tells whose it is; each further one an
-//! effect about to be caused, or that one was undone. A line is one write(2) at the end of the file, so a process killed
+//! effect about to be caused, that one was undone, or how far a plugin has got ([`Section`]). A line is one write(2) at the end of the file, so a process killed
 //! at any instant leaves whole lines and at most one torn at the end, whose act was not begun: it doesn't count.
 //!
 //! The file's `flock` is held for the life of the process, so a record that can be locked has no living owner. Because a
@@ -14,7 +14,6 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,9 +21,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
+mod lines;
+mod section;
 mod summary;
 
-pub use summary::{Summary, is_held, list};
+use lines::{Fault, FirstLine, Parsed, parse};
+use section::Change;
+
+pub use section::{Section, Stage};
+pub use summary::{Summary, is_busy, list};
 
 /// Format version of the records that this code writes and reads.
 const VERSION: u64 = 1;
@@ -103,23 +108,6 @@ impl Header {
     }
 }
 
-/// The first line.
-#[derive(Serialize, Deserialize)]
-struct FirstLine {
-    version: u64,
-    writer: String,
-    #[serde(flatten)]
-    header: Header,
-}
-
-/// What every version's first line has.
-#[derive(Deserialize)]
-struct AnyVersion {
-    version: u64,
-    #[serde(default)]
-    writer: String,
-}
-
 /// An effect on the node, caused or about to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Effect<E> {
@@ -138,14 +126,12 @@ struct Removed<'a> {
     removed: u64,
 }
 
-/// Either of them, as read.
-#[derive(Deserialize)]
-struct Line {
-    plugin: String,
-    seq: Option<u64>,
-    #[serde(default)]
-    effect: Value,
-    removed: Option<u64>,
+/// A note on a plugin's section.
+#[derive(Serialize)]
+struct Changed<'a> {
+    plugin: &'a str,
+    #[serde(flatten)]
+    change: &'a Change,
 }
 
 /// An attachment's record, open and locked. Effects are of type `E`.
@@ -157,6 +143,7 @@ pub struct Record<E> {
     length: u64,
     header: Header,
     live: Vec<Effect<E>>,
+    sections: Vec<Section>,
     next_seq: u64,
     is_new: bool,
     warnings: Vec<String>,
@@ -201,8 +188,19 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     fn open(directory: Directory, key: &RecordKey, create: Option<&Header>, deadline: Instant) -> Result<Option<Self>> {
         let path = directory.path_of(key.as_str());
-        let Some(file) = locked_file(&directory, key, create.is_some(), deadline)? else { return Ok(None) };
-        let content = read_all(&file).map_err(|error| StateError::io("read", &path, error))?;
+        let file = match locked_file(&directory, key, create.is_some(), deadline) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(None),
+            Err(error) if error.is_no_file() => return Err(set_aside(&directory, key, error.to_string())),
+            Err(error) => return Err(error),
+        };
+        let content = match read_all(&file) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                return Err(set_aside(&directory, key, error.to_string()));
+            }
+            Err(error) => return Err(StateError::io("read", &path, error)),
+        };
         let parsed = match parse::<E>(&path, &content) {
             // Killed before it had a first line: nothing was begun.
             Ok(None) if create.is_none() => {
@@ -227,6 +225,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             length: parsed.length,
             header: parsed.header,
             live: parsed.live,
+            sections: parsed.sections,
             next_seq: parsed.next_seq,
             is_new,
             warnings: parsed.warnings,
@@ -236,7 +235,11 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         if is_new {
             let first = FirstLine { version: VERSION, writer: WRITER.to_owned(), header: record.header.clone() };
             let line = record.line(&first)?;
-            record.write(&line)?;
+            if let Err(error) = record.write(&line) {
+                // On a full disk an empty file can often be made.
+                record.directory.unlink(key.as_str())?;
+                return Err(error);
+            }
         }
         Ok(Some(record))
     }
@@ -250,11 +253,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         let effect = Effect { seq: self.next_seq, plugin: plugin.to_owned(), effect: effect.clone() };
         let line = self.line(&effect)?;
         if self.live.len() >= MOST_EFFECTS || self.length + line.len() as u64 > MOST_BYTES {
-            return Err(StateError::Exhausted(format!(
-                "record {}: an attachment can leave {MOST_EFFECTS} things on the node, noted in {} KiB; its DEL removes them",
-                self.directory.path_of(self.key.as_str()).display(),
-                MOST_BYTES >> 10
-            )));
+            return Err(self.full());
         }
         self.write(&line)?;
         self.next_seq += 1;
@@ -262,32 +261,72 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(self.next_seq - 1)
     }
 
+    /// Note that the ADD of `plugin`, of the component with this SHA-256 (hexadecimal), is about to change things.
+    ///
+    /// # Errors
+    /// [`StateError::Io`]: nothing may be changed then.
+    pub fn begin(&mut self, plugin: &str, digest: &str, time: u64) -> Result<()> {
+        self.change(plugin, Change::Begun { digest: digest.to_owned(), time })
+    }
+
+    /// Note that `plugin` has made everything, and the addresses of its result.
+    ///
+    /// # Errors
+    /// [`StateError::Io`], and [`StateError::Exhausted`] if the record is full: the ADD must be undone then.
+    pub fn made(&mut self, plugin: &str, addresses: Vec<String>) -> Result<()> {
+        self.change(plugin, Change::Made { addresses })
+    }
+
+    /// Note that the runtime has the result of `plugin`. `time` in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`StateError::Io`]: the attachment is there nevertheless.
+    pub fn given(&mut self, plugin: &str, time: u64) -> Result<()> {
+        self.change(plugin, Change::Given(time))
+    }
+
+    /// Note that nothing is left to do for `plugin`, or for all plugins: DEL is through, or a failed ADD undone.
+    ///
+    /// # Errors
+    /// As [`Record::mark_removed`].
+    pub fn end(&mut self, plugin: Option<&str>) -> Result<()> {
+        let ended: Vec<String> = self.sections.iter().map(|section| section.plugin.clone()).collect();
+        let ended = ended.into_iter().filter(|name| plugin.is_none_or(|plugin| plugin == name));
+        ended.into_iter().try_for_each(|name| self.change(&name, Change::Ended(true)))
+    }
+
+    fn change(&mut self, plugin: &str, change: Change) -> Result<()> {
+        let line = self.line(&Changed { plugin, change: &change })?;
+        // An end is noted here whatever becomes of the file, as it goes when nothing is left.
+        let ends = matches!(change, Change::Ended(_));
+        if !ends && self.length + line.len() as u64 > MOST_BYTES {
+            return Err(self.full());
+        }
+        if ends {
+            section::apply(&mut self.sections, plugin, change);
+            return if self.length + line.len() as u64 > READ_LIMIT { Ok(()) } else { self.write(&line) };
+        }
+        self.write(&line)?;
+        section::apply(&mut self.sections, plugin, change);
+        Ok(())
+    }
+
+    /// Sections in the order in which their plugins were called.
+    #[must_use]
+    pub fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
     /// Note that effect `seq` was undone. Unknown numbers are ignored.
     ///
     /// # Errors
     /// [`StateError::Io`]: this record knows of it nevertheless, and go on removing: at worst it is undone once more.
     pub fn mark_removed(&mut self, seq: u64) -> Result<()> {
-        self.mark_where(|effect| effect.seq == seq)
-    }
-
-    /// Note that everything of `plugin`, or of all of them, was undone.
-    ///
-    /// # Errors
-    /// As [`Record::mark_removed`].
-    pub fn drop_section(&mut self, plugin: Option<&str>) -> Result<()> {
-        self.mark_where(|effect| plugin.is_none_or(|plugin| effect.plugin == plugin))
-    }
-
-    fn mark_where(&mut self, undone: impl Fn(&Effect<E>) -> bool) -> Result<()> {
-        let (gone, live) = std::mem::take(&mut self.live).into_iter().partition(|effect| undone(effect));
-        self.live = live;
-        let gone: Vec<Effect<E>> = gone;
-        let mut lines = Vec::new();
-        for effect in &gone {
-            lines.extend(self.line(&Removed { plugin: &effect.plugin, removed: effect.seq })?);
-        }
-        // A record of an earlier version may be so long that it couldn't be read with these: at worst they are undone again.
-        if lines.is_empty() || self.length + lines.len() as u64 > READ_LIMIT { Ok(()) } else { self.write(&lines) }
+        let Some(place) = self.live.iter().position(|effect| effect.seq == seq) else { return Ok(()) };
+        let gone = self.live.remove(place);
+        let line = self.line(&Removed { plugin: &gone.plugin, removed: seq })?;
+        // A record of an earlier version may be so long that it couldn't be read with this: at worst it is undone again.
+        if self.length + line.len() as u64 > READ_LIMIT { Ok(()) } else { self.write(&line) }
     }
 
     /// Live effects in the order in which they were noted: of `plugin`, or of all.
@@ -296,10 +335,10 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.live.iter().filter(|effect| plugin.is_none_or(|plugin| effect.plugin == plugin)).cloned().collect()
     }
 
-    /// Whether no effect is live.
+    /// Whether no effect is live, and no section.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.live.is_empty()
+        self.live.is_empty() && self.sections.is_empty()
     }
 
     /// Whose record this is: for one that existed, as it was begun.
@@ -320,13 +359,26 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         &self.warnings
     }
 
-    /// Remove the file if no effect is live; whether it was removed.
+    /// Remove the file if nothing is left in it; whether it was removed. One with damaged lines is set aside: what they
+    /// told may be left on the node.
     ///
     /// # Errors
-    /// [`StateError::Io`].
+    /// [`StateError::Io`]; [`StateError::Corrupt`] says where it was set aside.
     pub fn remove_file(self) -> Result<bool> {
         // Still locked: whoever waits for the lock sees that the file has lost its name, and looks again.
-        Ok(self.live.is_empty() && self.directory.unlink(self.key.as_str())?)
+        match self.warnings.first() {
+            _ if !self.is_empty() => Ok(false),
+            None => self.directory.unlink(self.key.as_str()),
+            Some(warning) => Err(set_aside(&self.directory, &self.key, warning.clone())),
+        }
+    }
+
+    fn full(&self) -> StateError {
+        StateError::Exhausted(format!(
+            "record {}: an attachment can leave {MOST_EFFECTS} things on the node, noted in {} KiB; its DEL removes them",
+            self.directory.path_of(self.key.as_str()).display(),
+            MOST_BYTES >> 10
+        ))
     }
 
     fn line(&self, content: &impl Serialize) -> Result<Vec<u8>> {
@@ -379,8 +431,11 @@ fn locked_file(directory: &Directory, key: &RecordKey, create: bool, deadline: I
             Err(Errno::ENOENT) if !create => return Ok(None),
             Err(errno) => return Err(StateError::io("open", &path, errno)),
         };
-        lock_before(&file, &path, deadline)?;
         let ours = file.metadata().map_err(|error| StateError::io("stat", &path, error))?;
+        if !ours.is_file() {
+            return Err(StateError::io("open", &path, Errno::EISDIR));
+        }
+        lock_before(&file, &path, deadline)?;
         let named = directory.stat(key.as_str())?;
         if named.is_some_and(|named| named.st_ino == ours.ino() && named.st_dev == ours.dev()) {
             return Ok(Some(file));
@@ -408,75 +463,6 @@ fn set_aside(directory: &Directory, key: &RecordKey, detail: String) -> StateErr
         }
     }
     vanished(&directory.path_of(key.as_str()))
-}
-
-/// What a record's lines say.
-struct Parsed<E> {
-    header: Header,
-    live: Vec<Effect<E>>,
-    next_seq: u64,
-    length: u64,
-    warnings: Vec<String>,
-}
-
-impl<E> Parsed<E> {
-    fn beginning(header: &Header) -> Self {
-        Self { header: header.clone(), live: Vec::new(), next_seq: 1, length: 0, warnings: Vec::new() }
-    }
-}
-
-enum Fault {
-    Corrupt(String),
-    Unusable(StateError),
-}
-
-/// Read the lines; `None` if not even the first was finished.
-fn parse<E: DeserializeOwned>(path: &Path, content: &[u8]) -> std::result::Result<Option<Parsed<E>>, Fault> {
-    let whole = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
-    let mut lines = content.get(..whole).unwrap_or_default().split_inclusive(|byte| *byte == b'\n');
-    let Some(first) = lines.next() else {
-        return match content.first() {
-            None | Some(b'{') => Ok(None),
-            Some(_) => Err(Fault::Corrupt("it has no lines".to_owned())),
-        };
-    };
-    let bad = |error: serde_json::Error| Fault::Corrupt(format!("its first line can't be read: {error}"));
-    let AnyVersion { version, writer } = serde_json::from_slice(first).map_err(bad)?;
-    if version != VERSION {
-        let writer = if writer.is_empty() { "an unnamed program".to_owned() } else { writer };
-        return Err(Fault::Unusable(StateError::OtherVersion { path: path.to_owned(), version, writer }));
-    }
-    let FirstLine { header, .. } = serde_json::from_slice(first).map_err(bad)?;
-    let mut parsed = Parsed::beginning(&header);
-    parsed.length = first.len() as u64;
-    let mut lines = lines.enumerate().peekable();
-    while let Some((index, bytes)) = lines.next() {
-        let number = index + 2;
-        let line: Line = match serde_json::from_slice(bytes) {
-            Ok(line) => line,
-            // As the last one: torn.
-            Err(_) if lines.peek().is_none() => break,
-            Err(error) => {
-                parsed
-                    .warnings
-                    .push(format!("record {}: line {number} is damaged and left out: {error}", path.display()));
-                parsed.length += bytes.len() as u64;
-                continue;
-            }
-        };
-        parsed.length += bytes.len() as u64;
-        if let Some(seq) = line.seq {
-            let effect = serde_json::from_value(line.effect).map_err(|error| {
-                let detail = error.to_string();
-                Fault::Unusable(StateError::UnknownEffect { path: path.to_owned(), line: number, detail })
-            })?;
-            parsed.live.push(Effect { seq, plugin: line.plugin, effect });
-            parsed.next_seq = parsed.next_seq.max(seq.saturating_add(1));
-        } else if let Some(seq) = line.removed {
-            parsed.live.retain(|effect| effect.seq != seq);
-        }
-    }
-    Ok(Some(parsed))
 }
 
 #[cfg(test)]

@@ -27,12 +27,10 @@ pub fn ensure(
         None => {
             gate.room(1)?;
             // Two runs may both find it missing: the kernel lets one create it, and the other finds it.
-            let created = host
-                .create_bridge(name, mtu, vlan_filtering)
+            // Noted before: a bridge that nobody noted would never be collected.
+            node::note_bridge(&gate.session.state, host, name);
+            host.create_bridge(name, mtu, vlan_filtering)
                 .map_err(|error| refused(error, name, format_args!("could not add \"{name}\"")))?;
-            if created {
-                node::note_bridge(&gate.session.state, host, name);
-            }
             host.link_by_name(name).map_err(kernel)?.ok_or_else(|| link_gone(name))?
         }
     };

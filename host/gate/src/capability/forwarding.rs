@@ -15,14 +15,15 @@ pub fn enable(gate: &Gate<'_>) -> Result<Reply, OpError> {
         if !wanted {
             continue;
         }
-        let written = sysctl::set(&key, "1").map_err(|error| {
+        let failed = |error| {
             let mut converted = kernel(error);
             converted.code = ErrorCode::Io;
             converted.message = format!("failed to enable forwarding: {}", converted.message);
             converted
-        })?;
-        if written {
+        };
+        if sysctl::get(&key).map_err(failed)?.as_deref() != Some("1") {
             node::note_forwarding(&gate.session.state, gate.session.host()?, name);
+            sysctl::set(&key, "1").map_err(failed)?;
         }
     }
     Ok(Reply::Done)

@@ -114,7 +114,8 @@ pub fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
         .collect();
     let mut freed = 0;
     if let Some(leases) = gate.session.leases(&directory(&gate.session.request), false)? {
-        freed = leases.retain(&owners, gate.session.deadline).map_err(state)?.len();
+        let spared = |owner: &Owner| collect::is_busy(gate.session, &owner.container_id, &owner.ifname);
+        freed = leases.retain(&owners, spared, gate.session.deadline).map_err(state)?.len();
     }
     // What the records say of them is no more.
     let valid: Vec<(&str, &str)> =

@@ -21,7 +21,8 @@ fn own(session: &Session) -> Vec<IpNet> {
     session.own.iter().map(|OwnAddress { net, .. }| *net).collect()
 }
 
-fn means(session: &Session) -> Means<'_> {
+/// Who runs the programs of iptables, and until when.
+pub fn means(session: &Session) -> Means<'_> {
     Means { runner: &*session.runner, deadline: session.deadline }
 }
 

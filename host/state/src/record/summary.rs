@@ -1,7 +1,9 @@
 //! Records as others see them: what there is, and whose owner is alive.
 
-use super::{CORRUPT, Effect, Fault, Header, RecordKey, locked_file, open_directory, parse};
+use super::lines::{Fault, parse};
+use super::{CORRUPT, Effect, Header, RecordKey, Section, locked_file, open_directory};
 use crate::error::{Result, StateError};
+use crate::files::read_all;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,6 +19,8 @@ pub struct Summary {
     pub header: Option<Header>,
     /// Live effects as they are in the file.
     pub effects: Vec<Effect<Value>>,
+    /// Its sections, in the order in which their plugins were called; none in a record of a version that had none.
+    pub sections: Vec<Section>,
     /// Why it can't be read, or what is damaged.
     pub problems: Vec<String>,
 }
@@ -33,7 +37,8 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
     for name in names {
         let path = directory.path_of(&name);
         let key = RecordKey::parse(&name);
-        let mut summary = Summary { path, key, header: None, effects: Vec::new(), problems: Vec::new() };
+        let mut summary =
+            Summary { path, key, header: None, effects: Vec::new(), sections: Vec::new(), problems: Vec::new() };
         if summary.key.is_none() {
             if !name.contains(CORRUPT) {
                 continue;
@@ -53,6 +58,7 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
             Ok(Some(parsed)) => {
                 summary.header = Some(parsed.header);
                 summary.effects = parsed.live;
+                summary.sections = parsed.sections;
                 summary.problems.extend(parsed.warnings);
             }
             // Being begun, or killed then.
@@ -65,15 +71,21 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
     Ok(summaries)
 }
 
-/// Whether a living process holds the record `key` below `root`. No record: no.
+/// Whether somebody is at work on the attachment `key` below `root`, or has got further with it since `time`
+/// (milliseconds since 1970): who collects garbage knows nothing of it yet. No record: no.
 ///
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
-pub fn is_held(root: &Path, key: &RecordKey) -> Result<bool> {
+pub fn is_busy(root: &Path, key: &RecordKey, time: u64) -> Result<bool> {
     let Some(directory) = open_directory(root, false)? else { return Ok(false) };
-    match locked_file(&directory, key, false, Instant::now()) {
-        Ok(_) => Ok(false),
-        Err(StateError::Locked { .. }) => Ok(true),
-        Err(error) => Err(error),
-    }
+    let file = match locked_file(&directory, key, false, Instant::now()) {
+        Ok(Some(file)) => file,
+        Ok(None) => return Ok(false),
+        Err(StateError::Locked { .. }) => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    let path = directory.path_of(key.as_str());
+    let content = read_all(&file).map_err(|error| StateError::io("read", &path, error))?;
+    let Ok(Some(parsed)) = parse::<Value>(&path, &content) else { return Ok(false) };
+    Ok(parsed.sections.iter().any(|section| section.since >= time))
 }

@@ -58,15 +58,94 @@ fn effects_survive_the_process_in_order() {
     assert_eq!(seen, [(2, "tuning".to_owned(), link("b")), (3, "bridge".to_owned(), Act::Lease)]);
     assert_eq!(record.effects(Some("bridge")).len(), 1);
     assert_eq!(record.append("bridge", &link("c")).unwrap(), 4);
-    record.drop_section(Some("bridge")).unwrap();
+    for seq in [3, 4] {
+        record.mark_removed(seq).unwrap();
+    }
     assert_eq!(record.effects(None).len(), 1);
     drop(record);
     let mut record = open(&scratch);
     assert_eq!(record.effects(None).len(), 1);
-    record.drop_section(None).unwrap();
+    record.mark_removed(2).unwrap();
     assert!(record.is_empty());
     assert!(record.remove_file().unwrap());
     assert!(!path(&scratch).exists());
+}
+
+#[test]
+fn sections_tell_how_far_each_plugin_got() {
+    let scratch = Scratch::new();
+    let mut record = open(&scratch);
+    record.begin("bridge", "d1", 7).unwrap();
+    record.append("bridge", &link("a")).unwrap();
+    record.made("bridge", vec!["10.0.0.2/24".to_owned()]).unwrap();
+    record.given("bridge", 9).unwrap();
+    record.begin("tuning", "d2", 8).unwrap();
+    drop(record);
+    let mut record = existing(&scratch).unwrap().unwrap();
+    let bridge = Section {
+        plugin: "bridge".to_owned(),
+        digest: "d1".to_owned(),
+        begun: 7,
+        stage: Stage::Given,
+        since: 9,
+        addresses: vec!["10.0.0.2/24".to_owned()],
+    };
+    let tuning = Section {
+        plugin: "tuning".to_owned(),
+        digest: "d2".to_owned(),
+        begun: 8,
+        stage: Stage::Begun,
+        since: 8,
+        addresses: Vec::new(),
+    };
+    assert_eq!(record.sections(), [bridge.clone(), tuning]);
+    assert_eq!(list(&scratch.path("state")).unwrap()[0].sections, record.sections());
+    record.end(Some("tuning")).unwrap();
+    assert_eq!(record.sections(), [bridge]);
+    record.mark_removed(1).unwrap();
+    assert!(!record.remove_file().unwrap(), "a plugin that left nothing may have made what dies with the namespace");
+    let mut record = existing(&scratch).unwrap().unwrap();
+    record.end(None).unwrap();
+    assert!(record.remove_file().unwrap());
+}
+
+/// As version 0.1.0 wrote them, and as one to come may.
+#[test]
+fn lines_of_other_kinds_are_passed_over() {
+    let scratch = Scratch::new();
+    let mut record = open(&scratch);
+    record.append("bridge", &link("a")).unwrap();
+    drop(record);
+    let text = std::fs::read_to_string(path(&scratch)).unwrap();
+    assert!(text.lines().count() == 2, "a record without sections:\n{text}");
+    std::fs::write(path(&scratch), format!("{text}{{\"plugin\":\"bridge\",\"slept\":{{\"well\":true}}}}\n")).unwrap();
+    let record = existing(&scratch).unwrap().unwrap();
+    assert!(record.sections().is_empty() && record.warnings().is_empty() && record.effects(None).len() == 1);
+}
+
+#[test]
+fn what_is_no_file_is_set_aside() {
+    use nix::sys::stat::Mode;
+    let scratch = Scratch::new();
+    drop(open(&scratch));
+    let place = path(&scratch);
+    let kinds: [(&str, &dyn Fn()); 4] = [
+        ("directory", &|| std::fs::create_dir(&place).unwrap()),
+        ("link", &|| std::os::unix::fs::symlink("/etc/passwd", &place).unwrap()),
+        ("fifo", &|| nix::unistd::mkfifo(&place, Mode::S_IRWXU).unwrap()),
+        ("too long", &|| std::fs::write(&place, vec![b'{'; 2 << 20]).unwrap()),
+    ];
+    for (number, (kind, make)) in kinds.into_iter().enumerate() {
+        std::fs::remove_file(&place).unwrap();
+        make();
+        assert!(is_busy(&scratch.path("state"), &header().key(), 0).is_err() || kind == "too long", "{kind}");
+        assert!(place.symlink_metadata().is_ok(), "a look moves nothing");
+        let error = existing(&scratch).err().unwrap();
+        assert!(matches!(error, StateError::Corrupt { .. }), "{kind}: {error}");
+        let aside = format!("{}.corrupt-{}", place.display(), number + 1);
+        assert!(Path::new(&aside).symlink_metadata().is_ok(), "{kind}");
+        assert!(open(&scratch).is_new());
+    }
 }
 
 #[test]
@@ -147,7 +226,9 @@ fn a_longer_record_of_an_earlier_version_is_removed() {
     // As a DEL that is killed leaves it.
     drop(record);
     let mut record = existing(&scratch).unwrap().unwrap();
-    record.drop_section(None).unwrap();
+    for left in record.effects(None) {
+        record.mark_removed(left.seq).unwrap();
+    }
     assert!(record.remove_file().unwrap());
 }
 
@@ -164,9 +245,15 @@ fn keys_are_unambiguous() {
 fn a_living_owner_is_seen_and_waited_for() {
     let scratch = Scratch::new();
     let root = scratch.path("state");
-    assert!(!is_held(&root, &header().key()).unwrap());
-    let record = open(&scratch);
-    assert!(is_held(&root, &header().key()).unwrap());
+    assert!(!is_busy(&root, &header().key(), 9).unwrap());
+    let mut record = open(&scratch);
+    assert!(is_busy(&root, &header().key(), 9).unwrap());
+    record.begin("bridge", "", 8).unwrap();
+    drop(record);
+    assert!(is_busy(&root, &header().key(), 8).unwrap(), "it ended, but nobody knew of it yet");
+    assert!(!is_busy(&root, &header().key(), 9).unwrap());
+    let mut record = open(&scratch);
+    record.end(None).unwrap();
     let soon_over = Instant::now() + std::time::Duration::from_millis(30);
     let error = Record::<Act>::open_or_create(&root, &header(), soon_over).err().unwrap();
     assert!(error.is_try_again(), "{error}");
@@ -178,7 +265,7 @@ fn a_living_owner_is_seen_and_waited_for() {
         assert!(waiting.join().unwrap());
     });
     assert!(path(&scratch).exists());
-    assert!(!is_held(&root, &header().key()).unwrap());
+    assert!(!is_busy(&root, &header().key(), 9).unwrap());
 }
 
 #[test]
@@ -238,7 +325,15 @@ fn a_damaged_line_doesnt_hide_the_others() {
     assert_eq!(record.warnings().len(), 1);
     assert_eq!(record.append("bridge", &link("d")).unwrap(), 4);
     drop(record);
-    assert_eq!(existing(&scratch).unwrap().unwrap().effects(None).len(), 3);
+    let mut record = existing(&scratch).unwrap().unwrap();
+    assert_eq!(record.effects(None).len(), 3);
+    for effect in record.effects(None) {
+        record.mark_removed(effect.seq).unwrap();
+    }
+    // Who knows what the line told of.
+    let error = record.remove_file().err().unwrap().to_string();
+    assert!(error.contains("line 3 is damaged") && error.contains(".corrupt-1"), "{error}");
+    assert!(!path(&scratch).exists());
 }
 
 proptest! {

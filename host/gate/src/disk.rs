@@ -1,0 +1,26 @@
+//! Whether what an ADD has to write can be written, asked before it changes anything in the kernel.
+
+use nix::errno::Errno;
+use nix::sys::statvfs::{FsFlags, statvfs};
+use postern_cni::{Error, code};
+use std::path::Path;
+
+/// Looks at the file system of a directory, or of what will be its parent.
+///
+/// # Errors
+/// Code 5: it is read-only, full, or out of inodes (statvfs(3)).
+pub fn writable(directory: &Path) -> Result<(), Error> {
+    let Some(present) = directory.ancestors().find(|path| path.exists()) else { return Ok(()) };
+    // What can't be asked is told by whoever writes there.
+    let Ok(disk) = statvfs(present) else { return Ok(()) };
+    let errno = if disk.flags().contains(FsFlags::ST_RDONLY) {
+        Errno::EROFS
+    } else if disk.blocks() > 0 && disk.blocks_free() == 0 || disk.files() > 0 && disk.files_free() == 0 {
+        Errno::ENOSPC
+    } else {
+        return Ok(());
+    };
+    let reason = errno.desc();
+    Err(Error::new(code::IO_FAILURE, format!("no lease can be kept in {}: {reason}", directory.display()))
+        .with_details("nothing was changed; make room or let it be written, and try again"))
+}
