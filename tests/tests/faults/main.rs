@@ -19,7 +19,7 @@ use scenarios::Scenario;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Faults of one kind in one scenario and verb that `make test` tries.
 const SAMPLE: usize = 9;
@@ -27,9 +27,6 @@ const SAMPLE: usize = 9;
 const THREADS: usize = 3;
 /// Failures after which nothing more is learned.
 const ENOUGH: usize = 40;
-
-/// Nothing of a run waits that long; with strace a run takes 50 ms.
-const SLOW: Duration = Duration::from_secs(3);
 
 /// What became of the faults of one kind in one scenario and verb.
 #[derive(Default)]
@@ -56,6 +53,8 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
         .iter()
         .enumerate()
         .flat_map(|(number, scenario)| ["ADD", "CHECK", "DEL", "GC"].map(|verb| (number, scenario, verb)))
+        // Garbage of a plugin that makes nothing on the node: there is none.
+        .filter(|(_, scenario, verb)| *verb != "GC" || !["loopback", "static"].contains(&scenario.plugin))
         .filter(|(_, scenario, verb)| scenario.name.contains(&only) || *verb == only)
         .collect();
     work.reverse();
@@ -66,7 +65,9 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
             .map(|_| {
                 scope.spawn(|| -> Result<()> {
                     while let Some((number, scenario, verb)) = next() {
-                        search(number, scenario, verb, all, &report)?;
+                        let outcome = search(number, scenario, verb, all, &report);
+                        let mut report = report.lock().map_err(|_| anyhow!("a thread panicked"))?;
+                        report.failures.extend(outcome.err().map(|error| format!("{error:#}")));
                     }
                     Ok(())
                 })
@@ -98,12 +99,7 @@ fn search(number: usize, scenario: &Scenario, verb: &'static str, all: bool, rep
             turn += 1;
             let way = WAYS.get(turn % WAYS.len()).copied().unwrap_or(Way::Del);
             figures.tried += 1;
-            let begun = Instant::now();
-            let outcome = place.run(fault, way);
-            if begun.elapsed() > SLOW {
-                println!("{}, {verb}: {fault}, then {way:?}: {:.1} s", scenario.name, begun.elapsed().as_secs_f32());
-            }
-            match outcome {
+            match place.run(fault, way) {
                 Ok(outcome) => *figures.outcomes.entry(outcome).or_default() += 1,
                 Err(error) => {
                     let text = format!("{}, {verb}: {fault}: {error:#}", scenario.name);

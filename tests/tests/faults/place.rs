@@ -8,6 +8,12 @@ use postern_tests::{Answer, Call, Node, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration, Instant};
+
+/// The deadline of a run. A run that gets there has waited for what can't come.
+const SECONDS: u32 = 10;
+/// Of a run that waits for nothing; with strace it takes 50 ms.
+const PROMPT: Duration = Duration::from_secs(5);
 
 /// What became of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,9 +77,9 @@ impl Place {
         for plugin in ["bridge", "ptp", "loopback", "host-local", "static"] {
             let mut text = match fault {
                 Some(Fault::Operations { plugin: whose, allowed }) if whose == plugin => {
-                    format!("[limits]\noperations = {allowed}\n")
+                    format!("[limits]\nseconds = {SECONDS}\noperations = {allowed}\n")
                 }
-                _ => String::new(),
+                _ => format!("[limits]\nseconds = {SECONDS}\n"),
             };
             if plugin == self.scenario.plugin && plugin == "bridge" {
                 text.push_str("[grant.ipam]\ntypes = [\"${config.ipam.type}\"]\nnative = [\"script-ipam\"]\n");
@@ -170,7 +176,9 @@ impl Place {
     pub fn run(&mut self, fault: &Fault, way: Way) -> Result<Outcome> {
         self.prepare()?;
         self.policy(Some(fault))?;
+        let start = Instant::now();
         let answer = self.call_under(&fault.wrapper(), self.verb, self.container())?;
+        let took = start.elapsed();
         self.policy(None)?;
         let outcome = judge(fault, self.verb, &answer)?;
         match (self.verb, outcome) {
@@ -194,6 +202,7 @@ impl Place {
         if matches!(self.verb, "CHECK" | "GC") {
             self.call("CHECK", "c1")?.success().context("CHECK of the attachment that has to stay")?;
         }
+        ensure!(took < PROMPT, "the run took {:.1} s: {}", took.as_secs_f32(), answer.stdout.trim());
         Ok(outcome)
     }
 
@@ -202,15 +211,18 @@ impl Place {
         let container = self.container();
         match way {
             Way::Del => self.call("DEL", container)?.success().context("DEL").map(drop),
-            Way::Add => {
-                let kept = self.previous.clone();
+            // After an ADD that died there is nothing in its way; what was to be removed may still be there, whole.
+            Way::Add if self.verb == "ADD" => {
                 self.add(container).context("the next ADD")?;
                 self.call("CHECK", container)?.success().context("CHECK after the next ADD")?;
-                self.call("DEL", container)?.success().context("DEL after the next ADD")?;
-                if self.verb == "GC" {
-                    self.previous = kept;
+                self.call("DEL", container)?.success().context("DEL after the next ADD").map(drop)
+            }
+            Way::Add => {
+                let answer = self.call("ADD", container)?;
+                if answer.status != 0 {
+                    Refusal::of(&answer)?;
                 }
-                Ok(())
+                self.call("DEL", container)?.success().context("DEL after another ADD").map(drop)
             }
             Way::Gc if !has_gc()? => self.call("DEL", container)?.success().map(drop),
             Way::Gc => self.collect(container),
