@@ -154,6 +154,28 @@ impl Node {
         })
     }
 
+    /// Starts a plugin that is its own process, so that it can be killed: no wrapper looks after it, and it has read nothing
+    /// but what the pipe holds.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub fn start(&self, call: &Call) -> Result<Child> {
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id()))
+            .arg(format!("--net=/proc/{}/ns/net", self.holder.id()))
+            .arg("--")
+            .arg(call.program())
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .envs(call.environment());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            let _ = stdin.write_all(call.stdin());
+        }
+        Ok(child)
+    }
+
     /// Calls DEL as a runtime does, but without second tries: except of the native plugins, whose first DEL with `ipMasq`
     /// fails here (iptables 1.8.9 reports a missing chain with a status that they don't know; the second try finds no
     /// addresses and succeeds).
