@@ -115,6 +115,13 @@ impl Town {
         Ok(text.lines().filter_map(lease).collect())
     }
 
+    /// Whether the record of a container says that the runtime has its result.
+    pub fn was_given(&self, container: &Container) -> Result<bool> {
+        let own = format!("\"container_id\":\"{}\"", container.name);
+        let record = self.node.sh(&format!("grep -ls '{own}' /run/postern/attachments/* | xargs -r cat"))?;
+        Ok(record.contains("\"given\":true"))
+    }
+
     /// Nothing runs. Nobody who is attached was harmed, and whoever is not has nothing.
     pub fn judge(&self, workers: &[Worker]) -> Result<()> {
         let leases = self.leases()?;

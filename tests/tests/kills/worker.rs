@@ -150,8 +150,8 @@ impl Worker {
             // An ADD that was killed when it had nothing left to do; or something that was to be removed, and is not yet.
             ("ADD", 1) if killed => {
                 let refusal = Refusal::of(&answer)?;
-                let whole = matches!(state, State::Unknown("ADD"));
-                ensure!(!whole || refusal.text.contains("exists already"), "{}", refusal.text);
+                let whole = !matches!(state, State::Unknown("ADD")) || town.was_given(container)?;
+                ensure!(whole, "the ADD that was killed is in the way: {}", refusal.text);
                 self.figures.note(EXISTS, "ADD");
                 Ok(state.clone())
             }
