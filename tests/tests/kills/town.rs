@@ -119,7 +119,7 @@ impl Town {
     pub fn was_given(&self, container: &Container) -> Result<bool> {
         let own = format!("\"container_id\":\"{}\"", container.name);
         let record = self.node.sh(&format!("grep -ls '{own}' /run/postern/attachments/* | xargs -r cat"))?;
-        Ok(record.contains("\"given\":true"))
+        Ok(record.rfind("\"given\":") > record.rfind("\"begun\":"))
     }
 
     /// Nothing runs. Nobody who is attached was harmed, and whoever is not has nothing.
