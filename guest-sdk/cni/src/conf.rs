@@ -43,6 +43,22 @@ pub struct Attachment {
 }
 
 impl NetConf {
+    /// A configuration of which only the name is believed, and of which all else is as if it were absent.
+    pub fn unread(raw: Json) -> Self {
+        let name = raw.fields(STRUCTURE).and_then(|fields| fields.string("name")).ok().flatten().unwrap_or_default();
+        Self {
+            cni_version: String::new(),
+            name,
+            plugin_type: String::new(),
+            capabilities: BTreeMap::new(),
+            ipam_type: String::new(),
+            dns: Dns::default(),
+            valid_attachments: None,
+            attachments: None,
+            raw,
+        }
+    }
+
     /// Reads the common keys. That there is a valid name is [`validate_conf`](crate::validate_conf)'s concern.
     ///
     /// # Errors

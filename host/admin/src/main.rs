@@ -3,6 +3,7 @@
 mod add;
 mod authority;
 mod diff;
+mod gc;
 mod imports;
 mod inspect;
 mod learn;
@@ -122,13 +123,28 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Remove what nothing uses any more.
+    /// Remove what attachments left that are gone, or, with --node, what no attachment uses any more.
+    ///
+    /// Shows what would be removed, and removes it after a yes (on a terminal) or with --yes. It goes by Postern's own records:
+    /// of attachments whose network namespace is gone, which were made before the machine was last started, or whose ADD was
+    /// killed before the runtime had an answer. What a live namespace uses stays, and where that can't be told, too.
+    ///
+    /// Exit status: 0 all that was to be removed is, or was shown; 1 something could not be removed or looked at.
     Gc {
-        /// Bridges, VLAN gateways and nftables tables that Postern made and that no attachment uses.
-        #[arg(long, required = true)]
+        /// Remove without asking.
+        #[arg(long)]
+        yes: bool,
+        /// One JSON object, to which keys are only ever added.
+        ///
+        /// garbage [{network, container, interface, plugin (null: all), reason, removes [words]}], kept [{network, container,
+        /// interface, reason}], live (attachments in use), problems, done (whether anything was removed).
+        #[arg(long)]
+        json: bool,
+        /// Instead: bridges, VLAN gateways and nftables tables that Postern made and that no attachment uses. At once.
+        #[arg(long, conflicts_with_all = ["yes", "json"])]
         node: bool,
         /// Switch IP forwarding off as well, if Postern switched it on.
-        #[arg(long)]
+        #[arg(long, requires = "node")]
         forwarding: bool,
     },
 }
@@ -150,7 +166,8 @@ fn main() -> Result<ExitCode> {
         }
         Verb::Learn { target, network, name, json } => return learn::run(&target, &network, name, json),
         Verb::Log { container, denied, json } => log::run(container.as_deref(), denied, json)?,
-        Verb::Gc { node: _, forwarding } => {
+        Verb::Gc { node: false, yes, json, .. } => return gc::run(yes, json),
+        Verb::Gc { node: true, forwarding, .. } => {
             let places = Places::find().map_err(anyhow::Error::msg)?;
             for line in postern_gate::node::collect(&places, forwarding).map_err(anyhow::Error::msg)? {
                 println!("{line}");

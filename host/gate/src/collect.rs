@@ -62,9 +62,15 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
     let Some(record) = session.record() else { return Ok(0) };
     let mut left = record.effects(plugin);
     left.reverse();
+    let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
     let mut removed = 0;
     let mut failed = None;
     for noted in left {
+        if other_boot && !noted.effect.outlives_boot() {
+            // What has its name now is somebody else's.
+            session.taken_off(Some(noted.seq));
+            continue;
+        }
         match remove_noted(session, &noted.effect, None) {
             Ok(()) => {
                 session.taken_off(Some(noted.seq));
@@ -192,7 +198,8 @@ fn native_del(session: &Session, plugin: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn describe(effect: &Effect) -> String {
+/// An effect in words.
+pub fn describe(effect: &Effect) -> String {
     match effect {
         Effect::Veth { host, .. } => format!("veth {host}"),
         Effect::Masquerade { .. } => "masquerading rules".to_owned(),

@@ -53,6 +53,14 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// Whether it is on a disk, and not in a kernel.
+    pub fn outlives_boot(&self) -> bool {
+        match self {
+            Self::Lease { .. } | Self::Native { .. } => true,
+            Self::Veth { .. } | Self::Masquerade { .. } | Self::MacGuard | Self::LoopbackUp => false,
+        }
+    }
+
     /// The same without what is kept for a native program only: for people, and for the log.
     pub fn brief(&self) -> Self {
         match self {

@@ -16,6 +16,7 @@ pub mod collect;
 mod confinement;
 mod disk;
 mod effect;
+pub mod garbage;
 mod gate;
 mod launcher;
 mod manifest;
@@ -32,6 +33,7 @@ pub mod streams;
 
 pub use audit::LOG;
 pub use effect::{Effect, Lasting, lasting};
+pub use postern_state::Header;
 pub use process::{ChildMain, Engine};
 
 /// CNI error code of a refusal by policy (100 and above are the plugin's own, specification "Error").

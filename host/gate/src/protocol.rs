@@ -207,7 +207,7 @@ fn request(plugin: &str, env: &Env, verb: Verb, version: Version, raw: Json, std
         ("CNI_PATH", &env.path),
     ];
     // A configuration whose common keys have wrong types is the plugin's to refuse, in its own words.
-    let conf = NetConf::parse(raw.clone()).unwrap_or_else(|_| unread(raw));
+    let conf = NetConf::parse(raw.clone()).unwrap_or_else(|_| NetConf::unread(raw));
     Ok(Request {
         plugin: plugin.to_owned(),
         verb,
@@ -221,22 +221,6 @@ fn request(plugin: &str, env: &Env, verb: Verb, version: Version, raw: Json, std
         conf,
         version,
     })
-}
-
-/// A configuration of which only the name is believed.
-fn unread(raw: Json) -> NetConf {
-    let name = raw.fields("NetConf").and_then(|fields| fields.string("name")).ok().flatten().unwrap_or_default();
-    NetConf {
-        cni_version: String::new(),
-        name,
-        plugin_type: String::new(),
-        capabilities: std::collections::BTreeMap::new(),
-        ipam_type: String::new(),
-        dns: postern_cni::Dns::default(),
-        valid_attachments: None,
-        attachments: None,
-        raw,
-    }
 }
 
 /// Opens the container's namespace, and refuses the host's own.

@@ -6,7 +6,7 @@ use crate::effect::Effect;
 use crate::places::Places;
 use crate::policy::{Granted, Policy};
 use ipnet::IpNet;
-use postern_cni::{CniResult, NetConf, Verb, Version};
+use postern_cni::{CniResult, Json, NetConf, Verb, Version};
 use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
 use postern_kernel::{Namespace, Netlink, Worker};
@@ -187,32 +187,46 @@ impl Session {
         }
     }
 
-    /// A session for another attachment, of which there is only its record: garbage collection.
+    /// A session for another attachment, of which there is only its record: garbage collection by a runtime.
     pub fn for_record(&self, record: Record<Effect>) -> Self {
+        let places = Places { state: self.state.clone(), library: self.library.clone(), logs: self.logs.clone() };
+        let mut session = Self::of_record(record, self.deadline, places);
+        let request = &mut session.request;
+        request.plugin.clone_from(&self.request.plugin);
+        // What the runtime says now goes before what was so at ADD.
+        if !self.request.path.is_empty() {
+            request.path.clone_from(&self.request.path);
+        }
+        if request.stdin.is_empty() {
+            request.stdin.clone_from(&self.request.stdin);
+        }
+        session.runner = Rc::clone(&self.runner);
+        session
+    }
+
+    /// A session to remove what a record lists, with nothing but that record.
+    pub fn of_record(record: Record<Effect>, deadline: Instant, places: Places) -> Self {
         let header = record.header();
         // A native program is asked with what it was given at ADD.
         let kept = record.effects(None).into_iter().find_map(|noted| match noted.effect {
-            Effect::Native { path, config, .. } if !config.is_empty() => Some((path, config)),
+            Effect::Native { path, config, .. } => Some((path, config)),
             _ => None,
         });
-        let (path, stdin) = kept.unwrap_or_else(|| (self.request.path.clone(), self.request.stdin.clone()));
+        let (path, stdin) = kept.unwrap_or_default();
         let request = Request {
-            plugin: self.request.plugin.clone(),
+            plugin: String::new(),
             verb: Verb::Del,
             container_id: header.container_id.clone(),
             netns: header.netns_path.clone(),
             ifname: header.ifname.clone(),
-            // What the runtime says now goes before what was so then.
-            path: if self.request.path.is_empty() { path } else { self.request.path.clone() },
+            path,
             env: Vec::new(),
             stdin,
-            conf: NetConf { name: header.network.clone(), ..self.request.conf.clone() },
-            version: self.request.version,
+            conf: NetConf { name: header.network.clone(), ..NetConf::unread(Json::Null) },
+            version: Version::LATEST,
         };
-        let places = Places { state: self.state.clone(), library: self.library.clone(), logs: self.logs.clone() };
-        let mut session = Self::new(request, self.deadline, places);
+        let mut session = Self::new(request, deadline, places);
         session.record = Some(record);
-        session.runner = Rc::clone(&self.runner);
         session
     }
 
@@ -538,6 +552,15 @@ impl Session {
         {
             crate::say!("postern: {error}");
         }
+    }
+
+    /// Takes everything off the record, and leaves the node as it is: what it lists is somebody else's.
+    pub fn forget(&mut self) {
+        let listed = self.record.iter().flat_map(|record| record.effects(None)).map(|noted| noted.seq);
+        for sequence in listed.collect::<Vec<u64>>() {
+            self.taken_off(Some(sequence));
+        }
+        self.ended(None);
     }
 
     /// Lets go of the record: its file goes once nothing is left in it.

@@ -1,0 +1,242 @@
+//! What nobody needs any more, for nodes whose runtime never calls GC: records of attachments that are gone.
+//!
+//! [`find`] looks and changes nothing; [`remove`] removes what it found, after another look. A record is garbage if its
+//! attachment was made in another boot, if the process that made it was killed before it had told the runtime, or if the
+//! container's namespace is gone. Whether it is gone is asked of the kernel: a pair whose host end exists has another end,
+//! and so a namespace; and every namespace that can be found is looked at. Where not all can be looked at, an attachment is
+//! gone only if it had a pair that is gone, and its path too.
+
+use crate::collect;
+use crate::effect::Effect;
+use crate::places::Places;
+use crate::session::{Session, now};
+use postern_kernel::{Link, Namespace, Namespaces, Netlink, OpenError};
+use postern_state::{Header, Record, RecordKey, Stage, StateError, Summary};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// How long one record may take to remove.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// How long the search for namespaces may take.
+const SEARCH: Duration = Duration::from_secs(20);
+
+/// Why nobody needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It was made before the machine was last started.
+    OtherBoot,
+    /// Its namespace is gone.
+    Gone,
+    /// Whoever made it was killed before the runtime had an answer.
+    Killed,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OtherBoot => "it was made before the machine was last started",
+            Self::Gone => "the container's network namespace is gone",
+            Self::Killed => "its ADD was killed before the runtime had an answer",
+        })
+    }
+}
+
+/// A record, or part of one, that nobody needs.
+#[derive(Clone, Debug)]
+pub struct Garbage {
+    /// Whose it is.
+    pub header: Header,
+    /// The plugin whose part it is; `None` for all.
+    pub plugin: Option<String>,
+    /// Why.
+    pub reason: Reason,
+    /// What it lists.
+    pub effects: Vec<Effect>,
+    key: RecordKey,
+    /// Only the record itself is removed: what it lists is another's by now.
+    superseded: bool,
+}
+
+impl Garbage {
+    /// What will be removed, in words.
+    pub fn words(&self) -> Vec<String> {
+        if self.superseded || self.effects.is_empty() {
+            return vec!["its record".to_owned()];
+        }
+        self.effects.iter().map(collect::describe).collect()
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What can be removed.
+    pub garbage: Vec<Garbage>,
+    /// Attachments that stay though something is strange about them, and why.
+    pub kept: Vec<(Header, String)>,
+    /// What could not be looked at.
+    pub problems: Vec<String>,
+    /// Attachments that are in use.
+    pub live: usize,
+}
+
+/// Looks for records of the caller's namespace that nobody needs. Changes nothing.
+///
+/// # Errors
+/// A text for people: records or namespaces can't be looked at at all.
+pub fn find(places: &Places) -> Result<Report, String> {
+    let summaries = postern_state::list(&places.state).map_err(|e| e.to_string())?;
+    let mut report = Report::default();
+    if summaries.is_empty() {
+        return Ok(report);
+    }
+    let look = Look::new()?;
+    for summary in &summaries {
+        report.problems.extend(summary.problems.iter().map(|problem| format!("{}: {problem}", summary.path.display())));
+        let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
+        if header.boot_id == look.boot && header.host_netns_cookie != look.here {
+            continue;
+        }
+        match postern_state::is_busy(&places.state, key, look.started) {
+            Ok(false) => look.judge(summary, key, header, &summaries, &mut report),
+            Ok(true) => report.kept.push((header.clone(), "a run for it is under way".to_owned())),
+            Err(error) => report.problems.push(error.to_string()),
+        }
+    }
+    Ok(report)
+}
+
+/// What is so at the moment.
+struct Look {
+    boot: String,
+    here: u64,
+    started: u64,
+    links: Vec<Link>,
+    namespaces: Namespaces,
+}
+
+impl Look {
+    fn new() -> Result<Self, String> {
+        let text = |error: &dyn fmt::Display| error.to_string();
+        let host = Netlink::open().map_err(|e| text(&e))?;
+        Ok(Self {
+            boot: postern_state::boot_id().map_err(|e| text(&e))?,
+            here: host.cookie().map_err(|e| text(&e))?,
+            started: now(),
+            links: host.links().map_err(|e| text(&e))?,
+            namespaces: Namespaces::find(SEARCH).map_err(|e| text(&e))?,
+        })
+    }
+
+    fn judge(&self, summary: &Summary, key: &RecordKey, header: &Header, all: &[Summary], report: &mut Report) {
+        let effects = |plugin: Option<&str>| -> Vec<Effect> {
+            let noted = summary.effects.iter().filter(|noted| plugin.is_none_or(|plugin| noted.plugin == plugin));
+            noted.filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok()).collect()
+        };
+        // One that this version doesn't know is among the problems, and can't be removed.
+        if effects(None).len() != summary.effects.len() {
+            return;
+        }
+        let garbage = |plugin: Option<&str>, reason: Reason, superseded: bool| Garbage {
+            header: header.clone(),
+            plugin: plugin.map(str::to_owned),
+            reason,
+            effects: effects(plugin),
+            key: key.clone(),
+            superseded,
+        };
+        if header.boot_id != self.boot {
+            report.garbage.push(garbage(None, Reason::OtherBoot, is_superseded(header, &self.boot, all)));
+            return;
+        }
+        let alive = match self.is_alive(header, &effects(None)) {
+            Ok(alive) => alive,
+            Err(doubt) => {
+                report.kept.push((header.clone(), doubt));
+                return;
+            }
+        };
+        if !alive {
+            report.garbage.push(garbage(None, Reason::Gone, false));
+            return;
+        }
+        let killed: Vec<&str> =
+            summary.sections.iter().filter(|s| s.stage != Stage::Given).map(|s| &*s.plugin).collect();
+        match killed.as_slice() {
+            [] => report.live += 1,
+            some if some.len() == summary.sections.len() => report.garbage.push(garbage(None, Reason::Killed, false)),
+            some => {
+                report.live += 1;
+                report.garbage.extend(some.iter().map(|plugin| garbage(Some(plugin), Reason::Killed, false)));
+            }
+        }
+    }
+
+    /// Whether the namespace of an attachment is alive, or why that can't be told.
+    fn is_alive(&self, header: &Header, effects: &[Effect]) -> Result<bool, String> {
+        let pairs = effects.iter().filter_map(|effect| match effect {
+            Effect::Veth { mac, .. } => Some(mac.0),
+            _ => None,
+        });
+        let pairs: Vec<[u8; 6]> = pairs.collect();
+        // By address: an operator may have given it another name.
+        if self.links.iter().any(|link| link.kind == "veth" && link.mac.is_some_and(|mac| pairs.contains(&mac))) {
+            return Ok(true);
+        }
+        let path = Namespace::open(&header.netns_path);
+        let found = match header.netns_cookie {
+            Some(cookie) => self.namespaces.by_cookie(cookie).is_some(),
+            // Of a plugin that never entered it there is only the path.
+            None => path.is_ok(),
+        };
+        match self.namespaces.gap() {
+            _ if found => Ok(true),
+            None => Ok(false),
+            Some(_) if !pairs.is_empty() && matches!(path, Err(OpenError::NotExist { .. })) => Ok(false),
+            Some(gap) => Err(format!("it can't be told whether its namespace is alive: {gap}")),
+        }
+    }
+}
+
+/// Whether the same attachment has been made again in this boot: what the old record lists is the new one's.
+fn is_superseded(header: &Header, boot: &str, all: &[Summary]) -> bool {
+    let same = |other: &Header| {
+        other.boot_id == boot
+            && (&other.network, &other.container_id, &other.ifname)
+                == (&header.network, &header.container_id, &header.ifname)
+    };
+    all.iter().filter_map(|summary| summary.header.as_ref()).any(same)
+}
+
+/// Removes what was found, and returns how many things that were. What somebody has taken up again since stays.
+///
+/// # Errors
+/// A text for people: what could not be removed; it stays in the record.
+pub fn remove(places: &Places, garbage: &Garbage) -> Result<usize, String> {
+    let deadline = Instant::now() + WITHIN;
+    let record = match Record::<Effect>::open_existing(&places.state, &garbage.key, Instant::now()) {
+        Ok(Some(record)) if *record.header() == garbage.header => record,
+        // Another run has come in between, or removed it.
+        Ok(_) | Err(StateError::Locked { .. }) => return Ok(0),
+        Err(error) => return Err(error.to_string()),
+    };
+    let unfinished = |section: &postern_state::Section| section.stage != Stage::Given;
+    let still = match garbage.reason {
+        Reason::Killed => record.sections().iter().any(unfinished),
+        Reason::OtherBoot | Reason::Gone => true,
+    };
+    if !still {
+        return Ok(0);
+    }
+    let mut session = Session::of_record(record, deadline, places.clone());
+    let removed = if garbage.superseded {
+        session.forget();
+        Ok(0)
+    } else {
+        collect::by_record(&mut session, garbage.plugin.as_deref()).map_err(|error| error.to_string())
+    };
+    session.close_record();
+    session.audit.flush();
+    removed
+}

@@ -1,0 +1,154 @@
+//! What a run leaves that did not end, or whose container is gone: recovered by the next ADD, DEL, GC and `postern gc`.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Answer, Call, Node, plugin_bin};
+use serde_json::{Value, json};
+
+fn config() -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
+        "macspoofchk": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/29"}]]},
+    })
+}
+
+fn call(node: &Node, verb: &str, container: &str) -> Result<Answer> {
+    let call = Call::new(&plugin_bin()?, "bridge", verb, config().to_string());
+    node.call(&call.attachment(container, &node.netns(container), "eth0"))
+}
+
+fn postern(node: &Node, arguments: &str) -> Result<String> {
+    node.sh(&format!("{}/postern {arguments}", plugin_bin()?.display()))
+}
+
+/// Leases, pairs, masquerading rules, chains of the spoofing protection, records.
+fn left(node: &Node) -> Result<[usize; 5]> {
+    let count = |script: &str| -> Result<usize> { Ok(node.sh(script)?.trim().parse()?) };
+    Ok([
+        count("find /var/lib/cni/networks/net -name '10.*' | wc -l")?,
+        count("ip -o link | grep -c ': veth' || true")?,
+        count("nft list ruleset | grep -c 'net: net,' || true")?,
+        count("nft list ruleset | grep -c 'chain cni-br-iface-.*-mac' || true")?,
+        count("ls /run/postern/attachments | wc -l")?,
+    ])
+}
+
+const NOTHING: [usize; 5] = [0; 5];
+const ONE: [usize; 5] = [1; 5];
+
+/// The record as a process leaves it that is killed before it has given its answer.
+fn as_if_killed(node: &Node) -> Result<()> {
+    node.sh("sed -i '/\"given\"/d' /run/postern/attachments/*").map(drop)
+}
+
+/// What was in the kernel is gone, what is on a disk is not.
+fn as_if_of_another_boot(node: &Node) -> Result<()> {
+    node.sh("for link in $(ip -o link | sed -n 's/^[0-9]*: \\(veth[^@]*\\)@.*/\\1/p'); do ip link del $link; done; nft flush ruleset")?;
+    node.sh("sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"another\"/' /run/postern/attachments/*").map(drop)
+}
+
+fn attached(container: &str) -> Result<Node> {
+    let node = Node::new()?;
+    node.add_container(container)?;
+    call(&node, "ADD", container)?.success()?;
+    ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
+    Ok(node)
+}
+
+#[test]
+fn the_next_add_begins_anew() -> Result<()> {
+    let node = attached("c1")?;
+    let again = call(&node, "ADD", "c1")?;
+    ensure!(again.status == 1 && again.stdout.contains("already exists"), "one that ended well stays: {again:?}");
+    ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
+    for spoil in [as_if_killed, as_if_of_another_boot] {
+        spoil(&node)?;
+        let again = call(&node, "ADD", "c1")?;
+        again.success()?;
+        ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
+        let record = node.sh("cat /run/postern/attachments/*")?;
+        ensure!(record.matches("\"begun\"").count() == 1 && record.contains("\"given\""), "{record}");
+        call(&node, "CHECK", "c1").map(drop)?;
+    }
+    call(&node, "DEL", "c1")?.success()?;
+    ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
+    Ok(())
+}
+
+#[test]
+fn an_add_for_another_namespace_begins_anew() -> Result<()> {
+    let node = attached("c1")?;
+    // The pair of the old one must not be waited for: it may live on in a process.
+    node.sh("ip netns del c1; ip netns add c1")?;
+    call(&node, "ADD", "c1")?.success()?;
+    ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
+    call(&node, "DEL", "c1")?.success()?;
+    ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
+    Ok(())
+}
+
+#[test]
+fn a_failed_second_add_takes_nothing_from_the_first() -> Result<()> {
+    let node = attached("c1")?;
+    let before = node.sh("cat /run/postern/attachments/*")?;
+    for _ in 0..2 {
+        ensure!(call(&node, "ADD", "c1")?.status == 1, "a second ADD");
+    }
+    ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
+    let sections = |record: &str| record.matches("\"begun\"").count() + record.matches("\"ended\"").count();
+    ensure!(sections(&before) == sections(&node.sh("cat /run/postern/attachments/*")?), "its section is another one");
+    ensure!(postern(&node, "gc --yes")?.contains("no garbage"), "it was taken for one that was killed");
+    Ok(())
+}
+
+#[test]
+fn people_collect_what_is_gone_and_nothing_else() -> Result<()> {
+    for (spoil, reason) in [
+        (as_if_killed as fn(&Node) -> Result<()>, "killed before the runtime had an answer"),
+        (as_if_of_another_boot, "before the machine was last started"),
+        (|node| node.remove_container("c1"), "namespace is gone"),
+    ] {
+        let node = attached("c1")?;
+        ensure!(
+            postern(&node, "gc --yes")? == "no garbage; attachments in use: 1\n",
+            "{}",
+            postern(&node, "gc --yes")?
+        );
+        spoil(&node)?;
+        node.add_container("c2")?;
+        call(&node, "ADD", "c2")?.success()?;
+        let before = left(&node)?;
+        let shown = postern(&node, "gc")?;
+        ensure!(shown.contains("net/c1/eth0") && shown.contains(reason), "{shown}");
+        ensure!(!shown.contains("c2") && shown.contains("nothing was changed"), "{shown}");
+        ensure!(left(&node)? == before, "it was to show only");
+        let report: Value = serde_json::from_str(&postern(&node, "gc --json")?)?;
+        ensure!(report.pointer("/garbage/0/container") == Some(&json!("c1")), "{report}");
+        ensure!(report.pointer("/done") == Some(&json!(false)) && left(&node)? == before, "{report}");
+        let removed = postern(&node, "gc --yes")?;
+        ensure!(removed.contains("removed 1 of 1"), "{removed}");
+        ensure!(left(&node)? == ONE, "{reason}: {:?}", left(&node)?);
+        ensure!(postern(&node, "gc --yes")?.contains("no garbage; attachments in use: 1"), "a second time");
+        call(&node, "CHECK", "c2").context("c2 was harmed")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_collection_spares_who_is_at_work() -> Result<()> {
+    let node = attached("c1")?;
+    as_if_killed(&node)?;
+    let key = node.sh("ls /run/postern/attachments")?;
+    let held = |command: &str| node.sh(&format!("flock /run/postern/attachments/{} {command}", key.trim()));
+    let bin = plugin_bin()?;
+    let shown = held(&format!("{}/postern gc --yes", bin.display()))?;
+    ensure!(shown.contains("a run for it is under way"), "{shown}");
+    let mut config = config();
+    config["cni.dev/valid-attachments"] = json!([]);
+    let gc = format!("sh -c 'CNI_COMMAND=GC CNI_PATH={0} {0}/bridge <<E\n{config}\nE'", bin.display());
+    held(&gc)?;
+    ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
+    let gc = node.call(&Call::new(&bin, "bridge", "GC", config.to_string()).attachment("", "", ""))?;
+    gc.success()?;
+    ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
+    Ok(())
+}
