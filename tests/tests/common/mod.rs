@@ -159,9 +159,3 @@ pub fn each<T>(
 pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
-
-/// Whether `postern gc` collects what attachments left.
-pub fn has_gc(bin: &std::path::Path) -> Result<bool> {
-    let output = std::process::Command::new(bin.join("postern")).args(["gc", "--help"]).output()?;
-    Ok(String::from_utf8_lossy(&output.stdout).contains("--yes"))
-}

@@ -1,6 +1,6 @@
 //! One scenario on a node of its own: what a run with a fault in it has to leave, and what brings the node back.
 
-use crate::common::{PRIVATE_ETC, Refusal, has_gc, picture, same_picture};
+use crate::common::{PRIVATE_ETC, Refusal, picture, same_picture};
 use crate::fault::{Fault, TRACE, of_run, tracing};
 use crate::scenarios::{NATIVE, SCRIPT, Scenario};
 use anyhow::{Context, Result, ensure};
@@ -224,7 +224,6 @@ impl Place {
                 }
                 self.call("DEL", container)?.success().context("DEL after another ADD").map(drop)
             }
-            Way::Gc if !has_gc(&plugin_bin()?)? => self.call("DEL", container)?.success().map(drop),
             Way::Gc => self.collect(container),
         }
     }

@@ -158,7 +158,6 @@ impl Town {
     /// Takes everything down: what is attached by DEL, what was killed by DEL or by `postern gc`, in turn. What was done.
     pub fn clear(&self, workers: &mut [Worker]) -> Result<String> {
         let (mut attached, mut deleted, mut collected) = (0, 0, 0);
-        let collects = crate::common::has_gc(&self.bin)?;
         for worker in workers {
             for (container, state) in worker.containers.iter_mut() {
                 let delete = |previous: &Value| -> Result<Value> {
@@ -170,8 +169,9 @@ impl Town {
                         delete(result)?;
                         attached += 1;
                     }
-                    State::Unknown(verb) if collects && (deleted > collected) => {
-                        if *verb != "ADD" {
+                    State::Unknown(verb) if deleted > collected => {
+                        // What a living namespace may be using is kept.
+                        if *verb != "ADD" || self.was_given(container)? {
                             self.node.remove_container(&container.name)?;
                             self.node.add_container(&container.name)?;
                         }
@@ -186,9 +186,8 @@ impl Town {
                 *state = State::Absent;
             }
         }
-        if collects {
-            self.node.sh(&format!("{}/postern gc --yes", self.bin.display()))?;
-        }
+        let said = self.node.sh(&format!("cat /run/postern/attachments/*; {}/postern gc --yes --json", self.bin.display()))?;
+        println!("{said}");
         Ok(format!(
             "in the end {attached} detached, {deleted} killed ones removed by DEL and {collected} by `postern gc`\n"
         ))
