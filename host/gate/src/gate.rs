@@ -76,7 +76,6 @@ impl<'a> Gate<'a> {
         // Whoever delegates answers for what it sets off: the whole run has the budget of the plugin that the runtime
         // called, whatever its delegates may ask for at each of their starts.
         if depth == 0 {
-            digest.clone_into(&mut session.digest);
             session.asked = Budget::new(usize::try_from(granted.limits().operations()).unwrap_or(usize::MAX));
         }
         Self {

@@ -4,6 +4,7 @@
 //! the way may be writable by others: whoever can put a file there has the host's privileges. Of a directory that others
 //! can write, a sticky one (`/tmp`) is good enough on the way, and never as the end of it.
 
+use nix::errno::Errno;
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
 use nix::unistd::{AccessFlags, access, geteuid};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -71,7 +72,8 @@ impl Places {
     /// A text for people: there is none that can be written, or somebody else could write to one, and the way out.
     pub fn find() -> Result<Self, String> {
         let state = PathBuf::from(STATE);
-        let state = if usable(&state) { state } else { below_runtime_dir()? };
+        // On a disk that has become read-only nothing can be made, but what is there can be read, and what it lists removed.
+        let state = if usable(&state) || writing(&state) == Err(Errno::EROFS) { state } else { below_runtime_dir()? };
         trust(&state)?;
         let library = PathBuf::from(LIBRARY);
         let library = if usable(&library) { library } else { state.clone() };
@@ -113,7 +115,11 @@ pub fn directory(path: &Path) -> Result<File, String> {
 /// Whether the directory is there, or can be made, and can be written.
 fn usable(directory: &Path) -> bool {
     let there = directory.is_dir() || DirBuilder::new().recursive(true).mode(0o700).create(directory).is_ok();
-    there && access(directory, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
+    there && writing(directory).is_ok()
+}
+
+fn writing(directory: &Path) -> nix::Result<()> {
+    access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
 }
 
 /// Refuses a path that somebody else than root or the effective user could change, or lead elsewhere.

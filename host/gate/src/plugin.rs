@@ -7,6 +7,10 @@ use crate::session::Session;
 use crate::{collect, outcome};
 use postern_cni::{CniResult, Error, Verb, code};
 use postern_types::{ErrorCode, FromSandbox, OpError, Start, ToSandbox};
+use std::time::{Duration, Instant};
+
+/// How long a sandbox that can't be sent to may take to say why it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Runs a plugin. A failed ADD leaves nothing of what it did.
 ///
@@ -97,8 +101,10 @@ fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(St
             }
             sent => sent,
         };
+        // One that waits for an answer that could not be sent would be waited for in vain.
+        let until = if sent.is_ok() { deadline } else { deadline.min(Instant::now() + LAST_WORDS) };
         let message = loop {
-            match sandbox.receive(deadline) {
+            match sandbox.receive(until) {
                 Ok(FromSandbox::Stderr(text)) => stderr.show(&text),
                 Ok(message) => break message,
                 Err(silence) => return Err(describe(sent.err().unwrap_or(silence), last).into()),

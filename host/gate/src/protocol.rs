@@ -90,8 +90,10 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         launcher.warm(&request.conf.ipam_type.clone());
     }
     let owns_link = ready.policy.grants("veth");
+    let digest = ready.digest.clone();
     launcher.put_back(name, ready);
     let mut session = Session::new(request, deadline, places);
+    session.digest = digest;
     if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
     }
@@ -104,7 +106,11 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         }
         Err(error) => return Err(error),
     };
-    let made = confinement::confine(&mut session, &mut launcher, namespace)?;
+    let made = confinement::confine(&mut session, &mut launcher, namespace).inspect_err(|_| {
+        session.undone();
+        session.close_record();
+    });
+    let made = made?;
     let outcome = act(&mut session, &mut launcher, name, verb, owns_link).and_then(|output| {
         // A result that the runtime can't read is an attachment that it doesn't know of.
         print(output.as_bytes(), deadline).inspect_err(|_| collect::undo(&mut session, 0))
@@ -136,7 +142,10 @@ fn act(
                 session.adopt(&previous);
             }
         }
-        Verb::Del => session.forget_foreign_container(),
+        Verb::Del => {
+            session.forget_foreign_container();
+            session.ending(if owns_link { None } else { Some(name) });
+        }
         Verb::Gc | Verb::Status | Verb::Version => {}
     }
     let recorded = session.record().is_some_and(|record| !record.is_empty());
@@ -250,7 +259,7 @@ fn is_own(namespace: &Namespace) -> Result<bool, Error> {
 }
 
 /// An error of the host itself, outside of any plugin.
-fn internal(error: OpError) -> Error {
+pub fn internal(error: OpError) -> Error {
     let code = match error.code {
         postern_types::ErrorCode::TryAgain | postern_types::ErrorCode::Deadline => code::TRY_AGAIN_LATER,
         postern_types::ErrorCode::Io => code::IO_FAILURE,
