@@ -139,6 +139,24 @@ pub fn same_picture(before: &Value, after: &Value) -> Result<()> {
     Ok(())
 }
 
+/// `postern gc --yes`. Which attachments it kept because it can't be told whether their namespaces are gone: without
+/// privileges over all processes of the machine, which tests don't have, that shows only by their links.
+///
+/// # Errors
+/// It fails, or keeps something for another reason.
+pub fn collect_garbage(node: &Node) -> Result<Vec<String>> {
+    let said = node.sh(&format!("{}/postern gc --yes --json", plugin_bin()?.display()))?;
+    let report: Value = serde_json::from_str(&said).with_context(|| said.clone())?;
+    let kept = report.pointer("/kept").and_then(Value::as_array).cloned().unwrap_or_default();
+    kept.iter()
+        .map(|kept| {
+            let text = |key: &str| kept.get(key).and_then(Value::as_str).unwrap_or_default();
+            ensure!(text("reason").contains("can't be told"), "`postern gc` keeps {kept}");
+            Ok(text("container").to_owned())
+        })
+        .collect()
+}
+
 /// Runs every case and reports all failures at once.
 pub fn each<T>(
     cases: impl IntoIterator<Item = T>,

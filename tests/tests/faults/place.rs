@@ -1,6 +1,6 @@
 //! One scenario on a node of its own: what a run with a fault in it has to leave, and what brings the node back.
 
-use crate::common::{PRIVATE_ETC, Refusal, picture, same_picture};
+use crate::common::{PRIVATE_ETC, Refusal, collect_garbage, picture, same_picture};
 use crate::fault::{Fault, TRACE, of_run, tracing};
 use crate::scenarios::{NATIVE, SCRIPT, Scenario};
 use anyhow::{Context, Result, ensure};
@@ -235,7 +235,11 @@ impl Place {
         if gone {
             self.node.remove_container(container)?;
         }
-        self.node.sh(&format!("{}/postern gc --yes", plugin_bin()?.display()))?;
+        let kept = collect_garbage(&self.node)?;
+        ensure!(gone || kept.is_empty(), "`postern gc` keeps what a killed ADD left");
+        if kept.iter().any(|kept| kept == container) {
+            self.call("DEL", container)?.success().context("DEL without a namespace")?;
+        }
         if gone {
             self.node.add_container(container)?;
         }

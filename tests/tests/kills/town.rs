@@ -1,6 +1,6 @@
 //! The node: three networks, the containers in them, and what has to be true whenever nothing runs.
 
-use crate::common::picture;
+use crate::common::{collect_garbage, picture};
 use crate::worker::{State, Worker};
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Call, Node, merge, plugin_bin};
@@ -115,11 +115,17 @@ impl Town {
         Ok(text.lines().filter_map(lease).collect())
     }
 
-    /// Whether the record of a container says that the runtime has its result.
-    pub fn was_given(&self, container: &Container) -> Result<bool> {
+    /// The record of a container; empty if there is none.
+    pub fn record(&self, container: &Container) -> Result<String> {
         let own = format!("\"container_id\":\"{}\"", container.name);
-        let record = self.node.sh(&format!("grep -ls '{own}' /run/postern/attachments/* | xargs -r cat"))?;
-        Ok(record.rfind("\"given\":") > record.rfind("\"begun\":"))
+        self.node.sh(&format!("grep -ls '{own}' /run/postern/attachments/* | xargs -r cat"))
+    }
+
+    /// Whether the record of a container says that the runtime has its result, and that no DEL has begun.
+    pub fn was_given(&self, container: &Container) -> Result<bool> {
+        let record = self.record(container)?;
+        let last = |stage: &str| record.rfind(&format!("\"{stage}\":"));
+        Ok(last("given") > last("begun").max(last("ending")))
     }
 
     /// Nothing runs. Nobody who is attached was harmed, and whoever is not has nothing.
@@ -157,39 +163,46 @@ impl Town {
 
     /// Takes everything down: what is attached by DEL, what was killed by DEL or by `postern gc`, in turn. What was done.
     pub fn clear(&self, workers: &mut [Worker]) -> Result<String> {
-        let (mut attached, mut deleted, mut collected) = (0, 0, 0);
-        for worker in workers {
-            for (container, state) in worker.containers.iter_mut() {
-                let delete = |previous: &Value| -> Result<Value> {
-                    let call = self.call("DEL", container, previous, &json!({}));
-                    self.node.call(&call)?.success().with_context(|| format!("the last DEL of {}", container.name))
-                };
-                match state {
-                    State::Attached(result) => {
-                        delete(result)?;
-                        attached += 1;
-                    }
-                    State::Unknown(verb) if deleted > collected => {
-                        // What a living namespace may be using is kept.
-                        if *verb != "ADD" || self.was_given(container)? {
-                            self.node.remove_container(&container.name)?;
-                            self.node.add_container(&container.name)?;
-                        }
-                        collected += 1;
-                    }
-                    State::Unknown(_) => {
-                        delete(&Value::Null)?;
-                        deleted += 1;
-                    }
-                    State::Absent => {}
+        let (mut attached, mut deleted, mut gone) = (0, 0, Vec::new());
+        let delete = |container: &Container, previous: &Value| -> Result<Value> {
+            let call = self.call("DEL", container, previous, &json!({}));
+            self.node.call(&call)?.success().with_context(|| format!("the last DEL of {}", container.name))
+        };
+        let mut collected = 0;
+        for (container, state) in workers.iter_mut().flat_map(|worker| worker.containers.iter_mut()) {
+            match state {
+                State::Attached(result) => {
+                    delete(container, result)?;
+                    attached += 1;
                 }
-                *state = State::Absent;
+                State::Unknown(verb) if deleted > collected => {
+                    // What a living namespace may be using is kept.
+                    if *verb != "ADD" || self.was_given(container)? {
+                        self.node.remove_container(&container.name)?;
+                        gone.push(container.clone());
+                    }
+                    collected += 1;
+                }
+                State::Unknown(_) => {
+                    delete(container, &Value::Null)?;
+                    deleted += 1;
+                }
+                State::Absent => {}
             }
+            *state = State::Absent;
         }
-        let said = self.node.sh(&format!("cat /run/postern/attachments/*; {}/postern gc --yes --json", self.bin.display()))?;
-        println!("{said}");
+        let kept = collect_garbage(&self.node)?;
+        for container in &gone {
+            if kept.contains(&container.name) {
+                delete(container, &Value::Null)?;
+            }
+            self.node.add_container(&container.name)?;
+        }
+        ensure!(kept.iter().all(|kept| gone.iter().any(|gone| gone.name == *kept)), "`postern gc` kept {kept:?}");
+        let kept = kept.len();
         Ok(format!(
-            "in the end {attached} detached, {deleted} killed ones removed by DEL and {collected} by `postern gc`\n"
+            "in the end {attached} detached, {deleted} killed ones removed by DEL, {} by `postern gc`, {kept} by DEL without a namespace\n",
+            collected - kept
         ))
     }
 }

@@ -74,7 +74,7 @@ impl fmt::Display for Figures {
 const KILLED: &str = "killed";
 const TOO_LATE: &str = "ended before the kill";
 const SUCCEEDED: &str = "succeeded";
-const EXISTS: &str = "there still, so refused";
+const EXISTS: &str = "whole still, so refused";
 const BROUGHT_BACK: &str = "brought back by";
 
 /// How long a run of which nothing is known may take: until the first has ended.
@@ -147,11 +147,11 @@ impl Worker {
                 }
                 Ok(State::Attached(answer.success()?))
             }
-            // An ADD that was killed when it had nothing left to do; or something that was to be removed, and is not yet.
+            // An ADD that was killed when it had nothing left to do, or a DEL before it began.
             ("ADD", 1) if killed => {
                 let refusal = Refusal::of(&answer)?;
-                let whole = !matches!(state, State::Unknown("ADD")) || town.was_given(container)?;
-                ensure!(whole, "the ADD that was killed is in the way: {}", refusal.text);
+                let record = town.record(container)?;
+                ensure!(town.was_given(container)?, "what was killed is in the way: {}\n{record}", refusal.text);
                 self.figures.note(EXISTS, "ADD");
                 Ok(state.clone())
             }
