@@ -12,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Truncated records that `make test` tries, of as many as a record has bytes; and records with one other byte in them.
-const SAMPLE: u64 = 60;
+const SAMPLE: u64 = 40;
 
 /// A node with two containers and a network that has something of everything.
 struct Place {
@@ -248,6 +248,9 @@ fn records_cut_off_at_every_byte_and_with_another_byte_anywhere() -> Result<()> 
     let content = fs::read(place.record()?)?;
     place.call("DEL", "c1", &Value::Null)?.success()?;
     let length = content.len() as u64;
+    // With another boot's name in it, a record is of another boot: what that kernel had is gone, and not looked for.
+    let text = String::from_utf8_lossy(&content);
+    let boot = text.find("\"boot_id\":\"").map_or(0..0, |at| at as u64 + 11..at as u64 + 47);
     let stride = if all { 1 } else { length.div_ceil(SAMPLE) };
     let mut cases: Vec<(String, String)> = (0..length)
         .filter(|at| at % stride == 0 || content.get(usize::try_from(*at).unwrap_or_default()) == Some(&b'\n'))
@@ -256,6 +259,9 @@ fn records_cut_off_at_every_byte_and_with_another_byte_anywhere() -> Result<()> 
     let cut = cases.len();
     for _ in 0..if all { length } else { SAMPLE } {
         let (at, byte) = (random.below(length), random.below(256));
+        if boot.contains(&at) {
+            continue;
+        }
         cases.push((
             format!("byte {at} is {byte:#04x}"),
             format!("printf '\\{byte:03o}' | dd of=$1 bs=1 seek={at} conv=notrunc 2>/dev/null"),
@@ -268,7 +274,7 @@ fn records_cut_off_at_every_byte_and_with_another_byte_anywhere() -> Result<()> 
         |(name, damage)| {
             tried += 1;
             // DEL is the one that must not need it.
-            let verbs: &[&str] = if tried % 4 == 0 { &["DEL", "CHECK", "GC"] } else { &["DEL"] };
+            let verbs: &[&str] = if tried % 8 == 0 { &["DEL", "CHECK", "GC"] } else { &["DEL"] };
             let outcome = damaged(&place, name, damage, verbs, false);
             if outcome.is_err() {
                 place = Place::new("")?;
