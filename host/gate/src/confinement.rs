@@ -277,7 +277,7 @@ fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
     rules
 }
 
-const CALLS: [libc::c_long; 56] = [
+const CALLS: [libc::c_long; 54] = [
     libc::SYS_read,            // channels, files
     libc::SYS_write,           // files, standard output and error
     libc::SYS_writev,          // standard error, in one piece
@@ -301,8 +301,6 @@ const CALLS: [libc::c_long; 56] = [
     libc::SYS_ftruncate,       // a torn line of a record
     libc::SYS_utimensat,       // the lease directory's time
     libc::SYS_flock,           // locks of leases, records and the log
-    libc::SYS_fsync,           // state that must outlive a crash
-    libc::SYS_fdatasync,       // the same
     libc::SYS_munmap,          // memory
     libc::SYS_mremap,          // memory
     libc::SYS_madvise,         // memory of a thread that ends
