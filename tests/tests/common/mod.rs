@@ -157,6 +157,18 @@ pub fn collect_garbage(node: &Node) -> Result<Vec<String>> {
         .collect()
 }
 
+/// Whether an attachment's record says that the runtime has its result and that no DEL has begun: it is whole then, and what
+/// stands in the way of another ADD is right to do so.
+///
+/// # Errors
+/// The records can't be read.
+pub fn is_whole(node: &Node, container: &str) -> Result<bool> {
+    let own = format!("\"container_id\":\"{container}\"");
+    let record = node.sh(&format!("grep -ls '{own}' /run/postern/attachments/* | xargs -r cat"))?;
+    let last = |stage: &str| record.rfind(&format!("\"{stage}\":"));
+    Ok(last("given") > last("begun").max(last("ending")))
+}
+
 /// Runs every case and reports all failures at once.
 pub fn each<T>(
     cases: impl IntoIterator<Item = T>,

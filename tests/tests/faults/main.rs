@@ -122,18 +122,20 @@ fn search(number: usize, scenario: &Scenario, verb: &'static str, all: bool, rep
 /// What was tried, and what became of it.
 fn table(report: &Report, scenarios: &[Scenario]) -> String {
     let mut text = format!(
-        "{:<22} {:<6} {:<20} {:>8} {:>6} {:>10} {:>7} {:>7}\n",
-        "scenario", "verb", "fault", "n max", "tried", "succeeded", "failed", "killed"
+        "{:<22} {:<6} {:<20} {:>8} {:>6} {:>10} {:>11} {:>7} {:>10} {:>7}\n",
+        "scenario", "verb", "fault", "n max", "tried", "succeeded", "complained", "failed", "left sth.", "killed"
     );
     let mut line = |name: &str, verb: &str, kind: &str, figures: &Figures| {
         let of = |outcome| figures.outcomes.get(&outcome).copied().unwrap_or_default();
         let _ = writeln!(
             text,
-            "{name:<22} {verb:<6} {kind:<20} {:>8} {:>6} {:>10} {:>7} {:>7}",
+            "{name:<22} {verb:<6} {kind:<20} {:>8} {:>6} {:>10} {:>11} {:>7} {:>10} {:>7}",
             figures.possible,
             figures.tried,
             of(Outcome::Succeeded),
+            of(Outcome::Complained),
             of(Outcome::Failed),
+            of(Outcome::Left),
             of(Outcome::Killed)
         );
     };

@@ -1,6 +1,6 @@
 //! One scenario on a node of its own: what a run with a fault in it has to leave, and what brings the node back.
 
-use crate::common::{PRIVATE_ETC, Refusal, collect_garbage, picture, same_picture};
+use crate::common::{PRIVATE_ETC, Refusal, collect_garbage, is_whole, picture, same_picture};
 use crate::fault::{Fault, TRACE, of_run, tracing};
 use crate::scenarios::{NATIVE, SCRIPT, Scenario};
 use anyhow::{Context, Result, ensure};
@@ -20,8 +20,12 @@ const PROMPT: Duration = Duration::from_secs(5);
 pub enum Outcome {
     /// It succeeded: the fault never came, or did no harm.
     Succeeded,
+    /// It succeeded, and said what it could not do.
+    Complained,
     /// It ended with an error object.
     Failed,
+    /// It ended with an error object, and said what it could not undo.
+    Left,
     /// It was killed.
     Killed,
 }
@@ -182,7 +186,7 @@ impl Place {
         self.policy(None)?;
         let outcome = judge(fault, self.verb, &answer)?;
         match (self.verb, outcome) {
-            ("ADD", Outcome::Succeeded) => {
+            ("ADD", Outcome::Succeeded | Outcome::Complained) => {
                 self.previous = answer.success()?;
                 self.call("CHECK", "c1")?.success().context("CHECK after an ADD that succeeded")?;
                 self.call("DEL", "c1")?.success()?;
@@ -192,9 +196,9 @@ impl Place {
                 self.at_rest().with_context(|| format!("after a failed ADD ({})", answer.stdout.trim()))?;
                 self.back(way)?;
             }
-            ("ADD", Outcome::Killed) | ("DEL" | "GC", Outcome::Failed | Outcome::Killed) => self.back(way)?,
             // CHECK changes nothing, whatever becomes of it; what has succeeded left nothing to do.
-            _ => {}
+            ("CHECK", _) | (_, Outcome::Succeeded) => {}
+            _ => self.back(way)?,
         }
         self.at_rest().with_context(|| {
             format!("{outcome:?} ({} {}), then {way:?}", answer.stdout.trim(), answer.stderr.trim())
@@ -209,10 +213,12 @@ impl Place {
     /// Brings the node back.
     fn back(&mut self, way: Way) -> Result<()> {
         let container = self.container();
+        // Killed when it had nothing left to do: the runtime may have read its result.
+        let whole = self.verb != "ADD" || is_whole(&self.node, container)?;
         match way {
             Way::Del => self.call("DEL", container)?.success().context("DEL").map(drop),
             // After an ADD that died there is nothing in its way; what was to be removed may still be there, whole.
-            Way::Add if self.verb == "ADD" => {
+            Way::Add if !whole => {
                 self.add(container).context("the next ADD")?;
                 self.call("CHECK", container)?.success().context("CHECK after the next ADD")?;
                 self.call("DEL", container)?.success().context("DEL after the next ADD").map(drop)
@@ -224,14 +230,15 @@ impl Place {
                 }
                 self.call("DEL", container)?.success().context("DEL after another ADD").map(drop)
             }
-            Way::Gc => self.collect(container),
+            // What a plugin did to lo alone is nothing that could be collected.
+            Way::Gc if self.scenario.plugin == "loopback" => self.back(Way::Del),
+            Way::Gc => self.collect(container, whole),
         }
     }
 
     /// `postern gc`, which never touches what a living namespace uses: an attachment that was whole before its DEL has
     /// lost its namespace by the time anybody comes to collect. What is in a namespace dies with it: that part is for DEL.
-    fn collect(&mut self, container: &str) -> Result<()> {
-        let gone = self.verb != "ADD";
+    fn collect(&mut self, container: &str, gone: bool) -> Result<()> {
         if gone {
             self.node.remove_container(container)?;
         }
@@ -266,9 +273,12 @@ fn judge(fault: &Fault, verb: &str, answer: &Answer) -> Result<Outcome> {
     match (answer.status, fault) {
         (0, _) => {
             ensure!(answer.success()?.is_object() == (verb == "ADD"), "{answer:?}");
-            Ok(Outcome::Succeeded)
+            Ok(if words.is_empty() { Outcome::Succeeded } else { Outcome::Complained })
         }
-        (1, _) => Refusal::of(answer).map(|_| Outcome::Failed),
+        (1, _) => {
+            Refusal::of(answer)?;
+            Ok(if words.contains("could not undo") { Outcome::Left } else { Outcome::Failed })
+        }
         (_, Fault::Kill { .. }) => Ok(Outcome::Killed),
         _ => anyhow::bail!("neither success nor an error object: {answer:?}"),
     }

@@ -1,6 +1,6 @@
 //! The node: three networks, the containers in them, and what has to be true whenever nothing runs.
 
-use crate::common::{collect_garbage, picture};
+use crate::common::{collect_garbage, is_whole, picture};
 use crate::worker::{State, Worker};
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Call, Node, merge, plugin_bin};
@@ -115,19 +115,6 @@ impl Town {
         Ok(text.lines().filter_map(lease).collect())
     }
 
-    /// The record of a container; empty if there is none.
-    pub fn record(&self, container: &Container) -> Result<String> {
-        let own = format!("\"container_id\":\"{}\"", container.name);
-        self.node.sh(&format!("grep -ls '{own}' /run/postern/attachments/* | xargs -r cat"))
-    }
-
-    /// Whether the record of a container says that the runtime has its result, and that no DEL has begun.
-    pub fn was_given(&self, container: &Container) -> Result<bool> {
-        let record = self.record(container)?;
-        let last = |stage: &str| record.rfind(&format!("\"{stage}\":"));
-        Ok(last("given") > last("begun").max(last("ending")))
-    }
-
     /// Nothing runs. Nobody who is attached was harmed, and whoever is not has nothing.
     pub fn judge(&self, workers: &[Worker]) -> Result<()> {
         let leases = self.leases()?;
@@ -177,7 +164,7 @@ impl Town {
                 }
                 State::Unknown(verb) if deleted > collected => {
                     // What a living namespace may be using is kept.
-                    if *verb != "ADD" || self.was_given(container)? {
+                    if *verb != "ADD" || is_whole(&self.node, &container.name)? {
                         self.node.remove_container(&container.name)?;
                         gone.push(container.clone());
                     }

@@ -1,6 +1,6 @@
 //! What one worker does to its containers, and what it knows of them.
 
-use crate::common::Refusal;
+use crate::common::{Refusal, is_whole};
 use crate::town::{Container, Town};
 use anyhow::{Context, Result, bail, ensure};
 use postern_tests::{Answer, Random};
@@ -150,8 +150,8 @@ impl Worker {
             // An ADD that was killed when it had nothing left to do, or a DEL before it began.
             ("ADD", 1) if killed => {
                 let refusal = Refusal::of(&answer)?;
-                let record = town.record(container)?;
-                ensure!(town.was_given(container)?, "what was killed is in the way: {}\n{record}", refusal.text);
+                let whole = is_whole(&town.node, &container.name)?;
+                ensure!(whole, "what was killed is in the way: {}", refusal.text);
                 self.figures.note(EXISTS, "ADD");
                 Ok(state.clone())
             }
