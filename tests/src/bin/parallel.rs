@@ -70,7 +70,7 @@ fn part(times: &[Duration], percent: usize) -> f64 {
 }
 
 fn main() -> Result<()> {
-    let (mut rounds, mut file) = (5, None);
+    let (mut rounds, mut file) = (3, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
