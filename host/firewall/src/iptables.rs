@@ -22,14 +22,15 @@ use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use postern_confine::{Allowed, Rules, Run};
 
+use crate::account::{Marked, gather};
 use crate::batch::Table;
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
 use crate::program;
-use crate::saved::{Rule, SavedTable};
+use crate::saved::{Rule, SavedRule, SavedTable};
 use crate::{FirewallError, MasqueradeKey, Nft};
 
 const POSTROUTING: &str = "POSTROUTING";
-const CHAIN_PREFIX: &str = "CNI-";
+pub(crate) const CHAIN_PREFIX: &str = "CNI-";
 
 /// How often a change that another program was faster with is planned again.
 const RETRIES: usize = 3;
@@ -354,7 +355,8 @@ pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
     Ok(has_legacy_nat())
 }
 
-fn has_legacy_nat() -> bool {
+/// Whether the kernel has, or may have, a `nat` table of legacy iptables.
+pub(crate) fn has_legacy_nat() -> bool {
     for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
         match std::fs::read_to_string(names) {
             Ok(tables) if tables.lines().any(|table| table == "nat") => return true,
@@ -365,6 +367,65 @@ fn has_legacy_nat() -> bool {
         }
     }
     false
+}
+
+/// The `nat` tables of both families at one moment; a family without programs has none.
+pub(crate) struct Tables(Vec<(bool, SavedTable)>);
+
+impl Tables {
+    pub(crate) fn look(means: Means<'_>) -> Result<Self, FirewallError> {
+        families(means)?;
+        let mut tables = Vec::new();
+        for v6 in [false, true] {
+            if let Ok(programs) = Programs::locate(v6, means) {
+                tables.push((v6, programs.look()?));
+            }
+        }
+        Ok(Self(tables))
+    }
+
+    /// As [`check`].
+    pub(crate) fn has(&self, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
+        let wanted = Wanted::new(key)?;
+        Ok(by_family(addrs).all(|(family, addrs)| {
+            let table = self.0.iter().find(|(v6, _)| *v6 == family);
+            table.is_some_and(|(_, table)| wanted.additions(table, family, &addrs).is_empty())
+        }))
+    }
+
+    /// Chains of the native plugins' names that belong to none of these attachments, and what leads to them.
+    pub(crate) fn strangers(&self, known: &[MasqueradeKey]) -> Vec<Marked> {
+        let known: Vec<String> = known.iter().map(MasqueradeKey::iptables_chain).collect();
+        let mut strange = Vec::new();
+        for (v6, table) in &self.0 {
+            let program = if *v6 { "ip6tables" } else { "iptables" };
+            // `CNI-` and 24 hexadecimal digits: other plugins' chains (`CNI-HOSTPORT-…`) are not for us to judge.
+            let is_ours = |chain: &&String| {
+                let digits = chain.strip_prefix(CHAIN_PREFIX).unwrap_or_default();
+                digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known.contains(chain)
+            };
+            for chain in table.chains.iter().filter(is_ours) {
+                let place = format!("{program} nat {chain}");
+                let of_chain =
+                    |saved: &&SavedRule| [Some(&saved.rule.chain), saved.rule.target.as_ref()].contains(&Some(chain));
+                let rules: Vec<&SavedRule> = table.rules.iter().filter(of_chain).collect();
+                let mark = rules.iter().find_map(|saved| saved.rule.comment.clone()).unwrap_or_default();
+                let leads = rules.iter().filter(|saved| saved.rule.target.as_ref() == Some(chain));
+                let mut commands: Vec<String> =
+                    leads.map(|saved| format!("{program} -w -t nat -D {}", saved.line)).collect();
+                commands.extend(["-F", "-X"].map(|flag| format!("{program} -w -t nat {flag} {chain}")));
+                // What a shell could take for more than a word, whether it stands between quotes or not.
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || " -_./:,=+\"\\".contains(c);
+                if !commands.iter().all(|command| command.chars().all(is_plain)) {
+                    commands.clear();
+                }
+                let addresses =
+                    rules.iter().filter_map(|saved| saved.rule.source).map(|source| source.addr()).collect();
+                gather(&mut strange, Marked { place, mark, addresses, commands });
+            }
+        }
+        strange
+    }
 }
 
 /// The programs that are installed: those of one family may be missing, not both.

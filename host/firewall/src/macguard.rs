@@ -243,6 +243,44 @@ pub fn retain(nft: &mut Nft, valid: &[&str]) -> Result<Vec<String>, FirewallErro
     }
 }
 
+/// The IDs of all attachments that have rules or chains here, each once.
+///
+/// # Errors
+/// The kernel refuses to show them, or the deadline passes.
+pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
+    let mut ids: Vec<String> = nft.chain_names(TABLE)?.iter().filter_map(|chain| chain_id(chain)).collect();
+    for rule in nft.rules(TABLE, PREROUTING)? {
+        let id = rule.comment.as_deref().and_then(|text| text.strip_prefix(COMMENT_PREFIX.as_bytes()));
+        ids.extend(id.map(|id| String::from_utf8_lossy(id).into_owned()));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
+/// The commands that remove what there is of an ID; none if a shell could take its names for more than names.
+///
+/// # Errors
+/// As [`ids`].
+pub(crate) fn removal(nft: &mut Nft, id: &str) -> Result<Vec<String>, FirewallError> {
+    let Ok(names) = Names::new(id) else { return Ok(Vec::new()) };
+    if !id.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        return Ok(Vec::new());
+    }
+    let mut commands = Vec::new();
+    for rule in nft.rules(TABLE, PREROUTING)?.iter().filter(|rule| names.marks(rule)) {
+        commands.push(format!("nft delete rule {TABLE} {PREROUTING} handle {}", rule.handle));
+    }
+    for command in ["flush", "delete"] {
+        for chain in [&names.port_chain, &names.mac_chain] {
+            if nft.chain(TABLE, chain)?.is_some() {
+                commands.push(format!("nft {command} chain {TABLE} {chain}"));
+            }
+        }
+    }
+    Ok(commands)
+}
+
 /// The ID in the name of an attachment's first chain.
 fn chain_id(chain: &str) -> Option<String> {
     let id = chain.strip_prefix(CHAIN_PREFIX)?;

@@ -181,6 +181,21 @@ impl Rule {
             .eq(expressions.iter().cloned())
     }
 
+    /// The source address that the rule is for, if it is for one.
+    pub(crate) fn source(&self) -> Option<IpAddr> {
+        let mut expressions = attributes(&self.expressions).map(|(_, expression)| Expression::read(expression));
+        while let Some(expression) = expressions.next() {
+            let Expression::Payload { base: NETWORK_HEADER, offset: 12 | 8, length: 4 | 16 } = expression else {
+                continue;
+            };
+            if let Some(Expression::Compare { equal: true, value }) = expressions.next() {
+                let v4 = <[u8; 4]>::try_from(value.as_slice()).map(IpAddr::from);
+                return v4.or_else(|_| <[u8; 16]>::try_from(value.as_slice()).map(IpAddr::from)).ok();
+            }
+        }
+        None
+    }
+
     /// Whether the comment begins with `prefix`.
     pub(crate) fn commented(&self, prefix: &[u8]) -> bool {
         self.comment.as_deref().is_some_and(|comment| comment.starts_with(prefix))

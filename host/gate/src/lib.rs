@@ -15,6 +15,7 @@ pub mod catalog;
 pub mod collect;
 mod confinement;
 mod disk;
+pub mod drift;
 mod effect;
 pub mod garbage;
 mod gate;
@@ -28,7 +29,9 @@ mod plugin;
 pub mod policy;
 mod process;
 pub mod protocol;
+pub mod rehearsal;
 mod session;
+pub mod sight;
 pub mod streams;
 
 pub use audit::LOG;

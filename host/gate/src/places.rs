@@ -66,6 +66,18 @@ pub struct Places {
 }
 
 impl Places {
+    /// What a run of this user would use. Nothing is made, and nothing is proven: for who only looks.
+    pub fn expected() -> Self {
+        let or = |path: &str, otherwise: &Path| match could_be_used(Path::new(path)) {
+            true => PathBuf::from(path),
+            false => otherwise.to_owned(),
+        };
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+        let own = runtime.map_or_else(|| PathBuf::from(STATE), |dir| PathBuf::from(dir).join("postern"));
+        let state = or(STATE, &own);
+        Self { library: or(LIBRARY, &state), logs: or(LOGS, &state), state }
+    }
+
     /// Finds them, and makes those that are missing.
     ///
     /// # Errors
@@ -84,6 +96,12 @@ impl Places {
         trust_file(&logs, directory(&logs)?)?;
         Ok(Self { state, library, logs })
     }
+}
+
+/// Whether [`usable`] would say so, without making anything.
+fn could_be_used(directory: &Path) -> bool {
+    let there = directory.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"));
+    there.is_dir() && access(there, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
 /// The state directory of a user who may not write to [`STATE`].

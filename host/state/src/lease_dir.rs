@@ -123,6 +123,11 @@ impl LeaseDir {
         Ok(stat.map(|stat| FileId { inode: stat.st_ino, written: (stat.st_mtime, nanoseconds(stat.st_mtime_nsec)) }))
     }
 
+    /// Where the file of `ip` is, for messages.
+    pub(crate) fn path_of(&self, ip: IpAddr) -> std::path::PathBuf {
+        self.directory.path_of(&ip.to_string())
+    }
+
     /// Read the file of `ip`.
     pub(crate) fn read(&self, ip: IpAddr) -> Result<Slot> {
         let name = ip.to_string();

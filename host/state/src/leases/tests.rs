@@ -321,3 +321,22 @@ fn parallel_reserves_are_distinct() {
     let all: HashSet<String> = all.into_inner().unwrap().into_iter().collect();
     assert_eq!(all.len(), 200);
 }
+
+#[test]
+fn all_leases_are_listed_without_changing_any() {
+    let scratch = Scratch::new();
+    let leases = scratch.leases();
+    reserve(&leases, "ours", &[SMALL], &[]).unwrap();
+    scratch.native_add("10.0.0.5", "native\r\neth0");
+    std::fs::write(scratch.file("10.0.0.6"), "").unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", scratch.file("10.0.0.7")).unwrap();
+    nix::unistd::mkfifo(&scratch.file("10.0.0.8"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let all = leases.all().unwrap();
+    let told: Vec<_> = all.iter().map(|held| (held.address.to_string(), held.owner.clone())).collect();
+    let known = |address: &str, id: &str| (address.to_owned(), Some(owner(id)));
+    let nobody = |address: &str| (address.to_owned(), None);
+    assert_eq!(told[1..], [known("10.0.0.5", "native"), nobody("10.0.0.7"), nobody("10.0.0.8")]);
+    assert_eq!(told[0].1, Some(owner("ours")));
+    assert_eq!(all[1].path, scratch.file("10.0.0.5"));
+    assert!(scratch.file("10.0.0.6").exists(), "a torn file is left to whoever holds the lock");
+}
