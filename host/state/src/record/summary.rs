@@ -3,7 +3,7 @@
 use super::lines::{Fault, parse};
 use super::{CORRUPT, Effect, Header, RecordKey, Section, locked_file, open_directory};
 use crate::error::{Result, StateError};
-use crate::files::read_all;
+use crate::files::{Directory, read_all};
 use nix::fcntl::OFlag;
 use nix::sys::stat::{FileStat, SFlag};
 use serde_json::Value;
@@ -79,21 +79,24 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
 /// [`StateError::Untrusted`], [`StateError::Io`] for the directory.
 pub fn tidy(root: &Path) -> Result<usize> {
     let Some(directory) = open_directory(root, false)? else { return Ok(0) };
-    let mut removed = 0;
-    for key in directory.names()?.iter().filter_map(|name| RecordKey::parse(name)) {
-        let is_empty =
-            |stat: FileStat| stat.st_size == 0 && stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
-        if !directory.stat(key.as_str()).ok().flatten().is_some_and(is_empty) {
-            continue;
-        }
-        // Only with the lock, and if it is empty still: somebody may be about to write.
-        if let Ok(Some(file)) = locked_file(&directory, &key, OFlag::O_RDWR, Instant::now())
-            && file.metadata().is_ok_and(|meta| meta.len() == 0)
-        {
-            removed += usize::from(directory.unlink(key.as_str())?);
-        }
+    let keys = directory.names()?;
+    keys.iter().filter_map(|name| RecordKey::parse(name)).try_fold(0, |removed, key| {
+        let empty = remove_empty(&directory, &key)?;
+        Ok(removed + usize::from(empty))
+    })
+}
+
+/// Remove the file of `key` if it is empty and nobody has it open; whether it was removed.
+pub(super) fn remove_empty(directory: &Directory, key: &RecordKey) -> Result<bool> {
+    let is_empty = |stat: FileStat| stat.st_size == 0 && stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
+    if !directory.stat(key.as_str()).ok().flatten().is_some_and(is_empty) {
+        return Ok(false);
     }
-    Ok(removed)
+    // Only with the lock, and if it is empty still: somebody may be about to write.
+    match locked_file(directory, key, OFlag::O_RDWR, Instant::now()) {
+        Ok(Some(file)) if file.metadata().is_ok_and(|meta| meta.len() == 0) => directory.unlink(key.as_str()),
+        _ => Ok(false),
+    }
 }
 
 /// Whether somebody is at work on the attachment `key` below `root`, or has got further with it since `time`
