@@ -2,7 +2,8 @@
 //! gate is killed. Whatever becomes of the run, DEL, `postern gc` and the next ADD each bring the node back, and a failed
 //! ADD has left nothing even before.
 //!
-//! `make test` runs a sample of each kind for each scenario and verb; `POSTERN_FAULTS=all` (`make faults`) all of them.
+//! `make test` runs a sample of each kind for each scenario and verb; `POSTERN_FAULTS=all` (`make faults`) all of them, with
+//! every error number; a number, so many of each.
 //! `POSTERN_FAULTS_ONLY=PATTERN` names a scenario or a verb.
 
 #[path = "../common/mod.rs"]
@@ -12,7 +13,7 @@ mod fault;
 mod place;
 mod scenarios;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use fault::{Fault, KINDS};
 use place::{Outcome, Place, WAYS, Way};
 use scenarios::Scenario;
@@ -46,7 +47,11 @@ struct Report {
 #[test]
 fn the_nth_thing_goes_wrong() -> Result<()> {
     let start = Instant::now();
-    let all = std::env::var("POSTERN_FAULTS").is_ok_and(|text| text == "all");
+    let wanted = std::env::var("POSTERN_FAULTS").unwrap_or_default();
+    let all = wanted == "all";
+    let sample = if wanted.is_empty() || all { SAMPLE } else { wanted.parse().context("POSTERN_FAULTS")? };
+    ensure!(sample > 0, "POSTERN_FAULTS is \"all\", or how many of each kind");
+    let sample = if all { usize::MAX } else { sample };
     let only = std::env::var("POSTERN_FAULTS_ONLY").unwrap_or_default();
     let scenarios = scenarios::all();
     let mut work: Vec<(usize, &Scenario, &'static str)> = scenarios
@@ -65,7 +70,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
             .map(|_| {
                 scope.spawn(|| -> Result<()> {
                     while let Some((number, scenario, verb)) = next() {
-                        let outcome = search(number, scenario, verb, all, &report);
+                        let outcome = search(number, scenario, verb, sample, &report);
                         let mut report = report.lock().map_err(|_| anyhow!("a thread panicked"))?;
                         report.failures.extend(outcome.err().map(|error| format!("{error:#}")));
                     }
@@ -87,14 +92,14 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
 }
 
 /// Tries the faults of one scenario's verb.
-fn search(number: usize, scenario: &Scenario, verb: &'static str, all: bool, report: &Mutex<Report>) -> Result<()> {
+fn search(number: usize, scenario: &Scenario, verb: &'static str, sample: usize, report: &Mutex<Report>) -> Result<()> {
     let named = |error: anyhow::Error| error.context(format!("{}, {verb}", scenario.name));
     let mut place = Place::new(scenario, verb).map_err(named)?;
-    let faults = place.faults(all).map_err(named)?;
+    let faults = place.faults(sample == usize::MAX).map_err(named)?;
     let mut turn = number;
     for (kind, faults) in faults.iter().enumerate() {
         let mut figures = Figures { possible: faults.len(), ..Figures::default() };
-        let stride = if all { 1 } else { faults.len().div_ceil(SAMPLE).max(1) };
+        let stride = faults.len().div_ceil(sample).max(1);
         for fault in faults.iter().skip(number % stride).step_by(stride) {
             turn += 1;
             let way = WAYS.get(turn % WAYS.len()).copied().unwrap_or(Way::Del);
