@@ -142,7 +142,7 @@ impl Audit {
     /// Notes that the host removed something of its own accord: undo, DEL by the record, garbage collection. No policy
     /// is asked for that; the record is the rule.
     pub fn note_removal(&mut self, verb: &str, effect: &Effect, outcome: &Result<(), OpError>, took: Duration) {
-        self.note_own(verb, "record.remove", &effect.brief(), "record", outcome, took);
+        self.note_own(verb, "record.remove", effect, "record", outcome, took);
     }
 
     /// Notes that the host removed a node object because an operator asked for it. The note on the object is the rule.

@@ -213,7 +213,7 @@ fn remove(session: &Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) 
             Some(taken) => leases::revert(session, directory, taken, false),
             None => leases::revert(session, directory, &[], true),
         },
-        Effect::Native { plugin, .. } => {
+        Effect::Native { plugin } => {
             native_del(session, plugin).map_err(|error| OpError::new(ErrorCode::Delegate, plugin, error.to_string()))
         }
         Effect::LoopbackUp => loopback::revert(session),
@@ -233,7 +233,7 @@ pub fn describe(effect: &Effect) -> String {
         Effect::Masquerade { .. } => "masquerading rules".to_owned(),
         Effect::MacGuard => "spoofing protection".to_owned(),
         Effect::Lease { directory } => format!("leases in {directory}"),
-        Effect::Native { plugin, .. } => format!("what native {plugin} did"),
+        Effect::Native { plugin } => format!("what native {plugin} did"),
         Effect::LoopbackUp => "lo being up".to_owned(),
     }
 }

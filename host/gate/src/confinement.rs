@@ -167,7 +167,7 @@ impl Needs {
                 self.add_programs(iptables::programs());
             }
             Effect::Lease { directory } => self.add_leases(session, directory),
-            Effect::Native { plugin, .. } => {
+            Effect::Native { plugin } => {
                 self.add_programs(
                     native::find(plugin, &session.request.path).into_iter().map(native::allowed).collect(),
                 );

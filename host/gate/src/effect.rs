@@ -41,12 +41,6 @@ pub enum Effect {
     Native {
         /// Its name in `CNI_PATH`.
         plugin: String,
-        /// `CNI_PATH` at ADD, for a collection that no runtime asked for.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        path: String,
-        /// Its standard input at ADD, for the same; empty if it was too long to be kept.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        config: String,
     },
     /// `lo` was down before. Lives and dies with the namespace: never recorded, only undone by a failed ADD.
     LoopbackUp,
@@ -58,16 +52,6 @@ impl Effect {
         match self {
             Self::Lease { .. } | Self::Native { .. } => true,
             Self::Veth { .. } | Self::Masquerade { .. } | Self::MacGuard | Self::LoopbackUp => false,
-        }
-    }
-
-    /// The same without what is kept for a native program only: for people, and for the log.
-    pub fn brief(&self) -> Self {
-        match self {
-            Self::Native { plugin, .. } => {
-                Self::Native { plugin: plugin.clone(), path: String::new(), config: String::new() }
-            }
-            other => other.clone(),
         }
     }
 }

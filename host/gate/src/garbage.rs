@@ -212,11 +212,19 @@ fn is_superseded(header: &Header, boot: &str, all: &[Summary]) -> bool {
     all.iter().filter_map(|summary| summary.header.as_ref()).any(same)
 }
 
+/// What native IPAM programs are run with. Not the record says so: whoever could forge one would have programs run.
+pub struct Programs<'a> {
+    /// The directories that they are in, as `CNI_PATH`.
+    pub path: &'a str,
+    /// The operator's configuration of a network (first) for such a program (second).
+    pub config: &'a dyn Fn(&str, &str) -> Option<String>,
+}
+
 /// Removes what was found, and returns how many things that were. What somebody has taken up again since stays.
 ///
 /// # Errors
 /// A text for people: what could not be removed; it stays in the record.
-pub fn remove(places: &Places, garbage: &Garbage) -> Result<usize, String> {
+pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Result<usize, String> {
     let deadline = Instant::now() + WITHIN;
     let record = match Record::<Effect>::open_existing(&places.state, &garbage.key, Instant::now()) {
         Ok(Some(record)) if *record.header() == garbage.header => record,
@@ -233,6 +241,16 @@ pub fn remove(places: &Places, garbage: &Garbage) -> Result<usize, String> {
         return Ok(0);
     }
     let mut session = Session::of_record(record, deadline, places.clone());
+    for effect in &garbage.effects {
+        if let Effect::Native { plugin } = effect {
+            let network = &garbage.header.network;
+            let config = (programs.config)(network, plugin);
+            session.request.stdin = config.ok_or_else(|| {
+                format!("native \"{plugin}\" has to be run again with the configuration of network \"{network}\", and there is none")
+            })?;
+            programs.path.clone_into(&mut session.request.path);
+        }
+    }
     let removed = if garbage.superseded {
         session.forget();
         Ok(0)

@@ -56,6 +56,7 @@ pub fn run(path: &Path, session: &Session, verb: Verb) -> Result<Option<CniResul
         ("CNI_CONTAINERID", &request.container_id),
         ("CNI_IFNAME", &request.ifname),
         ("CNI_NETNS", &request.netns),
+        ("CNI_PATH", &request.path),
     ];
     let program = Program {
         path: path.to_owned(),

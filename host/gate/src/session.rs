@@ -214,35 +214,24 @@ impl Session {
         let mut session = Self::of_record(record, self.deadline, places);
         let request = &mut session.request;
         request.plugin.clone_from(&self.request.plugin);
-        // What the runtime says now goes before what was so at ADD.
-        if !self.request.path.is_empty() {
-            request.path.clone_from(&self.request.path);
-        }
-        if request.stdin.is_empty() {
-            request.stdin.clone_from(&self.request.stdin);
-        }
+        request.path.clone_from(&self.request.path);
+        request.stdin.clone_from(&self.request.stdin);
         session.runner = Rc::clone(&self.runner);
         session
     }
 
-    /// A session to remove what a record lists, with nothing but that record.
+    /// A session to remove what a record lists, with nothing but that record: it knows of no native programs.
     pub fn of_record(record: Record<Effect>, deadline: Instant, places: Places) -> Self {
         let header = record.header();
-        // A native program is asked with what it was given at ADD.
-        let kept = record.effects(None).into_iter().find_map(|noted| match noted.effect {
-            Effect::Native { path, config, .. } => Some((path, config)),
-            _ => None,
-        });
-        let (path, stdin) = kept.unwrap_or_default();
         let request = Request {
             plugin: String::new(),
             verb: Verb::Del,
             container_id: header.container_id.clone(),
             netns: header.netns_path.clone(),
             ifname: header.ifname.clone(),
-            path,
+            path: String::new(),
             env: Vec::new(),
-            stdin,
+            stdin: String::new(),
             conf: NetConf { name: header.network.clone(), ..NetConf::unread(Json::Null) },
             version: Version::LATEST,
         };

@@ -6,9 +6,6 @@ use crate::{native, plugin};
 use postern_cni::{CniResult, Error, Verb, Version};
 use postern_types::{DelegateError, ErrorCode, OpError, Reply};
 
-/// Bytes of a configuration that a record keeps for a native program.
-const KEPT_CONFIG: usize = 32 << 10;
-
 /// `ipam.add`, `ipam.del`, `ipam.check`, `ipam.status`, `ipam.gc`.
 pub fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
     let name = gate.session.request.conf.ipam_type.clone();
@@ -78,17 +75,14 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
     }
     if verb == Verb::Add {
         // The program itself is run again to undo: only it knows what it did.
-        let path = gate.session.request.path.clone();
-        let config = Some(gate.session.request.stdin.clone()).filter(|config| config.len() <= KEPT_CONFIG);
-        let config = config.unwrap_or_default();
         gate.session
-            .intend(Effect::Native { plugin: name.to_owned(), path, config })
+            .intend(Effect::Native { plugin: name.to_owned() })
             .map_err(|error| Error::internal(error.to_string()))?;
     }
     gate.session.audit.flush();
     let result = native::run(&program, gate.session, verb)?;
     if verb == Verb::Del {
-        gate.session.gone(|effect| matches!(effect, Effect::Native { plugin, .. } if plugin == name));
+        gate.session.gone(|effect| matches!(effect, Effect::Native { plugin } if plugin == name));
     }
     Ok(result)
 }
