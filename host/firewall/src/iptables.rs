@@ -322,6 +322,62 @@ pub fn retain(
     Ok(removed)
 }
 
+/// The rule that begins the masquerading of a container's traffic, as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Whose traffic: one address or, of old releases of the native plugins, its whole network.
+    pub source: IpNet,
+    /// The container and its network; no interface.
+    pub key: MasqueradeKey,
+}
+
+impl Seen {
+    fn read(rule: &Rule) -> Option<Self> {
+        let key = key_of(rule)?;
+        let seen = Self { source: rule.source?, key };
+        (Wanted::new(&seen.key).ok()?.jump(seen.source) == *rule).then_some(seen)
+    }
+}
+
+/// The rules that begin the masquerading of all containers, in both families, whoever made them. Changes nothing.
+///
+/// # Errors
+/// As [`remove_all`].
+pub fn list(means: Means<'_>) -> Result<Vec<Seen>, FirewallError> {
+    let mut seen = Vec::new();
+    for programs in families(means)? {
+        seen.extend(programs.look()?.rules.iter().filter_map(|saved| Seen::read(&saved.rule)));
+    }
+    Ok(seen)
+}
+
+/// Removes these rules, with the chains to which no others lead. Returns how many changes that took.
+///
+/// # Errors
+/// As [`remove_all`].
+pub fn remove_seen(seen: &[Seen], means: Means<'_>) -> Result<usize, FirewallError> {
+    let mut keys: Vec<&MasqueradeKey> = Vec::new();
+    for Seen { key, .. } in seen {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let wanted: Vec<Wanted> = keys.into_iter().map(Wanted::new).collect::<Result<_, _>>()?;
+    let goes = |rule: &Rule| Seen::read(rule).is_some_and(|rule| seen.contains(&rule));
+    let mut changes = 0;
+    for programs in families(means)? {
+        // A chain without any of these rules is not looked after here: it may be the beginning of another's work.
+        let leads = |table: &SavedTable, chain: &str| {
+            table.rules.iter().any(|saved| saved.rule.target.as_deref() == Some(chain) && goes(&saved.rule))
+        };
+        changes += programs.change(|table| {
+            let leading = wanted.iter().filter(|wanted| leads(table, &wanted.chain));
+            leading.flat_map(|wanted| wanted.removals(table, goes)).collect()
+        })?;
+    }
+    Ok(changes)
+}
+
 /// Whether masquerading by iptables may be there for this container and network. Where it says no, which takes
 /// microseconds, [`remove`] would find nothing, which takes programs and milliseconds.
 ///
@@ -384,17 +440,16 @@ fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
     })
 }
 
+/// The container whose masquerading this rule begins, with its network.
+fn key_of(rule: &Rule) -> Option<MasqueradeKey> {
+    let chain = rule.target.as_deref().filter(|target| target.starts_with(CHAIN_PREFIX))?;
+    let key = MasqueradeKey::of_iptables(chain, rule.comment.as_deref()?)?;
+    (rule.chain == POSTROUTING).then_some(key)
+}
+
 /// The container whose masquerading in `network` this rule begins.
 fn container_of(rule: &Rule, network: &str) -> Option<String> {
-    let chain = rule.target.as_deref().filter(|target| target.starts_with(CHAIN_PREFIX))?;
-    let rest = rule.comment.as_deref()?.strip_prefix(&format!("name: \"{network}\" id: \""))?;
-    let key = MasqueradeKey {
-        network: network.to_owned(),
-        container_id: rest.strip_suffix('"')?.to_owned(),
-        ifname: String::new(),
-    };
-    // The chain's name proves that the comment is not just similar.
-    (rule.chain == POSTROUTING && key.iptables_chain() == chain).then_some(key.container_id)
+    key_of(rule).filter(|key| key.network == network).map(|key| key.container_id)
 }
 
 #[cfg(test)]

@@ -243,6 +243,62 @@ pub fn retain(nft: &mut Nft, valid: &[&str]) -> Result<Vec<String>, FirewallErro
     }
 }
 
+/// A bridge port that is guarded, as its rule says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Whose it is: container ID, a hyphen, interface name.
+    pub id: String,
+    /// The port's name.
+    pub ifname: String,
+}
+
+impl Port {
+    fn read(rule: &Rule) -> Option<Self> {
+        let id = std::str::from_utf8(rule.comment.as_deref()?).ok()?.strip_prefix(COMMENT_PREFIX)?;
+        let names = Names::new(id).ok()?;
+        let expressions = rule.expressions();
+        let (ifname, rest) = rule::input_interface_of(&expressions)?;
+        (*rest == [rule::to_chain(Verdict::Jump, &names.port_chain)]).then(|| Self { id: id.to_owned(), ifname })
+    }
+}
+
+/// All guarded ports, whoever guards them. Rules that are not in the form of [`ensure`] are left out. Changes nothing.
+///
+/// # Errors
+/// The kernel refuses to show them, or the deadline passes.
+pub fn list(nft: &mut Nft) -> Result<Vec<Port>, FirewallError> {
+    Ok(nft.rules(TABLE, PREROUTING)?.iter().filter_map(Port::read).collect())
+}
+
+/// Removes the rules and chains of `id` if none of its ports is there any more, and returns whether it did. `exists` is
+/// asked after the rules were read: an attachment that is being made has its port by then.
+///
+/// # Errors
+/// As [`remove`].
+pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> Result<bool, FirewallError> {
+    let names = Names::new(id)?;
+    nft.change(|nft, batch| {
+        let rules = nft.rules(TABLE, PREROUTING)?;
+        let own: Vec<&Rule> = rules.iter().filter(|rule| names.marks(rule)).collect();
+        // One that can't be read may be about any port.
+        let unused = |rule: &&Rule| Port::read(rule).is_some_and(|port| !exists(&port.ifname));
+        if own.is_empty() || !own.iter().all(unused) {
+            return Ok(false);
+        }
+        for rule in own {
+            batch.delete_rule(TABLE, PREROUTING, rule.handle);
+        }
+        let mut chains = Vec::new();
+        for chain in [&names.port_chain, &names.mac_chain] {
+            if nft.chain(TABLE, chain)?.is_some() {
+                chains.push(chain.as_str());
+            }
+        }
+        delete_chains(batch, &chains);
+        Ok(true)
+    })
+}
+
 /// The ID in the name of an attachment's first chain.
 fn chain_id(chain: &str) -> Option<String> {
     let id = chain.strip_prefix(CHAIN_PREFIX)?;

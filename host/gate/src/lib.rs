@@ -8,6 +8,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
 
+pub mod adopt;
 pub mod audit;
 mod budget;
 pub mod capability;

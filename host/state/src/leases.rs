@@ -17,6 +17,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+mod seen;
+
+pub use seen::{Seen, networks};
+
 /// Whose a lease is. A lease of very old native plugins names no interface: its `ifname` is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
