@@ -86,7 +86,7 @@ fn spoofing_protection_goes_with_its_ports_alone() {
     }
 }
 
-fn names(container: &str, cut: bool, ifname: Option<&'static str>) -> Names<'_> {
+fn names<'a>(container: &'a str, cut: bool, ifname: Option<&'static str>) -> Names<'a> {
     Names { network: "net", container, cut, ifname }
 }
 
