@@ -200,14 +200,12 @@ impl Leftover {
 
     /// Whose it is, as far as that is known: `network/container/interface`.
     pub fn attachment(&self) -> String {
-        let cut = self.thing.names().filter(|names| names.cut).map(|names| format!("{}…", names.container));
-        let container = cut.or_else(|| self.container().map(str::to_owned));
-        format!(
-            "{}/{}/{}",
-            self.network().unwrap_or("?"),
-            container.as_deref().unwrap_or("?"),
-            self.interface().unwrap_or("?")
-        )
+        let container = match (&self.thing, self.thing.names()) {
+            (_, Some(names)) if names.cut => format!("{}…", names.container),
+            (Thing::MacGuard { id, .. }, _) if self.split_id().is_none() => return format!("?/{id}"),
+            _ => self.container().unwrap_or("?").to_owned(),
+        };
+        format!("{}/{container}/{}", self.network().unwrap_or("?"), self.interface().unwrap_or("?"))
     }
 }
 
