@@ -54,6 +54,17 @@ impl Names {
         })
     }
 
+    /// Those of its chains that are there.
+    fn chains(&self, nft: &mut Nft) -> Result<Vec<&str>, FirewallError> {
+        let mut chains = Vec::new();
+        for chain in [&self.port_chain, &self.mac_chain] {
+            if nft.chain(TABLE, chain)?.is_some() {
+                chains.push(chain.as_str());
+            }
+        }
+        Ok(chains)
+    }
+
     fn marks(&self, rule: &Rule) -> bool {
         rule.comment.as_deref() == Some(self.comment.as_bytes())
     }
@@ -177,13 +188,7 @@ pub fn remove(nft: &mut Nft, id: &str) -> Result<bool, FirewallError> {
                 batch.delete_rule(TABLE, PREROUTING, rule.handle);
             }
         }
-        let mut chains = Vec::new();
-        for chain in [&names.port_chain, &names.mac_chain] {
-            if nft.chain(TABLE, chain)?.is_some() {
-                chains.push(chain.as_str());
-            }
-        }
-        delete_chains(batch, &chains);
+        delete_chains(batch, &names.chains(nft)?);
         Ok(!batch.is_empty())
     })
 }
@@ -288,13 +293,7 @@ pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> 
         for rule in own {
             batch.delete_rule(TABLE, PREROUTING, rule.handle);
         }
-        let mut chains = Vec::new();
-        for chain in [&names.port_chain, &names.mac_chain] {
-            if nft.chain(TABLE, chain)?.is_some() {
-                chains.push(chain.as_str());
-            }
-        }
-        delete_chains(batch, &chains);
+        delete_chains(batch, &names.chains(nft)?);
         Ok(true)
     })
 }

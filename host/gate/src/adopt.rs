@@ -372,6 +372,9 @@ fn means() -> Means<'static> {
 pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String>), String> {
     let again = find(scope)?.leftovers;
     let still: Vec<&Leftover> = found.iter().filter(|leftover| again.contains(leftover)).collect();
+    let host = Netlink::open().map_err(|e| e.to_string())?;
+    // One for all: closing it takes milliseconds after a deletion.
+    let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| e.to_string())?;
     let mut removal = Removal { places: scope.places, removed: 0, failed: Vec::new() };
     let mut nftables = Vec::new();
     let mut tables = Vec::new();
@@ -387,14 +390,13 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
                 continue;
             }
             Thing::Lease { directory, network, lease } => remove_lease(scope, directory, network, lease),
-            Thing::MacGuard { id, .. } => remove_guard(id),
+            Thing::MacGuard { id, .. } => remove_guard(&host, &mut nft, id),
         };
         removal.note(leftover, &outcome, start.elapsed());
     }
     // Together, since each look at the rules reads all of them.
-    removal.together(&nftables, |seen| {
-        masquerade::nft_remove_seen(&mut Nft::open(Instant::now() + WITHIN)?, seen).map(drop)
-    });
+    nft.set_deadline(Instant::now() + WITHIN);
+    removal.together(&nftables, |seen| masquerade::nft_remove_seen(&mut nft, seen).map(drop));
     removal.together(&tables, |seen| iptables::remove_seen(seen, means()).map(drop));
     Ok((removal.removed, removal.failed))
 }
@@ -404,13 +406,11 @@ fn remove_lease(scope: Scope<'_>, directory: &Path, network: &str, lease: &SeenL
     leases.remove(lease, Instant::now() + WITHIN).map_err(|e| e.to_string())
 }
 
-fn remove_guard(id: &str) -> Result<bool, String> {
-    let host = Netlink::open().map_err(|e| e.to_string())?;
+fn remove_guard(host: &Netlink, nft: &mut Nft, id: &str) -> Result<bool, String> {
     // What can't be told exists.
     let exists = |port: &str| host.link_by_name(port).map_or(true, |link| link.is_some());
-    Nft::open(Instant::now() + WITHIN)
-        .and_then(|mut nft| macguard::remove_unused(&mut nft, id, exists))
-        .map_err(|e| e.to_string())
+    nft.set_deadline(Instant::now() + WITHIN);
+    macguard::remove_unused(nft, id, exists).map_err(|e| e.to_string())
 }
 
 /// A removal under way.
@@ -421,7 +421,7 @@ struct Removal<'a> {
 }
 
 impl Removal<'_> {
-    fn together<T: Clone>(&mut self, some: &[(&Leftover, T)], act: impl Fn(&[T]) -> Result<(), FirewallError>) {
+    fn together<T: Clone>(&mut self, some: &[(&Leftover, T)], act: impl FnOnce(&[T]) -> Result<(), FirewallError>) {
         let seen: Vec<T> = some.iter().map(|(_, seen)| seen.clone()).collect();
         if seen.is_empty() {
             return;
