@@ -161,7 +161,7 @@ fn brief(value: &Value) -> Value {
 }
 
 /// Day and time of day of so many milliseconds since 1970, in UTC.
-fn utc(milliseconds: u64) -> (String, String) {
+pub fn utc(milliseconds: u64) -> (String, String) {
     let (seconds, thousandths) = (milliseconds / 1000, milliseconds % 1000);
     let (day, second) = (seconds / 86_400, seconds % 86_400);
     // Years begin in March here, so that the day that a leap year has more is its last one.

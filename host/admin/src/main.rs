@@ -1,16 +1,21 @@
 //! `postern`, as people type it. The executable that runtimes start hands over to this one, which has the compiler.
 
+mod account;
 mod add;
 mod authority;
 mod diff;
+mod doctor;
 mod gc;
 mod imports;
 mod inspect;
 mod learn;
 mod log;
+mod ls;
 mod network;
 mod output;
+mod plan;
 mod sentences;
+mod show;
 mod subject;
 mod words;
 
@@ -111,6 +116,32 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// What an ADD to a network would do on this node: every operation of every plugin, in order, with policy's verdict.
+    ///
+    /// Runs the installed plugins, sandboxed as always, against a simulation of this node that is seeded with what this
+    /// user can read: links, addresses, forwarding, leases. Nothing is changed anywhere, and root is not needed. What
+    /// policy denies is shown with the line that would allow it, and the plan goes on as if it were allowed. Native
+    /// plugins are not run. What the host chooses at random is shown as X.
+    ///
+    /// Exit status: 0 policy allows all of it; 1 a plugin fails, or an error; 3 policy refuses something.
+    Plan {
+        /// A network list (.conflist) or a single configuration (.conf).
+        #[arg(value_name = "CONFLIST")]
+        list: PathBuf,
+        /// Show this plugin of the list alone; those before it are run for their result, those behind it not at all.
+        #[arg(long, value_name = "TYPE")]
+        plugin: Option<String>,
+        #[command(flatten)]
+        attachment: plan::Attachment,
+        /// One JSON object, to which keys are only ever added.
+        ///
+        /// network, version, container, ifname, plugins [{plugin, native, digest, policy [files], delegates [{plugin, digest,
+        /// policy}], operations [{operation, request, words, lasting (nothing, attachment, part, namespace, node, ...),
+        /// verdict (allow, deny), rule, from (shipped, operator), missing, outcome, changes, plugin, depth}], error {code,
+        /// msg, details}}], result, notes, allowed.
+        #[arg(long)]
+        json: bool,
+    },
     /// What plugins asked for on this node, and how it ended.
     Log {
         /// Only this container.
@@ -123,6 +154,50 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// The attachments of this node, and how they are.
+    ///
+    /// States: ok; incomplete (its ADD or DEL has not ended); container gone; previous boot; drift (record and kernel differ:
+    /// `postern show` says where); damaged (the record can't be read).
+    Ls {
+        /// A list of objects, to which keys are only ever added.
+        ///
+        /// network, container, interface, netns, since (milliseconds since 1970), addresses, plugins [{plugin, digest,
+        /// installed, stage}], state, under_way, record, facts [{plugin, kind, found}], differences [{what, remedy,
+        /// is_command}].
+        #[arg(long)]
+        json: bool,
+    },
+    /// All that belongs to a container: what its records say, what the kernel has, and where the two differ.
+    Show {
+        /// The container's ID, or the beginning of it.
+        container: String,
+        /// As that of `ls`, for this container.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What is wrong with this node, why it matters, and what mends it. Changes nothing.
+    ///
+    /// What the kernel can do is tried out in namespaces that are thrown away; it may load modules for that.
+    ///
+    /// Exit status: 0 healthy (there may be notes); 1 errors: runs fail, or state leaks; 3 warnings only.
+    Doctor {
+        /// Where the runtime's network lists are.
+        #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
+        conf_dir: PathBuf,
+        /// CNI bin directory.
+        #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
+        bin: PathBuf,
+        /// One JSON object, to which keys are only ever added.
+        ///
+        /// healthy, findings [{severity (error, warning, note), area, place, what, why, remedy, is_command}], looked_at,
+        /// left_out.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What `doctor` tries out, in a process of its own.
+    #[command(hide = true)]
+    Probe,
+    /// Remove what nothing uses any more.
     /// Remove what attachments left that are gone, or, with --node, what no attachment uses any more.
     ///
     /// Shows what would be removed, and removes it after a yes (on a terminal) or with --yes. It goes by Postern's own records:
@@ -177,7 +252,14 @@ fn main() -> Result<ExitCode> {
             };
         }
         Verb::Learn { target, network, name, json } => return learn::run(&target, &network, name, json),
+        Verb::Plan { list, plugin, attachment, json } => {
+            return plan::run(&list, plugin.as_deref(), &attachment, json);
+        }
         Verb::Log { container, denied, json } => log::run(container.as_deref(), denied, json)?,
+        Verb::Ls { json } => ls::run(json)?,
+        Verb::Show { container, json } => show::run(&container, json)?,
+        Verb::Doctor { conf_dir, bin, json } => return doctor::run(&conf_dir, &bin, json),
+        Verb::Probe => output::json(&doctor::probe::run())?,
         Verb::Gc { node: false, yes, json, native, data_dir, .. } => {
             return gc::run(&gc::Options { yes, json, native, data_dir });
         }

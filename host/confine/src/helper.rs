@@ -8,6 +8,7 @@
 use crate::descriptors::close_all_but;
 use crate::program::{Direct, Environment, Output, Program, Run};
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, Pid, fork};
@@ -15,7 +16,7 @@ use postern_types::channel::{ChannelError, receive, send};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -102,18 +103,19 @@ enum Answer {
 }
 
 impl Helper {
-    /// Forks. For a process with one thread that has given up nothing yet.
+    /// Forks. For a process with one thread that has given up nothing yet. `lock` stays open in the helper and in its
+    /// programs: whoever waits for it waits for them too, should this process be killed.
     ///
     /// # Errors
     /// The kernel gives no process or no channel.
-    pub fn start(programs: Vec<Allowed>) -> io::Result<Self> {
+    pub fn start(programs: Vec<Allowed>, lock: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => Ok(Self { pid: child, channel: ours, programs }),
             ForkResult::Child => {
                 drop(ours);
-                serve(&theirs, &programs)
+                serve(&theirs, &programs, lock)
             }
         }
     }
@@ -183,9 +185,12 @@ fn receive_text(channel: &UnixStream, until: Option<Instant>) -> Result<String, 
 }
 
 /// The helper's life.
-fn serve(channel: &UnixStream, programs: &[Allowed]) -> ! {
+fn serve(channel: &UnixStream, programs: &[Allowed], lock: Option<BorrowedFd<'_>>) -> ! {
     // Standard error stays open for what the C library has to say; everything else is the parent's.
-    let confined = close_all_but(&[2, channel.as_raw_fd()]).is_ok() && set_pdeathsig(Signal::SIGKILL).is_ok();
+    let mut kept = vec![2, channel.as_raw_fd()];
+    kept.extend(lock.map(|lock| lock.as_raw_fd()));
+    let inherited = lock.is_none_or(|lock| fcntl(lock, FcntlArg::F_SETFD(FdFlag::empty())).is_ok());
+    let confined = inherited && close_all_but(&kept).is_ok() && set_pdeathsig(Signal::SIGKILL).is_ok();
     while confined && answer(channel, programs).is_ok() {}
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(0) }

@@ -1,12 +1,16 @@
 //! Programs: run to their end, and never for longer than allowed.
+#![allow(unsafe_code, reason = "what a child does between fork(2) and exec(3)")]
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -69,6 +73,8 @@ impl Run for Direct {
             Environment::Empty => command.env_clear().current_dir("/"),
             Environment::Inherited(changes) => command.envs(changes.iter().map(|(name, value)| (name, value))),
         };
+        // SAFETY: between fork(2) and exec(3) only prctl(2) is called.
+        unsafe { command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?)) };
         let mut child = command
             .args(&program.arguments)
             .stdin(file_with(&program.input)?)

@@ -208,7 +208,8 @@ fn a_helper_runs_what_is_listed_and_nothing_else() {
         rules: Rules { arguments, input: |text| !text.contains("forbidden"), variable: None },
     };
     let scripts = |given: &[String]| given.first().is_some_and(|first| first == "-c");
-    let helper = Helper::start(vec![allowed("/bin/cat", <[String]>::is_empty), allowed("/bin/sh", scripts)]).unwrap();
+    let helper =
+        Helper::start(vec![allowed("/bin/cat", <[String]>::is_empty), allowed("/bin/sh", scripts)], None).unwrap();
     confine(
         &[],
         &[

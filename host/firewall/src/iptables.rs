@@ -22,10 +22,11 @@ use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use postern_confine::{Allowed, Rules, Run};
 
+use crate::account::{Marked, gather};
 use crate::batch::Table;
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
 use crate::program;
-use crate::saved::{Rule, SavedTable};
+use crate::saved::{Rule, SavedRule, SavedTable};
 use crate::{FirewallError, MasqueradeKey, Nft};
 
 const POSTROUTING: &str = "POSTROUTING";
@@ -82,6 +83,7 @@ fn is_restore(arguments: &[String]) -> bool {
 
 /// One family's programs.
 struct Programs<'a> {
+    v6: bool,
     save: PathBuf,
     restore: PathBuf,
     means: Means<'a>,
@@ -91,6 +93,7 @@ impl<'a> Programs<'a> {
     fn locate(v6: bool, means: Means<'a>) -> Result<Self, FirewallError> {
         let name = if v6 { "ip6tables" } else { "iptables" };
         Ok(Self {
+            v6,
             save: program::locate(&format!("{name}-save"))?,
             restore: program::locate(&format!("{name}-restore"))?,
             means,
@@ -337,6 +340,12 @@ impl Seen {
         let seen = Self { source: rule.source?, key };
         (Wanted::new(&seen.key).ok()?.jump(seen.source) == *rule).then_some(seen)
     }
+
+    /// Its comment.
+    #[must_use]
+    pub fn mark(&self) -> String {
+        self.key.iptables_comment().unwrap_or_default()
+    }
 }
 
 /// The rules that begin the masquerading of all containers, in both families, whoever made them. Changes nothing.
@@ -344,11 +353,9 @@ impl Seen {
 /// # Errors
 /// As [`remove_all`].
 pub fn list(means: Means<'_>) -> Result<Vec<Seen>, FirewallError> {
-    let mut seen = Vec::new();
-    for programs in families(means)? {
-        seen.extend(programs.look()?.rules.iter().filter_map(|saved| Seen::read(&saved.rule)));
-    }
-    Ok(seen)
+    let Tables(tables) = Tables::look(means)?;
+    let rules = tables.iter().flat_map(|(_, table)| &table.rules);
+    Ok(rules.filter_map(|saved| Seen::read(&saved.rule)).collect())
 }
 
 /// Removes these rules, with the chains to which no others lead. Returns how many changes that took.
@@ -403,13 +410,15 @@ pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallErr
 /// As [`may_exist`].
 pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        if nft.table(Table { family, name: "nat" })?.is_some() {
+        let chains = nft.chain_names(Table { family, name: "nat" })?;
+        if chains.iter().any(|chain| chain.starts_with(CHAIN_PREFIX)) {
             return Ok(true);
         }
     }
     Ok(has_legacy_nat())
 }
 
+/// Whether the kernel has, or may have, a `nat` table of legacy iptables.
 fn has_legacy_nat() -> bool {
     for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
         match std::fs::read_to_string(names) {
@@ -421,6 +430,59 @@ fn has_legacy_nat() -> bool {
         }
     }
     false
+}
+
+/// The `nat` tables of both families at one moment; a family without programs has none.
+pub(crate) struct Tables(Vec<(bool, SavedTable)>);
+
+impl Tables {
+    pub(crate) fn look(means: Means<'_>) -> Result<Self, FirewallError> {
+        let tables = families(means)?.into_iter().map(|programs| Ok((programs.v6, programs.look()?)));
+        tables.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// As [`check`].
+    pub(crate) fn has(&self, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
+        let wanted = Wanted::new(key)?;
+        Ok(by_family(addrs).all(|(family, addrs)| {
+            let table = self.0.iter().find(|(v6, _)| *v6 == family);
+            table.is_some_and(|(_, table)| wanted.additions(table, family, &addrs).is_empty())
+        }))
+    }
+
+    /// Chains of the native plugins' names that belong to none of these attachments, and what leads to them.
+    pub(crate) fn strangers(&self, known: &[MasqueradeKey]) -> Vec<Marked> {
+        let known: Vec<String> = known.iter().map(MasqueradeKey::iptables_chain).collect();
+        let mut strange = Vec::new();
+        for (v6, table) in &self.0 {
+            let program = if *v6 { "ip6tables" } else { "iptables" };
+            // `CNI-` and 24 hexadecimal digits: other plugins' chains (`CNI-HOSTPORT-…`) are not for us to judge.
+            let is_ours = |chain: &&String| {
+                let digits = chain.strip_prefix(CHAIN_PREFIX).unwrap_or_default();
+                digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known.contains(chain)
+            };
+            for chain in table.chains.iter().filter(is_ours) {
+                let place = format!("{program} nat {chain}");
+                let of_chain =
+                    |saved: &&SavedRule| [Some(&saved.rule.chain), saved.rule.target.as_ref()].contains(&Some(chain));
+                let rules: Vec<&SavedRule> = table.rules.iter().filter(of_chain).collect();
+                let mark = rules.iter().find_map(|saved| saved.rule.comment.clone()).unwrap_or_default();
+                let leads = rules.iter().filter(|saved| saved.rule.target.as_ref() == Some(chain));
+                let mut commands: Vec<String> =
+                    leads.map(|saved| format!("{program} -w -t nat -D {}", saved.line)).collect();
+                commands.extend(["-F", "-X"].map(|flag| format!("{program} -w -t nat {flag} {chain}")));
+                // What a shell could take for more than a word, whether it stands between quotes or not.
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || " -_./:,=+\"\\".contains(c);
+                if !commands.iter().all(|command| command.chars().all(is_plain)) {
+                    commands.clear();
+                }
+                let addresses =
+                    rules.iter().filter_map(|saved| saved.rule.source).map(|source| source.addr()).collect();
+                gather(&mut strange, Marked { place, mark, addresses, commands });
+            }
+        }
+        strange
+    }
 }
 
 /// The programs that are installed: those of one family may be missing, not both.

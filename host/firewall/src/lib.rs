@@ -9,6 +9,7 @@
 //! | [`iptables`] | the same, by the system's iptables |
 //! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |
 //! | [`node`] | the shared tables and chains, once nothing uses them |
+//! | [`account`] | what there is, of whom |
 //!
 //! nftables is spoken over netlink ([`Nft`]): a rule costs tens of microseconds that way, and milliseconds through the
 //! `nft` program. For iptables there is no such way: which of its two kernel interfaces a node uses is the
@@ -28,6 +29,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod account;
 mod attribute;
 mod batch;
 mod error;

@@ -212,10 +212,7 @@ pub fn retain(nft: &mut Nft, valid: &[&str]) -> Result<Vec<String>, FirewallErro
             let mut ids = Vec::new();
             let mut changes = 0;
             for rule in nft.rules(TABLE, PREROUTING)? {
-                let Some(id) = rule.comment.as_deref().and_then(|text| text.strip_prefix(COMMENT_PREFIX.as_bytes()))
-                else {
-                    continue;
-                };
+                let Some(id) = id_of(&rule) else { continue };
                 let kept = kept_comments.iter().any(|comment| rule.comment.as_ref() == Some(comment));
                 if !kept && changes < CHUNK {
                     batch.delete_rule(TABLE, PREROUTING, rule.handle);
@@ -259,7 +256,7 @@ pub struct Port {
 
 impl Port {
     fn read(rule: &Rule) -> Option<Self> {
-        let id = std::str::from_utf8(rule.comment.as_deref()?).ok()?.strip_prefix(COMMENT_PREFIX)?;
+        let id = std::str::from_utf8(id_of(rule)?).ok()?;
         let names = Names::new(id).ok()?;
         let expressions = rule.expressions();
         let (ifname, rest) = rule::input_interface_of(&expressions)?;
@@ -296,6 +293,45 @@ pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> 
         delete_chains(batch, &names.chains(nft)?);
         Ok(true)
     })
+}
+
+/// The IDs of all attachments that have rules or chains here, each once.
+///
+/// # Errors
+/// The kernel refuses to show them, or the deadline passes.
+pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
+    let mut ids: Vec<String> = nft.chain_names(TABLE)?.iter().filter_map(|chain| chain_id(chain)).collect();
+    for rule in nft.rules(TABLE, PREROUTING)? {
+        ids.extend(id_of(&rule).map(|id| String::from_utf8_lossy(id).into_owned()));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
+/// The commands that remove what there is of an ID; none if a shell could take its names for more than names.
+///
+/// # Errors
+/// As [`ids`].
+pub(crate) fn removal(nft: &mut Nft, id: &str) -> Result<Vec<String>, FirewallError> {
+    let Ok(names) = Names::new(id) else { return Ok(Vec::new()) };
+    if !id.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        return Ok(Vec::new());
+    }
+    let mut commands = Vec::new();
+    for rule in nft.rules(TABLE, PREROUTING)?.iter().filter(|rule| names.marks(rule)) {
+        commands.push(format!("nft delete rule {TABLE} {PREROUTING} handle {}", rule.handle));
+    }
+    let chains = names.chains(nft)?;
+    for command in ["flush", "delete"] {
+        commands.extend(chains.iter().map(|chain| format!("nft {command} chain {TABLE} {chain}")));
+    }
+    Ok(commands)
+}
+
+/// The ID in the comment of a rule.
+fn id_of(rule: &Rule) -> Option<&[u8]> {
+    rule.comment.as_deref()?.strip_prefix(COMMENT_PREFIX.as_bytes())
 }
 
 /// The ID in the name of an attachment's first chain.

@@ -169,6 +169,12 @@ impl Seen {
         let (Expression::Masquerade, elsewhere) = rest.split_last()? else { return None };
         rule::is_elsewhere(elsewhere, source).then_some(Self { source, key, whole, comment })
     }
+
+    /// Its comment.
+    #[must_use]
+    pub fn mark(&self) -> String {
+        String::from_utf8_lossy(&self.comment).into_owned()
+    }
 }
 
 /// The masquerading rules of all attachments, whoever made them. Rules that are not in the form of [`nft_ensure`], and

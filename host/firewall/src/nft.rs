@@ -18,12 +18,18 @@ use crate::transport::{Reply, Transport};
 /// How often a state that need not pass (a foreign reference, a name that is taken) is looked at again.
 const RETRIES: u32 = 3;
 
-/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_TYPE` (linux/netfilter/nf_tables.h).
+/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE` (linux/netfilter/nf_tables.h).
 const GEN_ID: u16 = 1;
 const TABLE_USE: u16 = 3;
 const CHAIN_TABLE: u16 = 1;
 const CHAIN_NAME: u16 = 3;
+const CHAIN_HOOK: u16 = 4;
+const CHAIN_POLICY: u16 = 5;
 const CHAIN_TYPE: u16 = 7;
+/// `NFTA_HOOK_HOOKNUM`, and the values of it and of the policy that are looked for (linux/netfilter.h).
+const HOOK_NUMBER: u16 = 1;
+const NF_INET_FORWARD: u32 = 2;
+const NF_DROP: u32 = 0;
 
 /// A connection to nf_tables, in the network namespace of the thread that opened it, with a deadline for all it does.
 ///
@@ -105,6 +111,22 @@ impl Nft {
             find(chain, CHAIN_NAME).map(text).filter(|_| table_name.as_deref() == Some(table.name))
         })
         .map_err(|errno| FirewallError::errno("list chains of", table.to_string(), errno))
+    }
+
+    /// The chains of a family through which forwarded packets go, each with its table and whether what no rule decides is
+    /// dropped.
+    pub(crate) fn forward_chains(
+        &mut self,
+        family: NetfilterProtoFamily,
+    ) -> Result<Vec<(String, String, bool)>, FirewallError> {
+        let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
+        self.dump(family, request, |chain| {
+            let hook = find(chain, CHAIN_HOOK).and_then(|hook| find(hook, HOOK_NUMBER)).and_then(be32)?;
+            let drops = find(chain, CHAIN_POLICY).and_then(be32) == Some(NF_DROP);
+            let names = (find(chain, CHAIN_TABLE).map(text)?, find(chain, CHAIN_NAME).map(text)?, drops);
+            (hook == NF_INET_FORWARD).then_some(names)
+        })
+        .map_err(|errno| FirewallError::errno("list", "chains", errno))
     }
 
     /// The rules of a chain in their order: none if there is no such chain.

@@ -214,9 +214,7 @@ impl Rule {
 
     /// Whether the rule consists of these expressions.
     pub(crate) fn is(&self, expressions: &[Expression]) -> bool {
-        attributes(&self.expressions)
-            .map(|(_, expression)| Expression::read(expression))
-            .eq(expressions.iter().cloned())
+        self.expressions() == expressions
     }
 
     /// What the rule consists of.

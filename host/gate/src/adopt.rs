@@ -19,7 +19,7 @@ use postern_confine::Direct;
 use postern_firewall::iptables::{self, Means};
 use postern_firewall::{FirewallError, Nft, macguard, masquerade};
 use postern_kernel::{Namespaces, Netlink};
-use postern_state::{Header, LeaseStore, Leases, SeenLease};
+use postern_state::{Header, Held, Owner};
 use serde_json::json;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ pub struct Leftover {
 /// How to find it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Thing {
-    Lease { directory: PathBuf, network: String, lease: SeenLease },
+    Lease { directory: PathBuf, network: String, owner: Owner, lease: Held },
     Nftables(masquerade::Seen),
     Iptables(iptables::Seen),
     MacGuard { id: String, ports: Vec<String> },
@@ -106,8 +106,7 @@ impl Thing {
     /// `None` for spoofing protection, whose names don't tell container from interface.
     fn names(&self) -> Option<Names<'_>> {
         Some(match self {
-            Self::Lease { network, lease, .. } => {
-                let (container, ifname) = (&lease.owner.container_id, &lease.owner.ifname);
+            Self::Lease { network, owner: Owner { container_id: container, ifname }, .. } => {
                 let ifname = (!ifname.is_empty()).then_some(ifname.as_str());
                 Names { network, container, cut: false, ifname }
             }
@@ -135,7 +134,8 @@ impl Thing {
         let (addresses, ports, age) = match self {
             Self::Lease { lease, .. } => {
                 // A time to come is no age.
-                (vec![lease.address.into()], vec![], Some(now.duration_since(lease.taken()).unwrap_or_default()))
+                let age = lease.taken().and_then(|taken| now.duration_since(taken).ok()).unwrap_or_default();
+                (vec![lease.address.into()], vec![], Some(age))
             }
             Self::Nftables(seen) => (vec![IpNet::from(seen.source)], vec![], None),
             Self::Iptables(seen) => (vec![seen.source], vec![], None),
@@ -155,9 +155,7 @@ impl Thing {
 impl fmt::Display for Thing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lease { directory, network, lease } => {
-                write!(f, "lease {}", directory.join(network).join(lease.address.to_string()).display())
-            }
+            Self::Lease { lease, .. } => write!(f, "lease {}", lease.path.display()),
             Self::Nftables(seen) => write!(f, "masquerading of {} (nftables)", seen.source),
             Self::Iptables(seen) => write!(f, "masquerading of {} (iptables)", seen.source),
             Self::MacGuard { id, ports } => write!(f, "spoofing protection {id} of port {}", ports.join(", ")),
@@ -191,6 +189,17 @@ impl Leftover {
     fn split_id(&self) -> Option<(&str, &str)> {
         let Thing::MacGuard { id, .. } = &self.thing else { return None };
         id.split_once('-').filter(|(_, interface)| !interface.contains('-'))
+    }
+
+    /// What names it where it is: the lease's file, else the comment or ID of its rules, as
+    /// [`postern_firewall::account::Marked::mark`] has it.
+    pub fn mark(&self) -> String {
+        match &self.thing {
+            Thing::Lease { lease, .. } => lease.path.display().to_string(),
+            Thing::Nftables(seen) => seen.mark(),
+            Thing::Iptables(seen) => seen.mark(),
+            Thing::MacGuard { id, .. } => id.clone(),
+        }
     }
 
     /// What it is, in words.
@@ -319,23 +328,16 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<Thing> {
             }
         };
         for network in networks {
-            let seen = open_leases(scope, directory, &network)
-                .and_then(|leases| leases.map_or(Ok(Vec::new()), |leases| leases.all().map_err(|e| e.to_string())));
-            let thing = |lease| Thing::Lease { directory: directory.clone(), network: network.clone(), lease };
-            things.extend(noted(seen, problems).into_iter().map(thing));
+            // Of what is nobody's there is no telling that it is a lease.
+            let thing = |lease: Held| {
+                let (directory, network, owner) = (directory.clone(), network.clone(), lease.owner.clone()?);
+                Some(Thing::Lease { directory, network, owner, lease })
+            };
+            let leases = scope.places.all_leases(directory, &network);
+            things.extend(noted(leases, problems).into_iter().filter_map(thing));
         }
     }
     things
-}
-
-fn open_leases(scope: Scope<'_>, directory: &Path, network: &str) -> Result<Option<Leases>, String> {
-    let store = LeaseStore {
-        data_dir: directory.to_owned(),
-        network: network.to_owned(),
-        index_root: scope.places.library.join("leases"),
-        boot_id: postern_state::boot_id().map_err(|e| e.to_string())?,
-    };
-    Leases::open_existing(&store).map_err(|e| e.to_string())
 }
 
 fn rules() -> Result<Vec<Thing>, FirewallError> {
@@ -389,7 +391,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
                 tables.push((leftover, seen.clone()));
                 continue;
             }
-            Thing::Lease { directory, network, lease } => remove_lease(scope, directory, network, lease),
+            Thing::Lease { directory, network, lease, .. } => remove_lease(scope, directory, network, lease),
             Thing::MacGuard { id, .. } => remove_guard(&host, &mut nft, id),
         };
         removal.note(leftover, &outcome, start.elapsed());
@@ -401,8 +403,8 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
     Ok((removal.removed, removal.failed))
 }
 
-fn remove_lease(scope: Scope<'_>, directory: &Path, network: &str, lease: &SeenLease) -> Result<bool, String> {
-    let Some(leases) = open_leases(scope, directory, network)? else { return Ok(false) };
+fn remove_lease(scope: Scope<'_>, directory: &Path, network: &str, lease: &Held) -> Result<bool, String> {
+    let Some(leases) = scope.places.leases(directory, network)? else { return Ok(false) };
     leases.remove(lease, Instant::now() + WITHIN).map_err(|e| e.to_string())
 }
 

@@ -33,15 +33,12 @@ pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
     let plugin = session.request.plugin.clone();
     let section = (leftover == Leftover::Section && !owns_link).then_some(plugin.as_str());
     let removed = by_record(session, section)?;
-    if session.record().is_some_and(Record::is_empty) {
-        // The next one is about this boot and this namespace.
-        session.close_record();
-    }
+    session.renew_record()?;
     if removed > 0 {
         let request = &session.request;
         let reason = match leftover {
             Leftover::Attachment => "was made for a namespace that is gone",
-            Leftover::Section => "was killed before it ended",
+            Leftover::Section => "or its DEL was killed before it ended",
         };
         crate::say!(
             "postern: an earlier ADD of {}/{}/{} {reason}: removed {removed} things that it had left",
@@ -59,10 +56,13 @@ pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
 /// What could not be removed; it stays in the record.
 pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, OpError> {
     session.allow_cleanup();
+    session.ending(plugin);
     let Some(record) = session.record() else { return Ok(0) };
     let mut left = record.effects(plugin);
     left.reverse();
     let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
+    // A pair of that name and address is the very one, whatever the record says of the boot: it was damaged then.
+    let other_boot = other_boot && !has_pair(session, &left)?;
     let mut removed = 0;
     let mut failed = None;
     for noted in left {
@@ -86,6 +86,19 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
     Ok(removed)
 }
 
+/// Whether a pair that the record lists is there.
+fn has_pair(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Result<bool, OpError> {
+    for noted in listed {
+        if let Effect::Veth { host, mac } = &noted.effect {
+            let link = session.host()?.link_by_name(host).map_err(kernel)?;
+            if link.is_some_and(|link| link.kind == "veth" && link.mac == Some(mac.0)) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Removes the called plugin's sections of all attachments of this network, on this host, that are not valid any more.
 ///
 /// # Errors
@@ -95,7 +108,16 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
     let here = session.host()?.cookie().map_err(kernel)?;
     let (mut removed, mut failed) = (0, None);
     for summary in postern_state::list(&session.state).map_err(state)? {
-        let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
+        let Some(key) = &summary.key else { continue };
+        let Some(header) = &summary.header else {
+            // Whose it was can't be told; that it is lost is, once: it is set aside.
+            if let Err(error) = Record::<Effect>::open_existing(&session.state, key, Instant::now())
+                && !error.is_try_again()
+            {
+                crate::say!("postern: {error}");
+            }
+            continue;
+        };
         if Instant::now() >= session.deadline {
             return Err(OpError::new(ErrorCode::Deadline, "records", "the deadline passed before all were looked at")
                 .hint("what is left goes with the next GC"));

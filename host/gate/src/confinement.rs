@@ -9,6 +9,7 @@ use crate::effect::Effect;
 use crate::launcher::Launcher;
 use crate::native;
 use crate::policy::{Granted, Policy};
+use crate::protocol::internal;
 use crate::session::{Session, state};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
@@ -19,6 +20,7 @@ use postern_confine::{
 };
 use postern_firewall::iptables;
 use postern_kernel::Namespace;
+use postern_state::Record;
 use postern_types::{Backend, OpError};
 use std::fs::{DirBuilder, remove_dir};
 use std::os::unix::fs::DirBuilderExt;
@@ -63,28 +65,42 @@ struct Needs {
 pub fn confine(session: &mut Session, launcher: &mut Launcher, namespace: Option<Namespace>) -> Result<Made, Error> {
     launcher.close(&session.state);
     let needs = Needs::of(session, launcher).map_err(|error| Error::internal(error.to_string()))?;
+    let made = Made::of(session, &needs);
+    match give_up(session, launcher, namespace, &needs, &made) {
+        Ok(()) => Ok(made),
+        Err(error) => {
+            made.tidy();
+            Err(error)
+        }
+    }
+}
+
+fn give_up(
+    session: &mut Session,
+    launcher: &Launcher,
+    namespace: Option<Namespace>,
+    needs: &Needs,
+    made: &Made,
+) -> Result<(), Error> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::internal(format!("the host cannot confine itself, and runs no plugin unconfined: {error}"))
     };
+    if session.request.verb == Verb::Add {
+        needs.leases.iter().try_for_each(|(_, network)| disk::writable(network))?;
+    }
     // Asked while /proc is in reach: the answer is kept.
     postern_state::boot_id().map_err(|error| failed(&error))?;
     session.runner = if needs.programs.is_empty() {
         Rc::new(Nobody)
     } else {
+        // Its programs have the record's lock: should this process be killed, nobody cleans up before they have ended.
+        session.begin_for(namespace.as_ref()).map_err(internal)?;
+        let lock = session.record().map(Record::lock);
         // Before there is a second thread, and before anything is given up: programs need what the runtime gave.
-        Rc::new(Helper::start(needs.programs.clone()).map_err(|error| failed(&error))?)
+        Rc::new(Helper::start(needs.programs.clone(), lock).map_err(|error| failed(&error))?)
     };
     forget_environment();
-    let made = Made::of(session, &needs);
-    if session.request.verb == Verb::Add {
-        for (_, network) in &needs.leases {
-            if let Err(error) = disk::writable(network) {
-                made.tidy();
-                return Err(error);
-            }
-        }
-    }
-    let confinement = needs.confinement(session, &made, &launcher.pids()).map_err(|error| failed(&error))?;
+    let confinement = needs.confinement(session, made, &launcher.pids()).map_err(|error| failed(&error))?;
     let confinement = Arc::new(confinement);
     if let Some(namespace) = namespace {
         // Opened while /proc is in reach: links are born in it.
@@ -95,8 +111,7 @@ pub fn confine(session: &mut Session, launcher: &mut Launcher, namespace: Option
     }
     // What is in this process's memory must not end in a file.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|error| failed(&error))?;
-    confinement.apply().map_err(|error| failed(&error))?;
-    Ok(made)
+    confinement.apply().map_err(|error| failed(&error))
 }
 
 impl Needs {
@@ -110,7 +125,7 @@ impl Needs {
             needs.add_effect(session, &effect);
         }
         // An attachment without a record can be a native plugin's, with rules of either backend.
-        if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && session.record().is_none() {
+        if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && !session.record_is_whole() {
             let masquerades = launcher.policies().any(|policy| policy.grants("masquerade"));
             needs.add_programs(if masquerades { iptables::programs() } else { Vec::new() });
         }
@@ -262,7 +277,7 @@ fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
     rules
 }
 
-const CALLS: [libc::c_long; 56] = [
+const CALLS: [libc::c_long; 54] = [
     libc::SYS_read,            // channels, files
     libc::SYS_write,           // files, standard output and error
     libc::SYS_writev,          // standard error, in one piece
@@ -286,8 +301,6 @@ const CALLS: [libc::c_long; 56] = [
     libc::SYS_ftruncate,       // a torn line of a record
     libc::SYS_utimensat,       // the lease directory's time
     libc::SYS_flock,           // locks of leases, records and the log
-    libc::SYS_fsync,           // state that must outlive a crash
-    libc::SYS_fdatasync,       // the same
     libc::SYS_munmap,          // memory
     libc::SYS_mremap,          // memory
     libc::SYS_madvise,         // memory of a thread that ends

@@ -28,7 +28,7 @@ pub enum Reason {
     OtherBoot,
     /// Its namespace is gone.
     Gone,
-    /// Whoever made it was killed before the runtime had an answer.
+    /// Whoever made it was killed before the runtime had an answer, or whoever removed it before all was gone.
     Killed,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Self::OtherBoot => "it was made before the machine was last started",
             Self::Gone => "the container's network namespace is gone",
-            Self::Killed => "its ADD was killed before the runtime had an answer",
+            Self::Killed => "its ADD was killed before the runtime had an answer, or its DEL did not end",
         })
     }
 }

@@ -16,6 +16,7 @@ pub mod catalog;
 pub mod collect;
 mod confinement;
 mod disk;
+pub mod drift;
 mod effect;
 pub mod garbage;
 mod gate;
@@ -29,7 +30,9 @@ mod plugin;
 pub mod policy;
 mod process;
 pub mod protocol;
+pub mod rehearsal;
 mod session;
+pub mod sight;
 pub mod streams;
 
 pub use audit::LOG;

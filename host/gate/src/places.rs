@@ -4,8 +4,10 @@
 //! the way may be writable by others: whoever can put a file there has the host's privileges. Of a directory that others
 //! can write, a sticky one (`/tmp`) is good enough on the way, and never as the end of it.
 
+use nix::errno::Errno;
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
 use nix::unistd::{AccessFlags, access, geteuid};
+use postern_state::{Held, LeaseStore, Leases};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -65,13 +67,26 @@ pub struct Places {
 }
 
 impl Places {
+    /// What a run of this user would use. Nothing is made, and nothing is proven: for who only looks.
+    pub fn expected() -> Self {
+        let or = |path: &str, otherwise: &Path| match could_be_used(Path::new(path)) {
+            true => PathBuf::from(path),
+            false => otherwise.to_owned(),
+        };
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+        let own = runtime.map_or_else(|| PathBuf::from(STATE), |dir| PathBuf::from(dir).join("postern"));
+        let state = or(STATE, &own);
+        Self { library: or(LIBRARY, &state), logs: or(LOGS, &state), state }
+    }
+
     /// Finds them, and makes those that are missing.
     ///
     /// # Errors
     /// A text for people: there is none that can be written, or somebody else could write to one, and the way out.
     pub fn find() -> Result<Self, String> {
         let state = PathBuf::from(STATE);
-        let state = if usable(&state) { state } else { below_runtime_dir()? };
+        // On a disk that has become read-only nothing can be made, but what is there can be read, and what it lists removed.
+        let state = if usable(&state) || writing(&state) == Err(Errno::EROFS) { state } else { below_runtime_dir()? };
         trust(&state)?;
         let library = PathBuf::from(LIBRARY);
         let library = if usable(&library) { library } else { state.clone() };
@@ -82,6 +97,35 @@ impl Places {
         trust_file(&logs, directory(&logs)?)?;
         Ok(Self { state, library, logs })
     }
+
+    /// Opens the leases of a network in a data directory; `None` if it has no directory there, and so no lease.
+    ///
+    /// # Errors
+    /// A text for people: somebody else can write there, or it can't be opened.
+    pub fn leases(&self, data_dir: &Path, network: &str) -> Result<Option<Leases>, String> {
+        let store = LeaseStore {
+            data_dir: data_dir.to_owned(),
+            network: network.to_owned(),
+            index_root: self.library.join("leases"),
+            boot_id: postern_state::boot_id().map_err(|e| e.to_string())?,
+        };
+        Leases::open_existing(&store).map_err(|e| e.to_string())
+    }
+
+    /// All leases of a network in a data directory, without changing any.
+    ///
+    /// # Errors
+    /// As [`Places::leases`], or one can't be read.
+    pub fn all_leases(&self, data_dir: &Path, network: &str) -> Result<Vec<Held>, String> {
+        let leases = self.leases(data_dir, network)?;
+        leases.map_or(Ok(Vec::new()), |leases| leases.all().map_err(|e| e.to_string()))
+    }
+}
+
+/// Whether [`usable`] would say so, without making anything.
+fn could_be_used(directory: &Path) -> bool {
+    let there = directory.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"));
+    there.is_dir() && access(there, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
 /// The state directory of a user who may not write to [`STATE`].
@@ -113,7 +157,11 @@ pub fn directory(path: &Path) -> Result<File, String> {
 /// Whether the directory is there, or can be made, and can be written.
 fn usable(directory: &Path) -> bool {
     let there = directory.is_dir() || DirBuilder::new().recursive(true).mode(0o700).create(directory).is_ok();
-    there && access(directory, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
+    there && writing(directory).is_ok()
+}
+
+fn writing(directory: &Path) -> nix::Result<()> {
+    access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
 }
 
 /// Refuses a path that somebody else than root or the effective user could change, or lead elsewhere.

@@ -24,7 +24,7 @@ use postern_types::OpError;
 use std::time::{Duration, Instant};
 
 /// Standard input in bytes: a configuration with its `prevResult` is a few kilobytes.
-const STDIN_LIMIT: usize = 256 << 10;
+pub const STDIN_LIMIT: usize = 256 << 10;
 
 /// How long a runtime may take to send its request, and to read an error. A result has the time of its run.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -90,8 +90,10 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         launcher.warm(&request.conf.ipam_type.clone());
     }
     let owns_link = ready.policy.grants("veth");
+    let digest = ready.digest.clone();
     launcher.put_back(name, ready);
     let mut session = Session::new(request, deadline, places);
+    session.digest = digest;
     if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
     }
@@ -104,7 +106,11 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         }
         Err(error) => return Err(error),
     };
-    let made = confinement::confine(&mut session, &mut launcher, namespace)?;
+    let made = confinement::confine(&mut session, &mut launcher, namespace).inspect_err(|_| {
+        session.undone();
+        session.close_record();
+    });
+    let made = made?;
     let outcome = act(&mut session, &mut launcher, name, verb, owns_link).and_then(|output| {
         // A result that the runtime can't read is an attachment that it doesn't know of.
         print(output.as_bytes(), deadline).inspect_err(|_| collect::undo(&mut session, 0))
@@ -136,7 +142,10 @@ fn act(
                 session.adopt(&previous);
             }
         }
-        Verb::Del => session.forget_foreign_container(),
+        Verb::Del => {
+            session.forget_foreign_container();
+            session.ending(if owns_link { None } else { Some(name) });
+        }
         Verb::Gc | Verb::Status | Verb::Version => {}
     }
     let recorded = session.record().is_some_and(|record| !record.is_empty());
@@ -188,7 +197,11 @@ fn del_without_plugin(
     Some(removed.map(|_| String::new()))
 }
 
-fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
+/// The versions that a plugin speaks under its policy.
+///
+/// # Errors
+/// Code 999: the policy names one that there is not.
+pub fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
     let Some(versions) = policy.versions() else { return Ok(Version::ALL.to_vec()) };
     versions
         .iter()
@@ -198,7 +211,18 @@ fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
         .collect()
 }
 
-fn request(plugin: &str, env: &Env, verb: Verb, version: Version, raw: Json, stdin: &[u8]) -> Result<Request, Error> {
+/// What the gate works on, of a configuration that is valid for this version.
+///
+/// # Errors
+/// Code 6: standard input is not UTF-8.
+pub fn request(
+    plugin: &str,
+    env: &Env,
+    verb: Verb,
+    version: Version,
+    raw: Json,
+    stdin: &[u8],
+) -> Result<Request, Error> {
     let variables = [
         ("CNI_CONTAINERID", &env.container_id),
         ("CNI_NETNS", &env.netns),
@@ -250,7 +274,7 @@ fn is_own(namespace: &Namespace) -> Result<bool, Error> {
 }
 
 /// An error of the host itself, outside of any plugin.
-fn internal(error: OpError) -> Error {
+pub fn internal(error: OpError) -> Error {
     let code = match error.code {
         postern_types::ErrorCode::TryAgain | postern_types::ErrorCode::Deadline => code::TRY_AGAIN_LATER,
         postern_types::ErrorCode::Io => code::IO_FAILURE,

@@ -10,7 +10,7 @@ use postern_cni::{CniResult, Json, NetConf, Verb, Version};
 use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
 use postern_kernel::{Namespace, Netlink, Worker};
-use postern_state::{Header, LeaseStore, Leases, Record, RecordKey, Stage, StateError};
+use postern_state::{Header, LeaseStore, Leases, Record, RecordKey, Section, Stage, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::BTreeSet;
@@ -23,10 +23,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const CLEANUP_WITHIN: Duration = Duration::from_secs(15);
 
 /// Routes in one run: each takes the kernel's time and memory, which a container has for nothing.
-const MOST_ROUTES: usize = 1024;
+pub const MOST_ROUTES: usize = 1024;
 
 /// Addresses in one run.
-const MOST_ADDRESSES: usize = 256;
+pub const MOST_ADDRESSES: usize = 256;
 
 /// What the protocol made of environment and standard input.
 #[derive(Debug)]
@@ -79,6 +79,18 @@ impl OwnAddress {
     /// Whether a result may say this gateway with the address: its own, or none.
     pub fn agrees_with(&self, gateway: Option<IpAddr>) -> bool {
         gateway.is_none() || gateway == self.gateway_or_first()
+    }
+}
+
+/// Takes the addresses of a result as the attachment's own.
+pub fn adopt(addresses: &mut Vec<OwnAddress>, result: &CniResult) {
+    for ip in &result.ips {
+        let own = OwnAddress { net: ip.address, gateway: ip.gateway };
+        // A result that leaves the gateway out takes none away.
+        let known = |have: &OwnAddress| *have == own || own.gateway.is_none() && have.net == own.net;
+        if !addresses.iter().any(known) {
+            addresses.push(own);
+        }
     }
 }
 
@@ -152,6 +164,12 @@ pub struct Session {
     record: Option<Record<Effect>>,
     /// The section of the plugin that the runtime called is this run's.
     begun: bool,
+    /// Cookie of the container's namespace, where it was asked for before the namespace was entered.
+    cookie: Option<u64>,
+    /// The record that was found lists all that was made.
+    whole: bool,
+    /// What was last said of the record.
+    told: String,
 }
 
 impl Session {
@@ -184,6 +202,9 @@ impl Session {
             home: OnceCell::new(),
             record: None,
             begun: false,
+            cookie: None,
+            whole: false,
+            told: String::new(),
         }
     }
 
@@ -300,9 +321,10 @@ impl Session {
     }
 
     /// What is left of an earlier run of this ADD: it was made in another boot, for another namespace, or by a process that
-    /// was killed before it had given the runtime its result. Whoever had the record open is gone, as it could be locked.
+    /// was killed before it had given the runtime its result; or a DEL did not end. Whoever had the record open is gone, as it could be locked.
     pub fn leftover(&self) -> Option<Leftover> {
-        let record = self.record.as_ref()?;
+        // What is this run's own, begun before a helper was started, is none.
+        let record = self.record.as_ref().filter(|_| !self.begun)?;
         if self.is_foreign(record.header()) {
             return Some(Leftover::Attachment);
         }
@@ -400,6 +422,10 @@ impl Session {
                 }
                 other => other.map_err(state)?,
             };
+            let given = |section: &Section| section.stage == Stage::Given;
+            self.whole = self.record.as_ref().is_some_and(|record| {
+                record.warnings().is_empty() && !record.sections().is_empty() && record.sections().iter().all(given)
+            });
             self.warn();
         }
         Ok(())
@@ -432,6 +458,17 @@ impl Session {
         Ok(())
     }
 
+    /// The same before the container's namespace is entered.
+    ///
+    /// # Errors
+    /// As [`Session::begin`], and that the namespace is none.
+    pub fn begin_for(&mut self, namespace: Option<&Namespace>) -> Result<(), OpError> {
+        if let Some(namespace) = namespace.filter(|_| self.record.is_none()) {
+            self.cookie = Some(namespace.cookie().map_err(kernel)?);
+        }
+        self.begin()
+    }
+
     /// Notes that all is made, before the runtime gets to see it.
     ///
     /// # Errors
@@ -446,10 +483,18 @@ impl Session {
 
     /// Notes that the runtime has the result.
     pub fn given(&mut self) {
-        if let Some(record) = self.record.as_mut().filter(|_| self.begun)
-            && let Err(error) = record.given(&self.request.plugin, now())
-        {
+        let record = self.record.as_mut().filter(|_| self.begun);
+        let noted = record.map_or(Ok(()), |record| record.given(&self.request.plugin, now()));
+        self.tell(noted);
+    }
+
+    /// Says what could not be noted; of a disk that takes nothing any more, once.
+    fn tell(&mut self, noted: Result<(), StateError>) {
+        let Err(error) = noted else { return };
+        let error = error.to_string();
+        if self.told != error {
             crate::say!("postern: {error}");
+            self.told = error;
         }
     }
 
@@ -461,18 +506,27 @@ impl Session {
         }
     }
 
+    /// Notes that a plugin's DEL has begun, or that of all of them. To remove, nothing has to be written.
+    pub fn ending(&mut self, plugin: Option<&str>) {
+        let noted = self.record.as_mut().map_or(Ok(()), |record| record.ending(plugin));
+        self.tell(noted);
+    }
+
     /// Notes that nothing is left to do for a plugin, or for all of them.
     pub fn ended(&mut self, plugin: Option<&str>) {
-        if let Some(record) = &mut self.record
-            && let Err(error) = record.end(plugin)
-        {
-            crate::say!("postern: {error}");
-        }
+        let noted = self.record.as_mut().map_or(Ok(()), |record| record.end(plugin));
+        self.tell(noted);
     }
 
     /// The record, if it is open.
     pub fn record(&self) -> Option<&Record<Effect>> {
         self.record.as_ref()
+    }
+
+    /// Whether a record was found that is the whole truth, so that nothing else has to be looked for. One that was damaged or
+    /// cut off is not, nor one of a run that was killed, from which it can't be told apart.
+    pub fn record_is_whole(&self) -> bool {
+        self.whole
     }
 
     /// Notes what an operation is about to leave: in the record first, then for undo.
@@ -501,21 +555,44 @@ impl Session {
         if *effect == Effect::LoopbackUp { Ok(None) } else { self.record_for_writing().map(Some) }
     }
 
+    /// The first line of this run's record.
+    fn header(&self) -> Result<Header, OpError> {
+        let request = &self.request;
+        Ok(Header {
+            network: request.conf.name.clone(),
+            container_id: request.container_id.clone(),
+            ifname: request.ifname.clone(),
+            boot_id: postern_state::boot_id().map_err(state)?,
+            host_netns_cookie: self.host()?.cookie().map_err(kernel)?,
+            netns_cookie: match &self.worker {
+                Some(worker) => Some(worker.cookie().map_err(kernel)?),
+                None => self.cookie,
+            },
+            netns_path: request.netns.clone(),
+            created: now(),
+        })
+    }
+
+    /// Makes the record of an earlier run this one's, if nothing is left in it: it is about this boot and this namespace
+    /// from now on. The file stays, as its lock may be held by a helper too.
+    ///
+    /// # Errors
+    /// The record can't be written.
+    pub fn renew_record(&mut self) -> Result<(), OpError> {
+        if self.record.as_ref().is_some_and(|record| record.is_empty() && record.warnings().is_empty()) {
+            let header = self.header()?;
+            if let Some(record) = &mut self.record {
+                record.renew(header).map_err(state)?;
+            }
+        } else if self.record.as_ref().is_some_and(Record::is_empty) {
+            self.close_record();
+        }
+        Ok(())
+    }
+
     fn record_for_writing(&mut self) -> Result<&mut Record<Effect>, OpError> {
         if self.record.is_none() {
-            let header = Header {
-                network: self.request.conf.name.clone(),
-                container_id: self.request.container_id.clone(),
-                ifname: self.request.ifname.clone(),
-                boot_id: postern_state::boot_id().map_err(state)?,
-                host_netns_cookie: self.host()?.cookie().map_err(kernel)?,
-                netns_cookie: match &self.worker {
-                    Some(worker) => Some(worker.cookie().map_err(kernel)?),
-                    None => None,
-                },
-                netns_path: self.request.netns.clone(),
-                created: now(),
-            };
+            let header = self.header()?;
             let record = Record::open_or_create(&self.state, &header, self.deadline).map_err(state)?;
             // There was none when this run began.
             if !record.is_new() {
@@ -547,10 +624,9 @@ impl Session {
 
     /// Notes that one effect of the record is no more. At worst it is removed once more.
     pub fn taken_off(&mut self, sequence: Option<u64>) {
-        if let (Some(sequence), Some(record)) = (sequence, self.record.as_mut())
-            && let Err(error) = record.mark_removed(sequence)
-        {
-            crate::say!("postern: {error}");
+        if let (Some(sequence), Some(record)) = (sequence, self.record.as_mut()) {
+            let noted = record.mark_removed(sequence);
+            self.tell(noted);
         }
     }
 
@@ -574,14 +650,7 @@ impl Session {
 
     /// Takes the addresses of a result as the attachment's own.
     pub fn adopt(&mut self, result: &CniResult) {
-        for ip in &result.ips {
-            let own = OwnAddress { net: ip.address, gateway: ip.gateway };
-            // A result that leaves the gateway out takes none away.
-            let known = |have: &OwnAddress| *have == own || own.gateway.is_none() && have.net == own.net;
-            if !self.own.iter().any(known) {
-                self.own.push(own);
-            }
-        }
+        adopt(&mut self.own, result);
     }
 
     /// Whether an address with this prefix is the attachment's.

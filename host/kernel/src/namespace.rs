@@ -1,13 +1,16 @@
 //! Network namespaces by path (`network_namespaces(7)`).
 
-use crate::error::describe;
+use crate::error::{Result, Subject, describe};
+use crate::netlink::Netlink;
 use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns};
 use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, statfs};
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
+use std::thread;
 
 /// Why a namespace could not be opened. The texts are those of the native plugins, which runtimes and people know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +68,7 @@ impl Namespace {
     ///
     /// # Errors
     /// See [`OpenError`]. That it is a *network* namespace shows only when it is entered, with `EINVAL`.
-    pub fn open(path: &str) -> Result<Self, OpenError> {
+    pub fn open(path: &str) -> std::result::Result<Self, OpenError> {
         let io =
             |operation, errno: Option<i32>, message| OpenError::Io { operation, path: path.to_owned(), errno, message };
         let magic = match statfs(path) {
@@ -89,7 +92,7 @@ impl Namespace {
     ///
     /// # Errors
     /// [`OpenError`] if `/proc` is not mounted or another process's.
-    pub fn current() -> Result<Self, OpenError> {
+    pub fn current() -> std::result::Result<Self, OpenError> {
         Self::open("/proc/thread-self/ns/net")
     }
 
@@ -100,6 +103,25 @@ impl Namespace {
     pub fn same_as(&self, other: &Self) -> io::Result<bool> {
         let (own, other) = (self.file.metadata()?, other.file.metadata()?);
         Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
+    }
+
+    /// Its number ([`Netlink::cookie`]), asked for in a thread that ends with the answer.
+    ///
+    /// # Errors
+    /// Those of `clone(2)` and `setns(2)`: `EINVAL` if it is no network namespace, `EPERM` without `CAP_SYS_ADMIN` over it.
+    pub fn cookie(&self) -> Result<u64> {
+        let ask = || {
+            let subject = Subject { operation: "enter namespace", object: &self.path };
+            setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(|errno| subject.refused(errno as i32, None))?;
+            Netlink::open()?.cookie()
+        };
+        let asked = thread::scope(|scope| {
+            let started = thread::Builder::new().name("cookie".to_owned()).spawn_scoped(scope, ask);
+            started.map(|thread| thread.join())
+        });
+        let subject = Subject { operation: "enter namespace", object: &self.path };
+        let answer = asked.map_err(|error| subject.failed(&error))?;
+        answer.unwrap_or_else(|_| Err(subject.broken("the thread that entered it failed")))
     }
 
     /// The descriptor, for messages that name a namespace (`IFLA_NET_NS_FD`).

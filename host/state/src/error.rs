@@ -78,6 +78,11 @@ impl StateError {
         matches!(errno, Some(Errno::EISDIR | Errno::ELOOP | Errno::ENXIO | Errno::EACCES))
     }
 
+    /// Whether the file system is.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.raw_os_error() == Some(Errno::EROFS as i32))
+    }
+
     /// Whether the same call may succeed later without anybody's help.
     #[must_use]
     pub fn is_try_again(&self) -> bool {

@@ -47,6 +47,7 @@ impl FileId {
 }
 
 /// What is at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
     /// Nothing.
     Absent,
@@ -121,6 +122,11 @@ impl LeaseDir {
     pub(crate) fn identify(&self, ip: IpAddr) -> Result<Option<FileId>> {
         let stat = self.directory.stat(&ip.to_string())?;
         Ok(stat.map(|stat| FileId { inode: stat.st_ino, written: (stat.st_mtime, nanoseconds(stat.st_mtime_nsec)) }))
+    }
+
+    /// Where the file of `ip` is, for messages.
+    pub(crate) fn path_of(&self, ip: IpAddr) -> std::path::PathBuf {
+        self.directory.path_of(&ip.to_string())
     }
 
     /// Read the file of `ip`.

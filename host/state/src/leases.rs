@@ -4,6 +4,12 @@
 //! `lease_index`'s. What this does differently from the native plugin: a failed call gives back what it took and nothing
 //! else, and leaves the round robin where it was.
 
+mod held;
+mod snapshot;
+
+pub use held::{Held, networks};
+pub use snapshot::Snapshot;
+
 use crate::error::{Result, StateError};
 use crate::files::{digest, short_hex};
 use crate::lease_dir::{DirLock, FileId, LeaseDir, Slot};
@@ -16,10 +22,6 @@ use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-mod seen;
-
-pub use seen::{Seen, networks};
 
 /// Whose a lease is. A lease of very old native plugins names no interface: its `ifname` is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,8 +16,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::Instant;
 
@@ -43,6 +44,9 @@ const MOST_EFFECTS: usize = 256;
 /// line, so with all of them a record stays below twice this.
 const MOST_BYTES: u64 = 256 << 10;
 const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be written can be read");
+/// A time in milliseconds with as many digits as those of this age.
+const A_TIME: u64 = 1_700_000_000_000;
+const CREATE: OFlag = OFlag::O_RDWR.union(OFlag::O_CREAT);
 /// What the name of a record set aside has after the key; a number follows.
 const CORRUPT: &str = ".corrupt-";
 
@@ -146,6 +150,8 @@ pub struct Record<E> {
     sections: Vec<Section>,
     next_seq: u64,
     is_new: bool,
+    /// The disk is: what it lists can be removed all the same.
+    is_read_only: bool,
     warnings: Vec<String>,
 }
 
@@ -188,7 +194,13 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     fn open(directory: Directory, key: &RecordKey, create: Option<&Header>, deadline: Instant) -> Result<Option<Self>> {
         let path = directory.path_of(key.as_str());
-        let file = match locked_file(&directory, key, create.is_some(), deadline) {
+        let mut is_read_only = false;
+        let mut locked = locked_file(&directory, key, if create.is_some() { CREATE } else { OFlag::O_RDWR }, deadline);
+        if create.is_none() && matches!(&locked, Err(error) if error.is_read_only()) {
+            is_read_only = true;
+            locked = locked_file(&directory, key, OFlag::O_RDONLY, deadline);
+        }
+        let file = match locked {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(None),
             Err(error) if error.is_no_file() => return Err(set_aside(&directory, key, error.to_string())),
@@ -228,20 +240,37 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             sections: parsed.sections,
             next_seq: parsed.next_seq,
             is_new,
+            is_read_only,
             warnings: parsed.warnings,
         };
         // What a killed process left of its last line must not run into the next one.
-        record.file.set_len(record.length).map_err(|error| StateError::io("truncate", &path, error))?;
-        if is_new {
-            let first = FirstLine { version: VERSION, writer: WRITER.to_owned(), header: record.header.clone() };
-            let line = record.line(&first)?;
-            if let Err(error) = record.write(&line) {
-                // On a full disk an empty file can often be made.
-                record.directory.unlink(key.as_str())?;
-                return Err(error);
-            }
+        if record.length < content.len() as u64 && !is_read_only {
+            record.file.set_len(record.length).map_err(|error| StateError::io("truncate", &path, error))?;
+        }
+        if is_new && let Err(error) = record.write_first() {
+            // On a full disk an empty file can often be made.
+            record.directory.unlink(key.as_str())?;
+            return Err(error);
         }
         Ok(Some(record))
+    }
+
+    fn write_first(&mut self) -> Result<()> {
+        let first = FirstLine { version: VERSION, writer: WRITER.to_owned(), header: self.header.clone() };
+        let line = self.line(&first)?;
+        self.write(&line)
+    }
+
+    /// Begin the record anew in the same file, for the same attachment made again: what it listed is forgotten.
+    ///
+    /// # Errors
+    /// [`StateError::Io`]: nothing may be noted, nor done.
+    pub fn renew(&mut self, header: Header) -> Result<()> {
+        self.file.set_len(0).map_err(|error| self.failed("truncate", error))?;
+        (self.length, self.header, self.next_seq) = (0, header, 1);
+        self.live.clear();
+        self.sections.clear();
+        self.write_first()
     }
 
     /// Note an effect of `plugin` before it is caused; its number.
@@ -269,12 +298,27 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.change(plugin, Change::Begun { digest: digest.to_owned(), time })
     }
 
-    /// Note that `plugin` has made everything, and the addresses of its result.
+    /// Note that `plugin` has made everything, and the addresses of its result. The room for [`Record::given`] is taken with
+    /// it: a disk that is full by then can't make the runtime's attachment look like a failed one.
     ///
     /// # Errors
     /// [`StateError::Io`], and [`StateError::Exhausted`] if the record is full: the ADD must be undone then.
     pub fn made(&mut self, plugin: &str, addresses: Vec<String>) -> Result<()> {
-        self.change(plugin, Change::Made { addresses })
+        let change = Change::Made { addresses };
+        let mut lines = self.line(&Changed { plugin, change: &change })?;
+        let written = lines.len() as u64;
+        // As long as the line that will take its place; until then it counts as one that was not finished.
+        let given = self.line(&Changed { plugin, change: &Change::Given(A_TIME) })?;
+        lines.resize(lines.len() + given.len() - 1, b' ');
+        lines.push(b'\n');
+        if self.length + lines.len() as u64 > MOST_BYTES {
+            return Err(self.full());
+        }
+        let before = self.length;
+        self.write(&lines)?;
+        self.length = before + written;
+        section::apply(&mut self.sections, plugin, change);
+        Ok(())
     }
 
     /// Note that the runtime has the result of `plugin`. `time` in milliseconds since 1970.
@@ -283,6 +327,16 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// [`StateError::Io`]: the attachment is there nevertheless.
     pub fn given(&mut self, plugin: &str, time: u64) -> Result<()> {
         self.change(plugin, Change::Given(time))
+    }
+
+    /// Note that the DEL of `plugin`, or of all of them, begins: what it listed may be gone from now on.
+    ///
+    /// # Errors
+    /// [`StateError::Io`]: go on removing all the same.
+    pub fn ending(&mut self, plugin: Option<&str>) -> Result<()> {
+        let own = self.sections.iter().filter(|section| section.stage != Stage::Ending);
+        let own = own.map(|section| section.plugin.clone()).filter(|name| plugin.is_none_or(|plugin| plugin == name));
+        own.collect::<Vec<String>>().into_iter().try_for_each(|name| self.change(&name, Change::Ending(true)))
     }
 
     /// Note that nothing is left to do for `plugin`, or for all plugins: DEL is through, or a failed ADD undone.
@@ -347,6 +401,12 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         &self.header
     }
 
+    /// The open file that the lock belongs to: it is free when the last process that has it open is gone.
+    #[must_use]
+    pub fn lock(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
     /// Whether this process began it.
     #[must_use]
     pub fn is_new(&self) -> bool {
@@ -389,8 +449,11 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     /// Add whole lines with one write; a partial one (full disk) is taken back.
     fn write(&mut self, lines: &[u8]) -> Result<()> {
+        if self.is_read_only {
+            return Err(self.failed("write", Errno::EROFS.into()));
+        }
         let written = loop {
-            match self.file.write(lines) {
+            match self.file.write_at(lines, self.length) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
@@ -422,13 +485,12 @@ fn vanished(root: &Path) -> StateError {
 }
 
 /// The file of `key`, locked, and certainly the one that the name leads to.
-fn locked_file(directory: &Directory, key: &RecordKey, create: bool, deadline: Instant) -> Result<Option<File>> {
+fn locked_file(directory: &Directory, key: &RecordKey, flags: OFlag, deadline: Instant) -> Result<Option<File>> {
     let path = directory.path_of(key.as_str());
-    let flags = OFlag::O_RDWR | OFlag::O_APPEND | if create { OFlag::O_CREAT } else { OFlag::empty() };
     loop {
         let file = match directory.open_file(key.as_str(), flags, 0o600) {
             Ok(file) => file,
-            Err(Errno::ENOENT) if !create => return Ok(None),
+            Err(Errno::ENOENT) if !flags.contains(OFlag::O_CREAT) => return Ok(None),
             Err(errno) => return Err(StateError::io("open", &path, errno)),
         };
         let ours = file.metadata().map_err(|error| StateError::io("stat", &path, error))?;

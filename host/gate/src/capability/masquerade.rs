@@ -71,7 +71,7 @@ pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
             _ => None,
         })
         .collect();
-    if made.is_empty() {
+    if made.is_empty() && !gate.session.record_is_whole() {
         // A native plugin's attachment, or one whose record is lost: the configuration may have changed since, so both.
         let previous = gate.session.request.conf.previous_result().ok().flatten().unwrap_or_default();
         let addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).collect();

@@ -333,14 +333,14 @@ fn what_was_seen_goes_if_it_is_still_the_same() {
     scratch.native_add("10.0.0.4", "");
     let before = std::fs::read(&leases.index_path).unwrap();
     let seen = leases.all().unwrap();
-    let told: Vec<_> = seen.iter().map(|seen| (seen.address.to_string(), seen.owner.clone())).collect();
+    let told: Vec<_> = seen.iter().map(|held| (held.address.to_string(), held.owner.clone())).collect();
     let wanted = [("10.0.0.2", owner("ours")), ("10.0.0.3", Owner::new("old", "")), ("10.0.0.10", owner("theirs"))];
-    assert_eq!(told, wanted.map(|(ip, owner)| (ip.to_owned(), owner)));
+    assert_eq!(told, wanted.map(|(ip, owner)| (ip.to_owned(), Some(owner))));
     assert!(
         scratch.file("10.0.0.4").exists() && before == std::fs::read(&leases.index_path).unwrap(),
         "a look changes nothing"
     );
-    let age = std::time::SystemTime::now().duration_since(seen[2].taken()).unwrap();
+    let age = std::time::SystemTime::now().duration_since(seen[2].taken().unwrap()).unwrap();
     assert!(age < Duration::from_secs(60), "{age:?}");
 
     // The same owner's, but another file: it was given back and taken again.
@@ -348,10 +348,10 @@ fn what_was_seen_goes_if_it_is_still_the_same() {
     std::thread::sleep(Duration::from_millis(20));
     scratch.native_add("10.0.0.10", "theirs\r\neth0");
     assert!(!leases.remove(&seen[2], soon()).unwrap() && scratch.file("10.0.0.10").exists());
-    let [ours, old, theirs] = <[Seen; 3]>::try_from(leases.all().unwrap()).unwrap();
-    for seen in [ours, old, theirs] {
-        assert!(leases.remove(&seen, soon()).unwrap() && !scratch.file(&seen.address.to_string()).exists());
-        assert!(!leases.remove(&seen, soon()).unwrap(), "gone");
+    let [ours, old, theirs] = <[Held; 3]>::try_from(leases.all().unwrap()).unwrap();
+    for held in [ours, old, theirs] {
+        assert!(leases.remove(&held, soon()).unwrap() && !held.path.exists());
+        assert!(!leases.remove(&held, soon()).unwrap(), "gone");
     }
     assert!(believed(&leases), "the index has followed");
     assert_eq!(leases.held(&owner("ours"), soon()).unwrap(), Vec::<IpAddr>::new());
@@ -367,4 +367,24 @@ fn networks_are_directories() {
     std::fs::write(scratch.path("data/file"), "").unwrap();
     std::os::unix::fs::symlink("/", scratch.path("data/link")).unwrap();
     assert_eq!(networks(&scratch.path("data")).unwrap().unwrap(), ["another", "net"]);
+}
+
+#[test]
+fn all_leases_are_listed_without_changing_any() {
+    let scratch = Scratch::new();
+    let leases = scratch.leases();
+    reserve(&leases, "ours", &[SMALL], &[]).unwrap();
+    scratch.native_add("10.0.0.5", "native\r\neth0");
+    std::fs::write(scratch.file("10.0.0.6"), "").unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", scratch.file("10.0.0.7")).unwrap();
+    nix::unistd::mkfifo(&scratch.file("10.0.0.8"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let all = leases.all().unwrap();
+    let told: Vec<_> = all.iter().map(|held| (held.address.to_string(), held.owner.clone())).collect();
+    let known = |address: &str, id: &str| (address.to_owned(), Some(owner(id)));
+    let nobody = |address: &str| (address.to_owned(), None);
+    assert_eq!(told[1..], [known("10.0.0.5", "native"), nobody("10.0.0.7"), nobody("10.0.0.8")]);
+    assert_eq!(told[0].1, Some(owner("ours")));
+    assert_eq!(all[1].path, scratch.file("10.0.0.5"));
+    assert!(scratch.file("10.0.0.6").exists(), "a torn file is left to whoever holds the lock");
+    assert!(all[2].taken().is_none() && !leases.remove(&all[2], soon()).unwrap() && all[3].path.exists());
 }

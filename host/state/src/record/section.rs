@@ -19,8 +19,8 @@ pub struct Section {
     pub addresses: Vec<String>,
 }
 
-/// How far an ADD got. What a process left that ended before the last stage is an ADD that failed, whatever it had done:
-/// a runtime believes no process that was killed.
+/// How far an ADD got. Only [`Stage::Given`] is an attachment: a runtime believes no process that was killed, and where DEL
+/// has begun something is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
@@ -30,6 +30,8 @@ pub enum Stage {
     Made,
     /// The runtime has the result.
     Given,
+    /// Its DEL has begun.
+    Ending,
 }
 
 /// A line about a section, as the record's owner writes it.
@@ -50,6 +52,8 @@ pub(super) enum Change {
     },
     /// The runtime has the result; milliseconds since 1970.
     Given(u64),
+    /// Its DEL has begun.
+    Ending(bool),
     /// Its DEL is through, or its ADD was undone.
     Ended(bool),
 }
@@ -67,6 +71,11 @@ pub(super) fn apply(sections: &mut Vec<Section>, plugin: &str, change: Change) {
             for section in sections.iter_mut().filter(|section| section.plugin == plugin) {
                 section.stage = Stage::Made;
                 section.addresses.clone_from(&addresses);
+            }
+        }
+        Change::Ending(_) => {
+            for section in sections.iter_mut().filter(|section| section.plugin == plugin) {
+                section.stage = Stage::Ending;
             }
         }
         Change::Given(time) => {

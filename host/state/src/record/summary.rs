@@ -4,6 +4,7 @@ use super::lines::{Fault, parse};
 use super::{CORRUPT, Effect, Header, RecordKey, Section, locked_file, open_directory};
 use crate::error::{Result, StateError};
 use crate::files::read_all;
+use nix::fcntl::OFlag;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -78,7 +79,7 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
 /// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn is_busy(root: &Path, key: &RecordKey, time: u64) -> Result<bool> {
     let Some(directory) = open_directory(root, false)? else { return Ok(false) };
-    let file = match locked_file(&directory, key, false, Instant::now()) {
+    let file = match locked_file(&directory, key, OFlag::O_RDONLY, Instant::now()) {
         Ok(Some(file)) => file,
         Ok(None) => return Ok(false),
         Err(StateError::Locked { .. }) => return Ok(true),

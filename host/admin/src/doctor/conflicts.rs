@@ -1,0 +1,204 @@
+//! What else on the node is in the way of containers' packets.
+
+use super::{Examination, Node, Remedy, Severity};
+use ipnet::IpNet;
+use postern_confine::{Direct, Environment, Program, Run as _};
+use postern_firewall::account::forward_chains;
+use postern_gate::Effect;
+use postern_gate::sight::Sight;
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Where programs are looked for: `$PATH` decides nothing here.
+const PROGRAMS: [&str; 5] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
+/// How long a program may take to show a rule set.
+const WITHIN: Duration = Duration::from_secs(10);
+
+pub fn examine(examination: &mut Examination, node: &Node) {
+    let Ok(sight) = &node.sight else { return };
+    examination.look("conflicts", "forwarding, its sysctls, and other programs' rules");
+    forwarding(examination, node);
+    let networks = networks(node);
+    forward_policy(examination, sight, &networks);
+    backends(examination);
+    if value("net/ipv4/conf/all/rp_filter").as_deref() == Some("1") {
+        let why = "packets that come in by another way than answers would go are dropped: networks with several ways out suffer";
+        let remedy = Remedy::Command("sysctl -w net.ipv4.conf.all.rp_filter=2".to_owned());
+        examination.found(Severity::Note, "net.ipv4.conf.all.rp_filter", "is strict (1)", why, remedy);
+    }
+}
+
+/// A sysctl of this network namespace.
+fn value(path: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/sys/{path}")).ok().map(|text| text.trim().to_owned())
+}
+
+/// The networks of attachments, whose packets must pass.
+fn networks(node: &Node) -> Vec<IpNet> {
+    let networks: BTreeSet<IpNet> =
+        node.accounts.iter().flat_map(|account| &account.addresses).map(IpNet::trunc).collect();
+    networks.into_iter().collect()
+}
+
+/// Forwarding that is off while a network needs it.
+fn forwarding(examination: &mut Examination, node: &Node) {
+    let is_masqueraded = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Masquerade { .. }));
+    let attached = node.accounts.iter().filter(|account| is_masqueraded(&account.effects));
+    let mut users: BTreeSet<String> =
+        attached.filter_map(|account| account.header.as_ref()).map(|header| header.network.clone()).collect();
+    let has_attachments = |name: &str| {
+        node.accounts.iter().filter_map(|account| account.header.as_ref()).any(|header| header.network == name)
+    };
+    for list in node.lists.iter().filter(|list| has_attachments(&list.name)) {
+        let needs = ["isGateway", "isDefaultGateway", "ipMasq"];
+        let routed =
+            |plugin: &super::lists::Entry| plugin.text("/type") == "ptp" || needs.iter().any(|key| plugin.is_on(key));
+        if list.plugins().iter().any(routed) {
+            users.insert(list.name.clone());
+        }
+    }
+    if users.is_empty() {
+        return;
+    }
+    for (path, v4) in [("net/ipv4/ip_forward", true), ("net/ipv6/conf/all/forwarding", false)] {
+        let addressed = node.accounts.iter().flat_map(|account| &account.addresses);
+        let has_family = addressed.into_iter().any(|address| address.addr().is_ipv4() == v4);
+        if has_family && value(path).as_deref() == Some("0") {
+            let name = path.replace('/', ".");
+            let users: Vec<String> = users.iter().cloned().collect();
+            let why = format!("containers of {} reach nothing beyond this node", users.join(", "));
+            let remedy = Remedy::Command(format!("sysctl -w {name}=1"));
+            examination.found(Severity::Error, &name, "is off", &why, remedy);
+        }
+    }
+}
+
+/// Chains that drop what they do not accept, and accept nothing of a container.
+fn forward_policy(examination: &mut Examination, sight: &Sight, networks: &[IpNet]) {
+    let chains = match sight.nft(|nft| forward_chains(nft).map_err(|e| e.to_string())) {
+        Ok(chains) => chains,
+        Err(reason) => return examination.leave_out(format!("chains of other programs: {reason}")),
+    };
+    let mut drops: Vec<(String, Result<String, String>, bool)> = Vec::new();
+    for (chain, _) in chains.iter().filter(|(_, drops)| *drops) {
+        let mut words = chain.split(' ');
+        if let (Some(family), Some(table)) = (words.next(), words.next()) {
+            let arguments = ["list", "table", family, table].map(str::to_owned).to_vec();
+            drops.push((chain.clone(), shown("nft", arguments), family != "ip6"));
+        }
+    }
+    let tables = fs::read_to_string("/proc/thread-self/net/ip_tables_names").unwrap_or_default();
+    if tables.lines().any(|table| table == "filter") {
+        let text = shown("iptables-legacy-save", vec!["-t".to_owned(), "filter".to_owned()]);
+        if text.as_ref().is_ok_and(|text| text.lines().any(|line| line.starts_with(":FORWARD DROP"))) {
+            drops.push(("iptables-legacy filter FORWARD".to_owned(), text, true));
+        }
+    }
+    let through = match value("net/bridge/bridge-nf-call-iptables").as_deref() {
+        Some("1") => "; with net.bridge.bridge-nf-call-iptables on, not even containers of one bridge reach each other",
+        _ => "",
+    };
+    for (chain, text, v4) in drops {
+        let why = format!("containers reach nothing beyond their bridge{through}");
+        let text = match text {
+            Ok(text) => text,
+            Err(reason) => {
+                examination.leave_out(format!("whether {chain}, which drops, accepts containers: {reason}"));
+                continue;
+            }
+        };
+        for network in networks.iter().filter(|network| network.addr().is_ipv4() == v4 || chain.starts_with("inet")) {
+            if !accepts(&text, network, &bridges(sight, network)) {
+                let what = format!("drops what no rule accepts, and no rule is about {network}");
+                let family = if network.addr().is_ipv4() { "iptables" } else { "ip6tables" };
+                let words = if chain.starts_with("inet firewalld") {
+                    Remedy::Command(format!("firewall-cmd --zone=trusted --add-source={network}"))
+                } else if chain.starts_with("inet") {
+                    Remedy::Words(format!("a rule in it that accepts packets from and to {network}"))
+                } else {
+                    Remedy::Command(format!(
+                        "{family} -I FORWARD -s {network} -j ACCEPT && {family} -I FORWARD -d {network} -j ACCEPT"
+                    ))
+                };
+                examination.found(Severity::Warning, &chain, what, &why, words);
+            }
+        }
+    }
+    if chains.iter().any(|(chain, _)| chain.starts_with("inet firewalld")) {
+        let why = "a reload of firewalld may take rules of iptables away, masquerading among them";
+        let remedy = Remedy::Words("networks with \"ipMasqBackend\": \"nftables\" keep theirs".to_owned());
+        examination.found(Severity::Note, "firewalld", "is in use", why, remedy);
+    }
+}
+
+/// Names of the bridges that have an address in a network.
+fn bridges(sight: &Sight, network: &IpNet) -> Vec<String> {
+    let Some(host) = sight.namespaces.by_cookie(sight.here) else { return Vec::new() };
+    let inside = host.addresses.iter().filter(|(_, have)| network.contains(&have.net.addr()));
+    inside.filter_map(|(index, _)| sight.link_at(*index)).map(|link| link.name.clone()).collect()
+}
+
+/// Whether some rule accepts and is about the network, an address of it, or its bridge. Which packets a rule set lets
+/// through can't be told without them; a rule that is meant for the network is what people forget.
+fn accepts(rules: &str, network: &IpNet, bridges: &[String]) -> bool {
+    rules.lines().filter(|line| line.contains("accept") || line.contains("ACCEPT")).any(|line| {
+        line.split([' ', '"', ',', '{', '}', '\t']).any(|word| {
+            let is_bridge = bridges.iter().any(|bridge| bridge == word);
+            let address = word.parse::<IpNet>().or_else(|_| word.parse::<IpAddr>().map(IpNet::from));
+            is_bridge || address.is_ok_and(|address| address.contains(network) || network.contains(&address))
+        })
+    })
+}
+
+/// What a program prints.
+fn shown(name: &str, arguments: Vec<String>) -> Result<String, String> {
+    let found = PROGRAMS.iter().map(|directory| PathBuf::from(directory).join(name)).find(|path| path.is_file());
+    let path = found.ok_or_else(|| format!("there is no {name}"))?;
+    let program = Program { path, arguments, environment: Environment::Empty, input: String::new() };
+    let output = Direct.run(&program, Instant::now() + WITHIN).map_err(|e| e.to_string())?;
+    match output.status {
+        Some(0) => Ok(output.stdout),
+        _ => Err(format!("{name}: {}: {}", output.ended, output.stderr.trim())),
+    }
+}
+
+/// Both kinds of iptables at once.
+fn backends(examination: &mut Examination) {
+    let legacy = fs::read_to_string("/proc/thread-self/net/ip_tables_names").unwrap_or_default();
+    let (Some(first), Ok(nft)) = (legacy.lines().next(), shown("nft", vec!["list".to_owned(), "tables".to_owned()]))
+    else {
+        return;
+    };
+    if let Some(table) = nft.lines().find(|line| ["table ip nat", "table ip filter"].contains(&line.trim())) {
+        let what = format!("iptables-legacy has a table {first}, and nftables has {}", table.trim());
+        let why = "both are asked for every packet, and who looks at one does not see what the other drops";
+        let remedy =
+            Remedy::Words("settle for one: `update-alternatives --config iptables`, then flush the other".to_owned());
+        examination.found(Severity::Warning, "iptables", what, why, remedy);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_about_a_network_by_address_or_bridge() {
+        let network = "10.1.0.0/16".parse().unwrap();
+        let bridges = ["cni0".to_owned()];
+        for (rule, is_about) in [
+            ("-A FORWARD -s 10.1.0.0/16 -j ACCEPT", true),
+            ("-A CNI-FORWARD -d 10.1.0.7/32 -j ACCEPT", true),
+            ("iifname \"cni0\" counter accept", true),
+            ("ip saddr { 10.0.0.0/8, 192.168.0.0/16 } accept", true),
+            ("-A FORWARD -s 10.1.0.0/16 -j DROP", false),
+            ("-A FORWARD -s 10.2.0.0/16 -j ACCEPT", false),
+            ("iifname \"docker0\" accept", false),
+        ] {
+            assert_eq!(accepts(rule, &network, &bridges), is_about, "{rule}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Directories: whom they belong to, and whether their file systems serve.
+
+use super::{Examination, Node, Remedy, Severity};
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::geteuid;
+use postern_gate::capability::leases::DEFAULT_DIRECTORY;
+use postern_gate::drift::quoted;
+use postern_gate::{Effect, places};
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes that should be free: a node's records and leases are kilobytes, its log is a few megabytes.
+const SPARE: u64 = 4 << 20;
+
+pub fn examine(examination: &mut Examination, node: &Node) {
+    let places = &node.places;
+    let mut said = vec![places.state.clone(), places.library.clone(), places.logs.clone()];
+    match &node.catalog {
+        Ok(catalog) => {
+            said.push(catalog.clone());
+            trusted(examination, catalog);
+            flags(examination, catalog, false);
+        }
+        Err(reason) => {
+            let remedy = Remedy::Words("make install".to_owned());
+            examination.area = "directories";
+            examination.found(Severity::Error, places::CATALOG, reason.clone(), "no plugin can be run", remedy);
+        }
+    }
+    let policy = Path::new(places::OPERATOR_POLICY);
+    if policy.exists() {
+        said.push(policy.to_owned());
+        trusted(examination, policy);
+    }
+    for directory in [&places.state, &places.library] {
+        if directory.exists() {
+            trusted(examination, directory);
+            flags(examination, directory, true);
+        }
+    }
+    if places.logs.exists() {
+        if let Err(reason) = places::directory(&places.logs).and_then(|open| places::trust_file(&places.logs, open)) {
+            untrusted(examination, &places.logs, reason);
+        }
+        flags(examination, &places.logs, true);
+    }
+    for directory in lease_directories(node) {
+        if directory.exists() {
+            leases(examination, &directory);
+            flags(examination, &directory, true);
+        }
+        said.push(directory);
+    }
+    memory(examination, &places.state);
+    let mut seen = BTreeSet::new();
+    said.retain(|path| path.exists() && seen.insert(path.clone()));
+    let said: Vec<String> = said.iter().map(|path| path.display().to_string()).collect();
+    examination.look("directories", format!("directories: {}", said.join(", ")));
+}
+
+/// The data directories of leases: the default, those of records, and those of network lists.
+pub fn lease_directories(node: &Node) -> BTreeSet<PathBuf> {
+    let recorded = node.accounts.iter().flat_map(|account| &account.effects).filter_map(|effect| match effect {
+        Effect::Lease { directory } => Some(PathBuf::from(directory)),
+        _ => None,
+    });
+    let listed = node.lists.iter().flat_map(|list| list.plugins()).filter_map(|plugin| plugin.data_directory());
+    recorded.chain(listed).chain([PathBuf::from(DEFAULT_DIRECTORY)]).filter(|path| path.is_absolute()).collect()
+}
+
+fn trusted(examination: &mut Examination, path: &Path) {
+    if let Err(reason) = places::trust(path) {
+        untrusted(examination, path, reason);
+    }
+}
+
+fn untrusted(examination: &mut Examination, path: &Path, reason: String) {
+    examination.area = "directories";
+    let remedy = Remedy::quoted_in(&reason);
+    let why = "every run is refused: whoever can write there would have the host's privileges";
+    examination.found(Severity::Error, path.display(), reason, why, remedy);
+}
+
+/// Lease directories are shared with native plugins, so less is asked of the way to them.
+fn leases(examination: &mut Examination, directory: &Path) {
+    examination.area = "directories";
+    let networks = std::fs::read_dir(directory).into_iter().flatten().flatten().take(super::MOST);
+    let networks = networks.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
+    for path in std::iter::once(directory.to_owned()).chain(networks) {
+        let Ok(meta) = std::fs::metadata(&path) else { continue };
+        let name = quoted(&path.display().to_string());
+        let why = "host-local refuses to give addresses out of it";
+        if meta.uid() != 0 && meta.uid() != geteuid().as_raw() {
+            let what = format!("belongs to user {}", meta.uid());
+            let remedy = Remedy::Command(format!("chown root {name}"));
+            examination.found(Severity::Error, path.display(), what, why, remedy);
+        } else if meta.mode() & 0o002 != 0 {
+            let what = format!("everybody may write to it (mode {:o})", meta.mode() & 0o7777);
+            examination.found(Severity::Error, path.display(), what, why, Remedy::Command(format!("chmod o-w {name}")));
+        }
+    }
+}
+
+/// What mount flags and free space allow.
+fn flags(examination: &mut Examination, path: &Path, is_written: bool) {
+    examination.area = "directories";
+    let Ok(system) = statvfs(path) else {
+        return examination.leave_out(format!("the file system of {}", path.display()));
+    };
+    let name = quoted(&path.display().to_string());
+    if !is_written {
+        if system.flags().contains(FsFlags::ST_NOEXEC) {
+            let why = "compiled plugins are executed from it: no plugin can be run";
+            let remedy = Remedy::Command(format!("mount -o remount,exec \"$(findmnt -nT {name} -o TARGET)\""));
+            examination.found(Severity::Error, path.display(), "is mounted noexec", why, remedy);
+        }
+        return;
+    }
+    if system.flags().contains(FsFlags::ST_RDONLY) {
+        let remedy = Remedy::Command(format!("mount -o remount,rw \"$(findmnt -nT {name} -o TARGET)\""));
+        let why = "runs write there, and fail";
+        return examination.found(Severity::Error, path.display(), "is mounted read-only", why, remedy);
+    }
+    let free = system.blocks_available().saturating_mul(system.fragment_size());
+    let why = "a run that can't write its record or a lease changes nothing and fails";
+    let severity = |left: u64| if left == 0 { Severity::Error } else { Severity::Warning };
+    let remedy = || Remedy::Words("make room on it".to_owned());
+    if system.blocks() > 0 && free < SPARE {
+        let what = format!("its file system is full: {} KiB are free", free >> 10);
+        examination.found(severity(free), path.display(), what, why, remedy());
+    }
+    if system.files() > 0 && system.files_available() < 64 {
+        let left = system.files_available();
+        let what = format!("its file system has no room for files: {left} inodes are free");
+        examination.found(severity(left), path.display(), what, why, remedy());
+    }
+}
+
+/// Records should live as long as the kernel's state.
+fn memory(examination: &mut Examination, state: &Path) {
+    let Ok(system) = statfs(state) else { return };
+    if system.filesystem_type() != TMPFS_MAGIC {
+        examination.area = "directories";
+        let why = "records survive a boot: they are recognised then, and `postern gc` removes them";
+        examination.found(Severity::Note, state.display(), "is not in memory (tmpfs)", why, Remedy::None);
+    }
+}

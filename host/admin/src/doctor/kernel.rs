@@ -1,0 +1,103 @@
+//! What the kernel must have for the installed plugins.
+
+use super::probe::{Trial, Trials};
+use super::{Examination, Node, Remedy, Severity};
+use crate::imports::Imports;
+use postern_confine::{Direct, Environment, Program, Run as _};
+use postern_gate::catalog::Manifest;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long the trials may take.
+const WITHIN: Duration = Duration::from_secs(30);
+
+pub fn examine(examination: &mut Examination, node: &Node) {
+    examination.look("kernel", "the kernel: what plugins need of it, tried out in namespaces that are thrown away");
+    let trials = match trials() {
+        Ok(trials) => trials,
+        Err(reason) => return examination.leave_out(format!("what the kernel can do: {reason}")),
+    };
+    if let Some(reason) = &trials.reason {
+        examination
+            .leave_out(format!("veth, bridge and packet filters of the kernel: no namespace to try them in: {reason}"));
+    }
+    let imports = imports(node);
+    let users = |interface: &str| {
+        let of = imports.iter().filter(|(_, imports)| imports.authority.contains_key(interface));
+        of.map(|(plugin, _)| plugin.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let mut report = |trial: &Option<Trial>, severity, name: &str, why: String, remedy: &str| {
+        if let Some(Err(reason)) = trial {
+            let remedy = if remedy.is_empty() { Remedy::None } else { Remedy::Words(remedy.to_owned()) };
+            examination.found(severity, name, reason.clone(), &why, remedy);
+        }
+    };
+    let every = "every plugin's sandbox is closed with it: nothing runs";
+    report(&trials.seccomp, Severity::Error, "seccomp", every.to_owned(), "a kernel with CONFIG_SECCOMP_FILTER");
+    let cookies = "records tell namespaces apart by it: nothing runs".to_owned();
+    report(&trials.cookies, Severity::Error, "netns cookies", cookies, "a kernel of 5.14 or later");
+    let landlock = "a gate that was taken over could reach more files than its run needs".to_owned();
+    let boot = "a kernel with CONFIG_SECURITY_LANDLOCK, and `landlock` in the boot parameter lsm=";
+    report(&trials.landlock, Severity::Warning, "Landlock", landlock, boot);
+    let learn = "`postern learn` and these trials need them; plugins do not".to_owned();
+    let sysctls = "see the sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone (Debian) and \
+                   kernel.apparmor_restrict_unprivileged_userns (Ubuntu)";
+    report(&trials.user_namespaces, Severity::Note, "user namespaces", learn, sysctls);
+    // What only some networks need is an error only where there is such a network.
+    let asked = |keys: &[&str]| {
+        let plugins = node.lists.iter().flat_map(|list| list.plugins());
+        let used = plugins.into_iter().any(|plugin| keys.iter().any(|key| plugin.has(key)));
+        if used { Severity::Error } else { Severity::Note }
+    };
+    for (trial, interface, severity, name, option) in [
+        (&trials.veth, "veth", Severity::Error, "veth", "modprobe veth (CONFIG_VETH)"),
+        (&trials.bridge, "bridge", Severity::Error, "bridge", "modprobe bridge (CONFIG_BRIDGE)"),
+        (
+            &trials.vlan_filtering,
+            "bridge",
+            asked(&["vlan", "vlanTrunk"]),
+            "VLAN filtering of bridges",
+            "a kernel with CONFIG_BRIDGE_VLAN_FILTERING; without it networks with `vlan` or `vlanTrunk` fail",
+        ),
+        (
+            &trials.bridge_filter,
+            "mac-guard",
+            asked(&["macspoofchk"]),
+            "nftables of the bridge family",
+            "a kernel with CONFIG_NF_TABLES_BRIDGE; without it networks with `macspoofchk` fail",
+        ),
+    ] {
+        let users = users(interface);
+        if !users.is_empty() {
+            report(trial, severity, name, format!("needed by {users}"), option);
+        }
+    }
+    let users = users("masquerade");
+    if !users.is_empty() {
+        let both = matches!((&trials.masquerade, &trials.iptables), (Some(Err(_)), Some(Err(_))));
+        let severity = if both { Severity::Error } else { Severity::Note };
+        let why = |backend: &str| format!("{users}: networks with `ipMasq` can't use the backend {backend}");
+        let option = "a kernel with CONFIG_NF_TABLES, CONFIG_NFT_MASQ and CONFIG_NF_TABLES_INET";
+        report(&trials.masquerade, severity, "nftables with masquerade", why("nftables"), option);
+        report(&trials.iptables, severity, "iptables", why("iptables"), "install iptables, if a network asks for it");
+    }
+}
+
+/// Runs the trials in a process of their own: a thread of this one would leave its namespaces to the others.
+fn trials() -> Result<Trials, String> {
+    let program = Program {
+        path: PathBuf::from("/proc/self/exe"),
+        arguments: vec!["probe".to_owned()],
+        environment: Environment::Empty,
+        input: String::new(),
+    };
+    let output = Direct.run(&program, Instant::now() + WITHIN).map_err(|e| e.to_string())?;
+    serde_json::from_str(&output.stdout).map_err(|_| format!("{}: {}", output.ended, output.stderr.trim()))
+}
+
+/// What the installed plugins import.
+fn imports(node: &Node) -> Vec<(String, Imports)> {
+    let Ok(catalog) = &node.catalog else { return Vec::new() };
+    let read = |plugin: &String| Some((plugin.clone(), Imports::parse(&Manifest::read(catalog, plugin).ok()?.imports)));
+    node.plugins.iter().filter_map(read).collect()
+}

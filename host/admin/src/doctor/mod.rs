@@ -1,0 +1,245 @@
+//! `postern doctor`: what is wrong with this node, why it matters, and what mends it. It changes nothing.
+
+mod code;
+mod conflicts;
+mod directories;
+mod kernel;
+mod lists;
+mod overlap;
+mod policies;
+pub mod probe;
+mod rules;
+mod state;
+
+use crate::account::WITHIN;
+use crate::output::{self, one_line};
+use anyhow::Result;
+use nix::unistd::geteuid;
+use postern_gate::adopt::{self, Leftover, Scope, all_namespaces};
+use postern_gate::drift::Account;
+use postern_gate::places::{self, Places};
+use postern_gate::sight::Sight;
+use serde::Serialize;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Exit status when there are errors.
+const ERRORS: u8 = 1;
+/// Exit status when there are warnings only.
+const WARNINGS: u8 = 3;
+/// Files and names that one look takes in; more are counted only.
+const MOST: usize = 4096;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Severity {
+    /// Runs fail, or state leaks.
+    Error,
+    /// Something will fail, or does not do what it seems to.
+    Warning,
+    /// Good to know.
+    Note,
+}
+
+/// One thing that was found.
+#[derive(Debug, Serialize)]
+struct Finding {
+    severity: Severity,
+    /// Which look found it.
+    area: &'static str,
+    /// File, link, rule or attachment.
+    place: String,
+    what: String,
+    why: String,
+    /// The way out, or empty.
+    remedy: String,
+    /// Whether the remedy is a command.
+    is_command: bool,
+}
+
+/// The object that `--json` prints. Keys are only ever added.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    /// No errors and no warnings.
+    healthy: bool,
+    findings: Vec<Finding>,
+    /// What was looked at.
+    looked_at: Vec<String>,
+    /// What could not be looked at, and why.
+    left_out: Vec<String>,
+}
+
+/// A report being written, by one look after the other.
+#[derive(Default)]
+struct Examination {
+    area: &'static str,
+    report: Report,
+}
+
+/// What helps.
+enum Remedy {
+    Command(String),
+    Words(String),
+    None,
+}
+
+impl Remedy {
+    /// The first command that a message of the host quotes, or the message has said it all.
+    fn quoted_in(message: &str) -> Self {
+        message.split('`').nth(1).map_or(Self::None, |command| match command.starts_with("make ") {
+            true => Self::Words(format!("`{command}`")),
+            false => Self::Command(command.to_owned()),
+        })
+    }
+}
+
+impl Examination {
+    /// Begins a look at an area, and says at what.
+    fn look(&mut self, area: &'static str, at: impl Into<String>) {
+        self.area = area;
+        self.report.looked_at.push(at.into());
+    }
+
+    fn leave_out(&mut self, what: impl Into<String>) {
+        self.report.left_out.push(what.into());
+    }
+
+    fn found(&mut self, severity: Severity, place: impl ToString, what: impl Into<String>, why: &str, remedy: Remedy) {
+        let (remedy, is_command) = match remedy {
+            Remedy::Command(command) => (command, true),
+            Remedy::Words(words) => (words, false),
+            Remedy::None => (String::new(), false),
+        };
+        self.report.findings.push(Finding {
+            severity,
+            area: self.area,
+            place: place.to_string(),
+            what: what.into(),
+            why: why.to_owned(),
+            remedy,
+            is_command,
+        });
+    }
+}
+
+/// What the looks share: where things are, and what the node has.
+struct Node {
+    places: Places,
+    /// The catalog, and why there is none.
+    catalog: Result<PathBuf, String>,
+    /// Names of the installed plugins.
+    plugins: Vec<String>,
+    lists: Vec<lists::List>,
+    /// What the kernel has, and why that can't be looked at.
+    sight: Result<Sight, String>,
+    accounts: Vec<Account>,
+    native: OnceCell<Vec<String>>,
+}
+
+impl Node {
+    /// What removes something of a native plugin that nobody uses, by its mark: `postern gc --native` if that offers to,
+    /// else `by_hand`.
+    fn removal(&self, mark: &str, by_hand: Remedy) -> Remedy {
+        let offered = self.native.get_or_init(|| {
+            let directories: Vec<PathBuf> = directories::lease_directories(self).into_iter().collect();
+            let scope = Scope { places: &self.places, directories: &directories, namespaces: all_namespaces };
+            // What can't be looked at is not offered.
+            let offered = adopt::find(scope).unwrap_or_default().leftovers;
+            offered.iter().map(Leftover::mark).collect()
+        });
+        match offered.iter().any(|offered| offered == mark) {
+            true => Remedy::Command("postern gc --native".to_owned()),
+            false => by_hand,
+        }
+    }
+}
+
+/// Looks at everything, and prints what was found.
+///
+/// # Errors
+/// Standard output can't be written.
+pub fn run(conf_dir: &Path, bin: &Path, json: bool) -> Result<ExitCode> {
+    let mut examination = Examination::default();
+    let node = prepare(&mut examination, conf_dir);
+    if !geteuid().is_root() {
+        examination.leave_out("namespaces, files and rules that only root may look at (this is not root)");
+    }
+    kernel::examine(&mut examination, &node);
+    directories::examine(&mut examination, &node);
+    code::examine(&mut examination, &node, bin);
+    policies::examine(&mut examination, &node);
+    lists::examine(&mut examination, &node, bin);
+    overlap::examine(&mut examination, &node);
+    state::examine(&mut examination, &node);
+    rules::examine(&mut examination, &node);
+    conflicts::examine(&mut examination, &node);
+    let mut report = examination.report;
+    report.findings.sort_by_key(|finding| finding.severity);
+    let worst = report.findings.first().map(|finding| finding.severity);
+    report.healthy = !matches!(worst, Some(Severity::Error | Severity::Warning));
+    if json {
+        output::json(&report)?;
+    } else {
+        output::text(&text(&report))?;
+    }
+    Ok(ExitCode::from(match worst {
+        Some(Severity::Error) => ERRORS,
+        Some(Severity::Warning) => WARNINGS,
+        Some(Severity::Note) | None => 0,
+    }))
+}
+
+fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
+    let places = Places::expected();
+    let catalog = places::catalog();
+    let plugins = catalog.as_deref().map(code::installed).unwrap_or_default();
+    let lists = lists::read(examination, conf_dir);
+    let mut sight = Sight::look(places.clone(), WITHIN);
+    let accounts = match sight.as_ref().map(Sight::accounts) {
+        Ok(Ok(accounts)) => accounts,
+        Ok(Err(reason)) => {
+            // Records that can't be trusted are the directories' finding; nothing can be said of what they tell.
+            examination.leave_out(format!("records of attachments: {reason}"));
+            sight = Err("there is no telling what belongs to whom without the records".to_owned());
+            Vec::new()
+        }
+        Err(_) => Vec::new(),
+    };
+    Node { places, catalog, plugins, lists, sight, accounts, native: OnceCell::new() }
+}
+
+fn text(report: &Report) -> String {
+    let mut lines = Vec::new();
+    for finding in &report.findings {
+        let severity = match finding.severity {
+            Severity::Error => "ERROR",
+            Severity::Warning => "WARNING",
+            Severity::Note => "note",
+        };
+        lines.push(format!("{severity:<8} {}: {}", one_line(&finding.place), one_line(&finding.what)));
+        if !finding.why.is_empty() {
+            lines.push(format!("         {}", one_line(&finding.why)));
+        }
+        if !finding.remedy.is_empty() {
+            lines.push(format!("         remedy: {}", one_line(&finding.remedy)));
+        }
+    }
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
+    lines.push("looked at:".to_owned());
+    lines.extend(report.looked_at.iter().map(|at| format!("  {}", one_line(at))));
+    if !report.left_out.is_empty() {
+        lines.push("left out:".to_owned());
+        lines.extend(report.left_out.iter().map(|what| format!("  {}", one_line(what))));
+    }
+    let count = |severity| report.findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    lines.push(match report.healthy {
+        true => "healthy".to_owned(),
+        false => format!("{errors} errors, {warnings} warnings"),
+    });
+    lines.join("\n")
+}

@@ -1,0 +1,133 @@
+//! What this kernel can do, tried out in namespaces that are thrown away. Runs as a process of its own, which prints what
+//! came of each trial.
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{getegid, geteuid};
+use postern_confine::{Direct, Files};
+use postern_firewall::iptables::{self, Means};
+use postern_firewall::{MasqueradeKey, Nft, macguard, masquerade};
+use postern_kernel::{Namespace, Netlink, VethSpec, random_mac};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Where a kernel with seccomp filters lists what they can do.
+const SECCOMP: &str = "/proc/sys/kernel/seccomp/actions_avail";
+/// How long packet filters may take.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// What came of a trial: nothing to say, or why it failed.
+pub type Trial = Result<(), String>;
+
+/// What came of all of them. `None`: it could not be tried.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Trials {
+    pub user_namespaces: Option<Trial>,
+    pub landlock: Option<Trial>,
+    pub seccomp: Option<Trial>,
+    pub cookies: Option<Trial>,
+    pub veth: Option<Trial>,
+    pub bridge: Option<Trial>,
+    pub vlan_filtering: Option<Trial>,
+    pub masquerade: Option<Trial>,
+    pub bridge_filter: Option<Trial>,
+    pub iptables: Option<Trial>,
+    /// Why the rest could not be tried.
+    pub reason: Option<String>,
+}
+
+/// Tries everything.
+pub fn run() -> Trials {
+    let mut trials = Trials {
+        landlock: Some(landlock()),
+        seccomp: Some(fs::read_to_string(SECCOMP).map(drop).map_err(|e| format!("{SECCOMP}: {e}"))),
+        ..Trials::default()
+    };
+    let (user, group) = (geteuid(), getegid());
+    let own = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS;
+    let user_namespace = unshare(CloneFlags::CLONE_NEWUSER | own).map_err(|errno| errno.desc().to_owned());
+    trials.user_namespaces = Some(user_namespace.clone());
+    let entered = match user_namespace {
+        Ok(()) => fs::write("/proc/self/setgroups", "deny")
+            .and_then(|()| fs::write("/proc/self/uid_map", format!("0 {user} 1")))
+            .and_then(|()| fs::write("/proc/self/gid_map", format!("0 {group} 1")))
+            .map_err(|e| format!("mapping ids: {e}")),
+        // Root needs no user namespace to get away from the node's network.
+        Err(_) => unshare(own).map_err(|errno| errno.desc().to_owned()),
+    };
+    match entered {
+        Ok(()) => inside(&mut trials),
+        Err(reason) => trials.reason = Some(reason),
+    }
+    trials
+}
+
+fn landlock() -> Trial {
+    match Files::new([]) {
+        Ok(files) if files.enforced() => Ok(()),
+        Ok(_) => Err("the kernel does not have it, or has it switched off".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What needs a network of its own.
+fn inside(trials: &mut Trials) {
+    let netlink = match Netlink::open() {
+        Ok(netlink) => netlink,
+        Err(error) => {
+            trials.reason = Some(error.to_string());
+            return;
+        }
+    };
+    trials.cookies = Some(netlink.cookie().map(drop).map_err(|e| e.to_string()));
+    trials.veth = Some(pair(&netlink));
+    let bridge = |name, filtering| match netlink.create_bridge(name, None, filtering) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!("{name} was there already")),
+        Err(error) => Err(error.to_string()),
+    };
+    trials.bridge = Some(bridge("probe0", false));
+    trials.vlan_filtering = Some(bridge("probe1", true).and_then(|()| vlan(&netlink)));
+    let key = MasqueradeKey { network: "probe".into(), container_id: "probe".into(), ifname: "eth0".into() };
+    let deadline = Instant::now() + WITHIN;
+    let address = "192.0.2.2/24".parse().map_err(|_| "no address".to_owned());
+    trials.masquerade = Some(address.and_then(|address| {
+        let mut nft = Nft::open(deadline).map_err(|e| e.to_string())?;
+        masquerade::nft_ensure(&mut nft, &key, &[address]).map_err(|e| e.to_string())
+    }));
+    let guarded = Nft::open(deadline).and_then(|mut nft| macguard::ensure(&mut nft, "probe-eth0", "probe2", [2; 6]));
+    trials.bridge_filter = Some(guarded.map_err(|e| e.to_string()));
+    // Its lock is a file below /run, which is not to be the node's.
+    let none = None::<&str>;
+    let private = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
+        .and_then(|()| mount(Some("probe"), "/run", Some("tmpfs"), MsFlags::empty(), none));
+    trials.iptables = private.ok().map(|()| match iptables::usable(Means { runner: &Direct, deadline }) {
+        true => Ok(()),
+        false => Err("iptables is not installed, or the kernel does not answer it".to_owned()),
+    });
+}
+
+fn pair(netlink: &Netlink) -> Trial {
+    let own = Namespace::current().map_err(|e| e.to_string())?;
+    let spec = VethSpec {
+        name: "probe2",
+        mtu: None,
+        mac: None,
+        peer_name: "probe3",
+        peer_mac: random_mac(),
+        peer_ns: own.fd(),
+    };
+    netlink.create_veth(&spec).map_err(|e| e.to_string())
+}
+
+/// A port in a VLAN: a kernel without the filtering takes the bridge's option, and not this.
+fn vlan(netlink: &Netlink) -> Trial {
+    let index = |name: &str| -> Result<u32, String> {
+        let link = netlink.link_by_name(name).map_err(|e| e.to_string())?;
+        link.map(|link| link.index).ok_or_else(|| format!("{name} is not there"))
+    };
+    let (port, bridge) = (index("probe2")?, index("probe1")?);
+    netlink.set_master(port, Some(bridge)).map_err(|e| e.to_string())?;
+    netlink.add_vlan(port, 7, true, true).map_err(|e| e.to_string())
+}

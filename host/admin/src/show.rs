@@ -1,0 +1,90 @@
+//! `postern show`: all that belongs to one container, by its records and by the kernel.
+
+use crate::account::{self, Attachment, Plugin, short};
+use crate::ls;
+use crate::output::{self, one_line};
+use anyhow::{Result, bail};
+use postern_state::Stage;
+
+/// Width of the first column.
+const NAMES: usize = 20;
+
+/// Prints what there is of a container, given by its ID or the beginning of it.
+///
+/// # Errors
+/// There is no such container, or more than one; the kernel or the state directory can't be looked at.
+pub fn run(container: &str, json: bool) -> Result<()> {
+    let all = account::attachments()?;
+    let meant = meant(&all, container)?;
+    if json {
+        return output::json(&meant);
+    }
+    let texts: Vec<String> = meant.into_iter().map(text).collect();
+    output::text(&texts.join("\n\n"))
+}
+
+/// The attachments of the one container that is meant.
+fn meant<'a>(all: &'a [Attachment], container: &str) -> Result<Vec<&'a Attachment>> {
+    let id = |one: &'a Attachment| one.container.as_deref();
+    let mut ids: Vec<&str> = all.iter().filter_map(id).filter(|id| id.starts_with(container)).collect();
+    if ids.contains(&container) {
+        ids = vec![container];
+    }
+    ids.dedup();
+    match ids.as_slice() {
+        [one] => Ok(all.iter().filter(|attachment| id(attachment) == Some(one)).collect()),
+        [] if all.is_empty() => bail!("no container \"{}\": this node has no attachments", one_line(container)),
+        [] => bail!("no container \"{}\"; there are\n{}", one_line(container), ls::table(all)),
+        many => bail!(
+            "\"{}\" is the beginning of {} containers: {}",
+            one_line(container),
+            many.len(),
+            one_line(&many.join(", "))
+        ),
+    }
+}
+
+fn text(one: &Attachment) -> String {
+    let of = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
+    let mut lines =
+        vec![one_line(&format!("{}/{}/{}: {}", of(&one.network), of(&one.container), of(&one.interface), one.words()))];
+    let mut line = |name: &str, text: &str| lines.push(one_line(&format!("  {name:NAMES$}{text}")));
+    line("since", &one.age());
+    line("record", &one.record.display().to_string());
+    line("CNI_NETNS", &of(&one.netns));
+    if !one.addresses.is_empty() {
+        line("addresses", &one.addresses.join(", "));
+    }
+    for plugin in &one.plugins {
+        line("plugin", &component(plugin));
+    }
+    for fact in &one.facts {
+        line(fact.kind, &fact.found);
+    }
+    for difference in &one.differences {
+        line("DIFFERS", &difference.what);
+        line("  remedy", &difference.remedy);
+    }
+    lines.join("\n")
+}
+
+fn component(plugin: &Plugin) -> String {
+    let mut words = plugin.plugin.clone();
+    match (&plugin.digest, &plugin.installed) {
+        (Some(digest), Some(installed)) if digest == installed => {
+            words += &format!(", sha256 {}, which is installed", short(digest));
+        }
+        (Some(digest), Some(installed)) => {
+            words += &format!(", sha256 {}; installed is another one by now, {}", short(digest), short(installed));
+        }
+        (Some(digest), None) => words += &format!(", sha256 {}; none is installed any more", short(digest)),
+        (None, _) => words += "; its record does not tell which component it was",
+    }
+    match plugin.stage {
+        Some(Stage::Begun) => words += "; ADD has begun",
+        Some(Stage::Made) => words += "; ADD has made all, and the runtime does not have the result",
+        Some(Stage::Ending) => words += "; DEL has begun",
+        Some(Stage::Given) | None => {}
+    }
+    words
+}

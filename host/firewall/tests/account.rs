@@ -1,0 +1,88 @@
+//! What there is, of whom: and that the commands which are said to remove it do.
+
+mod common;
+
+use common::{addrs, key, nft, own_namespace, ruleset, soon, tool};
+use postern_confine::Direct;
+use postern_firewall::account::{self, Iptables, forward_chains, strange_guards, strange_masquerades};
+use postern_firewall::iptables::{self, Means};
+use postern_firewall::{macguard, masquerade};
+
+const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
+
+#[test]
+fn masquerades_of_strangers_are_found_and_their_removal() {
+    own_namespace();
+    assert!(account::nft(soon()).is_some());
+    let mut nft = nft();
+    assert!(strange_masquerades(&mut nft, &[]).unwrap().is_empty(), "there is no table");
+    masquerade::nft_ensure(&mut nft, &key("known"), &addrs(&DUAL)).unwrap();
+    masquerade::nft_ensure(&mut nft, &key("stranger"), &addrs(&["10.1.0.4/16", "fd00:1::4/64"])).unwrap();
+    let strange = strange_masquerades(&mut nft, &[key("known")]).unwrap();
+    assert_eq!(strange.len(), 1, "{strange:?}");
+    assert!(strange[0].mark.ends_with("net: mynet, if: eth0, id: stranger"), "{}", strange[0].mark);
+    let addresses: Vec<_> = strange[0].addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["10.1.0.4", "fd00:1::4"]);
+    strange[0].commands.iter().for_each(|command| drop(tool("nftables", command)));
+    assert!(strange_masquerades(&mut nft, &[key("known")]).unwrap().is_empty());
+    assert!(masquerade::nft_check(&mut nft, &key("known"), &addrs(&DUAL)).unwrap());
+}
+
+#[test]
+fn guards_of_strangers_are_found_and_their_removal() {
+    own_namespace();
+    let mut nft = nft();
+    assert!(strange_guards(&mut nft, &[]).unwrap().is_empty());
+    for id in ["known-eth0", "gone-eth0", "odd$(reboot)-eth0"] {
+        macguard::ensure(&mut nft, id, "veth0", [2; 6]).unwrap();
+    }
+    // Only half of it is there.
+    tool("nftables", "nft flush chain bridge nat PREROUTING");
+    let strange = strange_guards(&mut nft, &["known-eth0".to_owned()]).unwrap();
+    let marks: Vec<_> = strange.iter().map(|marked| marked.mark.as_str()).collect();
+    assert_eq!(marks, ["gone-eth0", "odd$(reboot)-eth0"]);
+    assert!(strange[1].commands.is_empty(), "not for a shell: {:?}", strange[1].commands);
+    strange[0].commands.iter().for_each(|command| drop(tool("nftables", command)));
+    assert!(!ruleset().contains("gone-eth0") && ruleset().contains("known-eth0"), "{}", ruleset());
+}
+
+#[test]
+fn chains_of_strangers_are_found_and_their_removal() {
+    own_namespace();
+    let means = Means { runner: &Direct, deadline: soon() };
+    let none = Iptables::look(&mut nft(), means).unwrap();
+    assert!(none.strangers(&[]).is_empty() && !none.has(&key("known"), &addrs(&DUAL)).unwrap());
+    for id in ["known", "stranger"] {
+        iptables::ensure(&key(id), &addrs(&DUAL), means).unwrap();
+    }
+    tool("iptables", "iptables -t nat -N CNI-HOSTPORT-MASQ; iptables -t nat -N CNI-short");
+    let tables = Iptables::look(&mut nft(), means).unwrap();
+    assert!(tables.has(&key("known"), &addrs(&DUAL)).unwrap());
+    assert!(!tables.has(&key("other"), &addrs(&DUAL)).unwrap());
+    let strange = tables.strangers(&[key("known")]);
+    assert_eq!(strange.len(), 2, "one of each family: {strange:?}");
+    for (marked, address) in strange.iter().zip(["10.1.0.3", "fd00:1::3"]) {
+        assert_eq!(marked.mark, "name: \"mynet\" id: \"stranger\"");
+        assert_eq!(marked.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), [address]);
+        marked.commands.iter().for_each(|command| drop(tool("iptables", command)));
+    }
+    let tables = Iptables::look(&mut nft(), means).unwrap();
+    assert!(tables.strangers(&[key("known")]).is_empty() && tables.has(&key("known"), &addrs(&DUAL)).unwrap());
+}
+
+#[test]
+fn chains_that_packets_are_forwarded_through_are_found() {
+    own_namespace();
+    assert!(forward_chains(&mut nft()).unwrap().is_empty());
+    tool(
+        "nftables",
+        "nft add table ip filter
+         nft add chain ip filter FORWARD '{ type filter hook forward priority 0; policy drop; }'
+         nft add chain ip filter INPUT '{ type filter hook input priority 0; policy drop; }'
+         nft add chain ip filter plain
+         nft add table inet firewalld
+         nft add chain inet firewalld filter_FORWARD '{ type filter hook forward priority 10; policy accept; }'",
+    );
+    let chains = forward_chains(&mut nft()).unwrap();
+    assert_eq!(chains, [("ip filter FORWARD".to_owned(), true), ("inet firewalld filter_FORWARD".to_owned(), false)]);
+}

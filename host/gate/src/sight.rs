@@ -1,0 +1,100 @@
+//! What the kernel and the disk have of all attachments, looked at once, for an account of the node. Reading only.
+
+use crate::places::Places;
+use postern_confine::Direct;
+use postern_firewall::Nft;
+use postern_firewall::account::{self, Iptables};
+use postern_firewall::iptables::Means;
+use postern_kernel::{Link, Namespaces, Netlink};
+use postern_state::Held;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How long packet filters and their programs may take in all.
+const FILTERS_WITHIN: Duration = Duration::from_secs(60);
+
+/// Leases of a network, or why they can't be listed.
+pub type Listed = Rc<Result<Vec<Held>, String>>;
+
+/// What all attachments of the node are compared with, looked at once.
+pub struct Sight {
+    /// Where state is.
+    pub places: Places,
+    /// The number of the host's network namespace.
+    pub here: u64,
+    /// The boot.
+    pub boot: String,
+    /// The host's links.
+    pub links: Vec<Link>,
+    /// All network namespaces that could be found.
+    pub namespaces: Namespaces,
+    nft: RefCell<Option<Nft>>,
+    iptables: Result<Iptables, String>,
+    leases: RefCell<BTreeMap<(PathBuf, String), Listed>>,
+}
+
+impl Sight {
+    /// Looks at the node; at its namespaces for as long as `within`.
+    ///
+    /// # Errors
+    /// A text for people: the kernel refuses to show its links or namespaces.
+    pub fn look(places: Places, within: Duration) -> Result<Self, String> {
+        let host = Netlink::open().map_err(|e| e.to_string())?;
+        let deadline = Instant::now() + FILTERS_WITHIN;
+        let mut nft = account::nft(deadline);
+        let means = Means { runner: &Direct, deadline };
+        let iptables = match &mut nft {
+            Some(nft) => Iptables::look(nft, means).map_err(|e| e.to_string()),
+            None => Err("the kernel does not let this user look at its packet filter".to_owned()),
+        };
+        Ok(Self {
+            places,
+            here: host.cookie().map_err(|e| e.to_string())?,
+            boot: postern_state::boot_id().map_err(|e| e.to_string())?,
+            links: host.links().map_err(|e| e.to_string())?,
+            namespaces: Namespaces::find(within).map_err(|e| e.to_string())?,
+            nft: RefCell::new(nft),
+            iptables,
+            leases: RefCell::default(),
+        })
+    }
+
+    /// The leases of a network in a data directory.
+    pub fn leases(&self, directory: &Path, network: &str) -> Listed {
+        let key = (directory.to_owned(), network.to_owned());
+        let list = || Rc::new(self.places.all_leases(directory, network));
+        Rc::clone(self.leases.borrow_mut().entry(key).or_insert_with(list))
+    }
+
+    /// The link of the host of that name.
+    pub fn link(&self, name: &str) -> Option<&Link> {
+        self.links.iter().find(|link| link.name == name)
+    }
+
+    /// The link of the host of that index.
+    pub fn link_at(&self, index: u32) -> Option<&Link> {
+        self.links.iter().find(|link| link.index == index)
+    }
+
+    /// Does something with nftables.
+    ///
+    /// # Errors
+    /// The kernel does not let this user look at it, or what `work` says.
+    pub fn nft<T>(&self, work: impl FnOnce(&mut Nft) -> Result<T, String>) -> Result<T, String> {
+        match self.nft.borrow_mut().as_mut() {
+            Some(nft) => work(nft),
+            None => Err("the kernel does not let this user look at its packet filter".to_owned()),
+        }
+    }
+
+    /// The nat tables of iptables.
+    ///
+    /// # Errors
+    /// Why they could not be looked at.
+    pub fn iptables(&self) -> Result<&Iptables, String> {
+        self.iptables.as_ref().map_err(Clone::clone)
+    }
+}
