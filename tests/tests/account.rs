@@ -139,7 +139,7 @@ const BROKEN: [Broken; 28] = [
         state: "container-gone",
         show: "its network namespace is gone",
         doctor: "its network namespace is gone",
-        severity: "warning",
+        severity: "error",
         mend: Mend::Doctor,
     },
     Broken {
