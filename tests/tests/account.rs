@@ -33,7 +33,7 @@ enum Mend {
     Script(&'static str),
 }
 
-const BROKEN: [Broken; 28] = [
+const BROKEN: [Broken; 29] = [
     Broken {
         name: "the pair was deleted",
         by: "ip link delete $veth",
@@ -139,7 +139,7 @@ const BROKEN: [Broken; 28] = [
         state: "container-gone",
         show: "its network namespace is gone",
         doctor: "its network namespace is gone",
-        severity: "warning",
+        severity: "error",
         mend: Mend::Doctor,
     },
     Broken {
@@ -185,6 +185,16 @@ const BROKEN: [Broken; 28] = [
         state: "ok",
         show: "",
         doctor: "rules of an attachment without a record for 10.9.0.78",
+        severity: "warning",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "spoofing protection of a native plugin whose port is gone",
+        by: "nft add chain bridge nat cni-br-iface-gone-eth0
+             nft add rule bridge nat PREROUTING iifname veth9 jump cni-br-iface-gone-eth0 comment '\"macspoofchk-gone-eth0\"'",
+        state: "ok",
+        show: "",
+        doctor: "rules of an attachment without a record: gone-eth0",
         severity: "warning",
         mend: Mend::Doctor,
     },
@@ -389,10 +399,10 @@ impl Patient {
                 ensure!(found.get("is_command") == Some(&json!(true)), "doctor: {found}");
                 // Who sits there is asked.
                 let command = match text(found, "remedy") {
-                    "postern gc" => "$bin/postern gc --yes",
-                    other => other,
+                    collect @ ("postern gc" | "postern gc --native") => format!("$bin/{collect} --yes"),
+                    other => other.to_owned(),
                 };
-                self.script(command).with_context(|| format!("remedy {command}"))?;
+                self.script(&command).with_context(|| format!("remedy {command}"))?;
             }
             Mend::Again => {}
             Mend::Script(script) => drop(self.script(script)?),

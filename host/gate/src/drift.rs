@@ -7,7 +7,7 @@ use crate::effect::Effect;
 use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_firewall::{MasqueradeKey, macguard, masquerade};
-use postern_kernel::{Found, Link};
+use postern_kernel::{Found, Link, Namespace, OpenError};
 use postern_state::{Header, Owner, RecordKey, Section, Stage, Summary};
 use postern_types::{Backend, Mac};
 use serde::Serialize;
@@ -84,6 +84,8 @@ pub struct Account {
     pub state: State,
     /// A living process is at work on it.
     pub is_held: bool,
+    /// Why its namespace may be alive nevertheless, if its state is [`State::ContainerGone`].
+    pub doubt: Option<String>,
     /// Effect by effect, what there is.
     pub facts: Vec<Fact>,
     /// Where the two differ.
@@ -142,6 +144,7 @@ impl Sight {
             addresses: Vec::new(),
             state: State::Ok,
             is_held: false,
+            doubt: None,
             facts: Vec::new(),
             deviations: Vec::new(),
         };
@@ -198,11 +201,10 @@ impl Sight {
         let is_gone = container.is_none() && header.netns_cookie.is_some() && pair.is_none();
         if is_gone {
             account.deviations.clear();
-            let doubt = match self.namespaces.gap() {
-                Some(gap) => format!(", or can't be found from here: {gap}"),
-                None => String::new(),
-            };
-            account.differs(format!("its network namespace is gone{doubt}"), COLLECT, true);
+            account.doubt = self.namespaces.gap().filter(|_| !has_lost_all(account, header));
+            let doubt = account.doubt.iter().map(|gap| format!(", or can't be found from here: {gap}"));
+            let what = format!("its network namespace is gone{}", doubt.collect::<String>());
+            account.differs(what, COLLECT, true);
             return State::ContainerGone;
         }
         if let Some(section) = unfinished {
@@ -443,6 +445,13 @@ fn addresses(sections: &[Section], effects: &[(String, Effect)]) -> Vec<IpNet> {
         }
     });
     addresses
+}
+
+/// Whether an attachment has lost both the pair that it had and the path of its namespace: that is proof enough where not
+/// everything can be looked at.
+fn has_lost_all(account: &Account, header: &Header) -> bool {
+    let had_pair = account.effects.iter().any(|effect| matches!(effect, Effect::Veth { .. }));
+    had_pair && matches!(Namespace::open(&header.netns_path), Err(OpenError::NotExist { .. }))
 }
 
 /// Whether a living process is at work on a record; one whose lock can't be asked for is taken as idle.

@@ -19,14 +19,14 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     if let Some(gap) = &gap {
         examination.leave_out(format!("some namespaces, so that what seems to be gone may not be: {gap}"));
     }
-    records(examination, node, gap.is_some());
+    records(examination, node);
     for directory in lease_directories(node).iter().filter(|directory| directory.is_dir()) {
         match postern_state::networks(directory) {
-            Ok(networks) => networks
-                .into_iter()
-                .flatten()
-                .take(MOST)
-                .for_each(|network| leases(examination, node, sight, directory, &network)),
+            Ok(networks) => {
+                for network in networks.iter().flatten().take(MOST) {
+                    leases(examination, node, sight, directory, network);
+                }
+            }
             Err(error) => examination.leave_out(format!("leases: {error}")),
         }
     }
@@ -34,14 +34,16 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     lonely_pairs(examination, node, sight);
 }
 
-fn records(examination: &mut Examination, node: &Node, is_doubtful: bool) {
+fn records(examination: &mut Examination, node: &Node) {
     for account in node.accounts.iter().filter(|account| !account.is_held) {
         let place = match &account.header {
             Some(header) => format!("{}/{}/{}", header.network, header.container_id, header.ifname),
             None => account.path.display().to_string(),
         };
         let (severity, why) = match account.state {
-            State::ContainerGone if is_doubtful => (Severity::Warning, "what it had may be held for nobody"),
+            State::ContainerGone if account.doubt.is_some() => {
+                (Severity::Warning, "what it had may be held for nobody")
+            }
             State::ContainerGone => (Severity::Error, "what it had is held for nobody"),
             State::Incomplete => (Severity::Error, "what it made is held for nobody"),
             State::PreviousBoot => (Severity::Error, "its leases are held for nobody"),
