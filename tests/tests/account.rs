@@ -27,6 +27,8 @@ struct Broken {
 enum Mend {
     /// The command that doctor prints.
     Doctor,
+    /// The same, and it is `postern gc --native`.
+    Native,
     /// What it says in words: the container's DEL and ADD.
     Again,
     /// What it says in words, as a script.
@@ -196,7 +198,7 @@ const BROKEN: [Broken; 29] = [
         show: "",
         doctor: "rules of an attachment without a record: gone-eth0",
         severity: "warning",
-        mend: Mend::Doctor,
+        mend: Mend::Native,
     },
     Broken {
         name: "a directory that everybody may write to",
@@ -395,8 +397,10 @@ impl Patient {
         let worst = findings.iter().map(|finding| text(finding, "severity")).min().unwrap_or_default();
         ensure!(status == if worst == "error" { 1 } else { 3 }, "doctor: status {status}: {all:?}");
         match broken.mend {
-            Mend::Doctor => {
+            Mend::Doctor | Mend::Native => {
                 ensure!(found.get("is_command") == Some(&json!(true)), "doctor: {found}");
+                let is_native = text(found, "remedy") == "postern gc --native";
+                ensure!(is_native == matches!(broken.mend, Mend::Native), "doctor: {found}");
                 // Who sits there is asked.
                 let command = match text(found, "remedy") {
                     collect @ ("postern gc" | "postern gc --native") => format!("$bin/{collect} --yes"),

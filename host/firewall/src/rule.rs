@@ -214,12 +214,17 @@ impl Rule {
 
     /// Whether the rule consists of these expressions.
     pub(crate) fn is(&self, expressions: &[Expression]) -> bool {
-        self.expressions() == expressions
+        self.parts().eq(expressions.iter().cloned())
     }
 
     /// What the rule consists of.
     pub(crate) fn expressions(&self) -> Vec<Expression> {
-        attributes(&self.expressions).map(|(_, expression)| Expression::read(expression)).collect()
+        self.parts().collect()
+    }
+
+    /// The same one after the other: most rules are told apart by the first.
+    fn parts(&self) -> impl Iterator<Item = Expression> {
+        attributes(&self.expressions).map(|(_, expression)| Expression::read(expression))
     }
 
     /// Whether the comment begins with `prefix`.
