@@ -1,6 +1,8 @@
 # make demo      set up what is missing, build, attach two namespaces to a network, ping, tear down
 # make test      everything that can fail: see tests/README.md
 # make fuzz      random sequences of host calls against an oracle, for an hour (POSTERN_FUZZ_SECONDS, _RUNS, _SEED)
+# make faults    every operation, system call and instant of every plugin goes wrong, one after the other (an hour)
+# make kills     random SIGKILLs while many containers come and go (POSTERN_KILLS=5000, POSTERN_KILL_SEED)
 # make bench     latency beside the native plugins, in one run (RUNS=50)
 # make build     target/cni/bin, a CNI bin directory ready for use, and target/release/postern
 # make install   DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin; make uninstall takes it away again
@@ -19,7 +21,7 @@ LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 SHELL := /bin/sh
 .SHELLFLAGS := -ec 'umask 022; eval "$$1"' sh
 
-.PHONY: demo build setup test fuzz lint bench install uninstall clean
+.PHONY: demo build setup test fuzz faults kills lint bench install uninstall clean
 
 demo: build
 	@tests/demo
@@ -53,6 +55,14 @@ fuzz: build
 	@tests/setup test
 	POSTERN_FUZZ_SECONDS=$${POSTERN_FUZZ_SECONDS:-3600} \
 		cargo test --quiet --package postern-tests --test attack -- --nocapture sequences
+
+faults: build
+	@tests/setup test
+	POSTERN_FAULTS=all cargo test --quiet --package postern-tests --test faults --test disk -- --nocapture
+
+kills: build
+	@tests/setup test
+	POSTERN_KILLS=$${POSTERN_KILLS:-5000} cargo test --quiet --package postern-tests --test kills -- --nocapture
 
 lint:
 	cargo fmt --all --check

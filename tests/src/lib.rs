@@ -10,6 +10,7 @@ mod difference;
 mod names;
 mod node;
 mod paths;
+mod random;
 mod snapshot;
 mod tree;
 
@@ -19,4 +20,5 @@ pub use difference::{Difference, Differences};
 pub use names::Names;
 pub use node::Node;
 pub use paths::{native_bin, plugin_bin};
+pub use random::Random;
 pub use tree::{Mismatch, compare};

@@ -124,7 +124,22 @@ impl Node {
     /// # Errors
     /// When it can't be started. A plugin that fails is an answer.
     pub fn call(&self, call: &Call) -> Result<Answer> {
-        let mut command = self.command(call.program());
+        self.call_under(&[], call)
+    }
+
+    /// The same, started by another program: `wrapper` is its name and arguments, which the plugin's path follows.
+    ///
+    /// # Errors
+    /// As [`Node::call`].
+    pub fn call_under(&self, wrapper: &[String], call: &Call) -> Result<Answer> {
+        let mut command = match wrapper.split_first() {
+            None => self.command(call.program()),
+            Some((program, arguments)) => {
+                let mut command = self.command(program);
+                command.args(arguments).arg(call.program());
+                command
+            }
+        };
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(call.environment());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
@@ -137,6 +152,28 @@ impl Node {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
+    }
+
+    /// Starts a plugin that is its own process, so that it can be killed: no wrapper looks after it, and it has read nothing
+    /// but what the pipe holds.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub fn start(&self, call: &Call) -> Result<Child> {
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id()))
+            .arg(format!("--net=/proc/{}/ns/net", self.holder.id()))
+            .arg("--")
+            .arg(call.program())
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .envs(call.environment());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            let _ = stdin.write_all(call.stdin());
+        }
+        Ok(child)
     }
 
     /// Calls DEL as a runtime does, but without second tries: except of the native plugins, whose first DEL with `ipMasq`

@@ -5,6 +5,8 @@ use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr,
 };
+use nix::sys::stat::{SFlag, fstat};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -69,10 +71,19 @@ impl Files {
             let file = match PathFd::new(path) {
                 Ok(file) => file,
                 // Not there, or out of reach already.
-                Err(PathFdError::OpenCall { .. }) => continue,
+                Err(PathFdError::OpenCall { source, .. })
+                    if matches!(
+                        source.kind(),
+                        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied
+                    ) =>
+                {
+                    continue;
+                }
                 Err(error) => return Err(ConfineError::new("landlock", error)),
             };
-            let rights = if path.is_dir() { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
+            let stat = fstat(&file).map_err(|errno| ConfineError::new("landlock", errno))?;
+            let is_directory = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFDIR.bits();
+            let rights = if is_directory { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
             if rights.is_empty() {
                 // A file where a directory should be: there is nothing to list.
                 continue;

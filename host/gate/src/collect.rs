@@ -107,16 +107,22 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
     let network = &session.request.conf.name;
     let here = session.host()?.cookie().map_err(kernel)?;
     let (mut removed, mut failed) = (0, None);
+    postern_state::tidy(&session.state).map_err(state)?;
     for summary in postern_state::list(&session.state).map_err(state)? {
         let Some(key) = &summary.key else { continue };
-        let Some(header) = &summary.header else {
-            // Whose it was can't be told; that it is lost is, once: it is set aside.
-            if let Err(error) = Record::<Effect>::open_existing(&session.state, key, Instant::now())
-                && !error.is_try_again()
-            {
+        // One that could not be read is told of, and set aside if it never can be; or it can be read at the second try.
+        let again = || Record::<Effect>::open_existing(&session.state, key, Instant::now());
+        let header = match &summary.header {
+            Some(header) => Ok(Some(header.clone())),
+            None => again().map(|record| record.map(|record| record.header().clone())),
+        };
+        let header = match header {
+            Ok(Some(header)) => header,
+            Ok(None) | Err(StateError::Locked { .. }) => continue,
+            Err(error) => {
                 crate::say!("postern: {error}");
+                continue;
             }
-            continue;
         };
         if Instant::now() >= session.deadline {
             return Err(OpError::new(ErrorCode::Deadline, "records", "the deadline passed before all were looked at")

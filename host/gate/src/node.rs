@@ -19,31 +19,40 @@ pub const VLAN_GATEWAY: &str = "vlan-gateway";
 /// Kind of a family whose forwarding was switched on.
 pub const FORWARDING: &str = "forwarding";
 
-/// Notes a bridge.
-pub fn note_bridge(state: &Path, host: &Netlink, name: &str) {
-    note(state, host, BRIDGE, name);
+/// Notes an object, and makes it: in this order, as one that nobody noted would never be collected. If it can't be made,
+/// the note goes again.
+///
+/// # Errors
+/// What `make` says.
+pub fn noted<T, E>(
+    state: &Path,
+    host: &Netlink,
+    kind: &str,
+    name: &str,
+    make: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let is_new = note(state, host, kind, name);
+    make().inspect_err(|_| {
+        if let Some(here) = is_new.then(|| host.cookie().ok()).flatten()
+            && let Err(error) = node::remove(state, kind, name, here)
+        {
+            crate::say!("postern: {error}");
+        }
+    })
 }
 
-/// Notes a VLAN gateway.
-pub fn note_vlan_gateway(state: &Path, host: &Netlink, name: &str) {
-    note(state, host, VLAN_GATEWAY, name);
-}
-
-/// Notes that forwarding was off before.
-pub fn note_forwarding(state: &Path, host: &Netlink, family: &str) {
-    note(state, host, FORWARDING, family);
-}
-
-fn note(state: &Path, host: &Netlink, kind: &str, name: &str) {
+/// Whether the note is new.
+fn note(state: &Path, host: &Netlink, kind: &str, name: &str) -> bool {
     let noted = host.cookie().map_err(|e| e.to_string()).and_then(|host_netns_cookie| {
         let boot_id = postern_state::boot_id().map_err(|e| e.to_string())?;
         let (kind, name) = (kind.to_owned(), name.to_owned());
         let object = NodeObject { kind, name, boot_id, host_netns_cookie, created: now(), detail: Value::Null };
         node::note(state, &object).map_err(|e| e.to_string())
     });
-    if let Err(reason) = noted {
+    noted.unwrap_or_else(|reason| {
         crate::say!("postern: `postern gc --node` will not know of {kind} {name}: {reason}");
-    }
+        false
+    })
 }
 
 /// Removes the node objects of the caller's namespace that Postern made and nothing uses. Forwarding is switched off only

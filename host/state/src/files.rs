@@ -162,10 +162,12 @@ impl Directory {
 
 /// Content of a regular file, up to [`READ_LIMIT`].
 pub(crate) fn read_all(file: &File) -> io::Result<Vec<u8>> {
-    if !file.metadata()?.is_file() {
+    let meta = file.metadata()?;
+    if !meta.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    let mut content = Vec::new();
+    // With room to see its end: one read(2), or two.
+    let mut content = Vec::with_capacity(usize::try_from(meta.len().min(READ_LIMIT)).unwrap_or_default() + 1);
     file.take(READ_LIMIT + 1).read_to_end(&mut content)?;
     if content.len() as u64 > READ_LIMIT {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than any file of ours"));

@@ -30,7 +30,7 @@ use lines::{Fault, FirstLine, Parsed, parse};
 use section::Change;
 
 pub use section::{Section, Stage};
-pub use summary::{Summary, is_busy, list};
+pub use summary::{Summary, is_busy, list, tidy};
 
 /// Format version of the records that this code writes and reads.
 const VERSION: u64 = 1;
@@ -175,7 +175,13 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
                 }
                 Ok(None) => return Err(vanished(root)),
                 Err(error @ StateError::Corrupt { .. }) => warnings.push(error.to_string()),
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // Perhaps this has made the file, and could not begin it.
+                    if let Some(directory) = open_directory(root, false)? {
+                        summary::remove_empty(&directory, &header.key())?;
+                    }
+                    return Err(error);
+                }
             }
         }
     }
@@ -247,10 +253,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         if record.length < content.len() as u64 && !is_read_only {
             record.file.set_len(record.length).map_err(|error| StateError::io("truncate", &path, error))?;
         }
-        if is_new && let Err(error) = record.write_first() {
-            // On a full disk an empty file can often be made.
-            record.directory.unlink(key.as_str())?;
-            return Err(error);
+        if is_new {
+            record.write_first()?;
         }
         Ok(Some(record))
     }

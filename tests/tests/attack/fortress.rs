@@ -9,7 +9,7 @@
 //!
 //! `hostile0` is the one bridge that the attackers' policy grants.
 
-use crate::common::{Watched, test_bin};
+use crate::common::{PRIVATE_ETC, Watched, test_bin};
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, compare, merge};
 use serde_json::{Value, json};
@@ -21,12 +21,9 @@ use std::path::Path;
 /// Beside what a snapshot has: Postern's own state, and the operator's files.
 const OURS: [&str; 3] = ["/run/postern", "/etc/postern", "/etc/operator"];
 
-/// A private `/etc`, in which iptables still finds what it needs.
+/// What the operator has on the node.
 const PREPARE: &str = "
-    mount -t tmpfs -o mode=755 etc /mnt
-    cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
-    mkdir -p /mnt/postern/policy /mnt/operator
-    mount --move /mnt /etc
+    mkdir /etc/operator
     echo secret > /etc/operator/shadow; chmod 600 /etc/operator/shadow
     ip link add hostile0 type bridge
     ip link add op0 type veth peer name op1; ip link set op1 up; ip addr add 192.0.2.1/24 dev op0; ip link set op0 up
@@ -53,6 +50,7 @@ impl Fortress {
     /// base tables).
     pub fn new() -> Result<Self> {
         let watched = Watched::new(&["c1", "c2", "c3"])?;
+        watched.node.sh(PRIVATE_ETC)?;
         watched.node.sh(PREPARE)?;
         let mut fortress = Self { watched, before: BTreeMap::new(), indexes: Vec::new() };
         fortress.bystander(

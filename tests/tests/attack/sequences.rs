@@ -7,7 +7,7 @@
 use crate::common::number;
 use crate::fortress::Fortress;
 use anyhow::{Result, anyhow, bail, ensure};
-use postern_tests::merge;
+use postern_tests::{Random, merge};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -35,36 +35,6 @@ const PLAIN: [&str; 11] = [
     "attachments",
     "resolv-conf",
 ];
-
-/// xorshift64*, as in the guest.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        random.below(1);
-        random
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let wide = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(limit);
-        u64::try_from(wide >> 64).unwrap_or_default()
-    }
-
-    /// With this many chances in four.
-    fn chance(&mut self, of_four: u64) -> bool {
-        self.below(4) < of_four
-    }
-
-    #[allow(clippy::expect_used, reason = "all lists here have something in them")]
-    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
-        let at = usize::try_from(self.below(of.len() as u64)).unwrap_or_default();
-        *of.get(at).expect("one of none")
-    }
-}
 
 /// What one sequence is allowed.
 #[derive(Debug)]

@@ -53,10 +53,10 @@ fn records_that_others_prepared() -> Result<()> {
     fortress.plugin("hostile", "DEL", &good())?.success()?;
     fortress.unchanged()?;
     let prepared = [
-        ("a link to a file", format!("ln -s /etc/operator/shadow {path}"), false),
-        ("a link to nothing", format!("ln -s /etc/operator/new {path}"), false),
-        ("a directory", format!("mkdir {path}"), false),
-        ("a pipe", format!("mkfifo {path}"), false),
+        ("a link to a file", format!("ln -s /etc/operator/shadow {path}"), true),
+        ("a link to nothing", format!("ln -s /etc/operator/new {path}"), true),
+        ("a directory", format!("mkdir {path}"), true),
+        ("a pipe", format!("mkfifo {path}"), true),
         ("garbage", format!("head -c 3000 /dev/urandom > {path}"), true),
         ("nothing", format!(": > {path}"), true),
         ("a megabyte of brackets", format!("head -c 1000000 /dev/zero | tr '\\0' '[' > {path}"), true),
@@ -79,6 +79,8 @@ fn records_that_others_prepared() -> Result<()> {
                 fortress.node().sh(&format!("rm -rf {path}*"))?;
                 answer.success()?;
                 deleted.success()?;
+                // Neither followed nor written through.
+                fortress.node().sh("[ \"$(cat /etc/operator/shadow)\" = secret ]; [ ! -e /etc/operator/new ]")?;
                 // An empty one is what a run that was killed at once leaves.
                 ensure!(*name == "nothing" || answer.stderr.contains("postern: "), "nothing is said: {answer:?}");
             } else {

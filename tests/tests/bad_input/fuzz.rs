@@ -3,7 +3,7 @@
 use crate::common::{Refusal, Watched, test_bin};
 use crate::{base, call};
 use anyhow::{Result, ensure};
-use postern_tests::{Call, merge};
+use postern_tests::{Call, Random, merge};
 use serde_json::{Value, json};
 
 /// Runs, each with an ADD and what follows. `POSTERN_FUZZ_RUNS` is another number.
@@ -79,80 +79,63 @@ const TEXTS: [&str; 24] = [
     "true",
 ];
 
-/// xorshift64*: the same seed, the same runs, on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let wide = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * limit as u128;
-        usize::try_from(wide >> 64).unwrap_or_default()
+/// A value of some kind.
+fn value(random: &mut Random, depth: usize) -> Value {
+    match random.index(if depth == 0 { 7 } else { 9 }) {
+        0 => Value::Null,
+        1 => json!(true),
+        2 => json!(random.one_of(&[0, 1, -1, 67, 1400, 4094, 4095, 65536, i64::MAX, i64::MIN])),
+        3 => json!(1.5),
+        4 => json!("x".repeat(random.index(3000))),
+        5 | 6 => json!(random.one_of(&TEXTS)),
+        7 => (0..random.index(4)).map(|_| value(random, depth - 1)).collect(),
+        _ => {
+            let keys: Vec<_> = (0..random.index(4)).map(|_| random.one_of(&KEYS)).collect();
+            Value::Object(keys.into_iter().map(|key| (key.to_owned(), value(random, depth - 1))).collect())
+        }
     }
+}
 
-    #[allow(clippy::expect_used, reason = "all lists here have something in them")]
-    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
-        *of.get(self.below(of.len())).expect("one of none")
-    }
-
-    fn value(&mut self, depth: usize) -> Value {
-        match self.below(if depth == 0 { 7 } else { 9 }) {
-            0 => Value::Null,
-            1 => json!(true),
-            2 => json!(self.one_of(&[0, 1, -1, 67, 1400, 4094, 4095, 65536, i64::MAX, i64::MIN])),
-            3 => json!(1.5),
-            4 => json!("x".repeat(self.below(3000))),
-            5 | 6 => json!(self.one_of(&TEXTS)),
-            7 => (0..self.below(4)).map(|_| self.value(depth - 1)).collect(),
+/// Changes one place of the tree.
+fn change(random: &mut Random, tree: &mut Value) {
+    let replace = random.index(4) == 0;
+    match tree {
+        Value::Object(map) if !replace => match random.index(3) {
+            0 => {
+                let key = random.one_of(&KEYS).to_owned();
+                map.insert(key, value(random, 3));
+            }
             _ => {
-                let keys: Vec<_> = (0..self.below(4)).map(|_| self.one_of(&KEYS)).collect();
-                Value::Object(keys.into_iter().map(|key| (key.to_owned(), self.value(depth - 1))).collect())
+                let at = random.index(map.len().max(1));
+                if let Some((_, below)) = map.iter_mut().nth(at) {
+                    change(random, below);
+                }
             }
+        },
+        Value::Array(list) if !replace && !list.is_empty() => {
+            let at = random.index(list.len());
+            list.get_mut(at).into_iter().for_each(|item| change(random, item));
         }
+        other => *other = value(random, 3),
     }
+}
 
-    /// Changes one place of the tree.
-    fn change(&mut self, tree: &mut Value) {
-        let replace = self.below(4) == 0;
-        match tree {
-            Value::Object(map) if !replace => match self.below(3) {
-                0 => {
-                    let key = self.one_of(&KEYS).to_owned();
-                    map.insert(key, self.value(3));
-                }
-                _ => {
-                    let at = self.below(map.len().max(1));
-                    if let Some((_, below)) = map.iter_mut().nth(at) {
-                        self.change(below);
-                    }
-                }
-            },
-            Value::Array(list) if !replace && !list.is_empty() => {
-                let at = self.below(list.len());
-                list.get_mut(at).into_iter().for_each(|item| self.change(item));
-            }
-            other => *other = self.value(3),
-        }
-    }
-
-    /// Changes bytes of the text, which is no JSON any more then, or other JSON.
-    fn damage(&mut self, text: &mut Vec<u8>) {
-        for _ in 0..=self.below(3) {
-            let at = self.below(text.len().max(1));
-            match self.below(4) {
-                0 => text.truncate(at),
-                1 => text
-                    .iter_mut()
-                    .skip(at)
-                    .take(1)
-                    .for_each(|byte| *byte = u8::try_from(self.below(256)).unwrap_or_default()),
-                2 => text.insert(at.min(text.len()), self.one_of(b"{}[]\",:\\0\n\xff")),
-                // Two spellings of a key, a text within a text.
-                _ => {
-                    let piece = text.iter().copied().skip(at).take(40).collect::<Vec<_>>();
-                    text.splice(0..0, piece);
-                }
+/// Changes bytes of the text, which is no JSON any more then, or other JSON.
+fn damage(random: &mut Random, text: &mut Vec<u8>) {
+    for _ in 0..=random.index(3) {
+        let at = random.index(text.len().max(1));
+        match random.index(4) {
+            0 => text.truncate(at),
+            1 => text
+                .iter_mut()
+                .skip(at)
+                .take(1)
+                .for_each(|byte| *byte = u8::try_from(random.index(256)).unwrap_or_default()),
+            2 => text.insert(at.min(text.len()), random.one_of(b"{}[]\",:\\0\n\xff")),
+            // Two spellings of a key, a text within a text.
+            _ => {
+                let piece = text.iter().copied().skip(at).take(40).collect::<Vec<_>>();
+                text.splice(0..0, piece);
             }
         }
     }
@@ -188,18 +171,18 @@ fn tidy(watched: &Watched) -> Result<()> {
 fn random_call(random: &mut Random, netns: &str) -> Result<Call> {
     let plugin = random.one_of(&["bridge", "bridge", "ptp", "host-local", "static", "loopback"]);
     let mut config = base(plugin);
-    if random.below(2) == 0 {
+    if random.index(2) == 0 {
         merge(&mut config, &json!({"isGateway": true, "ipMasq": true, "macspoofchk": true}));
     }
-    for _ in 0..random.below(3) {
-        random.change(&mut config);
+    for _ in 0..random.index(3) {
+        change(random, &mut config);
     }
     let mut stdin = config.to_string().into_bytes();
-    if random.below(4) == 0 {
-        random.damage(&mut stdin);
+    if random.index(4) == 0 {
+        damage(random, &mut stdin);
     }
     let call = Call::new(&test_bin()?, plugin, "ADD", stdin).attachment("c1", netns, "eth0");
-    if random.below(4) > 0 {
+    if random.index(4) > 0 {
         return Ok(call);
     }
     let key = random.one_of(&["CNI_CONTAINERID", "CNI_IFNAME", "CNI_ARGS", "CNI_PATH", "CNI_NETNS"]);
@@ -235,7 +218,7 @@ fn random_calls_are_answered_and_leave_nothing() -> Result<()> {
     std::fs::create_dir_all("/run/fuzz/a/b/c")?;
     std::env::set_current_dir("/run/fuzz/a/b/c")?;
     let mut watched = node()?;
-    let mut random = Random(seed | 1);
+    let mut random = Random::new(seed);
     let (mut added, mut failures) = (0, Vec::new());
     for number in 0..runs {
         let call = random_call(&mut random, &watched.node.netns("c1"))?;

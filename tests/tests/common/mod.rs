@@ -97,6 +97,78 @@ impl Watched {
     }
 }
 
+/// A node's own `/etc`, in which iptables still finds what it needs: for operators' policies.
+pub const PRIVATE_ETC: &str = "
+    mount -t tmpfs -o mode=755 etc /mnt
+    cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
+    mkdir -p /mnt/postern/policy
+    mount --move /mnt /etc
+";
+
+/// How a node looks, records included, with names for what is random in it that hold for this picture alone: two pictures
+/// of the same state are equal, whichever names the links had. Which address comes next is no part of it.
+///
+/// # Errors
+/// As [`Node::snapshot`].
+pub fn picture(node: &Node, containers: &[&str]) -> Result<Value> {
+    let mut tree = node.snapshot(containers, &mut Names::new(""))?;
+    let records = node.sh("if [ -d /run/postern/attachments ]; then ls -A /run/postern/attachments; fi")?;
+    if let Some(map) = tree.as_object_mut() {
+        map.insert("records".to_owned(), records.lines().map(str::to_owned).collect());
+    }
+    if let Some(files) = tree.get_mut("files").and_then(Value::as_object_mut) {
+        files.retain(|path, _| !path.contains("/last_reserved_ip."));
+    }
+    Ok(tree)
+}
+
+/// Fails with the first differences if the two pictures are not the same.
+///
+/// # Errors
+/// They are not.
+pub fn same_picture(before: &Value, after: &Value) -> Result<()> {
+    let left: Vec<_> = compare(before, after)
+        .iter()
+        .map(|mismatch| {
+            let text = mismatch.to_string().replace("native: ", "before: ").replace("ours:   ", "after:  ");
+            text.chars().take(300).collect::<String>()
+        })
+        .collect();
+    let some: Vec<_> = left.iter().take(6).map(String::as_str).collect();
+    ensure!(left.is_empty(), "{} changes:\n{}", left.len(), some.join("\n"));
+    Ok(())
+}
+
+/// `postern gc --yes`. Which attachments it kept because it can't be told whether their namespaces are gone: without
+/// privileges over all processes of the machine, which tests don't have, that shows only by their links.
+///
+/// # Errors
+/// It fails, or keeps something for another reason.
+pub fn collect_garbage(node: &Node) -> Result<Vec<String>> {
+    let said = node.sh(&format!("{}/postern gc --yes --json", plugin_bin()?.display()))?;
+    let report: Value = serde_json::from_str(&said).with_context(|| said.clone())?;
+    let kept = report.pointer("/kept").and_then(Value::as_array).cloned().unwrap_or_default();
+    kept.iter()
+        .map(|kept| {
+            let text = |key: &str| kept.get(key).and_then(Value::as_str).unwrap_or_default();
+            ensure!(text("reason").contains("can't be told"), "`postern gc` keeps {kept}");
+            Ok(text("container").to_owned())
+        })
+        .collect()
+}
+
+/// Whether an attachment's record says that the runtime has its result and that no DEL has begun: it is whole then, and what
+/// stands in the way of another ADD is right to do so.
+///
+/// # Errors
+/// The records can't be read.
+pub fn is_whole(node: &Node, container: &str) -> Result<bool> {
+    let own = format!("\"container_id\":\"{container}\"");
+    let record = node.sh(&format!("grep -ls '{own}' /run/postern/attachments/* | xargs -r cat"))?;
+    let last = |stage: &str| record.rfind(&format!("\"{stage}\":"));
+    Ok(last("given") > last("begun").max(last("ending")))
+}
+
 /// Runs every case and reports all failures at once.
 pub fn each<T>(
     cases: impl IntoIterator<Item = T>,

@@ -27,9 +27,8 @@ pub fn ensure(
         None => {
             gate.room(1)?;
             // Two runs may both find it missing: the kernel lets one create it, and the other finds it.
-            // Noted before: a bridge that nobody noted would never be collected.
-            node::note_bridge(&gate.session.state, host, name);
-            host.create_bridge(name, mtu, vlan_filtering)
+            let create = || host.create_bridge(name, mtu, vlan_filtering);
+            node::noted(&gate.session.state, host, node::BRIDGE, name, create)
                 .map_err(|error| refused(error, name, format_args!("could not add \"{name}\"")))?;
             host.link_by_name(name).map_err(kernel)?.ok_or_else(|| link_gone(name))?
         }
@@ -252,16 +251,16 @@ fn vlan_gateway(
     let link = match found {
         Some(link) => link,
         None => {
-            node::note_vlan_gateway(&gate.session.state, netlink, &name);
             let (peer_name, peer_mac) = (random_veth_name(), random_mac());
             let (peer_name, peer_ns) = (peer_name.as_str(), gate.session.home()?.fd());
             let spec = VethSpec { name: &name, mtu: Some(mtu), mac: None, peer_name, peer_mac, peer_ns };
-            match netlink.create_veth(&spec) {
-                Ok(()) => {}
+            let create = || match netlink.create_veth(&spec) {
                 // Another run was faster.
-                Err(error) if error.is(Errno::EEXIST) => {}
-                Err(error) => return Err(refused(error, &name, format_args!("failed to make VLAN gateway {name}"))),
-            }
+                Err(error) if error.is(Errno::EEXIST) => Ok(()),
+                other => other,
+            };
+            node::noted(&gate.session.state, netlink, node::VLAN_GATEWAY, &name, create)
+                .map_err(|error| refused(error, &name, format_args!("failed to make VLAN gateway {name}")))?;
             netlink.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?
         }
     };

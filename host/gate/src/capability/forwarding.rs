@@ -22,8 +22,8 @@ pub fn enable(gate: &Gate<'_>) -> Result<Reply, OpError> {
             converted
         };
         if sysctl::get(&key).map_err(failed)?.as_deref() != Some("1") {
-            node::note_forwarding(&gate.session.state, gate.session.host()?, name);
-            sysctl::set(&key, "1").map_err(failed)?;
+            let (state, host) = (&gate.session.state, gate.session.host()?);
+            node::noted(state, host, node::FORWARDING, name, || sysctl::set(&key, "1")).map_err(failed)?;
         }
     }
     Ok(Reply::Done)

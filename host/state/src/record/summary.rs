@@ -3,8 +3,9 @@
 use super::lines::{Fault, parse};
 use super::{CORRUPT, Effect, Header, RecordKey, Section, locked_file, open_directory};
 use crate::error::{Result, StateError};
-use crate::files::read_all;
+use crate::files::{Directory, read_all};
 use nix::fcntl::OFlag;
+use nix::sys::stat::{FileStat, SFlag};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -70,6 +71,32 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
         summaries.push(summary);
     }
     Ok(summaries)
+}
+
+/// Remove the files of runs that were killed as they began their record: they are empty, and nothing was begun. How many.
+///
+/// # Errors
+/// [`StateError::Untrusted`], [`StateError::Io`] for the directory.
+pub fn tidy(root: &Path) -> Result<usize> {
+    let Some(directory) = open_directory(root, false)? else { return Ok(0) };
+    let keys = directory.names()?;
+    keys.iter().filter_map(|name| RecordKey::parse(name)).try_fold(0, |removed, key| {
+        let empty = remove_empty(&directory, &key)?;
+        Ok(removed + usize::from(empty))
+    })
+}
+
+/// Remove the file of `key` if it is empty and nobody has it open; whether it was removed.
+pub(super) fn remove_empty(directory: &Directory, key: &RecordKey) -> Result<bool> {
+    let is_empty = |stat: FileStat| stat.st_size == 0 && stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
+    if !directory.stat(key.as_str()).ok().flatten().is_some_and(is_empty) {
+        return Ok(false);
+    }
+    // Only with the lock, and if it is empty still: somebody may be about to write.
+    match locked_file(directory, key, OFlag::O_RDWR, Instant::now()) {
+        Ok(Some(file)) if file.metadata().is_ok_and(|meta| meta.len() == 0) => directory.unlink(key.as_str()),
+        _ => Ok(false),
+    }
 }
 
 /// Whether somebody is at work on the attachment `key` below `root`, or has got further with it since `time`

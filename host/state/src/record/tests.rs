@@ -265,6 +265,22 @@ fn a_longer_record_of_an_earlier_version_is_removed() {
 }
 
 #[test]
+fn files_that_were_never_begun_go() {
+    let scratch = Scratch::new();
+    let root = scratch.path("state");
+    assert_eq!(tidy(&root).unwrap(), 0);
+    let record = open(&scratch);
+    std::fs::write(path(&scratch), "").unwrap();
+    assert_eq!(tidy(&root).unwrap(), 0, "somebody has it open");
+    drop(record);
+    assert_eq!(tidy(&root).unwrap(), 1);
+    drop(open(&scratch));
+    std::fs::create_dir(root.join("attachments").join("0".repeat(32))).unwrap();
+    assert_eq!(tidy(&root).unwrap(), 0);
+    assert!(path(&scratch).exists());
+}
+
+#[test]
 fn keys_are_unambiguous() {
     let keys = [("a", "bc", "d"), ("ab", "c", "d"), ("a", "b", "cd"), ("", "abc", "d"), ("abcd", "", "")];
     let keys: std::collections::HashSet<_> = keys.iter().map(|(n, c, i)| RecordKey::new(1, n, c, i)).collect();

@@ -1,0 +1,235 @@
+//! Many at once: 1, 10, 100 and 200 ADDs that begin together, then as many DELs, ours beside native in the same run,
+//! taking turns. Wall time until the last is done, and how long each single call took.
+//!
+//! `postern-bench-parallel [--rounds N] [--json FILE]`, under `tests/in-namespaces`. Believe the ratio.
+
+#![allow(clippy::print_stdout, reason = "its output is a table")]
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use postern_tests::{merge, native_bin, plugin_bin};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// How many at once.
+const COUNTS: [usize; 4] = [1, 10, 100, 200];
+/// Times that a DEL which fails is tried again, so that the next round begins with nothing: a native one with `ipMasq` may
+/// fail the first time.
+const RETRIES: usize = 5;
+
+/// What is attached to: a bridge of its own for each of the two.
+struct Scenario {
+    name: &'static str,
+    patch: Value,
+}
+
+/// All calls of one verb in one round.
+#[derive(Default)]
+struct Batch {
+    wall: Duration,
+    single: Vec<Duration>,
+    errors: usize,
+    /// What the first one that failed said.
+    said: String,
+    /// What each printed.
+    results: Vec<Value>,
+}
+
+/// One contestant's rounds of one verb.
+#[derive(Default)]
+struct Column {
+    walls: Vec<Duration>,
+    single: Vec<Duration>,
+    errors: usize,
+    said: String,
+}
+
+impl Column {
+    fn take(&mut self, batch: Batch) {
+        self.walls.push(batch.wall);
+        self.single.extend(batch.single);
+        self.errors += batch.errors;
+        if self.said.is_empty() {
+            self.said = batch.said;
+        }
+    }
+
+    /// Median of the rounds, median and 95th of a hundred single calls, ms.
+    fn figures(&self) -> [f64; 3] {
+        [part(&self.walls, 50), part(&self.single, 50), part(&self.single, 95)]
+    }
+}
+
+fn part(times: &[Duration], percent: usize) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    times.get((times.len().saturating_sub(1) * percent) / 100).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+}
+
+fn main() -> Result<()> {
+    let (mut rounds, mut file) = (3, None);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--rounds" => rounds = arguments.next().context("--rounds needs a number")?.parse()?,
+            "--json" => file = Some(arguments.next().context("--json needs a file")?),
+            other => {
+                bail!("unknown argument {other}; usage: postern-bench-parallel [--rounds N] [--json FILE]")
+            }
+        }
+    }
+    ensure!(
+        std::env::var_os("POSTERN_PRIVATE").is_some(),
+        "not in private namespaces: start it with tests/in-namespaces"
+    );
+    ensure!(rounds > 0, "--rounds needs a positive number");
+    let most = COUNTS.into_iter().max().unwrap_or_default();
+    for number in 0..most {
+        let status = Command::new("ip").args(["netns", "add", &format!("many{number}")]).status()?;
+        ensure!(status.success(), "ip netns add many{number}");
+    }
+    let bins = [native_bin()?, plugin_bin()?];
+    let cores = std::thread::available_parallelism()?;
+    println!("{rounds} rounds, taking turns, on {cores} cores: until all are done, and the single call, ms");
+    println!(
+        "{:<22}{:>5} {:<4}{:>11}{:>9}{:>9}{:>5}{:>12}{:>9}{:>9}{:>5}{:>8}{:>8}",
+        "", "", "", "native all", "median", "p95", "err", "ours all", "median", "p95", "err", "all", "median"
+    );
+    let mut rows = Vec::new();
+    for scenario in [
+        Scenario { name: "bridge + host-local", patch: json!({}) },
+        Scenario { name: "bridge + masq nft", patch: json!({"ipMasq": true, "ipMasqBackend": "nftables"}) },
+    ] {
+        for count in COUNTS {
+            rows.extend(measure(&scenario, &bins, count, rounds)?);
+        }
+    }
+    if let Some(file) = file {
+        std::fs::write(&file, serde_json::to_string_pretty(&rows)?).with_context(|| file.clone())?;
+    }
+    Ok(())
+}
+
+fn measure(scenario: &Scenario, bins: &[PathBuf; 2], count: usize, rounds: usize) -> Result<Vec<Value>> {
+    let mut columns: [[Column; 2]; 2] = Default::default();
+    // The first round warms up.
+    for round in 0..=rounds {
+        for side in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
+            let Some(bin) = bins.get(side) else { continue };
+            let mut config = json!({
+                "cniVersion": "1.0.0", "name": format!("many{side}"), "type": "bridge", "bridge": format!("many{side}"),
+                "isGateway": true,
+                "ipam": {"type": "host-local", "ranges": [[{"subnet": format!("10.{}.0.0/16", 50 + side)}]]},
+            });
+            merge(&mut config, &scenario.patch);
+            let added = all_at_once(bin, "ADD", &vec![config.clone(); count])?;
+            let previous: Vec<Value> = added
+                .results
+                .iter()
+                .map(|result| {
+                    let mut config = config.clone();
+                    if result.is_object() {
+                        merge(&mut config, &json!({"prevResult": result}));
+                    }
+                    config
+                })
+                .collect();
+            let deleted = all_at_once(bin, "DEL", &previous)?;
+            for _ in 0..if deleted.errors > 0 { RETRIES } else { 0 } {
+                if all_at_once(bin, "DEL", &previous)?.errors == 0 {
+                    break;
+                }
+            }
+            for (verb, batch) in columns.iter_mut().zip([added, deleted]) {
+                if let (true, Some(column)) = (round > 0, verb.get_mut(side)) {
+                    column.take(batch);
+                }
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    for ([native, ours], verb) in columns.iter().zip(["ADD", "DEL"]) {
+        let ([a, b, c], [d, e, f]) = (native.figures(), ours.figures());
+        println!(
+            "{:<22}{count:>5} {verb:<4}{a:>11.1}{b:>9.1}{c:>9.1}{:>5}{d:>12.1}{e:>9.1}{f:>9.1}{:>5}{:>8.2}{:>8.2}",
+            scenario.name,
+            native.errors,
+            ours.errors,
+            d / a,
+            e / b
+        );
+        for (side, column) in [("native", native), ("ours", ours)] {
+            if column.errors > 0 {
+                let text: String =
+                    column.said.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(150).collect();
+                println!("    {side} failed {} of {} times: {text}", column.errors, count * rounds);
+            }
+        }
+        rows.push(json!({
+            "name": scenario.name, "count": count, "verb": verb, "rounds": rounds,
+            "native": {"all_ms": a, "median_ms": b, "p95_ms": c, "errors": native.errors},
+            "ours": {"all_ms": d, "median_ms": e, "p95_ms": f, "errors": ours.errors},
+        }));
+    }
+    Ok(rows)
+}
+
+/// One verb for as many containers as there are configurations, all begun together.
+fn all_at_once(bin: &Path, verb: &str, configs: &[Value]) -> Result<Batch> {
+    let barrier = Barrier::new(configs.len() + 1);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = configs
+            .iter()
+            .enumerate()
+            .map(|(number, config)| {
+                let barrier = &barrier;
+                std::thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, move || {
+                    barrier.wait();
+                    call(bin, verb, number, config)
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        barrier.wait();
+        let start = Instant::now();
+        let mut batch = Batch::default();
+        for thread in threads {
+            let (took, succeeded, stdout) = thread.join().map_err(|_| anyhow!("a thread panicked"))??;
+            batch.single.push(took);
+            batch.results.push(serde_json::from_str(&stdout).unwrap_or_default());
+            if !succeeded {
+                batch.errors += 1;
+                batch.said = stdout;
+            }
+        }
+        batch.wall = start.elapsed();
+        Ok(batch)
+    })
+}
+
+/// One call: how long it took, whether it succeeded, and what it printed.
+fn call(bin: &Path, verb: &str, number: usize, config: &Value) -> Result<(Duration, bool, String)> {
+    let start = Instant::now();
+    let mut child = Command::new(bin.join("bridge"))
+        .env("CNI_COMMAND", verb)
+        .env("CNI_CONTAINERID", format!("many{number}"))
+        .env("CNI_NETNS", format!("/run/netns/many{number}"))
+        .env("CNI_IFNAME", "eth0")
+        .env("CNI_PATH", bin)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| bin.display().to_string())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(config.to_string().as_bytes());
+    }
+    let mut stdout = String::new();
+    if let Some(mut pipe) = child.stdout.take() {
+        pipe.read_to_string(&mut stdout)?;
+    }
+    let status = child.wait()?;
+    Ok((start.elapsed(), status.success(), stdout))
+}

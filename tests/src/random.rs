@@ -1,0 +1,55 @@
+//! Random numbers that are the same for the same seed, on every machine (xorshift64*).
+
+/// A generator. Good enough to choose what a test does, and for nothing else.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// Neighbouring seeds have nothing in common.
+    pub fn new(seed: u64) -> Self {
+        let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        random.below(1);
+        random
+    }
+
+    /// A number below `limit`; 0 if that is 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let wide = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(limit);
+        u64::try_from(wide >> 64).unwrap_or_default()
+    }
+
+    /// A place in something of this length; 0 if it is empty.
+    pub fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap_or_default()
+    }
+
+    /// With this many chances in four.
+    pub fn chance(&mut self, of_four: u64) -> bool {
+        self.below(4) < of_four
+    }
+
+    /// An element of a list that has some.
+    #[allow(clippy::expect_used, reason = "all lists of tests here have something in them")]
+    pub fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        *of.get(self.index(of.len())).expect("one of none")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_is_the_same_sequence() {
+        let draw = |seed| {
+            let mut random = Random::new(seed);
+            (0..8).map(|_| random.below(1000)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+        assert!(draw(7).iter().all(|number| *number < 1000));
+    }
+}

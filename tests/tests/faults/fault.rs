@@ -1,0 +1,107 @@
+//! What goes wrong in a run, and all the places of a run where it can.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Where strace leaves its trace: in a directory of the node's own that is no part of its picture.
+pub const TRACE: &str = "/var/log/trace";
+
+/// System calls that may fail, and with what. The first error is tried always, the others if all faults are asked for. An
+/// answer that doesn't come (recvfrom) is the failure of something that the kernel has done.
+const ERRORS: [(&str, &[&str]); 27] = [
+    ("sendto", &["ENOBUFS", "ENOMEM", "EINTR"]),
+    ("sendmsg", &["ENOBUFS", "ENOMEM", "EINTR"]),
+    ("recvfrom", &["ENOBUFS", "EINTR"]),
+    ("recvmsg", &["ENOBUFS", "EINTR"]),
+    ("openat", &["EIO", "EMFILE", "EROFS", "ENOSPC"]),
+    ("read", &["EIO", "EINTR"]),
+    ("pread64", &["EIO"]),
+    ("write", &["ENOSPC", "EIO", "EINTR"]),
+    ("pwrite64", &["ENOSPC", "EIO"]),
+    ("ftruncate", &["EIO"]),
+    ("linkat", &["ENOSPC", "EIO", "EROFS"]),
+    ("unlinkat", &["EIO", "EROFS"]),
+    ("unlink", &["EIO", "EROFS"]),
+    ("renameat", &["ENOSPC", "EIO", "EROFS"]),
+    ("renameat2", &["ENOSPC", "EIO", "EROFS"]),
+    ("mkdirat", &["ENOSPC", "EROFS"]),
+    ("mkdir", &["ENOSPC", "EROFS"]),
+    ("utimensat", &["EIO"]),
+    ("newfstatat", &["EIO"]),
+    ("statx", &["EIO"]),
+    ("flock", &["ENOLCK", "EINTR"]),
+    ("socket", &["EMFILE", "ENOBUFS"]),
+    ("socketpair", &["EMFILE"]),
+    ("clone", &["EAGAIN"]),
+    ("clone3", &["EAGAIN"]),
+    ("poll", &["EINTR"]),
+    ("landlock_restrict_self", &["EPERM"]),
+];
+
+/// One fault in one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A plugin's operations after so many are refused.
+    Operations { plugin: String, allowed: usize },
+    /// The gate's n-th system call of this name is not made, and fails.
+    Error { call: String, errno: &'static str, at: usize },
+    /// The gate is killed where it would make its n-th system call of this name.
+    Kill { call: String, at: usize },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operations { plugin, allowed } => write!(formatter, "{plugin} may ask for {allowed} operations"),
+            Self::Error { call, errno, at } => write!(formatter, "{errno} instead of {call} {at}"),
+            Self::Kill { call, at } => write!(formatter, "SIGKILL at {call} {at}"),
+        }
+    }
+}
+
+impl Fault {
+    /// What the gate is started by; empty if it is started as ever.
+    pub fn wrapper(&self) -> Vec<String> {
+        let inject = match self {
+            Self::Operations { .. } => return Vec::new(),
+            Self::Error { call, errno, at } => format!("inject={call}:error={errno}:when={at}"),
+            Self::Kill { call, at } => format!("inject={call}:signal=KILL:when={at}"),
+        };
+        ["strace", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e", &inject].map(str::to_owned).to_vec()
+    }
+}
+
+/// Starts the gate so that [`TRACE`] tells what it did. Its own thread alone: sandbox, worker and helper are not traced.
+pub fn tracing() -> Vec<String> {
+    ["strace", "-qq", "-o", TRACE, "-e", "signal=none"].map(str::to_owned).to_vec()
+}
+
+/// The columns of the figures.
+pub const KINDS: [&str; 3] = ["operations refused", "system calls failed", "killed"];
+
+/// Every fault that a run can have, by kind: from its trace, and how many operations each plugin asked for. With `all`
+/// each call fails with every error that suits it.
+pub fn of_run(trace: &str, operations: &BTreeMap<String, usize>, all: bool) -> [Vec<Fault>; 3] {
+    let [mut refused, mut failed, mut killed] = [const { Vec::new() }; 3];
+    for (plugin, count) in operations {
+        refused.extend((0..*count).map(|allowed| Fault::Operations { plugin: plugin.clone(), allowed }));
+    }
+    // strace counts each name by itself.
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    // The first is the start of the program itself.
+    for line in trace.lines().skip(1) {
+        let Some((call, _)) = line.split_once('(') else { continue };
+        if !call.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            continue;
+        }
+        let at = seen.entry(call).or_default();
+        *at += 1;
+        let (call, at) = (call.to_owned(), *at);
+        let errors = ERRORS.iter().find(|(name, _)| *name == call).map_or(&[][..], |(_, errors)| errors);
+        for errno in errors.iter().take(if all { usize::MAX } else { 1 }) {
+            failed.push(Fault::Error { call: call.clone(), errno, at });
+        }
+        killed.push(Fault::Kill { call, at });
+    }
+    [refused, failed, killed]
+}

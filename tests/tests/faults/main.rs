@@ -1,0 +1,168 @@
+//! The n-th thing goes wrong, for every n of every plugin: an operation is refused, a system call of the gate fails, the
+//! gate is killed. Whatever becomes of the run, DEL, `postern gc` and the next ADD each bring the node back, and a failed
+//! ADD has left nothing even before.
+//!
+//! `make test` runs a sample of each kind for each scenario and verb; `POSTERN_FAULTS=all` (`make faults`) all of them.
+//! `POSTERN_FAULTS_ONLY=PATTERN` names a scenario or a verb.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod fault;
+mod place;
+mod scenarios;
+
+use anyhow::{Result, anyhow, ensure};
+use fault::{Fault, KINDS};
+use place::{Outcome, Place, WAYS, Way};
+use scenarios::Scenario;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Faults of one kind in one scenario and verb that `make test` tries.
+const SAMPLE: usize = 9;
+/// Nodes at a time.
+const THREADS: usize = 3;
+/// Failures after which nothing more is learned.
+const ENOUGH: usize = 40;
+
+/// What became of the faults of one kind in one scenario and verb.
+#[derive(Default)]
+struct Figures {
+    possible: usize,
+    tried: usize,
+    outcomes: BTreeMap<Outcome, usize>,
+}
+
+/// All that is known so far.
+#[derive(Default)]
+struct Report {
+    figures: BTreeMap<(usize, &'static str, usize), Figures>,
+    failures: Vec<String>,
+}
+
+#[test]
+fn the_nth_thing_goes_wrong() -> Result<()> {
+    let start = Instant::now();
+    let all = std::env::var("POSTERN_FAULTS").is_ok_and(|text| text == "all");
+    let only = std::env::var("POSTERN_FAULTS_ONLY").unwrap_or_default();
+    let scenarios = scenarios::all();
+    let mut work: Vec<(usize, &Scenario, &'static str)> = scenarios
+        .iter()
+        .enumerate()
+        .flat_map(|(number, scenario)| ["ADD", "CHECK", "DEL", "GC"].map(|verb| (number, scenario, verb)))
+        // Garbage of a plugin that makes nothing on the node: there is none.
+        .filter(|(_, scenario, verb)| *verb != "GC" || !["loopback", "static"].contains(&scenario.plugin))
+        .filter(|(_, scenario, verb)| scenario.name.contains(&only) || *verb == only)
+        .collect();
+    work.reverse();
+    let (work, report) = (Mutex::new(work), Mutex::new(Report::default()));
+    let next = || work.lock().ok()?.pop();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                scope.spawn(|| -> Result<()> {
+                    while let Some((number, scenario, verb)) = next() {
+                        let outcome = search(number, scenario, verb, all, &report);
+                        let mut report = report.lock().map_err(|_| anyhow!("a thread panicked"))?;
+                        report.failures.extend(outcome.err().map(|error| format!("{error:#}")));
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+    })?;
+    let report = report.into_inner().map_err(|_| anyhow!("a thread panicked"))?;
+    println!("{}\n{} s", table(&report, &scenarios), start.elapsed().as_secs());
+    let count = report.failures.len();
+    ensure!(count == 0, "{count} faults left something, or were badly answered:\n{}", report.failures.join("\n\n"));
+    ensure!(
+        report.figures.values().any(|figures| figures.outcomes.contains_key(&Outcome::Killed)),
+        "nothing was killed"
+    );
+    Ok(())
+}
+
+/// Tries the faults of one scenario's verb.
+fn search(number: usize, scenario: &Scenario, verb: &'static str, all: bool, report: &Mutex<Report>) -> Result<()> {
+    let named = |error: anyhow::Error| error.context(format!("{}, {verb}", scenario.name));
+    let mut place = Place::new(scenario, verb).map_err(named)?;
+    let faults = place.faults(all).map_err(named)?;
+    let mut turn = number;
+    for (kind, faults) in faults.iter().enumerate() {
+        let mut figures = Figures { possible: faults.len(), ..Figures::default() };
+        let stride = if all { 1 } else { faults.len().div_ceil(SAMPLE).max(1) };
+        for fault in faults.iter().skip(number % stride).step_by(stride) {
+            turn += 1;
+            let way = WAYS.get(turn % WAYS.len()).copied().unwrap_or(Way::Del);
+            figures.tried += 1;
+            match place.run(fault, way) {
+                Ok(outcome) => *figures.outcomes.entry(outcome).or_default() += 1,
+                Err(error) => {
+                    let text = format!("{}, {verb}: {fault}: {error:#}", scenario.name);
+                    let mut report = report.lock().map_err(|_| anyhow!("a thread panicked"))?;
+                    report.failures.push(text);
+                    if report.failures.len() >= ENOUGH {
+                        return Ok(());
+                    }
+                    drop(report);
+                    place = Place::new(scenario, verb).map_err(named)?;
+                }
+            }
+        }
+        let mut report = report.lock().map_err(|_| anyhow!("a thread panicked"))?;
+        report.figures.insert((number, verb, kind), figures);
+    }
+    Ok(())
+}
+
+/// What was tried, and what became of it.
+fn table(report: &Report, scenarios: &[Scenario]) -> String {
+    let mut text = format!(
+        "{:<22} {:<6} {:<20} {:>8} {:>6} {:>10} {:>11} {:>7} {:>10} {:>7}\n",
+        "scenario", "verb", "fault", "n max", "tried", "succeeded", "complained", "failed", "left sth.", "killed"
+    );
+    let mut line = |name: &str, verb: &str, kind: &str, figures: &Figures| {
+        let of = |outcome| figures.outcomes.get(&outcome).copied().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "{name:<22} {verb:<6} {kind:<20} {:>8} {:>6} {:>10} {:>11} {:>7} {:>10} {:>7}",
+            figures.possible,
+            figures.tried,
+            of(Outcome::Succeeded),
+            of(Outcome::Complained),
+            of(Outcome::Failed),
+            of(Outcome::Left),
+            of(Outcome::Killed)
+        );
+    };
+    let mut total = Figures::default();
+    for ((number, verb, kind), figures) in &report.figures {
+        let name = scenarios.get(*number).map_or("", |scenario| scenario.name);
+        line(name, verb, KINDS.get(*kind).copied().unwrap_or_default(), figures);
+        total.possible += figures.possible;
+        total.tried += figures.tried;
+        for (outcome, count) in &figures.outcomes {
+            *total.outcomes.entry(*outcome).or_default() += count;
+        }
+    }
+    line("all", "", "", &total);
+    text
+}
+
+/// A fault that is not met is no proof: what strace injects does come.
+#[test]
+fn faults_do_come() -> Result<()> {
+    let scenario = scenarios::all().into_iter().find(|scenario| scenario.name == "bridge").ok_or(anyhow!("none"))?;
+    let mut place = Place::new(&scenario, "ADD")?;
+    let error = Fault::Error { call: "sendto".to_owned(), errno: "ENOBUFS", at: 6 };
+    ensure!(place.run(&error, Way::Del)? == Outcome::Failed, "no error came");
+    let kill = Fault::Kill { call: "sendto".to_owned(), at: 6 };
+    ensure!(place.run(&kill, Way::Del)? == Outcome::Killed, "it was not killed");
+    let refused = Fault::Operations { plugin: "bridge".to_owned(), allowed: 3 };
+    ensure!(place.run(&refused, Way::Del)? == Outcome::Failed, "nothing was refused");
+    Ok(())
+}

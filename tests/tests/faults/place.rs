@@ -1,0 +1,285 @@
+//! One scenario on a node of its own: what a run with a fault in it has to leave, and what brings the node back.
+
+use crate::common::{PRIVATE_ETC, Refusal, collect_garbage, is_whole, picture, same_picture};
+use crate::fault::{Fault, TRACE, of_run, tracing};
+use crate::scenarios::{NATIVE, SCRIPT, Scenario};
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Answer, Call, Node, merge, plugin_bin};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// The deadline of a run. A run that gets there has waited for what can't come.
+const SECONDS: u32 = 10;
+/// Of a run that waits for nothing; with strace it takes 50 ms.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// It succeeded: the fault never came, or did no harm.
+    Succeeded,
+    /// It succeeded, and said what it could not do.
+    Complained,
+    /// It ended with an error object.
+    Failed,
+    /// It ended with an error object, and said what it could not undo.
+    Left,
+    /// It was killed.
+    Killed,
+}
+
+/// What brings the node back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Del,
+    Gc,
+    Add,
+}
+
+/// In turn.
+pub const WAYS: [Way; 3] = [Way::Del, Way::Gc, Way::Add];
+
+/// See the module. `c1` is the container; on GC it is the one that stays, and `c2` the one that is gone.
+pub struct Place {
+    node: Node,
+    scenario: Scenario,
+    verb: &'static str,
+    /// The node at rest: for CHECK and GC with `c1` attached.
+    before: Value,
+    /// What the last ADD printed.
+    previous: Value,
+}
+
+impl Place {
+    /// A node that has everything that attachments share, ready for runs of `verb`.
+    pub fn new(scenario: &Scenario, verb: &'static str) -> Result<Self> {
+        let node = Node::new()?;
+        ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
+        node.sh(PRIVATE_ETC)?;
+        let (directory, name) = NATIVE;
+        node.sh(&format!(
+            "mkdir -p {directory}/leases; cat > {directory}/{name} <<'END'\n{SCRIPT}\nEND\nchmod 755 {directory}/{name}"
+        ))?;
+        let mut place = Self { node, scenario: scenario.clone(), verb, before: Value::Null, previous: Value::Null };
+        place.policy(None)?;
+        for container in ["c1", "c2"] {
+            place.add(container)?;
+            place.call("CHECK", container)?.success().context("CHECK before any fault")?;
+            place.call("DEL", container)?.success()?;
+        }
+        if matches!(verb, "CHECK" | "GC") {
+            place.add("c1")?;
+        }
+        place.before = place.picture(&["c1", "c2"])?;
+        Ok(place)
+    }
+
+    /// The operators' policies: which allow the native program, and `fault`'s number of operations.
+    fn policy(&self, fault: Option<&Fault>) -> Result<()> {
+        for plugin in ["bridge", "ptp", "loopback", "host-local", "static"] {
+            let mut text = match fault {
+                Some(Fault::Operations { plugin: whose, allowed }) if whose == plugin => {
+                    format!("[limits]\nseconds = {SECONDS}\noperations = {allowed}\n")
+                }
+                _ => format!("[limits]\nseconds = {SECONDS}\n"),
+            };
+            if plugin == self.scenario.plugin && plugin == "bridge" {
+                text.push_str("[grant.ipam]\ntypes = [\"${config.ipam.type}\"]\nnative = [\"script-ipam\"]\n");
+            }
+            fs::write(self.node.path(format!("/etc/postern/policy/{plugin}.toml")), text)?;
+        }
+        Ok(())
+    }
+
+    fn call_under(&self, wrapper: &[String], verb: &str, container: &str) -> Result<Answer> {
+        let mut config = self.scenario.config.clone();
+        if matches!(verb, "CHECK" | "DEL") && self.previous.is_object() && container == "c1" {
+            merge(&mut config, &json!({"prevResult": self.previous}));
+        } else if verb == "CHECK" {
+            // Of c2 nothing is known but what it prints itself.
+            let printed = self.previous.clone();
+            merge(&mut config, &json!({"prevResult": printed}));
+        }
+        let bin = plugin_bin()?;
+        let path = format!("{}:{}", bin.display(), NATIVE.0);
+        if verb == "GC" {
+            merge(
+                &mut config,
+                &json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": self.scenario.interface}]}),
+            );
+        }
+        let call = Call::new(&bin, self.scenario.plugin, verb, config.to_string()).env("CNI_PATH", &path);
+        let call = match verb {
+            "GC" => call,
+            _ => call.attachment(container, &self.node.netns(container), self.scenario.interface),
+        };
+        self.node.call_under(wrapper, &call)
+    }
+
+    fn call(&self, verb: &str, container: &str) -> Result<Answer> {
+        self.call_under(&[], verb, container)
+    }
+
+    fn add(&mut self, container: &str) -> Result<()> {
+        self.previous = self.call("ADD", container)?.success().context("an ADD without a fault")?;
+        Ok(())
+    }
+
+    fn picture(&self, containers: &[&str]) -> Result<Value> {
+        picture(&self.node, containers)
+    }
+
+    /// Which container a run of this verb is for.
+    fn container(&self) -> &'static str {
+        if self.verb == "GC" { "c2" } else { "c1" }
+    }
+
+    /// What a run of this verb finds.
+    fn prepare(&mut self) -> Result<()> {
+        match self.verb {
+            "DEL" => self.add("c1"),
+            "GC" => {
+                let kept = self.previous.clone();
+                self.add("c2")?;
+                self.previous = kept;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All faults that a run of this verb can have, by kind.
+    pub fn faults(&mut self, all: bool) -> Result<[Vec<Fault>; 3]> {
+        self.prepare()?;
+        let log = self.node.path("/var/log/postern/audit.jsonl");
+        fs::write(&log, "")?;
+        self.call_under(&tracing(), self.verb, self.container())?.success()?;
+        let mut operations = BTreeMap::new();
+        for line in fs::read_to_string(&log)?.lines() {
+            let line: Value = serde_json::from_str(line)?;
+            let plugin = line.get("plugin").and_then(Value::as_str).unwrap_or_default();
+            if plugin != "postern" {
+                *operations.entry(plugin.to_owned()).or_default() += 1;
+            }
+        }
+        let trace = fs::read_to_string(self.node.path(TRACE))?;
+        if self.verb == "ADD" {
+            self.call("DEL", "c1")?.success()?;
+        }
+        self.at_rest().context("after a run without a fault")?;
+        Ok(of_run(&trace, &operations, all))
+    }
+
+    fn at_rest(&self) -> Result<()> {
+        same_picture(&self.before, &self.picture(&["c1", "c2"])?)
+    }
+
+    /// One run with a fault in it; the node is at rest before and afterwards.
+    pub fn run(&mut self, fault: &Fault, way: Way) -> Result<Outcome> {
+        self.prepare()?;
+        self.policy(Some(fault))?;
+        let start = Instant::now();
+        let answer = self.call_under(&fault.wrapper(), self.verb, self.container())?;
+        let took = start.elapsed();
+        self.policy(None)?;
+        let outcome = judge(fault, self.verb, &answer)?;
+        match (self.verb, outcome) {
+            ("ADD", Outcome::Succeeded | Outcome::Complained) => {
+                self.previous = answer.success()?;
+                self.call("CHECK", "c1")?.success().context("CHECK after an ADD that succeeded")?;
+                self.call("DEL", "c1")?.success()?;
+            }
+            // What it made is undone by the time it says so.
+            ("ADD", Outcome::Failed) => {
+                self.at_rest().with_context(|| format!("after a failed ADD ({})", answer.stdout.trim()))?;
+                self.back(way)?;
+            }
+            // CHECK changes nothing, whatever becomes of it; what has succeeded left nothing to do.
+            ("CHECK", _) | (_, Outcome::Succeeded) => {}
+            _ => self.back(way)?,
+        }
+        self.at_rest().with_context(|| {
+            format!("{outcome:?} ({} {}), then {way:?}", answer.stdout.trim(), answer.stderr.trim())
+        })?;
+        if matches!(self.verb, "CHECK" | "GC") {
+            self.call("CHECK", "c1")?.success().context("CHECK of the attachment that has to stay")?;
+        }
+        ensure!(took < PROMPT, "the run took {:.1} s: {}", took.as_secs_f32(), answer.stdout.trim());
+        Ok(outcome)
+    }
+
+    /// Brings the node back.
+    fn back(&mut self, way: Way) -> Result<()> {
+        let container = self.container();
+        // Killed when it had nothing left to do: the runtime may have read its result.
+        let whole = self.verb != "ADD" || is_whole(&self.node, container)?;
+        match way {
+            Way::Del => self.call("DEL", container)?.success().context("DEL").map(drop),
+            // After an ADD that died there is nothing in its way; what was to be removed may still be there, whole.
+            Way::Add if !whole => {
+                self.add(container).context("the next ADD")?;
+                self.call("CHECK", container)?.success().context("CHECK after the next ADD")?;
+                self.call("DEL", container)?.success().context("DEL after the next ADD").map(drop)
+            }
+            Way::Add => {
+                let answer = self.call("ADD", container)?;
+                if answer.status != 0 {
+                    Refusal::of(&answer)?;
+                }
+                self.call("DEL", container)?.success().context("DEL after another ADD").map(drop)
+            }
+            // What a plugin did to lo alone is nothing that could be collected.
+            Way::Gc if self.scenario.plugin == "loopback" => self.back(Way::Del),
+            Way::Gc => self.collect(container, whole),
+        }
+    }
+
+    /// `postern gc`, which never touches what a living namespace uses: an attachment that was whole before its DEL has
+    /// lost its namespace by the time anybody comes to collect. What is in a namespace dies with it: that part is for DEL.
+    fn collect(&mut self, container: &str, gone: bool) -> Result<()> {
+        if gone {
+            self.node.remove_container(container)?;
+        }
+        let kept = collect_garbage(&self.node)?;
+        ensure!(gone || kept.is_empty(), "`postern gc` keeps what a killed ADD left");
+        if kept.iter().any(|kept| kept == container) {
+            self.call("DEL", container)?.success().context("DEL without a namespace")?;
+        }
+        if gone {
+            self.node.add_container(container)?;
+        }
+        same_picture(&host_of(&self.before), &host_of(&self.picture(&["c1", "c2"])?))
+            .context("after `postern gc --yes`")?;
+        self.call("DEL", container)?.success().context("DEL after `postern gc`").map(drop)
+    }
+}
+
+/// The picture without what is inside of containers.
+fn host_of(picture: &Value) -> Value {
+    let mut host = picture.clone();
+    if let Some(map) = host.as_object_mut() {
+        map.retain(|place, _| place != "c1" && place != "c2");
+    }
+    host
+}
+
+/// Whether a run ended as it may: well, with one error object, or killed by its fault.
+fn judge(fault: &Fault, verb: &str, answer: &Answer) -> Result<Outcome> {
+    let words = answer.stderr.to_lowercase();
+    ensure!(!words.contains("panicked") && !words.contains("this is a bug"), "{answer:?}");
+    ensure!(!answer.stdout.contains("this is a bug"), "{answer:?}");
+    match (answer.status, fault) {
+        (0, _) => {
+            ensure!(answer.success()?.is_object() == (verb == "ADD"), "{answer:?}");
+            Ok(if words.is_empty() { Outcome::Succeeded } else { Outcome::Complained })
+        }
+        (1, _) => {
+            Refusal::of(answer)?;
+            Ok(if words.contains("could not undo") { Outcome::Left } else { Outcome::Failed })
+        }
+        (_, Fault::Kill { .. }) => Ok(Outcome::Killed),
+        _ => anyhow::bail!("neither success nor an error object: {answer:?}"),
+    }
+}

@@ -1,0 +1,66 @@
+//! What is made to fail: plugins with their configurations, and the state that each needs.
+
+use postern_tests::merge;
+use serde_json::{Value, json};
+
+/// One plugin in one configuration.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub name: &'static str,
+    pub plugin: &'static str,
+    /// `CNI_IFNAME`.
+    pub interface: &'static str,
+    pub config: Value,
+}
+
+/// Where the scenario's native IPAM program is, and what it is called.
+pub const NATIVE: (&str, &str) = ("/run/native", "script-ipam");
+
+/// A native IPAM program, as good as they are: one file for each attachment, and no error where nothing is left.
+pub const SCRIPT: &str = r#"#!/bin/sh
+mkdir -p /run/native/leases
+own=/run/native/leases/$CNI_CONTAINERID
+cat > /dev/null
+case $CNI_COMMAND in
+ADD) echo "$CNI_IFNAME" > $own
+  echo '{"cniVersion":"1.1.0","ips":[{"address":"10.9.0.42/24","gateway":"10.9.0.1"}]}' ;;
+CHECK) [ -e $own ] ;;
+DEL) rm -f $own ;;
+esac
+"#;
+
+/// All of them.
+pub fn all() -> Vec<Scenario> {
+    let single = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+    let dual = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]]});
+    let fixed = json!({"type": "static", "addresses": [{"address": "10.9.0.7/24", "gateway": "10.9.0.1"}]});
+    let scenario = |name, plugin, ipam: &Value, patch: Value| {
+        let mut config = json!({"cniVersion": "1.1.0", "name": "net", "type": plugin, "ipam": ipam});
+        if plugin == "bridge" {
+            merge(&mut config, &json!({"bridge": "br9", "isGateway": true}));
+        }
+        merge(&mut config, &patch);
+        Scenario { name, plugin, interface: if plugin == "loopback" { "lo" } else { "eth0" }, config }
+    };
+    let masquerade = |backend: &str| json!({"ipMasq": true, "ipMasqBackend": backend});
+    let everything = json!({
+        "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true, "isDefaultGateway": true, "hairpinMode": true,
+        "mtu": 1400,
+    });
+    vec![
+        scenario("bridge L2", "bridge", &json!({}), json!({"isGateway": false})),
+        scenario("bridge", "bridge", &single, json!({})),
+        scenario("bridge dual stack", "bridge", &dual, json!({})),
+        scenario("bridge masq nftables", "bridge", &single, masquerade("nftables")),
+        scenario("bridge masq iptables", "bridge", &single, masquerade("iptables")),
+        scenario("bridge macspoofchk", "bridge", &single, json!({"macspoofchk": true})),
+        scenario("bridge everything", "bridge", &dual, everything),
+        scenario("bridge + static", "bridge", &fixed, masquerade("nftables")),
+        scenario("bridge + native", "bridge", &json!({"type": NATIVE.1}), json!({})),
+        scenario("ptp", "ptp", &dual, masquerade("nftables")),
+        scenario("ptp masq iptables", "ptp", &single, masquerade("iptables")),
+        scenario("loopback", "loopback", &Value::Null, json!({})),
+        scenario("host-local", "host-local", &dual, json!({})),
+        scenario("static", "static", &fixed, json!({})),
+    ]
+}

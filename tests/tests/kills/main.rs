@@ -1,0 +1,59 @@
+//! Random kills while many containers come and go: workers attach, check, collect and detach side by side, and most of
+//! their runs are killed at a random instant. Whenever all is quiet, no address is held twice, nobody who is alive was
+//! harmed, and nothing belongs to nobody; in the end the node is as it was.
+//!
+//! `POSTERN_KILLS` sets the number of kills, `POSTERN_KILL_SEED` another beginning; `make kills` is a campaign.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod town;
+mod worker;
+
+use anyhow::{Result, anyhow, ensure};
+use common::{number, same_picture};
+use std::time::Instant;
+use town::Town;
+use worker::{Figures, Worker};
+
+/// Kills of `make test`.
+const KILLS: u64 = 500;
+/// Workers at a time.
+const WORKERS: usize = 8;
+/// Containers of each.
+const CONTAINERS: usize = 3;
+/// What each worker does between two looks at the node.
+const ACTIONS: usize = 12;
+
+#[test]
+fn random_kills_lose_and_harm_nothing() -> Result<()> {
+    let start = Instant::now();
+    let kills = number("POSTERN_KILLS").unwrap_or(KILLS);
+    let seed = number("POSTERN_KILL_SEED").unwrap_or(1);
+    println!("POSTERN_KILL_SEED={seed} POSTERN_KILLS={kills}");
+    let town = Town::new(WORKERS * CONTAINERS)?;
+    let mut workers: Vec<Worker> = town
+        .containers
+        .chunks(CONTAINERS)
+        .enumerate()
+        .map(|(number, own)| Worker::new(own, seed.wrapping_mul(1000) + number as u64))
+        .collect();
+    let (mut rounds, mut figures) = (0, Figures::default());
+    while figures.kills() < kills {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = workers
+                .iter_mut()
+                .map(|worker| scope.spawn(|| (0..ACTIONS).try_for_each(|_| worker.act(&town))))
+                .collect();
+            threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+        })?;
+        rounds += 1;
+        town.judge(&workers).map_err(|error| error.context(format!("seed {seed}, round {rounds}")))?;
+        figures = workers.iter().fold(Figures::default(), |sum, worker| sum.and(&worker.figures));
+    }
+    let left = town.clear(&mut workers)?;
+    same_picture(&town.before, &town.picture()?)?;
+    println!("{figures}{left}{rounds} looks at the node, {} s", start.elapsed().as_secs());
+    ensure!(figures.added() > 0 && figures.recovered() > 0, "nothing was tested");
+    Ok(())
+}

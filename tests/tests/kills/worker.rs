@@ -1,0 +1,235 @@
+//! What one worker does to its containers, and what it knows of them.
+
+use crate::common::{Refusal, is_whole};
+use crate::town::{Container, Town};
+use anyhow::{Context, Result, bail, ensure};
+use postern_tests::{Answer, Random};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+/// What is known of a container.
+#[derive(Clone, Debug)]
+pub enum State {
+    /// Not attached: it never was, or its DEL succeeded.
+    Absent,
+    /// Attached: what its ADD printed.
+    Attached(Value),
+    /// The last run for it was killed; of which verb.
+    Unknown(&'static str),
+}
+
+/// What was done, and what came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Figures(BTreeMap<(&'static str, &'static str), u64>);
+
+impl Figures {
+    fn note(&mut self, what: &'static str, verb: &'static str) {
+        *self.0.entry((what, verb)).or_default() += 1;
+    }
+
+    /// Both together.
+    pub fn and(mut self, other: &Self) -> Self {
+        for (what, count) in &other.0 {
+            *self.0.entry(*what).or_default() += count;
+        }
+        self
+    }
+
+    fn of(&self, what: &str) -> u64 {
+        self.0.iter().filter(|((is, _), _)| *is == what).map(|(_, count)| count).sum()
+    }
+
+    /// Runs that a kill ended.
+    pub fn kills(&self) -> u64 {
+        self.of(KILLED)
+    }
+
+    /// ADDs that succeeded.
+    pub fn added(&self) -> u64 {
+        self.0.get(&(SUCCEEDED, "ADD")).copied().unwrap_or_default()
+    }
+
+    /// Killed ones that were brought back.
+    pub fn recovered(&self) -> u64 {
+        self.of(BROUGHT_BACK)
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for what in [KILLED, TOO_LATE, SUCCEEDED, EXISTS, BROUGHT_BACK] {
+            write!(formatter, "{what:<28}{:>7}:", self.of(what))?;
+            for ((_, verb), count) in self.0.iter().filter(|((is, _), _)| *is == what) {
+                write!(formatter, " {verb} {count}")?;
+            }
+            writeln!(formatter)?;
+        }
+        Ok(())
+    }
+}
+
+const KILLED: &str = "killed";
+const TOO_LATE: &str = "ended before the kill";
+const SUCCEEDED: &str = "succeeded";
+const EXISTS: &str = "whole still, so refused";
+const BROUGHT_BACK: &str = "brought back by";
+
+/// How long a run of which nothing is known may take: until the first has ended.
+const FIRST: Duration = Duration::from_millis(30);
+
+/// See the module.
+pub struct Worker {
+    pub containers: Vec<(Container, State)>,
+    pub figures: Figures,
+    random: Random,
+    /// How long the last run of each verb took that nobody killed.
+    usual: BTreeMap<(&'static str, &'static str), Duration>,
+}
+
+impl Worker {
+    /// A worker with these containers, none of which is attached.
+    pub fn new(containers: &[Container], seed: u64) -> Self {
+        Self {
+            containers: containers.iter().map(|container| (container.clone(), State::Absent)).collect(),
+            figures: Figures::default(),
+            random: Random::new(seed),
+            usual: BTreeMap::new(),
+        }
+    }
+
+    /// Its containers, and what is known of them.
+    pub fn states(&self) -> impl Iterator<Item = (&Container, &State)> {
+        self.containers.iter().map(|(container, state)| (container, state))
+    }
+
+    /// The next thing, for one of its containers.
+    pub fn act(&mut self, town: &Town) -> Result<()> {
+        let at = self.random.index(self.containers.len());
+        let Some((container, state)) = self.containers.get(at).cloned() else { return Ok(()) };
+        if self.random.below(10) == 0 {
+            return self.collect(town, &container);
+        }
+        let verb = match state {
+            State::Absent => "ADD",
+            State::Attached(_) => self.random.one_of(&["DEL", "DEL", "CHECK"]),
+            // Two ways back, and not at once: others have run meanwhile.
+            State::Unknown(_) => self.random.one_of(&["DEL", "ADD"]),
+        };
+        let next = self.attachment(town, &container, &state, verb).with_context(|| {
+            format!("{verb} of {} in {}, which was {state:?}", container.name, container.network.name)
+        })?;
+        if let Some((_, state)) = self.containers.get_mut(at) {
+            *state = next;
+        }
+        Ok(())
+    }
+
+    /// A run for a container; what is known of it afterwards.
+    fn attachment(&mut self, town: &Town, container: &Container, state: &State, verb: &'static str) -> Result<State> {
+        let nothing = Value::Null;
+        let previous = if let State::Attached(result) = state { result } else { &nothing };
+        let call = town.call(verb, container, previous, &json!({}));
+        let Some(answer) = self.run(town, container.network.name, verb, &call)? else {
+            return Ok(match (verb, state) {
+                // CHECK changes nothing; what was half removed may be it still.
+                ("CHECK", _) | ("ADD", State::Unknown(_)) => state.clone(),
+                _ => State::Unknown(verb),
+            });
+        };
+        let killed = matches!(state, State::Unknown(_));
+        match (verb, answer.status) {
+            ("ADD", 0) => {
+                if killed {
+                    self.figures.note(BROUGHT_BACK, "ADD");
+                }
+                Ok(State::Attached(answer.success()?))
+            }
+            // An ADD that was killed when it had nothing left to do, or a DEL before it began.
+            ("ADD", 1) if killed => {
+                let refusal = Refusal::of(&answer)?;
+                let whole = is_whole(&town.node, &container.name)?;
+                ensure!(whole, "what was killed is in the way: {}", refusal.text);
+                self.figures.note(EXISTS, "ADD");
+                Ok(state.clone())
+            }
+            ("DEL", 0) => {
+                if killed {
+                    self.figures.note(BROUGHT_BACK, "DEL");
+                }
+                Ok(State::Absent)
+            }
+            ("CHECK", 0) => Ok(state.clone()),
+            _ => bail!("{answer:?}"),
+        }
+    }
+
+    /// Collects garbage in a container's network: what is known to be alive is listed, and whatever others have or are
+    /// about to make. What this worker's killed runs left is collected.
+    fn collect(&mut self, town: &Town, of: &Container) -> Result<()> {
+        let is_lost =
+            |name: &str| self.states().any(|(own, state)| own.name == name && !matches!(state, State::Attached(_)));
+        let valid: Vec<Value> = town
+            .containers
+            .iter()
+            .filter(|container| !is_lost(&container.name))
+            .map(|container| json!({"containerID": container.name, "ifname": "eth0"}))
+            .collect();
+        let call = town.call("GC", of, &Value::Null, &json!({"cni.dev/valid-attachments": valid}));
+        let answer = self.run(town, of.network.name, "GC", &call)?;
+        if let Some(answer) = &answer {
+            answer.success().with_context(|| format!("GC of {}", of.network.name))?;
+        }
+        for (container, state) in &mut self.containers {
+            if container.network.name == of.network.name && matches!(state, State::Unknown(_)) {
+                if answer.is_some() {
+                    *state = State::Absent;
+                    self.figures.note(BROUGHT_BACK, "GC");
+                } else {
+                    *state = State::Unknown("GC");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A run, which is killed in three of four cases, at any instant of its usual time; `None` if that ended it.
+    fn run(
+        &mut self,
+        town: &Town,
+        network: &'static str,
+        verb: &'static str,
+        call: &postern_tests::Call,
+    ) -> Result<Option<Answer>> {
+        let usual = self.usual.get(&(network, verb)).copied().unwrap_or(FIRST);
+        let kill = self.random.chance(3);
+        let after = Duration::from_micros(self.random.below(u64::try_from(usual.as_micros())?));
+        let start = Instant::now();
+        let mut child = town.node.start(call)?;
+        if kill {
+            std::thread::sleep(after.saturating_sub(start.elapsed()));
+            child.kill()?;
+        }
+        let output = child.wait_with_output()?;
+        if output.status.signal().is_some() {
+            ensure!(kill, "{verb} was killed by somebody else: {}", output.status);
+            self.figures.note(KILLED, verb);
+            return Ok(None);
+        }
+        if kill {
+            self.figures.note(TOO_LATE, verb);
+        }
+        self.usual.insert((network, verb), start.elapsed());
+        let status = output.status.code().unwrap_or(-1);
+        if status == 0 {
+            self.figures.note(SUCCEEDED, verb);
+        }
+        Ok(Some(Answer {
+            status,
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }))
+    }
+}
