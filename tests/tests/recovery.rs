@@ -74,6 +74,30 @@ fn the_next_add_begins_anew() -> Result<()> {
     Ok(())
 }
 
+/// With a helper for iptables the record is begun before there is a guest.
+#[test]
+fn so_it_does_with_programs() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let mut config = config();
+    config["ipMasqBackend"] = json!("iptables");
+    let call = |verb: &str| -> Result<Answer> {
+        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+    };
+    let chains = || node.sh("iptables-save -t nat | grep -c '^:CNI-' || true");
+    for _ in 0..2 {
+        call("ADD")?.success()?;
+        let record = node.sh("cat /run/postern/attachments/*")?;
+        ensure!(record.matches("\"begun\"").count() == 1 && record.contains("\"given\""), "{record}");
+        ensure!(chains()? == "1\n", "{}", chains()?);
+        as_if_killed(&node)?;
+    }
+    call("DEL")?.success()?;
+    ensure!(chains()? == "0\n" && left(&node)? == NOTHING, "{} {:?}", chains()?, left(&node)?);
+    Ok(())
+}
+
 #[test]
 fn an_add_for_another_namespace_begins_anew() -> Result<()> {
     let node = attached("c1")?;

@@ -116,8 +116,8 @@ fn installed(plugin: &str) -> Option<String> {
 /// # Errors
 /// The kernel or the state directory can't be looked at.
 pub fn attachments() -> Result<Vec<Attachment>> {
-    let sight = Sight::look(Places::expected(), WITHIN).map_err(anyhow::Error::msg)?;
-    let accounts = sight.accounts().map_err(anyhow::Error::msg)?;
+    let (sight, records) = Sight::look(Places::expected(), WITHIN).map_err(anyhow::Error::msg)?;
+    let accounts = sight.accounts(records.map_err(anyhow::Error::msg)?);
     let mut attachments: Vec<Attachment> = accounts.into_iter().map(Attachment::of).collect();
     let order = |one: &Attachment| (one.network.clone(), one.container.clone(), one.interface.clone());
     attachments.sort_by_key(order);

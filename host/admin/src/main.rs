@@ -13,6 +13,7 @@ mod log;
 mod ls;
 mod network;
 mod output;
+mod plan;
 mod sentences;
 mod show;
 mod subject;
@@ -115,6 +116,32 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// What an ADD to a network would do on this node: every operation of every plugin, in order, with policy's verdict.
+    ///
+    /// Runs the installed plugins, sandboxed as always, against a simulation of this node that is seeded with what this
+    /// user can read: links, addresses, forwarding, leases. Nothing is changed anywhere, and root is not needed. What
+    /// policy denies is shown with the line that would allow it, and the plan goes on as if it were allowed. Native
+    /// plugins are not run. What the host chooses at random is shown as X.
+    ///
+    /// Exit status: 0 policy allows all of it; 1 a plugin fails, or an error; 3 policy refuses something.
+    Plan {
+        /// A network list (.conflist) or a single configuration (.conf).
+        #[arg(value_name = "CONFLIST")]
+        list: PathBuf,
+        /// Show this plugin of the list alone; those before it are run for their result, those behind it not at all.
+        #[arg(long, value_name = "TYPE")]
+        plugin: Option<String>,
+        #[command(flatten)]
+        attachment: plan::Attachment,
+        /// One JSON object, to which keys are only ever added.
+        ///
+        /// network, version, container, ifname, plugins [{plugin, native, digest, policy [files], delegates [{plugin, digest,
+        /// policy}], operations [{operation, request, words, lasting (nothing, attachment, part, namespace, node, ...),
+        /// verdict (allow, deny), rule, from (shipped, operator), missing, outcome, changes, plugin, depth}], error {code,
+        /// msg, details}}], result, notes, allowed.
+        #[arg(long)]
+        json: bool,
+    },
     /// What plugins asked for on this node, and how it ended.
     Log {
         /// Only this container.
@@ -213,6 +240,9 @@ fn main() -> Result<ExitCode> {
             };
         }
         Verb::Learn { target, network, name, json } => return learn::run(&target, &network, name, json),
+        Verb::Plan { list, plugin, attachment, json } => {
+            return plan::run(&list, plugin.as_deref(), &attachment, json);
+        }
         Verb::Log { container, denied, json } => log::run(container.as_deref(), denied, json)?,
         Verb::Ls { json } => ls::run(json)?,
         Verb::Show { container, json } => show::run(&container, json)?,

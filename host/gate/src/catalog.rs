@@ -110,23 +110,37 @@ impl Unverified {
         let before = self.seen()?;
         let note = self.note_path(state);
         if read_note(&note).as_ref() != Some(&before) {
-            let found = hash(&self.file).map_err(|e| format!("{}: {e}", self.path().display()))?;
-            if found != self.manifest.code {
-                return Err(format!(
-                    "the code of plugin \"{}\" was changed or swapped: {} has sha256 {found}, and its manifest {} says \
-                     {}; find out by whom, then {AGAIN}",
-                    self.plugin,
-                    self.path().display(),
-                    Manifest::path(&self.catalog, &self.plugin).display(),
-                    self.manifest.code
-                ));
-            }
+            self.prove()?;
             // Without a note the next run reads the code as well: that costs time and nothing else.
             if before.is_settled() && self.seen()? == before {
                 let _ = write_note(&note, &before);
             }
         }
         Ok(Installed { code: self.file.into(), digest: self.manifest.digest })
+    }
+
+    /// The same for who has no state directory: all bytes are read, and no note is left.
+    ///
+    /// # Errors
+    /// As [`Unverified::verify`].
+    pub fn verify_by_reading(self) -> Result<Installed, String> {
+        self.prove()?;
+        Ok(Installed { code: self.file.into(), digest: self.manifest.digest })
+    }
+
+    fn prove(&self) -> Result<(), String> {
+        let found = hash(&self.file).map_err(|e| format!("{}: {e}", self.path().display()))?;
+        if found == self.manifest.code {
+            return Ok(());
+        }
+        Err(format!(
+            "the code of plugin \"{}\" was changed or swapped: {} has sha256 {found}, and its manifest {} says {}; find \
+             out by whom, then {AGAIN}",
+            self.plugin,
+            self.path().display(),
+            Manifest::path(&self.catalog, &self.plugin).display(),
+            self.manifest.code
+        ))
     }
 
     fn path(&self) -> PathBuf {

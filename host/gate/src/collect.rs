@@ -61,6 +61,8 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
     let mut left = record.effects(plugin);
     left.reverse();
     let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
+    // A pair of that name and address is the very one, whatever the record says of the boot: it was damaged then.
+    let other_boot = other_boot && !has_pair(session, &left)?;
     let mut removed = 0;
     let mut failed = None;
     for noted in left {
@@ -82,6 +84,19 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
     }
     session.ended(plugin);
     Ok(removed)
+}
+
+/// Whether a pair that the record lists is there.
+fn has_pair(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Result<bool, OpError> {
+    for noted in listed {
+        if let Effect::Veth { host, mac } = &noted.effect {
+            let link = session.host()?.link_by_name(host).map_err(kernel)?;
+            if link.is_some_and(|link| link.kind == "veth" && link.mac == Some(mac.0)) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Removes the called plugin's sections of all attachments of this network, on this host, that are not valid any more.

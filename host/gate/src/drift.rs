@@ -123,15 +123,13 @@ const COLLECT: &str = "postern gc";
 
 impl Sight {
     /// An account of each attachment of this host's namespace, and of the records that can't be read.
-    ///
-    /// # Errors
-    /// A text for people: the records can't be listed.
-    pub fn accounts(&self) -> Result<Vec<Account>, String> {
-        let summaries = postern_state::list(&self.places.state).map_err(|e| e.to_string())?;
+    pub fn accounts(&self, records: Vec<Summary>) -> Vec<Account> {
         let is_ours = |summary: &Summary| {
             summary.header.as_ref().is_none_or(|head| head.host_netns_cookie == self.here || head.boot_id != self.boot)
         };
-        Ok(summaries.into_iter().filter(is_ours).map(|summary| self.account(summary)).collect())
+        let accounts = records.into_iter().filter(is_ours).map(|summary| self.account(summary));
+        // Of one that has been removed meanwhile nothing is left to compare.
+        accounts.filter(|account| account.path.symlink_metadata().is_ok()).collect()
     }
 
     fn account(&self, summary: Summary) -> Account {
@@ -164,7 +162,7 @@ impl Sight {
         account.effects = noted.iter().map(|(_, effect)| effect.clone()).collect();
         let header = match (account.header.clone(), &key) {
             (Some(header), Some(key)) if !is_damaged => {
-                account.is_held = is_held(&self.places.state, key);
+                account.is_held = self.is_held(key);
                 header
             }
             _ => {
@@ -185,6 +183,12 @@ impl Sight {
         self.inside(&mut account, &header, container, pair);
         account.state = self.state(&mut account, &header, container, pair);
         account
+    }
+
+    /// Whether a living process is at work on a record, or has been since this look began; one whose lock can't be asked
+    /// for is taken as idle.
+    fn is_held(&self, key: &RecordKey) -> bool {
+        postern_state::is_busy(&self.places.state, key, self.started).unwrap_or(false)
     }
 
     /// The host end of the pair that the record tells of.
@@ -452,11 +456,6 @@ fn addresses(sections: &[Section], effects: &[(String, Effect)]) -> Vec<IpNet> {
 fn has_lost_all(account: &Account, header: &Header) -> bool {
     let had_pair = account.effects.iter().any(|effect| matches!(effect, Effect::Veth { .. }));
     had_pair && matches!(Namespace::open(&header.netns_path), Err(OpenError::NotExist { .. }))
-}
-
-/// Whether a living process is at work on a record; one whose lock can't be asked for is taken as idle.
-fn is_held(state: &Path, key: &RecordKey) -> bool {
-    postern_state::is_busy(state, key, u64::MAX).unwrap_or(false)
 }
 
 /// A word as a shell takes it for one.

@@ -6,7 +6,7 @@ use crate::capability;
 use crate::effect::lasting;
 use crate::launcher::Launcher;
 use crate::policy::{self, Granted, Objects, Rule};
-use crate::session::{Session, kernel};
+use crate::session::{Request, Session, kernel};
 use postern_kernel::Link;
 use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Operation, PortSpec, Reply};
 use std::time::Instant;
@@ -157,22 +157,7 @@ impl<'a> Gate<'a> {
         {
             container.netlink().map_err(kernel)?;
         }
-        let verb = self.session.request.verb;
-        if !lasting(operation).allows(verb) {
-            let message = format!("{} is not for {}", operation.name(), verb.as_str());
-            return Err(OpError::new(ErrorCode::Denied, verb.as_str(), message)
-                .hint("a plugin makes things on ADD, removes its own on ADD and DEL, gives addresses back on DEL, and collects on GC; a \
-                       failed ADD is undone by the host"));
-        }
-        let directory = capability::leases::directory(&self.session.request);
-        let resolv_conf = capability::resolv_conf::file(&self.session.request);
-        let objects = Objects {
-            ipam: &self.session.request.conf.ipam_type,
-            lease_directory: &directory,
-            resolv_conf: &resolv_conf,
-            giver: self.giver(operation),
-        };
-        policy::decide(&self.granted, operation, objects)
+        decide(&self.session.request, &self.granted, operation, self.giver(operation))
     }
 
     /// Carries out what was admitted, once it is written down that this plugin changes things.
@@ -284,6 +269,31 @@ impl<'a> Gate<'a> {
             running: link.running,
         }
     }
+}
+
+/// The decision on one operation of a request's verb: what the verb is for, and policy on the objects that the
+/// configuration names. `giver` is the capability that gave out the handle whose link is looked at.
+///
+/// # Errors
+/// [`ErrorCode::Denied`].
+pub fn decide(
+    request: &Request,
+    granted: &Granted,
+    operation: &Operation,
+    giver: &'static str,
+) -> Result<Rule, OpError> {
+    let verb = request.verb;
+    if !lasting(operation).allows(verb) {
+        let message = format!("{} is not for {}", operation.name(), verb.as_str());
+        return Err(OpError::new(ErrorCode::Denied, verb.as_str(), message)
+            .hint("a plugin makes things on ADD, removes its own on ADD and DEL, gives addresses back on DEL, and collects on GC; a \
+                   failed ADD is undone by the host"));
+    }
+    let directory = capability::leases::directory(request);
+    let resolv_conf = capability::resolv_conf::file(request);
+    let objects =
+        Objects { ipam: &request.conf.ipam_type, lease_directory: &directory, resolv_conf: &resolv_conf, giver };
+    policy::decide(granted, operation, objects)
 }
 
 /// A link that went away between two operations.

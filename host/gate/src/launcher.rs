@@ -74,7 +74,7 @@ impl Launcher {
     /// Makes all that has been started ready. From now on nothing else can be taken, and no code is open.
     pub fn close(&mut self, state: &Path) {
         for (name, started) in std::mem::take(&mut self.warm) {
-            let ready = started.and_then(|started| make_ready(&name, started, state));
+            let ready = started.and_then(|started| make_ready(&name, started, Some(state)));
             self.ready.push((name, ready));
         }
         self.closed = true;
@@ -111,7 +111,15 @@ impl Launcher {
             }
             None => self.start(plugin)?,
         };
-        make_ready(plugin, started, state)
+        make_ready(plugin, started, Some(state))
+    }
+
+    /// The same for who has no state directory, and leaves nothing anywhere.
+    ///
+    /// # Errors
+    /// As [`Launcher::take`].
+    pub fn take_unnoted(&self, plugin: &str) -> Result<Plugin, String> {
+        make_ready(plugin, self.start(plugin)?, None)
     }
 
     fn start(&self, plugin: &str) -> Result<Started, String> {
@@ -128,9 +136,12 @@ impl Launcher {
 }
 
 /// The last checks before a guest is given anything to run.
-fn make_ready(plugin: &str, started: Started, state: &Path) -> Result<Plugin, String> {
+fn make_ready(plugin: &str, started: Started, state: Option<&Path>) -> Result<Plugin, String> {
     let Started { code, policy, sandbox } = started;
-    let digest = code.verify(state)?.digest;
+    let digest = match state {
+        Some(state) => code.verify(state)?.digest,
+        None => code.verify_by_reading()?.digest,
+    };
     catalog::check_pin(policy.digest(), &digest, plugin, policy.pin_file().unwrap_or(Path::new("")))?;
     Ok(Plugin { policy, sandbox, digest })
 }

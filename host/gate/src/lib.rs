@@ -29,6 +29,7 @@ mod plugin;
 pub mod policy;
 mod process;
 pub mod protocol;
+pub mod rehearsal;
 mod session;
 pub mod sight;
 pub mod streams;

@@ -2,11 +2,41 @@
 
 use crate::effect::Effect;
 use crate::policy::Granted;
-use crate::session::Session;
+use crate::session::{OwnAddress, Request, Session};
 use postern_cni::{CniResult, Error, IpConfig, Json, Verb};
 
 /// What a guest may print; the sandbox stops at the same size.
 const LIMIT: usize = 1 << 20;
+
+/// What a run knows, and a result is held against.
+pub trait Known {
+    /// What was asked for.
+    fn request(&self) -> &Request;
+    /// The attachment's addresses.
+    fn own(&self) -> &[OwnAddress];
+    /// Whether a guest was shown the host's link of this name.
+    fn has_shown(&self, link: &str) -> bool;
+    /// Whether the attachment has its spoofing protection.
+    fn has_mac_guard(&self) -> bool;
+}
+
+impl Known for Session {
+    fn request(&self) -> &Request {
+        &self.request
+    }
+
+    fn own(&self) -> &[OwnAddress] {
+        &self.own
+    }
+
+    fn has_shown(&self, link: &str) -> bool {
+        self.shown.contains(link)
+    }
+
+    fn has_mac_guard(&self) -> bool {
+        self.has(&Effect::MacGuard)
+    }
+}
 
 /// Reads a guest's output: a result for a successful ADD, nothing for the other verbs, an error object for a failure.
 /// `loopback` says that `lo` is the plugin's business, and its addresses are no claim then.
@@ -14,7 +44,7 @@ const LIMIT: usize = 1 << 20;
 /// # Errors
 /// The guest's own error, or code 999 if it printed something else, or a result that claims what isn't so.
 pub fn read(
-    session: &Session,
+    run: &impl Known,
     granted: &Granted,
     plugin: &str,
     verb: Verb,
@@ -42,28 +72,22 @@ pub fn read(
         return Err(Error::internal(format!("plugin \"{plugin}\" ended without printing a result")));
     }
     let result =
-        CniResult::parse_output(stdout.as_bytes(), LIMIT, &session.request.conf.cni_version).map_err(|error| {
+        CniResult::parse_output(stdout.as_bytes(), LIMIT, &run.request().conf.cni_version).map_err(|error| {
             Error::internal(format!("plugin \"{plugin}\" printed no CNI result: {error}")).with_details(excerpt(stdout))
         })?;
-    require(session, granted, plugin)?;
-    believe(session, granted, plugin, loopback, &result)?;
+    require(run, granted, plugin)?;
+    believe(run, granted, plugin, loopback, &result)?;
     Ok(Some(result))
 }
 
 /// A result may name links and addresses that this run was given or found, or that `prevResult` has: nothing else.
-fn believe(
-    session: &Session,
-    granted: &Granted,
-    plugin: &str,
-    loopback: bool,
-    result: &CniResult,
-) -> Result<(), Error> {
-    let request = &session.request;
+fn believe(run: &impl Known, granted: &Granted, plugin: &str, loopback: bool, result: &CniResult) -> Result<(), Error> {
+    let request = run.request();
     let previous = request.conf.previous_result().ok().flatten().unwrap_or_default();
     for interface in &result.interfaces {
         let known = previous.interfaces.contains(interface)
             || (interface.sandbox == request.netns && (interface.name == request.ifname || interface.name == "lo"))
-            || (interface.sandbox.is_empty() && session.shown.contains(&interface.name));
+            || (interface.sandbox.is_empty() && run.has_shown(&interface.name));
         if !known {
             return Err(Error::internal(format!(
                 "plugin \"{plugin}\" claims interface \"{}\", which it neither made nor was given",
@@ -81,7 +105,7 @@ fn believe(
     }
     for ip in &result.ips {
         if !(loopback && ip.address.addr().is_loopback()) {
-            believe_address(session, granted, plugin, ip)?;
+            believe_address(run, granted, plugin, ip)?;
         }
         if ip.interface.is_some_and(|index| index >= result.interfaces.len()) {
             return Err(Error::internal(format!(
@@ -94,8 +118,8 @@ fn believe(
 }
 
 /// What policy demands of an ADD has been done.
-fn require(session: &Session, granted: &Granted, plugin: &str) -> Result<(), Error> {
-    if granted.requires_mac_guard() && !session.has(&Effect::MacGuard) {
+fn require(run: &impl Known, granted: &Granted, plugin: &str) -> Result<(), Error> {
+    if granted.requires_mac_guard() && !run.has_mac_guard() {
         return Err(Error::internal(format!(
             "plugin \"{plugin}\" left out the spoofing protection that this network asks for"
         ))
@@ -106,11 +130,11 @@ fn require(session: &Session, granted: &Granted, plugin: &str) -> Result<(), Err
 
 /// An address is the attachment's own: leased in this run, handed out by IPAM, or in `prevResult`. Only who is asked for
 /// addresses can bring new ones, and only those that its policy names.
-fn believe_address(session: &Session, granted: &Granted, plugin: &str, ip: &IpConfig) -> Result<(), Error> {
+fn believe_address(run: &impl Known, granted: &Granted, plugin: &str, ip: &IpConfig) -> Result<(), Error> {
     let address = ip.address;
-    let owned = session.owns(&address);
-    let agrees = session.own.iter().any(|own| own.net == address && own.agrees_with(ip.gateway));
-    if session.request.conf.ipam_type != plugin {
+    let owned = run.own().iter().any(|own| own.net == address);
+    let agrees = run.own().iter().any(|own| own.net == address && own.agrees_with(ip.gateway));
+    if run.request().conf.ipam_type != plugin {
         return match (owned, ip.gateway) {
             (true, _) if agrees => Ok(()),
             (true, Some(gateway)) => Err(Error::internal(format!(

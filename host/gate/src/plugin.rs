@@ -2,11 +2,12 @@
 
 use crate::gate::Gate;
 use crate::launcher::{Launcher, Plugin};
+use crate::policy::Granted;
 use crate::process::{Sandbox, Silence};
-use crate::session::Session;
+use crate::session::{Request, Session};
 use crate::{collect, outcome};
 use postern_cni::{CniResult, Error, Verb, code};
-use postern_types::{ErrorCode, FromSandbox, OpError, Start, ToSandbox};
+use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
 use std::time::{Duration, Instant};
 
 /// How long a sandbox that can't be sent to may take to say why it has ended.
@@ -44,34 +45,46 @@ fn run_once(
 ) -> Result<Option<CniResult>, Error> {
     let ready = launcher.take(plugin, &session.state).map_err(Error::internal)?;
     let granted = session.grants(&ready.policy).map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
-    let start = Start {
-        env: std::iter::once(("CNI_COMMAND".to_owned(), verb.as_str().to_owned()))
-            .chain(session.request.env.iter().cloned())
-            .collect(),
-        stdin: session.request.stdin.clone(),
-        limits: granted.limits().of_guest(),
-    };
+    let start = start(&session.request, verb, &granted);
+    let deadline = session.deadline;
     let loopback = ready.policy.grants("loopback");
     let Plugin { policy, mut sandbox, digest } = ready;
     let mut gate = Gate::new(session, launcher, plugin, &digest, granted, depth);
-    let ended = serve(&mut gate, &mut sandbox, start);
+    let ended = serve(plugin, &mut sandbox, start, deadline, |operation| {
+        let reply = gate.call(operation);
+        if gate.is_spent() { Err(spent(gate.granted())) } else { Ok(reply) }
+    });
     let granted = gate.into_granted();
     // A delegate can be wanted again; the one that the runtime called is taken apart while the answer is being made.
     if depth > 0 && !matches!(&ended, Err(BadEnd { lost: true, .. })) {
         launcher.put_back(plugin, Plugin { policy, sandbox, digest });
     }
-    let (stdout, status) = ended.map_err(|end| {
-        let error = Error::internal(format!("plugin \"{plugin}\" {}", end.words));
-        match end.details {
-            Some(details) => error.with_details(details),
-            None => error,
-        }
-    })?;
+    let (stdout, status) = ended.map_err(|end| end.of(plugin))?;
     outcome::read(session, &granted, plugin, verb, &stdout, status, loopback)
 }
 
+/// What a guest begins with.
+pub fn start(request: &Request, verb: Verb, granted: &Granted) -> Start {
+    Start {
+        env: std::iter::once(("CNI_COMMAND".to_owned(), verb.as_str().to_owned()))
+            .chain(request.env.iter().cloned())
+            .collect(),
+        stdin: request.stdin.clone(),
+        limits: granted.limits().of_guest(),
+    }
+}
+
+/// Why a guest is stopped that asks for more than its policy lets it.
+pub fn spent(granted: &Granted) -> String {
+    format!(
+        "asked for more than {} operations and was stopped; [limits] operations in {}",
+        granted.limits().operations(),
+        granted.operator_file()
+    )
+}
+
 /// A plugin's end without a result.
-struct BadEnd {
+pub struct BadEnd {
     /// The rest of a sentence that begins with its name.
     words: String,
     /// The way out, where there is one.
@@ -86,10 +99,30 @@ impl From<String> for BadEnd {
     }
 }
 
-/// Answers the guest's calls until it ends.
-fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(String, u8), BadEnd> {
-    let mut stderr = Stderr { plugin: gate.plugin, left: start.limits.stderr };
-    let deadline = gate.session.deadline;
+impl BadEnd {
+    /// The error of this plugin.
+    pub fn of(self, plugin: &str) -> Error {
+        let error = Error::internal(format!("plugin \"{plugin}\" {}", self.words));
+        match self.details {
+            Some(details) => error.with_details(details),
+            None => error,
+        }
+    }
+}
+
+/// Has the guest's calls answered by `call` until it ends, and returns what it printed and its status. An error of `call`
+/// itself stops the guest: it is the rest of a sentence that begins with the plugin's name.
+///
+/// # Errors
+/// Why the guest ended without a result.
+pub fn serve(
+    plugin: &str,
+    sandbox: &mut Sandbox,
+    start: Start,
+    deadline: Instant,
+    mut call: impl FnMut(&Operation) -> Result<Result<Reply, OpError>, String>,
+) -> Result<(String, u8), BadEnd> {
+    let mut stderr = Stderr { plugin, left: start.limits.stderr };
     let mut last = None;
     let mut answer = ToSandbox::Start(start);
     loop {
@@ -113,15 +146,7 @@ fn serve(gate: &mut Gate<'_>, sandbox: &mut Sandbox, start: Start) -> Result<(St
         match message {
             FromSandbox::Call(operation) => {
                 last = Some(operation.name());
-                answer = ToSandbox::Answer(gate.call(&operation));
-                if gate.is_spent() {
-                    return Err(format!(
-                        "asked for more than {} operations and was stopped; [limits] operations in {}",
-                        gate.granted().limits().operations(),
-                        gate.granted().operator_file()
-                    )
-                    .into());
-                }
+                answer = ToSandbox::Answer(call(&operation)?);
             }
             FromSandbox::Finished { stdout, status } => {
                 return Ok((stdout, status));

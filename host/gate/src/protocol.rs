@@ -24,7 +24,7 @@ use postern_types::OpError;
 use std::time::{Duration, Instant};
 
 /// Standard input in bytes: a configuration with its `prevResult` is a few kilobytes.
-const STDIN_LIMIT: usize = 256 << 10;
+pub const STDIN_LIMIT: usize = 256 << 10;
 
 /// How long a runtime may take to send its request, and to read an error. A result has the time of its run.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -197,7 +197,11 @@ fn del_without_plugin(
     Some(removed.map(|_| String::new()))
 }
 
-fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
+/// The versions that a plugin speaks under its policy.
+///
+/// # Errors
+/// Code 999: the policy names one that there is not.
+pub fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
     let Some(versions) = policy.versions() else { return Ok(Version::ALL.to_vec()) };
     versions
         .iter()
@@ -207,7 +211,18 @@ fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
         .collect()
 }
 
-fn request(plugin: &str, env: &Env, verb: Verb, version: Version, raw: Json, stdin: &[u8]) -> Result<Request, Error> {
+/// What the gate works on, of a configuration that is valid for this version.
+///
+/// # Errors
+/// Code 6: standard input is not UTF-8.
+pub fn request(
+    plugin: &str,
+    env: &Env,
+    verb: Verb,
+    version: Version,
+    raw: Json,
+    stdin: &[u8],
+) -> Result<Request, Error> {
     let variables = [
         ("CNI_CONTAINERID", &env.container_id),
         ("CNI_NETNS", &env.netns),

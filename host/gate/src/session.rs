@@ -23,10 +23,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const CLEANUP_WITHIN: Duration = Duration::from_secs(15);
 
 /// Routes in one run: each takes the kernel's time and memory, which a container has for nothing.
-const MOST_ROUTES: usize = 1024;
+pub const MOST_ROUTES: usize = 1024;
 
 /// Addresses in one run.
-const MOST_ADDRESSES: usize = 256;
+pub const MOST_ADDRESSES: usize = 256;
 
 /// What the protocol made of environment and standard input.
 #[derive(Debug)]
@@ -79,6 +79,18 @@ impl OwnAddress {
     /// Whether a result may say this gateway with the address: its own, or none.
     pub fn agrees_with(&self, gateway: Option<IpAddr>) -> bool {
         gateway.is_none() || gateway == self.gateway_or_first()
+    }
+}
+
+/// Takes the addresses of a result as the attachment's own.
+pub fn adopt(addresses: &mut Vec<OwnAddress>, result: &CniResult) {
+    for ip in &result.ips {
+        let own = OwnAddress { net: ip.address, gateway: ip.gateway };
+        // A result that leaves the gateway out takes none away.
+        let known = |have: &OwnAddress| *have == own || own.gateway.is_none() && have.net == own.net;
+        if !addresses.iter().any(known) {
+            addresses.push(own);
+        }
     }
 }
 
@@ -156,6 +168,8 @@ pub struct Session {
     cookie: Option<u64>,
     /// The record that was found lists all that was made.
     whole: bool,
+    /// What was last said of the record.
+    told: String,
 }
 
 impl Session {
@@ -190,6 +204,7 @@ impl Session {
             begun: false,
             cookie: None,
             whole: false,
+            told: String::new(),
         }
     }
 
@@ -308,7 +323,8 @@ impl Session {
     /// What is left of an earlier run of this ADD: it was made in another boot, for another namespace, or by a process that
     /// was killed before it had given the runtime its result; or a DEL did not end. Whoever had the record open is gone, as it could be locked.
     pub fn leftover(&self) -> Option<Leftover> {
-        let record = self.record.as_ref()?;
+        // What is this run's own, begun before a helper was started, is none.
+        let record = self.record.as_ref().filter(|_| !self.begun)?;
         if self.is_foreign(record.header()) {
             return Some(Leftover::Attachment);
         }
@@ -467,10 +483,18 @@ impl Session {
 
     /// Notes that the runtime has the result.
     pub fn given(&mut self) {
-        if let Some(record) = self.record.as_mut().filter(|_| self.begun)
-            && let Err(error) = record.given(&self.request.plugin, now())
-        {
+        let record = self.record.as_mut().filter(|_| self.begun);
+        let noted = record.map_or(Ok(()), |record| record.given(&self.request.plugin, now()));
+        self.tell(noted);
+    }
+
+    /// Says what could not be noted; of a disk that takes nothing any more, once.
+    fn tell(&mut self, noted: Result<(), StateError>) {
+        let Err(error) = noted else { return };
+        let error = error.to_string();
+        if self.told != error {
             crate::say!("postern: {error}");
+            self.told = error;
         }
     }
 
@@ -484,20 +508,14 @@ impl Session {
 
     /// Notes that a plugin's DEL has begun, or that of all of them. To remove, nothing has to be written.
     pub fn ending(&mut self, plugin: Option<&str>) {
-        if let Some(record) = &mut self.record
-            && let Err(error) = record.ending(plugin)
-        {
-            crate::say!("postern: {error}");
-        }
+        let noted = self.record.as_mut().map_or(Ok(()), |record| record.ending(plugin));
+        self.tell(noted);
     }
 
     /// Notes that nothing is left to do for a plugin, or for all of them.
     pub fn ended(&mut self, plugin: Option<&str>) {
-        if let Some(record) = &mut self.record
-            && let Err(error) = record.end(plugin)
-        {
-            crate::say!("postern: {error}");
-        }
+        let noted = self.record.as_mut().map_or(Ok(()), |record| record.end(plugin));
+        self.tell(noted);
     }
 
     /// The record, if it is open.
@@ -606,10 +624,9 @@ impl Session {
 
     /// Notes that one effect of the record is no more. At worst it is removed once more.
     pub fn taken_off(&mut self, sequence: Option<u64>) {
-        if let (Some(sequence), Some(record)) = (sequence, self.record.as_mut())
-            && let Err(error) = record.mark_removed(sequence)
-        {
-            crate::say!("postern: {error}");
+        if let (Some(sequence), Some(record)) = (sequence, self.record.as_mut()) {
+            let noted = record.mark_removed(sequence);
+            self.tell(noted);
         }
     }
 
@@ -633,14 +650,7 @@ impl Session {
 
     /// Takes the addresses of a result as the attachment's own.
     pub fn adopt(&mut self, result: &CniResult) {
-        for ip in &result.ips {
-            let own = OwnAddress { net: ip.address, gateway: ip.gateway };
-            // A result that leaves the gateway out takes none away.
-            let known = |have: &OwnAddress| *have == own || own.gateway.is_none() && have.net == own.net;
-            if !self.own.iter().any(known) {
-                self.own.push(own);
-            }
-        }
+        adopt(&mut self.own, result);
     }
 
     /// Whether an address with this prefix is the attachment's.

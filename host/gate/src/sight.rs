@@ -1,12 +1,13 @@
 //! What the kernel and the disk have of all attachments, looked at once, for an account of the node. Reading only.
 
 use crate::places::Places;
+use crate::session::now;
 use postern_confine::Direct;
 use postern_firewall::Nft;
 use postern_firewall::account::{self, Iptables};
 use postern_firewall::iptables::Means;
 use postern_kernel::{Link, Namespaces, Netlink};
-use postern_state::{Held, LeaseStore, Leases};
+use postern_state::{Held, LeaseStore, Leases, Summary};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,9 @@ const FILTERS_WITHIN: Duration = Duration::from_secs(60);
 /// Leases of a network, or why they can't be listed.
 pub type Listed = Rc<Result<Vec<Held>, String>>;
 
+/// The records as they are read, or why they can't be.
+pub type Records = Result<Vec<Summary>, String>;
+
 /// What all attachments of the node are compared with, looked at once.
 pub struct Sight {
     /// Where state is.
@@ -27,6 +31,8 @@ pub struct Sight {
     pub here: u64,
     /// The boot.
     pub boot: String,
+    /// When it was looked at, milliseconds since 1970.
+    pub started: u64,
     /// The host's links.
     pub links: Vec<Link>,
     /// All network namespaces that could be found.
@@ -37,11 +43,14 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Looks at the node; at its namespaces for as long as `within`.
+    /// Looks at the node; at its namespaces for as long as `within`. The records are read first: what one of them tells of
+    /// has been made by then, unless a run is under way.
     ///
     /// # Errors
     /// A text for people: the kernel refuses to show its links or namespaces.
-    pub fn look(places: Places, within: Duration) -> Result<Self, String> {
+    pub fn look(places: Places, within: Duration) -> Result<(Self, Records), String> {
+        let started = now();
+        let records = postern_state::list(&places.state).map_err(|e| e.to_string());
         let host = Netlink::open().map_err(|e| e.to_string())?;
         let deadline = Instant::now() + FILTERS_WITHIN;
         let mut nft = account::nft(deadline);
@@ -50,8 +59,9 @@ impl Sight {
             Some(nft) => Iptables::look(nft, means).map_err(|e| e.to_string()),
             None => Err("the kernel does not let this user look at its packet filter".to_owned()),
         };
-        Ok(Self {
+        let sight = Self {
             places,
+            started,
             here: host.cookie().map_err(|e| e.to_string())?,
             boot: postern_state::boot_id().map_err(|e| e.to_string())?,
             links: host.links().map_err(|e| e.to_string())?,
@@ -59,7 +69,8 @@ impl Sight {
             nft: RefCell::new(nft),
             iptables,
             leases: RefCell::default(),
-        })
+        };
+        Ok((sight, records))
     }
 
     /// The leases of a network in a data directory.

@@ -4,6 +4,10 @@
 //! `lease_index`'s. What this does differently from the native plugin: a failed call gives back what it took and nothing
 //! else, and leaves the round robin where it was.
 
+mod snapshot;
+
+pub use snapshot::Snapshot;
+
 use crate::error::{Result, StateError};
 use crate::files::{digest, short_hex};
 use crate::lease_dir::{DirLock, FileId, LeaseDir, Slot};

@@ -16,9 +16,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::Instant;
 
@@ -44,8 +44,9 @@ const MOST_EFFECTS: usize = 256;
 /// line, so with all of them a record stays below twice this.
 const MOST_BYTES: u64 = 256 << 10;
 const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be written can be read");
-const WRITE: OFlag = OFlag::O_RDWR.union(OFlag::O_APPEND);
-const CREATE: OFlag = WRITE.union(OFlag::O_CREAT);
+/// A time in milliseconds with as many digits as those of this age.
+const A_TIME: u64 = 1_700_000_000_000;
+const CREATE: OFlag = OFlag::O_RDWR.union(OFlag::O_CREAT);
 /// What the name of a record set aside has after the key; a number follows.
 const CORRUPT: &str = ".corrupt-";
 
@@ -194,7 +195,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     fn open(directory: Directory, key: &RecordKey, create: Option<&Header>, deadline: Instant) -> Result<Option<Self>> {
         let path = directory.path_of(key.as_str());
         let mut is_read_only = false;
-        let mut locked = locked_file(&directory, key, if create.is_some() { CREATE } else { WRITE }, deadline);
+        let mut locked = locked_file(&directory, key, if create.is_some() { CREATE } else { OFlag::O_RDWR }, deadline);
         if create.is_none() && matches!(&locked, Err(error) if error.is_read_only()) {
             is_read_only = true;
             locked = locked_file(&directory, key, OFlag::O_RDONLY, deadline);
@@ -297,12 +298,27 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.change(plugin, Change::Begun { digest: digest.to_owned(), time })
     }
 
-    /// Note that `plugin` has made everything, and the addresses of its result.
+    /// Note that `plugin` has made everything, and the addresses of its result. The room for [`Record::given`] is taken with
+    /// it: a disk that is full by then can't make the runtime's attachment look like a failed one.
     ///
     /// # Errors
     /// [`StateError::Io`], and [`StateError::Exhausted`] if the record is full: the ADD must be undone then.
     pub fn made(&mut self, plugin: &str, addresses: Vec<String>) -> Result<()> {
-        self.change(plugin, Change::Made { addresses })
+        let change = Change::Made { addresses };
+        let mut lines = self.line(&Changed { plugin, change: &change })?;
+        let written = lines.len() as u64;
+        // As long as the line that will take its place; until then it counts as one that was not finished.
+        let given = self.line(&Changed { plugin, change: &Change::Given(A_TIME) })?;
+        lines.resize(lines.len() + given.len() - 1, b' ');
+        lines.push(b'\n');
+        if self.length + lines.len() as u64 > MOST_BYTES {
+            return Err(self.full());
+        }
+        let before = self.length;
+        self.write(&lines)?;
+        self.length = before + written;
+        section::apply(&mut self.sections, plugin, change);
+        Ok(())
     }
 
     /// Note that the runtime has the result of `plugin`. `time` in milliseconds since 1970.
@@ -437,7 +453,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             return Err(self.failed("write", Errno::EROFS.into()));
         }
         let written = loop {
-            match self.file.write(lines) {
+            match self.file.write_at(lines, self.length) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }

@@ -8,6 +8,7 @@ use postern_gate::sight::Sight;
 use postern_state::Held;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 pub fn examine(examination: &mut Examination, node: &Node) {
     let sight = match &node.sight {
@@ -79,13 +80,19 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
         }
         let path = held.path.display();
         let remedy = Remedy::Command(format!("rm {}", quoted(&path.to_string())));
+        if is_young(&held.path) {
+            let why = "it may be that of a container which is being made at this moment";
+            let remedy = Remedy::Words("look again in a minute".to_owned());
+            examination.found(Severity::Note, path, "a new lease without a record", why, remedy);
+            continue;
+        }
         match &held.owner {
             Some(owner) => {
                 let what = format!(
                     "leased to {} {}, which has no record; no namespace has the address",
                     owner.container_id, owner.ifname
                 );
-                let why = "the address is held for nobody, unless that container is being made at this moment";
+                let why = "the address is held for nobody";
                 examination.found(doubt(sight), path, what, why, remedy);
             }
             None => {
@@ -94,6 +101,12 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
             }
         }
     }
+}
+
+/// Whether a file was written less than a minute ago.
+fn is_young(path: &Path) -> bool {
+    let written = fs::symlink_metadata(path).and_then(|meta| meta.modified());
+    written.is_ok_and(|written| written.elapsed().is_ok_and(|passed| passed < Duration::from_secs(60)))
 }
 
 /// A leak is one for certain if everything could be looked at.

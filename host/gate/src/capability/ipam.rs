@@ -39,7 +39,10 @@ pub fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
 }
 
 /// The native libraries' three refusals (CVE-2021-20206 is the second).
-fn check_name(name: &str) -> Result<(), OpError> {
+///
+/// # Errors
+/// [`ErrorCode::Unsupported`] for none, [`ErrorCode::InvalidArgument`] for one that is no plain name.
+pub fn check_name(name: &str) -> Result<(), OpError> {
     if name.is_empty() {
         return Err(OpError::new(ErrorCode::Unsupported, "ipam.type", "no plugin name provided")
             .hint("the network's configuration has no \"ipam\": {\"type\": …}"));
@@ -90,7 +93,8 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
     Ok(result)
 }
 
-fn delegate(name: &str, error: Error) -> OpError {
+/// A delegate's error as its caller gets it.
+pub fn delegate(name: &str, error: Error) -> OpError {
     let mut converted = OpError::new(ErrorCode::Delegate, name, format!("IPAM plugin \"{name}\" failed: {error}"));
     converted.delegate = Some(DelegateError { code: error.code, msg: error.msg, details: error.details });
     converted

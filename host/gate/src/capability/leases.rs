@@ -23,7 +23,8 @@ pub fn directory(request: &Request) -> String {
     directory.unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned())
 }
 
-fn owner(request: &Request) -> Owner {
+/// Whose a lease of this request is.
+pub fn owner(request: &Request) -> Owner {
     Owner { container_id: request.container_id.clone(), ifname: request.ifname.clone() }
 }
 
@@ -31,7 +32,11 @@ fn opened(leases: Option<Leases>) -> Result<Leases, OpError> {
     leases.ok_or_else(|| OpError::new(ErrorCode::Io, "leases", "the lease directory vanished while it was opened"))
 }
 
-fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
+/// Ranges as host-local checks them, with what is left open filled in.
+///
+/// # Errors
+/// [`ErrorCode::InvalidArgument`], in the native words.
+pub fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
     let ranges: usize = sets.iter().map(Vec::len).sum();
     if sets.len() > MOST_RANGES || ranges > MOST_RANGES {
         let message = format!("{} sets with {ranges} ranges are more than {MOST_RANGES}", sets.len());

@@ -21,16 +21,23 @@ pub fn file(request: &Request) -> String {
 
 /// `resolv-conf.read`.
 pub fn read(gate: &Gate<'_>) -> Result<Reply, OpError> {
-    let path = file(&gate.session.request);
+    load(&file(&gate.session.request))
+}
+
+/// Reads a resolver file.
+///
+/// # Errors
+/// [`ErrorCode::NotFound`], or [`ErrorCode::Io`] for one that can't be read or is none.
+pub fn load(path: &str) -> Result<Reply, OpError> {
     let failed = |e: std::io::Error| {
         let code = if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NotFound } else { ErrorCode::Io };
         let error = e.raw_os_error().map_or(e.to_string(), |errno| Errno::from_raw(errno).desc().to_lowercase());
-        OpError::new(code, &path, format!("open {path}: {error}")).hint("ipam.resolvConf names that file")
+        OpError::new(code, path, format!("open {path}: {error}")).hint("ipam.resolvConf names that file")
     };
     let mut text = String::new();
-    let mut open = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(&path).map_err(failed)?;
+    let mut open = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path).map_err(failed)?;
     if !open.metadata().map_err(failed)?.is_file() {
-        return Err(OpError::new(ErrorCode::Io, &path, format!("resolvConf {path} is not a regular file")));
+        return Err(OpError::new(ErrorCode::Io, path, format!("resolvConf {path} is not a regular file")));
     }
     (&mut open).take(LIMIT).read_to_string(&mut text).map_err(failed)?;
     Ok(Reply::Dns(parse(&text)))

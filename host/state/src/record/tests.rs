@@ -109,6 +109,38 @@ fn sections_tell_how_far_each_plugin_got() {
     assert!(record.remove_file().unwrap());
 }
 
+/// What is known when the runtime has its answer can be noted on a disk that is full.
+#[test]
+fn the_last_line_needs_no_room() {
+    let scratch = Scratch::new();
+    let size = || std::fs::metadata(path(&scratch)).unwrap().len();
+    let mut record = open(&scratch);
+    record.begin("bridge", "d", 1).unwrap();
+    record.made("bridge", vec!["10.0.0.2/24".to_owned()]).unwrap();
+    let full = size();
+    record.given("bridge", 1_795_266_000_123).unwrap();
+    assert_eq!(size(), full);
+    record.append("bridge", &link("a")).unwrap();
+    drop(record);
+    let record = existing(&scratch).unwrap().unwrap();
+    assert!(record.warnings().is_empty() && record.effects(None).len() == 1);
+    assert_eq!((record.sections()[0].stage, record.sections()[0].since), (Stage::Given, 1_795_266_000_123));
+    drop(record);
+    // Killed before, and gone on with another line, shorter or longer than the room.
+    for name in ["", "a name that is rather long for a link, and longer than the room"] {
+        let mut record = open(&scratch);
+        record.end(None).unwrap();
+        record.begin("bridge", "d", 1).unwrap();
+        record.made("bridge", Vec::new()).unwrap();
+        let effects = record.effects(None).len();
+        record.append("bridge", &link(name)).unwrap();
+        drop(record);
+        let record = existing(&scratch).unwrap().unwrap();
+        assert!(record.warnings().is_empty() && record.effects(None).len() == effects + 1);
+        assert_eq!(record.sections()[0].stage, Stage::Made);
+    }
+}
+
 /// As version 0.1.0 wrote them, and as one to come may.
 #[test]
 fn lines_of_other_kinds_are_passed_over() {

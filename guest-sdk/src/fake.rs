@@ -1,15 +1,10 @@
 //! A fake host for tests of the build machine: a simulated kernel behind the same functions that a component imports.
 //!
-//! Each thread has its own, so that tests run side by side. [`Kernel`] alone knows how the simulation works; it answers
-//! one [`Operation`] at a time and has no idea who asks.
-#![allow(clippy::result_large_err, reason = "the host's own error type, in code that only tests and plans run")]
+//! Each thread has its own, so that tests run side by side. [`Kernel`] alone knows how the simulation works: it is a crate
+//! of its own, since `postern plan` runs guests against it too.
+#![allow(clippy::result_large_err, reason = "the host's own error type, in code that only tests run")]
 
-mod kernel;
-mod links;
-mod services;
-
-pub use kernel::{Kernel, Link, Place};
-pub use services::{Ipam, Lease};
+pub use postern_sim::{Ipam, Kernel, Lease, Link, Place};
 
 use crate::error::Error;
 use crate::plugin::{Plugin, dispatch};

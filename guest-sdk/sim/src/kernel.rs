@@ -1,11 +1,13 @@
 //! The state of the simulation, and which part of it answers which operation.
 
 use super::services::{Ipam, Lease};
+use ipnet::IpNet;
 use postern_types::{
     Address, Backend, Dns, ErrorCode, Handle, LinkInfo, LinkSysctl, Mac, OpError, Operation, PortSpec,
 };
 use postern_types::{Reply, Route};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// A namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub struct Link {
     pub vlan_filtering: bool,
     /// A bridge whose address was set, and which no longer takes that of its lowest port.
     pub pinned: bool,
+    /// A bridge's address before a port lent it one: what it is pinned to.
+    pub lent_over: Option<Mac>,
     /// Its addresses.
     pub addresses: Vec<Address>,
     /// Routes through it, the kernel's own prefix routes among them.
@@ -43,9 +47,9 @@ pub struct Link {
     pub sysctls: Vec<(LinkSysctl, bool)>,
 }
 
-/// A simulated host with one attachment, as far as plugins can tell it from a real one. Every field may be set by a
-/// test before the plugin runs, and looked at afterwards.
-#[derive(Clone, Debug)]
+/// A simulated host with one attachment, as far as plugins can tell it from a real one. Every field may be set before
+/// the plugin runs, and looked at afterwards.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     /// `CNI_IFNAME`.
     pub ifname: String,
@@ -67,6 +71,11 @@ pub struct Kernel {
     pub mac_guard: Option<Mac>,
     /// What the delegate answers.
     pub ipam: Ipam,
+    /// Addresses of the attachment with their gateways, beside those that [`Kernel::ipam`] has: for who runs delegates
+    /// outside of the simulation, and answers `ipam.*` itself.
+    pub attachment: Vec<(IpNet, Option<IpAddr>)>,
+    /// What the host's end of a new pair is called; `None` makes a name up.
+    pub host_end_name: Option<String>,
     /// host-local's store.
     pub leases: Vec<Lease>,
     /// The file that `ipam.resolvConf` names, if it can be read.
@@ -93,6 +102,8 @@ impl Default for Kernel {
             masquerade: Vec::new(),
             mac_guard: None,
             ipam: Ipam::default(),
+            attachment: Vec::new(),
+            host_end_name: None,
             leases: Vec::new(),
             resolv_conf: None,
             garbage: 0,

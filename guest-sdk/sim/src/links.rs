@@ -45,11 +45,22 @@ impl Kernel {
                 promisc: false,
                 vlan_filtering: false,
                 pinned: false,
+                lent_over: None,
                 addresses: Vec::new(),
                 routes: Vec::new(),
                 sysctls: Vec::new(),
             },
         );
+        handle
+    }
+
+    /// Adds a link as it was found on a node: as [`Kernel::add_link`], with these attributes but the handle.
+    pub fn seed_link(&mut self, place: Place, info: LinkInfo, addresses: Vec<Address>) -> Handle {
+        let handle = self.add_link(place, &info.name, &info.kind);
+        if let Some(link) = self.links.get_mut(&handle) {
+            link.info = LinkInfo { handle, ..info };
+            link.addresses = addresses;
+        }
         handle
     }
 
@@ -99,12 +110,14 @@ impl Kernel {
     pub(super) fn veth_create(&mut self, mtu: Option<u32>, mac: Option<Mac>) -> Result<Reply, OpError> {
         self.namespace()?;
         if self.own().is_some() {
-            let text = format!("container veth name (\"{}\") peer provided (\"vethfake\") already exists", self.ifname);
+            let peer = self.host_end_name.as_deref().unwrap_or("vethfake");
+            let text = format!("container veth name (\"{}\") peer provided (\"{peer}\") already exists", self.ifname);
             return Err(kernel(EEXIST, &self.ifname, &text));
         }
         let name = self.ifname.clone();
         let container = self.add_link(Place::Container, &name, "veth");
-        let host = self.add_link(Place::Host, &format!("veth{container:08x}"), "veth");
+        let host_name = self.host_end_name.clone().unwrap_or_else(|| format!("veth{container:08x}"));
+        let host = self.add_link(Place::Host, &host_name, "veth");
         for (end, other) in [(container, host), (host, container)] {
             let link = self.held_mut(end)?;
             link.peer = Some(other);
@@ -141,7 +154,7 @@ impl Kernel {
     }
 
     pub(super) fn addresses_add(&mut self, handle: Handle, nets: &[IpNet]) -> Result<Reply, OpError> {
-        let own = self.ipam.addresses();
+        let own = self.own_addresses();
         for net in nets {
             if !own.iter().any(|(address, _)| address == net) {
                 let message = format!("{net} is not an address of this attachment");
@@ -154,7 +167,7 @@ impl Kernel {
             }
             let tentative = matches!(net, IpNet::V6(_)) && dad;
             link.addresses.push(Address { net: *net, scope: 0, tentative });
-            let connected = Route { scope: Some(253), ..crate::routes::to(net.trunc()) };
+            let connected = Route { scope: Some(253), ..to(net.trunc()) };
             if net.prefix_len() < net.max_prefix_len() && !link.routes.contains(&connected) {
                 link.routes.push(connected);
             }
@@ -168,6 +181,12 @@ impl Kernel {
     }
 
     pub(super) fn routes_add(&mut self, handle: Handle, routes: &[Route]) -> Result<Reply, OpError> {
+        let own = self.own_addresses();
+        let foreign = |source: &IpAddr| !own.iter().any(|(address, _)| address.addr() == *source);
+        if let Some(source) = routes.iter().filter_map(|route| route.source).find(foreign) {
+            let message = format!("{source} is not an address of this attachment");
+            return Err(OpError::new(ErrorCode::InvalidArgument, source.to_string(), message));
+        }
         let link = self.held_mut(handle)?;
         for route in routes {
             let describe = || format!("{} via {:?}", route.dst, route.gateway);
@@ -260,6 +279,7 @@ impl Kernel {
         let bridge = self.held_mut(bridge)?;
         bridge.info.running = true;
         if !bridge.pinned {
+            bridge.lent_over = bridge.lent_over.or(bridge.info.mac);
             bridge.info.mac = mac;
         }
         Ok(Reply::Done)
@@ -279,7 +299,7 @@ impl Kernel {
                 known.unwrap_or_else(|| self.add_link(Place::Host, &name, "veth"))
             }
         };
-        for (address, gateway) in self.ipam.addresses() {
+        for (address, gateway) in self.own_addresses() {
             let gateway = gateway.unwrap_or_else(|| first_address(&address));
             let Ok(net) = IpNet::new(gateway, address.prefix_len()) else { continue };
             let link = self.held_mut(target)?;
@@ -299,28 +319,45 @@ impl Kernel {
             }
             link.addresses.retain(|known| !in_the_way(known));
             link.addresses.push(Address { net, scope: 0, tentative: false });
+            // To the address that it had before its ports joined.
             link.pinned = true;
-            // Pinned to the address that it had before its ports joined.
-            let [_, _, high, low] = target.to_be_bytes();
-            link.info.mac = Some(Mac([2, 0, 0, 0, high, low]));
+            link.info.mac = link.lent_over.or(link.info.mac);
         }
         let gateway = vlan.and_then(|_| self.links.get(&target)).map(|link| link.info.clone());
         Ok(Reply::MaybeLink(gateway))
     }
 
     pub(super) fn point_to_point(&mut self, host: Handle) -> Result<Reply, OpError> {
-        for (address, gateway) in self.ipam.addresses() {
+        for (address, gateway) in self.own_addresses() {
             let Some(gateway) = gateway else {
                 let message = format!("{address} has no gateway");
                 return Err(OpError::new(ErrorCode::InvalidArgument, address.to_string(), message));
             };
+            let local = |link: &Link| link.addresses.iter().any(|known| known.net.addr() == address.addr());
+            if self.links.values().any(|link| link.place == Place::Host && local(link)) {
+                let message =
+                    format!("{} is an address of this host: it can't be routed into a container", address.addr());
+                return Err(OpError::new(ErrorCode::Exists, address.to_string(), message));
+            }
+            let route = Route { scope: Some(254), ..to(IpNet::from(address.addr())) };
+            let taken = |link: &Link| link.routes.iter().any(|known| known.dst == route.dst);
+            if self.links.values().any(|link| link.place == Place::Host && taken(link)) {
+                let words = format!("{} dev {}", route.dst, self.held(host)?.info.name);
+                let text = format!("failed to add route on host '{words}': file exists");
+                return Err(kernel(EEXIST, words, &text));
+            }
             let link = self.held_mut(host)?;
             let net = IpNet::from(gateway);
             if !link.addresses.iter().any(|known| known.net == net) {
                 link.addresses.push(Address { net, scope: 0, tentative: false });
             }
-            link.routes.push(Route { scope: Some(254), ..crate::routes::to(IpNet::from(address.addr())) });
+            link.routes.push(route);
         }
         Ok(Reply::Done)
     }
+}
+
+/// A route to `dst` and nothing more, to be completed.
+fn to(dst: IpNet) -> Route {
+    Route { dst, gateway: None, source: None, mtu: None, advmss: None, priority: None, table: None, scope: None }
 }

@@ -7,7 +7,7 @@ use postern_types::{Address, Backend, ErrorCode, Handle, LeaseGrant, LeaseRange,
 use std::net::IpAddr;
 
 /// What the delegate answers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Ipam {
     /// To ADD: a result, in JSON. Its addresses are the attachment's own from the beginning, so that CHECK needs no ADD.
     pub result: Result<String, OpError>,
@@ -51,6 +51,17 @@ pub struct Lease {
 }
 
 impl Kernel {
+    /// The attachment's addresses and their gateways, each once.
+    pub(super) fn own_addresses(&self) -> Vec<(IpNet, Option<IpAddr>)> {
+        let mut own = self.attachment.clone();
+        for address in self.ipam.addresses() {
+            if !own.contains(&address) {
+                own.push(address);
+            }
+        }
+        own
+    }
+
     pub(super) fn masquerade_ensure(&mut self, backend: Option<Backend>) -> Result<Reply, OpError> {
         let backend = backend.unwrap_or(Backend::Nftables);
         if !self.masquerade.contains(&backend) {
@@ -68,6 +79,10 @@ impl Kernel {
 
     pub(super) fn guard_ensure(&mut self, host: Handle, mac: Mac) -> Result<Reply, OpError> {
         self.held(host)?;
+        if self.own().and_then(|own| own.info.mac) != Some(mac) {
+            let message = format!("{mac} is not the address of the container's end");
+            return Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message));
+        }
         self.mac_guard = Some(mac);
         Ok(Reply::Done)
     }

@@ -1,0 +1,16 @@
+//! A simulated node with one attachment: it answers one [`Operation`](postern_types::Operation) at a time, as far as
+//! plugins can tell it from a real one, and has no idea who asks.
+//!
+//! Guests' tests run against it (`postern_guest::fake`), with a node that the test makes up. `postern plan` runs the
+//! installed guests against it, with what is on the node: see [`Kernel::seed_link`], [`Kernel::attachment`] and
+//! [`Kernel::host_end_name`]. Nothing here reads or changes anything outside of [`Kernel`].
+
+#![forbid(unsafe_code)]
+#![allow(clippy::result_large_err, reason = "the host's own error type, in code that only tests and plans run")]
+
+mod kernel;
+mod links;
+mod services;
+
+pub use kernel::{Kernel, Link, Place};
+pub use services::{Ipam, Lease};

@@ -1,0 +1,240 @@
+//! Operations in words, each with the objects that it would act on. (What an interface amounts to whatever the node is
+//! like, `crate::sentences` says.)
+
+use super::handles::{Handles, Kind};
+use super::node::HOST_END;
+use postern_gate::capability::{leases, resolv_conf};
+use postern_gate::rehearsal::{OwnAddress, Request};
+use postern_sim::{Kernel, Place};
+use postern_types::{Backend, Handle, LeaseRange, LinkSysctl, OpError, Operation, PortSpec, Reply, Route};
+
+/// Whether what an operation makes was there before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum There {
+    /// Something of that name is.
+    Other,
+    /// No, or nothing can be said.
+    Unknown,
+}
+
+/// Looks before the operation.
+pub fn is_there(kernel: &Kernel, operation: &Operation) -> There {
+    match operation {
+        Operation::BridgeEnsure { name, .. } if kernel.find(Place::Host, name).is_some() => There::Other,
+        _ => There::Unknown,
+    }
+}
+
+/// What objects are called.
+pub struct Names<'a> {
+    /// The node after the operation.
+    pub kernel: &'a Kernel,
+    /// The guest's handles.
+    pub handles: &'a Handles,
+    /// The run's request.
+    pub request: &'a Request,
+    /// The attachment's addresses.
+    pub own: &'a [OwnAddress],
+}
+
+impl Names<'_> {
+    fn link(&self, handle: Handle) -> String {
+        match self.handles.link(handle) {
+            Some((_, Kind::Own)) => self.request.ifname.clone(),
+            Some((_, Kind::HostEnd)) => HOST_END.to_owned(),
+            Some((link, Kind::Bridge)) => {
+                let bridge = self.kernel.links.get(&link).map_or("(gone)", |link| &link.info.name);
+                format!("bridge {bridge}")
+            }
+            None => format!("a link that it was not given (handle {handle})"),
+        }
+    }
+
+    fn addresses(&self) -> String {
+        list(self.own.iter().map(|own| own.net), "no address")
+    }
+
+    fn gateways(&self, prefix: bool) -> String {
+        let gateway = |own: &OwnAddress| {
+            let gateway = own.gateway_or_first()?;
+            Some(if prefix { format!("{gateway}/{}", own.net.prefix_len()) } else { gateway.to_string() })
+        };
+        let mut gateways: Vec<String> = self.own.iter().filter_map(gateway).collect();
+        gateways.dedup();
+        list(gateways, "no gateway")
+    }
+
+    fn families(&self) -> &'static str {
+        let has = |v4| self.own.iter().any(|own| own.net.addr().is_ipv4() == v4);
+        match (has(true), has(false)) {
+            (true, true) => "IPv4 and IPv6",
+            (false, true) => "IPv6",
+            (true, false) => "IPv4",
+            (false, false) => "no",
+        }
+    }
+
+    fn leases(&self) -> String {
+        format!("{}/{}", leases::directory(self.request), self.request.conf.name)
+    }
+}
+
+fn list<T: ToString>(items: impl IntoIterator<Item = T>, none: &str) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    if items.is_empty() { none.to_owned() } else { items.join(", ") }
+}
+
+/// What the operation does, for people.
+pub fn words(operation: &Operation, names: &Names<'_>, outcome: &Result<Reply, OpError>) -> String {
+    let own = &names.request.ifname;
+    let ipam = match names.request.conf.ipam_type.as_str() {
+        "" => "no IPAM plugin, since the network names none",
+        name => name,
+    };
+    match operation {
+        Operation::LinkOwn => format!("look whether the container has {own}"),
+        Operation::LinkAttributes { link } => format!("look at {}", names.link(*link)),
+        Operation::LinkUp { link } => format!("set {} up, in the container", names.link(*link)),
+        Operation::LinkDelete { link } => format!("delete {}, and with it its other end", names.link(*link)),
+        Operation::VethCreate { mtu, mac } => {
+            let mtu = mtu.map(|mtu| format!(", with MTU {mtu}")).unwrap_or_default();
+            let mac = mac.map(|mac| format!(", with address {mac}")).unwrap_or_default();
+            format!("make a veth pair: {own} in the container{mac}, {HOST_END} on the host{mtu}")
+        }
+        Operation::VethFind => "look for the attachment's veth pair".to_owned(),
+        Operation::VethWaitRunning { host } => format!("wait until {} is operational", names.link(*host)),
+        Operation::AddressesAdd { link, addresses } => {
+            format!("put {} on {}, in the container", list(addresses, "no address"), names.link(*link))
+        }
+        Operation::AddressesList { link } => format!("look at the addresses of {}", names.link(*link)),
+        Operation::AddressesSettle { link } => {
+            format!("wait until {} can use its addresses (duplicate address detection)", names.link(*link))
+        }
+        Operation::RoutesAdd { link, routes } => {
+            let routes = list(routes.iter().map(route), "nothing");
+            format!("route {routes} through {}, in the container", names.link(*link))
+        }
+        Operation::RoutesRemoveConnected { link, networks } => {
+            let networks = list(networks, "no network");
+            format!("remove the kernel's own routes to {networks} through {}, in the container", names.link(*link))
+        }
+        Operation::RoutesList { link } => format!("look at the routes through {}", names.link(*link)),
+        Operation::SysctlSet { link, key, value } => {
+            let (key, value) = (sysctl(*key), if *value { "on" } else { "off" });
+            format!("switch {key} of {} {value}, in the container", names.link(*link))
+        }
+        Operation::BridgeEnsure { name, mtu, vlan_filtering, promisc } => {
+            let mtu = mtu.map(|mtu| format!(" with MTU {mtu}")).unwrap_or_default();
+            let filtering = if *vlan_filtering { ", filtering VLANs" } else { "" };
+            let promisc = if *promisc { ", promiscuous" } else { "" };
+            format!("make bridge {name}{mtu} if it is missing{filtering}, and set it up{promisc}")
+        }
+        Operation::BridgeFind { name } => format!("look at bridge {name}"),
+        Operation::BridgeAttach { bridge, host, port } => {
+            format!("attach {} to {}{}", names.link(*host), names.link(*bridge), joins(port))
+        }
+        Operation::BridgeEnsureGateways { bridge, port, force } => {
+            let bridge = names.link(*bridge);
+            let on = match (port.vlan, bridge.strip_prefix("bridge ")) {
+                (Some(vlan), Some(name)) => format!("VLAN gateway {name}.{vlan}"),
+                _ => bridge,
+            };
+            let force = if *force { ", in the place of an address that is in the way" } else { "" };
+            format!("put gateway {} on {on}{force}", names.gateways(true))
+        }
+        Operation::PointToPointEnsure { host } => {
+            let host = names.link(*host);
+            format!("put gateway {} on {host}, and route {} there", names.gateways(false), names.addresses())
+        }
+        Operation::ForwardingEnable => format!("switch {} forwarding on", names.families()),
+        Operation::MasqueradeEnsure { backend } => {
+            format!("masquerade {} towards other networks, by {}", names.addresses(), filter(*backend))
+        }
+        Operation::MasqueradeCheck { backend } => {
+            format!("compare the masquerading of {} in {}", names.addresses(), filter(*backend))
+        }
+        Operation::MasqueradeRemove => "remove the attachment's masquerading".to_owned(),
+        Operation::MacGuardEnsure { host, mac } => {
+            format!("drop frames that come by {} from another address than {mac}", names.link(*host))
+        }
+        Operation::MacGuardCheck { host, mac } => {
+            format!("compare the rules by which {} takes frames from {mac} only", names.link(*host))
+        }
+        Operation::MacGuardRemove => "remove the attachment's spoofing protection".to_owned(),
+        Operation::IpamAdd => format!("have addresses given by {ipam}"),
+        Operation::IpamDel => format!("have addresses taken back by {ipam}"),
+        Operation::IpamCheck => format!("have addresses compared by {ipam}"),
+        Operation::IpamStatus => format!("ask {ipam} whether it is ready"),
+        Operation::IpamGc => format!("have leftovers removed by {ipam}"),
+        Operation::LeasesReserve { sets, .. } => match outcome {
+            Ok(Reply::Leases(grants)) => {
+                let taken = list(grants.iter().map(|grant| grant.address), "no address");
+                format!("take {taken}, in {}", names.leases())
+            }
+            _ => format!(
+                "take an address out of {}, in {}",
+                list(sets.iter().map(|set| ranges(set)), "no range"),
+                names.leases()
+            ),
+        },
+        Operation::LeasesHeld => format!("look at the attachment's leases in {}", names.leases()),
+        Operation::LeasesRelease => format!("give the attachment's leases in {} back", names.leases()),
+        Operation::LeasesRetain => format!("free leases in {} whose owners are gone", names.leases()),
+        Operation::LeasesAvailable { sets } => {
+            format!("look whether an address of {} is free", list(sets.iter().map(|set| ranges(set)), "no range"))
+        }
+        Operation::ResolvConfRead => format!("read the name servers of {}", resolv_conf::file(names.request)),
+        Operation::LoopbackUp => "set lo up, in the container".to_owned(),
+        Operation::LoopbackDown => "set lo down, in the container".to_owned(),
+        Operation::LoopbackAddresses => "look at lo, in the container".to_owned(),
+        Operation::AttachmentsCollect => "remove what is left of attachments that are gone".to_owned(),
+    }
+}
+
+fn filter(backend: Option<Backend>) -> &'static str {
+    match backend.unwrap_or(Backend::Nftables) {
+        Backend::Nftables => "nftables",
+        Backend::Iptables => "iptables",
+    }
+}
+
+fn route(route: &Route) -> String {
+    let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+    let source = route.source.map(|source| format!(" from {source}")).unwrap_or_default();
+    let metric = route.priority.map(|metric| format!(" metric {metric}")).unwrap_or_default();
+    let table = route.table.map(|table| format!(" in table {table}")).unwrap_or_default();
+    format!("{}{via}{source}{metric}{table}", route.dst)
+}
+
+fn sysctl(key: LinkSysctl) -> &'static str {
+    match key {
+        LinkSysctl::AcceptDad => "accept_dad",
+        LinkSysctl::EnhancedDad => "enhanced_dad",
+        LinkSysctl::ArpNotify => "arp_notify",
+        LinkSysctl::KeepAddrOnDown => "keep_addr_on_down",
+        LinkSysctl::DisableIpv6 => "disable_ipv6",
+    }
+}
+
+fn joins(port: &PortSpec) -> String {
+    let mut how = Vec::new();
+    how.extend(port.vlan.map(|vlan| format!("VLAN {vlan}")));
+    if !port.trunk.is_empty() {
+        how.push(format!("tagged VLANs {}", list(&port.trunk, "")));
+    }
+    let switches =
+        [(port.preserve_default_vlan, "the default VLAN kept"), (port.hairpin, "hairpin"), (port.isolated, "isolated")];
+    how.extend(switches.iter().filter(|(on, _)| *on).map(|(_, word)| (*word).to_owned()));
+    if how.is_empty() { String::new() } else { format!(" ({})", how.join("; ")) }
+}
+
+fn ranges(set: &[LeaseRange]) -> String {
+    let range = |range: &LeaseRange| match (range.start, range.end) {
+        (None, None) => range.subnet.to_string(),
+        (start, end) => {
+            let text = |ip: Option<std::net::IpAddr>| ip.map(|ip| ip.to_string()).unwrap_or_default();
+            format!("{} ({}-{})", range.subnet, text(start), text(end))
+        }
+    };
+    list(set.iter().map(range), "no range")
+}

@@ -1,0 +1,207 @@
+//! `postern plan`: what an ADD would do on this node.
+//!
+//! The installed guests run in the sandbox that they always run in, under the policy that they always have. Their
+//! operations go to a simulation of the node (`postern-sim`) that is seeded with what any user can read, so that nothing
+//! is changed anywhere, not even in Postern's own directories, and no privilege is needed.
+
+mod describe;
+mod handles;
+mod list;
+mod node;
+mod report;
+mod stage;
+mod text;
+
+use crate::output;
+use anyhow::{Context, Result, bail, ensure};
+use list::List;
+use node::Node;
+use postern_cni::Env;
+use postern_gate::rehearsal;
+use postern_types::Mac;
+use report::{PluginReport, Report};
+use serde_json::{Map, Value, json};
+use stage::{Played, Stage};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Exit status when policy refuses an operation.
+pub const REFUSED: u8 = 3;
+
+/// Stands for a link-layer address that the host chooses at random.
+const UNKNOWN_MAC: &str = "XX:XX:XX:XX:XX:XX";
+
+/// What the runtime would bring.
+#[derive(Debug, clap::Args)]
+pub struct Attachment {
+    /// CNI_CONTAINERID.
+    #[arg(long, value_name = "ID", default_value = "plan")]
+    container: String,
+    /// CNI_IFNAME.
+    #[arg(long, value_name = "NAME", default_value = "eth0")]
+    ifname: String,
+    /// CNI_NETNS: looked into, if it is there and this user may; else taken as empty [default: /run/netns/ID, not looked
+    /// into].
+    #[arg(long, value_name = "PATH")]
+    netns: Option<String>,
+    /// CNI_ARGS.
+    #[arg(long, value_name = "K=V;…", default_value = "")]
+    args: String,
+    /// Arguments for the capabilities that the list declares, as one JSON object.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    capability_args: String,
+}
+
+/// Plans, and prints.
+pub fn run(path: &Path, plugin: Option<&str>, attachment: &Attachment, json: bool) -> Result<ExitCode> {
+    let report = plan(path, plugin, attachment);
+    // Whatever became of it: no sandbox is left for others to bury.
+    rehearsal::reap();
+    let report = report?;
+    if json {
+        output::json(&report)?;
+    } else {
+        output::text(&text::text(&report))?;
+    }
+    let failed = report.plugins.iter().any(|plugin| plugin.error.is_some());
+    Ok(match (report.allowed, failed) {
+        (false, _) => ExitCode::from(REFUSED),
+        (true, true) => ExitCode::FAILURE,
+        (true, false) => ExitCode::SUCCESS,
+    })
+}
+
+fn plan(path: &Path, only: Option<&str>, attachment: &Attachment) -> Result<Report> {
+    let list = List::read(path)?;
+    if let Some(only) = only {
+        let named: Vec<&str> = list.plugins().collect();
+        ensure!(named.contains(&only), "network {} has no plugin \"{only}\", only {}", list.label, named.join(", "));
+    }
+    let arguments: Map<String, Value> =
+        serde_json::from_str(&attachment.capability_args).context("--capability-args is no JSON object")?;
+    let env = Env {
+        command: "ADD".to_owned(),
+        container_id: attachment.container.clone(),
+        netns: attachment.netns.clone().unwrap_or_else(|| format!("/run/netns/{}", attachment.container)),
+        ifname: attachment.ifname.clone(),
+        args: attachment.args.clone(),
+        path: "/opt/cni/bin".to_owned(),
+        netns_override: String::new(),
+    };
+    if let Err(error) = env.validate() {
+        bail!("{error}");
+    }
+    let mut node = Node::read(&attachment.ifname)?;
+    if let Some(netns) = &attachment.netns {
+        node.look_into(netns).map_err(anyhow::Error::msg)?;
+    }
+    let found = node.kernel.links.len();
+    let mut stage = Stage::new(node).map_err(anyhow::Error::msg)?;
+    let (plugins, result) = play(&list, only, &env, &arguments, &mut stage);
+    let mut report = Report {
+        network: list.name.as_str().unwrap_or_default().to_owned(),
+        version: list.version.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned(),
+        container: attachment.container.clone(),
+        ifname: attachment.ifname.clone(),
+        allowed: plugins.iter().all(|plugin| plugin.operations.iter().all(report::OperationReport::is_allowed)),
+        plugins,
+        result: result.unwrap_or_default(),
+        notes: stage.notes.clone(),
+    };
+    hide_unknown(&mut report, &made_up(&stage, found));
+    Ok(report)
+}
+
+/// Plays the plugins one after the other, until one fails or the last that is wanted is through.
+fn play(
+    list: &List,
+    only: Option<&str>,
+    env: &Env,
+    arguments: &Map<String, Value>,
+    stage: &mut Stage,
+) -> (Vec<PluginReport>, Option<Value>) {
+    let mut plugins = Vec::new();
+    let mut previous: Option<Value> = None;
+    for (at, plugin) in list.plugins().enumerate() {
+        let mut report = PluginReport {
+            plugin: plugin.to_owned(),
+            native: !stage.has(plugin),
+            digest: None,
+            policy: Vec::new(),
+            delegates: Vec::new(),
+            operations: Vec::new(),
+            error: None,
+        };
+        let shown = only.is_none_or(|only| only == plugin);
+        if report.native {
+            // It may change the result; nobody can say how.
+            if shown {
+                plugins.push(report);
+            }
+        } else {
+            report.policy = stage.policy_files(plugin);
+            let request = list.request(at, previous.as_ref(), arguments);
+            let Played { digest, outcome } = stage.play(plugin, env, request.to_string().as_bytes());
+            report.digest = digest;
+            report.operations = std::mem::take(&mut stage.operations);
+            report.delegates = std::mem::take(&mut stage.delegates);
+            let failed = outcome.is_err();
+            match outcome {
+                Ok(result) => previous = Some(result),
+                Err(error) => report.error = Some(object(&error)),
+            }
+            if shown || failed {
+                plugins.push(report);
+            }
+            if failed {
+                return (plugins, None);
+            }
+        }
+        if only == Some(plugin) {
+            break;
+        }
+    }
+    (plugins, previous)
+}
+
+fn object(error: &postern_cni::Error) -> Value {
+    json!({"code": error.code, "msg": error.msg, "details": error.details})
+}
+
+/// The addresses that the simulation made up for links that it made: the host would choose them.
+fn made_up(stage: &Stage, found: usize) -> Vec<String> {
+    let made = stage.kernel.links.keys().copied().filter(|handle| usize::try_from(*handle).is_ok_and(|at| at > found));
+    made.map(|handle| {
+        let [_, _, high, low] = handle.to_be_bytes();
+        Mac([2, 0, 0, 0, high, low]).to_string()
+    })
+    .collect()
+}
+
+fn hide_unknown(report: &mut Report, made_up: &[String]) {
+    let hide = |text: &mut String| {
+        for mac in made_up {
+            if text.contains(mac.as_str()) {
+                *text = text.replace(mac.as_str(), UNKNOWN_MAC);
+            }
+        }
+    };
+    each_text(&mut report.result, &hide);
+    for plugin in &mut report.plugins {
+        for operation in &mut plugin.operations {
+            each_text(&mut operation.request, &hide);
+            hide(&mut operation.words);
+            hide(&mut operation.outcome);
+        }
+        plugin.error.iter_mut().for_each(|error| each_text(error, &hide));
+    }
+}
+
+fn each_text(value: &mut Value, act: &impl Fn(&mut String)) {
+    match value {
+        Value::String(text) => act(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, act)),
+        Value::Object(members) => members.values_mut().for_each(|member| each_text(member, act)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

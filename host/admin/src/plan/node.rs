@@ -1,0 +1,115 @@
+//! What is on this node, read without privileges and without changing anything.
+
+use anyhow::{Context, Result};
+use postern_kernel::{Link, Namespace, Netlink, OpenError, Sysctl, Worker, sysctl};
+use postern_sim::{Kernel, Place};
+use postern_types::{Address, Handle, LinkInfo, Mac};
+use std::collections::HashMap;
+
+/// The name that stands for the host's end of a pair, which the gate chooses at random.
+pub const HOST_END: &str = "vethXXXXXXXX";
+
+/// What the simulation starts from.
+pub struct Node {
+    /// The links of the host's namespace, and of the container's where it can be read.
+    pub kernel: Kernel,
+    /// Whether forwarding is on: IPv4, IPv6.
+    pub forwarding: [bool; 2],
+    /// What could not be read, and is taken to be otherwise.
+    pub notes: Vec<String>,
+}
+
+impl Node {
+    /// Looks at the namespace that this process is in.
+    ///
+    /// # Errors
+    /// The kernel doesn't answer.
+    pub fn read(ifname: &str) -> Result<Self> {
+        let on = |key: &Sysctl| sysctl::get(key).ok().flatten();
+        let ipv6 = on(&Sysctl::Ipv6Forwarding);
+        let forwarding = [on(&Sysctl::Ipv4Forward).as_deref() == Some("1"), ipv6.as_deref() == Some("1")];
+        let mut kernel = Kernel {
+            ifname: ifname.to_owned(),
+            ipv6: ipv6.is_some(),
+            host_end_name: Some(HOST_END.to_owned()),
+            ..Kernel::default()
+        };
+        let netlink = Netlink::open().context("this node's links cannot be read")?;
+        seed(&mut kernel, &netlink, Place::Host).context("this node's links cannot be read")?;
+        Ok(Self { kernel, forwarding, notes: Vec::new() })
+    }
+
+    /// Looks at the container's namespace, if this user may. Whatever stands in the way is a note: the namespace counts as
+    /// empty then.
+    ///
+    /// # Errors
+    /// The path leads to the host's own namespace, as a run would refuse it.
+    pub fn look_into(&mut self, path: &str) -> Result<(), postern_cni::Error> {
+        let mut empty = |why: String| self.notes.push(format!("{path} is taken as an empty namespace: {why}"));
+        let namespace = match Namespace::open(path) {
+            Ok(namespace) => namespace,
+            Err(OpenError::NotExist { .. }) => {
+                empty("it is not there yet".to_owned());
+                return Ok(());
+            }
+            Err(error) => {
+                empty(error.to_string());
+                return Ok(());
+            }
+        };
+        if Namespace::current().is_ok_and(|own| namespace.same_as(&own).unwrap_or(false)) {
+            return Err(postern_cni::Error::same_netns());
+        }
+        let read = Worker::start(&namespace, || Ok(())).and_then(|worker| {
+            let netlink = worker.netlink()?;
+            if let Some(lo) = netlink.link_by_name("lo")? {
+                self.kernel.lo = (lo.up, netlink.addresses(lo.index)?.into_iter().map(show).collect());
+            }
+            seed(&mut self.kernel, netlink, Place::Container)
+        });
+        if let Err(error) = read {
+            empty(error.to_string());
+        }
+        Ok(())
+    }
+}
+
+/// Adds the links of a namespace.
+fn seed(kernel: &mut Kernel, netlink: &Netlink, place: Place) -> postern_kernel::Result<()> {
+    let links = netlink.links()?;
+    let mut handles: HashMap<u32, Handle> = HashMap::new();
+    for link in &links {
+        // One that goes away meanwhile is not there.
+        let Ok(addresses) = netlink.addresses(link.index) else { continue };
+        let addresses = addresses.into_iter().map(show).collect();
+        handles.insert(link.index, kernel.seed_link(place, info(link), addresses));
+    }
+    for link in &links {
+        let handle = handles.get(&link.index);
+        let Some(seeded) = handle.and_then(|handle| kernel.links.get_mut(handle)) else { continue };
+        seeded.promisc = link.promisc;
+        seeded.routes = netlink.routes(link.index).unwrap_or_default();
+        seeded.master = link.master.and_then(|master| handles.get(&master)).copied();
+        // What the kernel doesn't tell with the link is taken to be in nobody's way.
+        seeded.vlan_filtering = link.kind == "bridge";
+        seeded.pinned =
+            link.kind == "bridge" && !links.iter().any(|port| port.master == Some(link.index) && port.mac == link.mac);
+    }
+    Ok(())
+}
+
+fn info(link: &Link) -> LinkInfo {
+    LinkInfo {
+        handle: 0,
+        name: link.name.clone(),
+        mac: link.mac.map(Mac),
+        mtu: link.mtu,
+        kind: link.kind.clone(),
+        up: link.up,
+        running: link.running,
+    }
+}
+
+fn show(address: postern_kernel::Address) -> Address {
+    Address { net: address.net, scope: address.scope, tentative: address.tentative }
+}

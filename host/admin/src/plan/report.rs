@@ -1,0 +1,190 @@
+//! What a plan consists of, for scripts.
+
+use super::describe::There;
+use super::stage::name_of;
+use postern_gate::lasting;
+use postern_gate::policy::Origin;
+use postern_types::{OpError, Operation, Reply};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The object that `--json` prints. Keys are only ever added.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The network's name.
+    pub network: String,
+    /// The CNI version that a runtime would choose; empty if the file has none.
+    pub version: String,
+    /// `CNI_CONTAINERID`.
+    pub container: String,
+    /// `CNI_IFNAME`.
+    pub ifname: String,
+    /// In the order in which a runtime would call them.
+    pub plugins: Vec<PluginReport>,
+    /// What the runtime would get; `null` if a plugin failed.
+    pub result: Value,
+    /// What could not be known, and what it is taken to be.
+    pub notes: Vec<String>,
+    /// Policy allows every operation.
+    pub allowed: bool,
+}
+
+/// A plugin that the runtime would call.
+#[derive(Clone, Debug, Serialize)]
+pub struct PluginReport {
+    /// Its `type`.
+    pub plugin: String,
+    /// It is no plugin of the catalog, and was not run.
+    pub native: bool,
+    /// SHA-256 of its component, hexadecimal.
+    pub digest: Option<String>,
+    /// The files of its policy: shipped, and the operator's if there is one.
+    pub policy: Vec<String>,
+    /// The plugins that it delegates to, and theirs.
+    pub delegates: Vec<Delegate>,
+    /// Its own and those of its delegates, each delegate's after the operation that calls it.
+    pub operations: Vec<OperationReport>,
+    /// Its CNI error.
+    pub error: Option<Value>,
+}
+
+/// A plugin that another one runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Delegate {
+    /// Its name.
+    pub plugin: String,
+    /// SHA-256 of its component, hexadecimal.
+    pub digest: String,
+    /// The files of its policy.
+    pub policy: Vec<String>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, Serialize)]
+pub struct OperationReport {
+    /// WIT interface and function.
+    pub operation: &'static str,
+    /// With the objects that it names, as in the audit log; `null` if it is longer than anybody would read.
+    pub request: Value,
+    /// What it does, for people.
+    pub words: String,
+    /// What it leaves: `nothing`, `attachment` (DEL removes it), `part` (goes with another effect), `namespace` (dies with
+    /// the container's), `node` (shared, stays), `removal`, `release`, `collection`.
+    pub lasting: &'static str,
+    /// `allow` or `deny`.
+    pub verdict: &'static str,
+    /// The rule that allows it.
+    pub rule: Option<&'static str>,
+    /// Which policy file the rule is in: `shipped` or `operator`.
+    pub from: Option<&'static str>,
+    /// The way to allow it.
+    pub missing: Option<String>,
+    /// `ok`, or the error that the guest gets; of a denied one, as if it were allowed.
+    pub outcome: String,
+    /// Something on the node would be otherwise afterwards.
+    pub changes: bool,
+    /// Whose it is.
+    pub plugin: String,
+    /// How deep in delegation, 0 for the plugin that the runtime calls.
+    pub depth: u32,
+    #[serde(skip)]
+    there: There,
+}
+
+/// What policy says.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// A rule allows it.
+    Allowed {
+        /// The rule.
+        rule: &'static str,
+        /// Its file.
+        from: Origin,
+    },
+    /// No rule does.
+    Denied {
+        /// The way out.
+        missing: String,
+    },
+}
+
+/// Bytes of a request, or characters of a text: more is a guest that floods.
+const LONGEST: usize = 4096;
+
+fn request(operation: &Operation) -> Value {
+    let value = serde_json::to_value(operation).unwrap_or_default();
+    if value.to_string().len() > LONGEST { Value::Null } else { value }
+}
+
+fn shorten(text: String) -> String {
+    match text.char_indices().nth(LONGEST / 4) {
+        None => text,
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+    }
+}
+
+impl OperationReport {
+    /// An operation that has just been asked for.
+    pub fn new(plugin: &str, depth: u32, operation: &Operation) -> Self {
+        Self {
+            operation: operation.name(),
+            request: request(operation),
+            words: String::new(),
+            lasting: name_of(lasting(operation)),
+            verdict: "deny",
+            rule: None,
+            from: None,
+            missing: None,
+            outcome: String::new(),
+            changes: false,
+            plugin: plugin.to_owned(),
+            depth,
+            there: There::Unknown,
+        }
+    }
+
+    /// How it went. `changed`: the simulated node is another than before.
+    pub fn finish(
+        &mut self,
+        words: String,
+        verdict: &Verdict,
+        outcome: &Result<Reply, OpError>,
+        changed: bool,
+        there: There,
+    ) {
+        self.words = shorten(words);
+        self.changes = changed && outcome.is_ok() && self.lasting != "nothing";
+        self.there = there;
+        self.outcome = outcome.as_ref().map_or_else(|error| shorten(error.to_string()), |_| "ok".to_owned());
+        match verdict {
+            Verdict::Allowed { rule, from } => {
+                (self.verdict, self.rule, self.from) = ("allow", Some(*rule), Some(from.name()));
+            }
+            Verdict::Denied { missing } => self.missing = Some(missing.clone()),
+        }
+    }
+
+    /// Whether policy allows it.
+    pub fn is_allowed(&self) -> bool {
+        self.verdict == "allow"
+    }
+
+    /// What it leaves, and whether that is there already, for people.
+    pub fn leaves(&self) -> String {
+        let (kind, made, kept) = match self.lasting {
+            "node" => ("node object", "would be made", "is there already"),
+            "attachment" => ("attachment", "would be made", "is there already"),
+            "part" => ("part of the attachment", "", "is so already"),
+            "namespace" => ("namespace", "would be changed", "is so already"),
+            "nothing" => return "reads".to_owned(),
+            other => (other, "", "nothing to do"),
+        };
+        let state = match (self.outcome == "ok", self.changes, self.there) {
+            (false, ..) => "would fail",
+            (true, true, There::Other) => "is there, would be changed",
+            (true, true, _) => made,
+            (true, false, _) => kept,
+        };
+        if state.is_empty() { kind.to_owned() } else { format!("{kind}, {state}") }
+    }
+}

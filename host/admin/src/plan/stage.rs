@@ -1,0 +1,411 @@
+//! Running installed guests against the simulation: each in its sandbox, each operation decided by its policy.
+
+use super::describe::{self, Names};
+use super::handles::Handles;
+use super::node::Node;
+use super::report::{Delegate, OperationReport, Verdict};
+use postern_cni::{CniResult, Env, Error, Verb, Version, check_version, code, config_version, validate_conf};
+use postern_gate::capability::{ipam, leases, resolv_conf};
+use postern_gate::policy::Granted;
+use postern_gate::rehearsal::{
+    self, Budget, Known, Launcher, MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Plugin, Request,
+};
+use postern_gate::{Engine, Lasting, lasting, places};
+use postern_sim::Kernel;
+use postern_state::{LeaseStore, Snapshot, StateError};
+use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Operation, PortSpec, Reply};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The simulated node, and the guests that act on it.
+pub struct Stage {
+    launcher: Launcher,
+    catalog: PathBuf,
+    /// The node as it has become.
+    pub kernel: Kernel,
+    forwarding: [bool; 2],
+    leases: BTreeMap<PathBuf, Snapshot>,
+    /// What was found out beside the operations.
+    pub notes: Vec<String>,
+    /// All operations so far.
+    pub operations: Vec<OperationReport>,
+    /// The delegates that were run.
+    pub delegates: Vec<Delegate>,
+}
+
+/// One plugin that the runtime calls, with those that it delegates to.
+struct Run {
+    request: Request,
+    deadline: Instant,
+    own: Vec<OwnAddress>,
+    shown: BTreeSet<String>,
+    leased: bool,
+    guarded: bool,
+    /// What all its guests may use up together: operations, routes, addresses.
+    asked: Budget,
+    routes: Budget,
+    addresses: Budget,
+}
+
+impl Known for Run {
+    fn request(&self) -> &Request {
+        &self.request
+    }
+
+    fn own(&self) -> &[OwnAddress] {
+        &self.own
+    }
+
+    fn has_shown(&self, link: &str) -> bool {
+        self.shown.contains(link)
+    }
+
+    fn has_mac_guard(&self) -> bool {
+        self.guarded
+    }
+}
+
+/// One guest of a run.
+struct Guest<'a> {
+    plugin: &'a str,
+    depth: u32,
+    granted: Granted,
+    handles: Handles,
+    joined: Option<PortSpec>,
+    asked: u32,
+}
+
+/// What becomes of a plugin that the runtime would call.
+pub struct Played {
+    /// SHA-256 of its component; `None` if it could not be run at all.
+    pub digest: Option<String>,
+    /// The result, in the version of the network.
+    pub outcome: Result<serde_json::Value, Error>,
+}
+
+impl Stage {
+    /// A stage for the plugins of this postern's catalog.
+    ///
+    /// # Errors
+    /// A text for people: there is no catalog, or it is not to be trusted.
+    pub fn new(node: Node) -> Result<Self, String> {
+        let catalog = places::catalog()?;
+        places::trust(&catalog)?;
+        let engine = Engine {
+            main: |channel, code| postern_sandbox::child::run(channel, code),
+            fingerprint: postern_sandbox::engine::fingerprint,
+        };
+        Ok(Self {
+            launcher: Launcher::new(engine),
+            catalog,
+            kernel: node.kernel,
+            forwarding: node.forwarding,
+            leases: BTreeMap::new(),
+            notes: node.notes,
+            operations: Vec::new(),
+            delegates: Vec::new(),
+        })
+    }
+
+    /// Whether a plugin is in the catalog.
+    pub fn has(&self, plugin: &str) -> bool {
+        self.launcher.has(plugin)
+    }
+
+    /// The files that a plugin's policy is in.
+    pub fn policy_files(&self, plugin: &str) -> Vec<String> {
+        let shipped = self.catalog.join(format!("{plugin}.toml"));
+        let own = Path::new(places::OPERATOR_POLICY).join(format!("{plugin}.toml"));
+        let files = std::iter::once(shipped).chain(own.is_file().then_some(own));
+        files.map(|path| path.display().to_string()).collect()
+    }
+
+    /// Runs ADD of a plugin as a runtime would call it.
+    pub fn play(&mut self, plugin: &str, env: &Env, stdin: &[u8]) -> Played {
+        let mut digest = None;
+        let outcome = self.try_play(plugin, env, stdin, &mut digest);
+        Played { digest, outcome }
+    }
+
+    fn try_play(
+        &mut self,
+        plugin: &str,
+        env: &Env,
+        stdin: &[u8],
+        digest: &mut Option<String>,
+    ) -> Result<serde_json::Value, Error> {
+        let raw = validate_conf(stdin, rehearsal::STDIN_LIMIT)?;
+        let ready = self.launcher.take_unnoted(plugin).map_err(Error::internal)?;
+        *digest = Some(ready.digest.clone());
+        let version = check_version(Verb::Add, &config_version(&raw)?, &rehearsal::supported(&ready.policy)?)?;
+        let request = rehearsal::request(plugin, env, Verb::Add, version, raw, stdin)?;
+        let mut own = Vec::new();
+        if let Ok(Some(previous)) = request.conf.previous_result() {
+            rehearsal::adopt(&mut own, &previous);
+        }
+        let deadline = Instant::now() + Duration::from_secs(ready.policy.limits().seconds().into());
+        let asked = Budget::new(usize::try_from(ready.policy.limits().operations()).unwrap_or(usize::MAX));
+        let (routes, addresses) = (Budget::new(MOST_ROUTES), Budget::new(MOST_ADDRESSES));
+        let (shown, leased, guarded) = (BTreeSet::new(), false, false);
+        let mut run = Run { request, deadline, own, shown, leased, guarded, asked, routes, addresses };
+        let result = self.run(&mut run, ready, plugin, 0)?.unwrap_or_default();
+        let text = result.to_json(version)?;
+        serde_json::from_str(&text).map_err(|error| Error::internal(error.to_string()))
+    }
+
+    /// One guest from start to end.
+    fn run(&mut self, run: &mut Run, ready: Plugin, plugin: &str, depth: u32) -> Result<Option<CniResult>, Error> {
+        let Plugin { policy, mut sandbox, .. } = ready;
+        let granted = policy
+            .resolve(&run.request.conf.raw, run.request.args())
+            .map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
+        let verb = run.request.verb;
+        let start = rehearsal::start(&run.request, verb, &granted);
+        let handles = Handles::new(granted.limits().handles());
+        let mut guest = Guest { plugin, depth, granted, handles, joined: None, asked: 0 };
+        let deadline = run.deadline;
+        let (stdout, status) = rehearsal::serve(plugin, &mut sandbox, start, deadline, |operation| {
+            self.answer(run, &mut guest, operation)
+        })
+        .map_err(|end| end.of(plugin))?;
+        rehearsal::read(run, &guest.granted, plugin, verb, &stdout, status, policy.grants("loopback"))
+    }
+
+    /// Decides on one operation and lets the simulation answer it, allowed or not. An error stops the guest.
+    fn answer(
+        &mut self,
+        run: &mut Run,
+        guest: &mut Guest<'_>,
+        operation: &Operation,
+    ) -> Result<Result<Reply, OpError>, String> {
+        guest.asked += 1;
+        if guest.asked > guest.granted.limits().operations() || run.asked.spend(1).is_err() {
+            return Err(rehearsal::spent(&guest.granted));
+        }
+        let decision = rehearsal::decide(&run.request, &guest.granted, operation, guest.handles.giver(operation));
+        let at = self.operations.len();
+        self.operations.push(OperationReport::new(guest.plugin, guest.depth, operation));
+        let there = describe::is_there(&self.kernel, operation);
+        let (kernel, leases, forwarding) = (self.kernel.clone(), self.leases.clone(), self.forwarding);
+        let mut native = None;
+        let outcome = match &decision {
+            // No policy can make it right: the guest is told as the gate would tell it.
+            Err(refusal) if !lasting(operation).allows(run.request.verb) => Err(refusal.clone()),
+            _ => self.execute(run, guest, operation, &mut native),
+        }
+        .map_err(|mut error| {
+            if error.operation.is_empty() {
+                operation.name().clone_into(&mut error.operation);
+            }
+            error
+        });
+        let changed = kernel != self.kernel || leases != self.leases || forwarding != self.forwarding;
+        let names = Names { kernel: &self.kernel, handles: &guest.handles, request: &run.request, own: &run.own };
+        let words = describe::words(operation, &names, &outcome);
+        let verdict = match (decision, native) {
+            (Ok(_), Some(missing)) => Verdict::Denied { missing },
+            (Ok(rule), None) => Verdict::Allowed { rule: rule.name, from: rule.from },
+            (Err(refusal), _) => Verdict::Denied { missing: refusal.hint },
+        };
+        if let Some(report) = self.operations.get_mut(at) {
+            report.finish(words, &verdict, &outcome, changed, there);
+        }
+        Ok(outcome)
+    }
+
+    /// Lets the simulation, or what stands beside it, carry an operation out. `native` becomes the line of policy that
+    /// a native delegate would need.
+    fn execute(
+        &mut self,
+        run: &mut Run,
+        guest: &mut Guest<'_>,
+        operation: &Operation,
+        native: &mut Option<String>,
+    ) -> Result<Reply, OpError> {
+        match operation {
+            Operation::IpamAdd => self.delegate(run, guest, Verb::Add, native),
+            Operation::IpamDel => self.delegate(run, guest, Verb::Del, native),
+            Operation::IpamCheck => self.delegate(run, guest, Verb::Check, native),
+            Operation::IpamStatus => self.delegate(run, guest, Verb::Status, native),
+            Operation::IpamGc => self.delegate(run, guest, Verb::Gc, native),
+            Operation::LeasesReserve { sets, requested } => self.reserve(run, sets, requested),
+            Operation::LeasesHeld => {
+                let held = self.leases(&run.request, 0)?.held(&leases::owner(&run.request));
+                let grant = |ip: IpAddr| LeaseGrant { address: ip.into(), gateway: None };
+                Ok(Reply::Leases(held.into_iter().map(grant).collect()))
+            }
+            Operation::LeasesAvailable { sets } => {
+                let sets = leases::range_sets(sets)?;
+                Ok(Reply::Available(self.leases(&run.request, sets.len())?.exhausted(&sets).is_none()))
+            }
+            Operation::ResolvConfRead => resolv_conf::load(&resolv_conf::file(&run.request)),
+            Operation::ForwardingEnable => {
+                for own in &run.own {
+                    let [v4, v6] = &mut self.forwarding;
+                    *(if own.net.addr().is_ipv4() { v4 } else { v6 }) = true;
+                }
+                Ok(Reply::Done)
+            }
+            Operation::BridgeEnsureGateways { port, .. } if guest.joined.as_ref() != Some(port) => {
+                let message = "gateways are for the port that this attachment has joined with";
+                Err(OpError::new(ErrorCode::InvalidArgument, "port", message))
+            }
+            _ => self.simulate(run, guest, operation),
+        }
+    }
+
+    fn simulate(&mut self, run: &mut Run, guest: &mut Guest<'_>, operation: &Operation) -> Result<Reply, OpError> {
+        let resolved = guest.handles.resolve(operation)?;
+        let (budget, wanted, what) = match operation {
+            Operation::RoutesAdd { routes, .. } => (&mut run.routes, routes.len(), "routes"),
+            Operation::AddressesAdd { addresses, .. } => (&mut run.addresses, addresses.len(), "addresses"),
+            _ => (&mut run.routes, 0, ""),
+        };
+        budget.spend(wanted).map_err(|most| {
+            let message = format!("{wanted} {what} are too many: a run may add {most}");
+            OpError::new(ErrorCode::Exhausted, &run.request.ifname, message)
+        })?;
+        self.kernel.attachment = run.own.iter().map(|own| (own.net, own.gateway)).collect();
+        let reply = self.kernel.call(&resolved)?;
+        // The report is the log.
+        self.kernel.log.clear();
+        let reply = guest.handles.show(operation, reply)?;
+        match (&reply, operation) {
+            (Reply::Veth(pair) | Reply::MaybeVeth(Some(pair)), _) => {
+                run.shown.insert(pair.host.name.clone());
+            }
+            (Reply::Bridge(bridge) | Reply::MaybeBridge(Some(bridge)), _) => {
+                run.shown.insert(bridge.link.name.clone());
+            }
+            (Reply::MaybeLink(Some(gateway)), Operation::BridgeEnsureGateways { .. }) => {
+                run.shown.insert(gateway.name.clone());
+            }
+            (_, Operation::BridgeAttach { port, .. }) => guest.joined = Some(port.clone()),
+            (_, Operation::MacGuardEnsure { .. }) => run.guarded = true,
+            _ => {}
+        }
+        Ok(reply)
+    }
+
+    /// Runs the delegate's guest under its own policy. One that fails has done nothing.
+    fn delegate(
+        &mut self,
+        run: &mut Run,
+        guest: &Guest<'_>,
+        verb: Verb,
+        native: &mut Option<String>,
+    ) -> Result<Reply, OpError> {
+        let name = run.request.conf.ipam_type.clone();
+        ipam::check_name(&name)?;
+        if name == guest.plugin {
+            return Err(OpError::new(ErrorCode::Exhausted, &name, "an IPAM plugin delegates to itself without end"));
+        }
+        let most = guest.granted.limits().depth();
+        if guest.depth >= most {
+            return Err(OpError::new(ErrorCode::Exhausted, &name, format!("plugins delegate more than {most} deep"))
+                .hint(format!("[limits] depth in {}", guest.granted.operator_file())));
+        }
+        if !self.launcher.has(&name) {
+            *native = (!guest.granted.allows_native(&name)).then(|| {
+                format!(
+                    "an operator can let it run as a native program, with all of the host's privileges, with `[grant.ipam] \
+                     types = [\"{name}\"] native = [\"{name}\"]` in {}",
+                    guest.granted.operator_file()
+                )
+            });
+            let message =
+                format!("\"{name}\" is a native program, which plan does not run: what follows can't be known");
+            return Err(ipam::delegate(&name, Error::internal(message)));
+        }
+        let (kernel, leases, own, leased) = (self.kernel.clone(), self.leases.clone(), run.own.clone(), run.leased);
+        let outer = std::mem::replace(&mut run.request.verb, verb);
+        let outcome = self.launcher.take_unnoted(&name).map_err(Error::internal).and_then(|ready| {
+            let (plugin, digest) = (name.clone(), ready.digest.clone());
+            let delegate = Delegate { policy: self.policy_files(&name), plugin, digest };
+            if !self.delegates.contains(&delegate) {
+                self.delegates.push(delegate);
+            }
+            self.run(run, ready, &name, guest.depth + 1)
+        });
+        run.request.verb = outer;
+        if outcome.is_err() {
+            (self.kernel, self.leases, run.own, run.leased) = (kernel, leases, own, leased);
+        }
+        match (verb, outcome.map_err(|error| ipam::delegate(&name, error))?) {
+            (Verb::Add, Some(result)) => {
+                let text = result.to_json(Version::LATEST).map_err(|error| ipam::delegate(&name, error))?;
+                rehearsal::adopt(&mut run.own, &result);
+                Ok(Reply::Result(text))
+            }
+            _ => Ok(Reply::Done),
+        }
+    }
+
+    fn reserve(&mut self, run: &mut Run, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
+        if run.leased {
+            return Err(OpError::new(ErrorCode::Exists, "leases", "this run has taken its addresses already")
+                .hint("one call takes one address from each set of ranges"));
+        }
+        let sets = leases::range_sets(sets)?;
+        let owner = leases::owner(&run.request);
+        let taken = self.leases(&run.request, sets.len())?.reserve(&owner, &sets, requested).map_err(state)?;
+        run.leased = true;
+        let grants: Vec<LeaseGrant> =
+            taken.into_iter().map(|lease| LeaseGrant { address: lease.address, gateway: lease.gateway }).collect();
+        run.own.extend(grants.iter().map(|grant| OwnAddress { net: grant.address, gateway: grant.gateway }));
+        Ok(Reply::Leases(grants))
+    }
+
+    /// The leases of the request's network, read once.
+    fn leases(&mut self, request: &Request, sets: usize) -> Result<&mut Snapshot, OpError> {
+        let directory = PathBuf::from(leases::directory(request));
+        if !self.leases.contains_key(&directory) {
+            let store = LeaseStore {
+                data_dir: directory.clone(),
+                network: request.conf.name.clone(),
+                index_root: Path::new(places::LIBRARY).join("leases"),
+                boot_id: postern_state::boot_id().map_err(state)?,
+            };
+            // Every set that a later call may have.
+            let read = match Snapshot::read(&store, sets.max(MOST_SETS)) {
+                Err(StateError::Io { .. }) => {
+                    let directory = directory.join(&store.network);
+                    self.notes.push(format!("{} can't be read: no address counts as taken", directory.display()));
+                    Snapshot::default()
+                }
+                other => other.map_err(state)?,
+            };
+            self.leases.insert(directory.clone(), read);
+        }
+        self.leases.get_mut(&directory).ok_or_else(|| OpError::new(ErrorCode::Io, "leases", "the leases are not open"))
+    }
+}
+
+/// Range sets whose last address is looked for.
+const MOST_SETS: usize = 16;
+
+/// An error of the lease directory, as the gate hands it on.
+fn state(error: StateError) -> OpError {
+    let code = match error {
+        StateError::Refused(_) => ErrorCode::Exists,
+        StateError::Exhausted(_) => ErrorCode::Exhausted,
+        _ => ErrorCode::Io,
+    };
+    OpError::new(code, "", error.to_string())
+}
+
+/// How an operation's effect is called in reports.
+pub fn name_of(lasting: Lasting) -> &'static str {
+    match lasting {
+        Lasting::Nothing => "nothing",
+        Lasting::Attachment => "attachment",
+        Lasting::Namespace => "namespace",
+        Lasting::Part => "part",
+        Lasting::Node => "node",
+        Lasting::Removal => "removal",
+        Lasting::Release => "release",
+        Lasting::Collection => "collection",
+    }
+}

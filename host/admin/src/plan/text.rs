@@ -1,0 +1,116 @@
+//! A plan for people.
+
+use super::report::{OperationReport, PluginReport, Report};
+use crate::output::one_line;
+use serde_json::Value;
+
+/// Widest column of words; longer ones push the rest of their line aside.
+const WIDEST: usize = 76;
+
+/// The whole plan.
+pub fn text(report: &Report) -> String {
+    let version = if report.version.is_empty() { String::new() } else { format!(" (CNI {})", report.version) };
+    let mut lines = vec![format!(
+        "ADD of container {}, interface {}, to network {}{version}, as this node is now; nothing is changed",
+        report.container,
+        report.ifname,
+        one_line(&report.network),
+    )];
+    lines.extend(report.notes.iter().map(|note| format!("note: {}", one_line(note))));
+    let mut number = 0;
+    for plugin in &report.plugins {
+        lines.push(String::new());
+        plugin_lines(plugin, &mut number, &mut lines);
+    }
+    lines.push(String::new());
+    if !report.result.is_null() {
+        let were = if report.allowed { "" } else { ", if all of it were allowed" };
+        lines.push(format!("the runtime would get{were}"));
+        let result = serde_json::to_string_pretty(&report.result).unwrap_or_default();
+        lines.extend(result.lines().map(|line| format!("  {line}")));
+        lines.push(String::new());
+    }
+    lines.push(verdict(report));
+    lines.join("\n")
+}
+
+fn plugin_lines(plugin: &PluginReport, number: &mut usize, lines: &mut Vec<String>) {
+    if plugin.native {
+        lines.push(format!(
+            "{}: a native program, not in Postern's catalog: not run, and no policy of Postern's is asked; the result is \
+             taken to pass through it unchanged",
+            one_line(&plugin.plugin)
+        ));
+        return;
+    }
+    lines.push(heading(&plugin.plugin, plugin.digest.as_deref(), &plugin.policy));
+    let words: Vec<String> = plugin
+        .operations
+        .iter()
+        .map(|operation| {
+            *number += 1;
+            format!("{number:>4}  {}{}", indent(operation), one_line(&operation.words))
+        })
+        .collect();
+    let width = words.iter().map(|words| words.chars().count()).filter(|width| *width <= WIDEST).max().unwrap_or(0);
+    let mut depth = 0;
+    for (operation, words) in plugin.operations.iter().zip(words) {
+        if operation.depth > depth
+            && let Some(delegate) = plugin.delegates.iter().find(|delegate| delegate.plugin == operation.plugin)
+        {
+            let heading = heading(&delegate.plugin, Some(&delegate.digest), &delegate.policy);
+            lines.push(format!("      {}{heading}", indent(operation)));
+        }
+        depth = operation.depth;
+        operation_lines(operation, &words, width, lines);
+    }
+    if let Some(error) = &plugin.error {
+        let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
+        let code = error.get("code").and_then(Value::as_u64).unwrap_or_default();
+        let details = if text("details").is_empty() { String::new() } else { format!("; {}", text("details")) };
+        lines.push(format!("  FAILS with code {code}: {}{}", one_line(text("msg")), one_line(&details)));
+    }
+}
+
+fn operation_lines(operation: &OperationReport, words: &str, width: usize, lines: &mut Vec<String>) {
+    let rule = match (operation.rule, operation.from) {
+        (Some(rule), Some(from)) => format!("{rule}, {from}"),
+        _ => "DENIED".to_owned(),
+    };
+    lines.push(format!("{words:<width$}  [{}; {rule}]", operation.leaves()));
+    let indent = format!("      {}", indent(operation));
+    if let Some(missing) = &operation.missing {
+        lines.push(format!("{indent}! policy of {}: {}", one_line(&operation.plugin), one_line(missing)));
+    }
+    if operation.outcome != "ok" && operation.missing.is_none() {
+        lines.push(format!("{indent}! {}", one_line(&operation.outcome)));
+    }
+}
+
+/// A plugin with the beginning of its digest, and its policy.
+fn heading(plugin: &str, digest: Option<&str>, policy: &[String]) -> String {
+    let digest = digest.and_then(|digest| digest.get(..12)).map(|digest| format!("  sha256:{digest}..."));
+    format!("{}{}  policy {}", one_line(plugin), digest.unwrap_or_default(), policy.join(" and "))
+}
+
+fn indent(operation: &OperationReport) -> String {
+    "    ".repeat(usize::try_from(operation.depth).unwrap_or_default())
+}
+
+/// The last line.
+fn verdict(report: &Report) -> String {
+    let operations = || report.plugins.iter().flat_map(|plugin| &plugin.operations);
+    let denied: Vec<&OperationReport> = operations().filter(|operation| !operation.is_allowed()).collect();
+    let failed = report.plugins.iter().find(|plugin| plugin.error.is_some());
+    match (denied.as_slice(), failed) {
+        ([first, ..], _) => format!(
+            "policy refuses {} of {} operations: an ADD would fail at {} of {}, and be undone",
+            denied.len(),
+            operations().count(),
+            first.operation,
+            one_line(&first.plugin)
+        ),
+        ([], Some(plugin)) => format!("an ADD would fail in {}, and be undone", one_line(&plugin.plugin)),
+        ([], None) => format!("policy allows all {} operations", operations().count()),
+    }
+}

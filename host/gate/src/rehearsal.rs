@@ -1,0 +1,12 @@
+//! What a run and its rehearsal (`postern plan`) have in common: finding and proving code, the sandbox that runs it, the
+//! request, the decision on each operation, and what is believed of a result. Who rehearses answers the operations
+//! itself; nothing here carries one out, and nothing here writes where plugins are taken by [`Launcher::take_unnoted`].
+
+pub use crate::budget::Budget;
+pub use crate::gate::decide;
+pub use crate::launcher::{Launcher, Plugin};
+pub use crate::outcome::{Known, read};
+pub use crate::plugin::{BadEnd, serve, spent, start};
+pub use crate::process::{Sandbox, reap};
+pub use crate::protocol::{STDIN_LIMIT, request, supported};
+pub use crate::session::{MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Request, adopt};

@@ -1,0 +1,191 @@
+//! Leases as somebody sees them who takes no lock and writes nothing: which addresses would be given next.
+//!
+//! It walks as [`Leases::reserve`] does (a test holds the two against each other). What it can't read it takes for held:
+//! the files of a native plugin can be read by everybody, those of Postern by root.
+
+use super::{LeaseStore, Leases, Owner, full_set, in_set};
+use crate::error::{Result, StateError};
+use crate::ranges::{Range, RangeSet};
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+/// The leases of one network at one time, and what was taken of them since, in memory only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Addresses that are taken, with the text of their lease; empty for one that can't be read.
+    taken: HashMap<IpAddr, String>,
+    /// The address last taken for each range set.
+    last: BTreeMap<usize, IpAddr>,
+}
+
+impl Snapshot {
+    /// Reads the leases of a network; one without a directory has none. `sets` is how many range sets there are.
+    ///
+    /// # Errors
+    /// [`StateError::Untrusted`] as [`Leases::open`], [`StateError::Io`] for a directory that can't be read.
+    pub fn read(store: &LeaseStore, sets: usize) -> Result<Self> {
+        let Some(leases) = Leases::open_existing(store)? else { return Ok(Self::default()) };
+        let directory = &leases.directory;
+        let addresses = directory.addresses()?;
+        let mut taken: HashMap<IpAddr, String> = addresses.iter().map(|ip| (*ip, String::new())).collect();
+        // Without the right to read files nothing is known but that they are there.
+        let all = leases.read_all(addresses.clone(), false).map(|all| vec![all]);
+        let each = || addresses.into_iter().filter_map(|ip| leases.read_all(vec![ip], false).ok()).collect();
+        for reading in all.unwrap_or_else(|_| each()) {
+            taken.extend(reading.leases.into_iter().map(|(entry, text)| (entry.address, text)));
+            for free in reading.free {
+                taken.remove(&free);
+            }
+        }
+        let last = (0..sets).filter_map(|set| Some((set, directory.last_reserved(set)?))).collect();
+        Ok(Self { taken, last })
+    }
+
+    /// Takes one address from each set, as [`Leases::reserve`] would.
+    ///
+    /// # Errors
+    /// [`StateError::Exhausted`] and [`StateError::Refused`], in the same words; nothing is taken then.
+    pub fn reserve(&mut self, owner: &Owner, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<super::Lease>> {
+        if requested.len() > 2 * sets.len() + 16 {
+            let (requested, sets) = (requested.len(), sets.len());
+            return Err(StateError::Refused(format!("{requested} addresses are requested of {sets} range sets")));
+        }
+        let before = self.clone();
+        let taken = self.reserve_all(owner, sets, requested);
+        if taken.is_err() {
+            *self = before;
+        }
+        taken
+    }
+
+    fn reserve_all(&mut self, owner: &Owner, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<super::Lease>> {
+        let mut wanted: Vec<IpAddr> = Vec::new();
+        for ip in requested.iter().map(IpAddr::to_canonical) {
+            if !wanted.contains(&ip) {
+                wanted.push(ip);
+            }
+        }
+        let mut leases = Vec::new();
+        for (number, set) in sets.iter().enumerate() {
+            let request = wanted.iter().position(|ip| set.range_of(*ip).is_some()).map(|place| wanted.remove(place));
+            let found = match request {
+                Some(ip) => self.requested(set, ip),
+                None => self.next(owner, set, number),
+            };
+            let (ip, range) = found.map_err(|error| in_set(number, error))?;
+            self.taken.insert(ip, owner.text());
+            leases.push(super::Lease { address: range.with_prefix(ip), gateway: range.gateway, set: number });
+        }
+        if !wanted.is_empty() {
+            let rest: Vec<String> = wanted.iter().map(IpAddr::to_string).collect();
+            return Err(StateError::Refused(format!("failed to allocate all requested IPs: {}", rest.join(" "))));
+        }
+        self.last.extend(leases.iter().map(|lease| (lease.set, lease.address.addr())));
+        Ok(leases)
+    }
+
+    fn requested<'r>(&self, set: &'r RangeSet, ip: IpAddr) -> Result<(IpAddr, &'r Range)> {
+        let unavailable =
+            || StateError::Refused(format!("requested IP address {ip} is not available in range set {set}"));
+        let range = set.range_of(ip).ok_or_else(unavailable)?;
+        if range.gateway == Some(ip) {
+            return Err(StateError::Refused(format!("requested ip {ip} is subnet's gateway")));
+        }
+        if self.taken.contains_key(&ip) { Err(unavailable()) } else { Ok((ip, range)) }
+    }
+
+    fn next<'r>(&self, owner: &Owner, set: &'r RangeSet, number: usize) -> Result<(IpAddr, &'r Range)> {
+        if let Some(ip) = self.held(owner).into_iter().find(|ip| set.range_of(*ip).is_some()) {
+            return Err(StateError::Refused(format!(
+                "{ip} has been allocated to {}, duplicate allocation is not allowed",
+                owner.container_id
+            )));
+        }
+        let mut free = set.walk(self.last.get(&number).copied()).filter(|(ip, _)| !self.taken.contains_key(ip));
+        free.next().ok_or_else(|| StateError::Exhausted(format!("no IP addresses available in range set: {set}")))
+    }
+
+    /// The addresses of `owner`, and those of old lease files that name just its container.
+    pub fn held(&self, owner: &Owner) -> Vec<IpAddr> {
+        let mut held: Vec<IpAddr> = self
+            .taken
+            .iter()
+            .filter(|(_, text)| **text == owner.text() || text.as_str() == owner.old_text())
+            .map(|(ip, _)| *ip)
+            .collect();
+        held.sort();
+        held
+    }
+
+    /// The first set without a free address, if any.
+    pub fn exhausted(&self, sets: &[RangeSet]) -> Option<usize> {
+        full_set(sets, &self.taken.keys().copied().collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Scratch;
+    use super::*;
+    use crate::ranges::{RangeInput, canonicalize};
+    use std::time::{Duration, Instant};
+
+    fn set(subnet: &str, end: &str) -> Vec<RangeInput> {
+        vec![RangeInput { subnet: subnet.parse().unwrap(), start: None, end: end.parse().ok(), gateway: None }]
+    }
+
+    /// Every call of a long sequence gives what the snapshot before it says, errors and their words included.
+    #[test]
+    fn it_gives_what_reserve_gives() {
+        let scratch = Scratch::new();
+        let store = LeaseStore {
+            data_dir: scratch.path("data"),
+            network: "net".to_owned(),
+            index_root: scratch.path("index"),
+            boot_id: "one".to_owned(),
+        };
+        assert_eq!(Snapshot::read(&store, 2).unwrap(), Snapshot::default());
+        assert!(!scratch.path("data").exists(), "looking made the directory");
+        let sets = canonicalize(vec![set("10.0.0.0/28", "10.0.0.9"), set("fd00::/64", "")]).unwrap();
+        let leases = Leases::open(&store).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let directory = scratch.path("data/net");
+        let mut failures = 0;
+        for round in 0..40_u32 {
+            let owner = Owner::new(format!("c{}", round % 13), "eth0");
+            let requested: Vec<IpAddr> = match round % 7 {
+                3 => vec![[10, 0, 0, 1 + u8::try_from(round % 9).unwrap()].into()],
+                5 => vec!["fd00::7".parse().unwrap(), "192.0.2.1".parse().unwrap()],
+                6 => vec!["fd00::9".parse().unwrap(); usize::try_from(round).unwrap()],
+                _ => Vec::new(),
+            };
+            if round % 11 == 10 {
+                // As a native plugin leaves it that is killed between creating and writing.
+                let _ = std::fs::File::create_new(directory.join("10.0.0.8"));
+            }
+            let files = |path: &std::path::Path| {
+                let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|e| e.unwrap().file_name()).collect();
+                names.sort();
+                names
+            };
+            let before = files(&directory);
+            let mut snapshot = Snapshot::read(&store, sets.len()).unwrap();
+            let foretold = snapshot.reserve(&owner, &sets, &requested).map_err(|error| error.to_string());
+            assert_eq!(files(&directory), before, "looking changed the directory");
+            let given = leases.reserve(&owner, &sets, &requested, deadline).map_err(|error| error.to_string());
+            assert_eq!(foretold, given, "round {round}");
+            failures += u32::from(given.is_err());
+            let again = Snapshot::read(&store, sets.len()).unwrap();
+            assert_eq!(again.held(&owner), snapshot.held(&owner), "round {round}");
+            assert_eq!(
+                again.exhausted(&sets),
+                leases.exhausted(&sets, deadline).unwrap(),
+                "round {round}: whether a set is full"
+            );
+            if round % 5 == 4 {
+                leases.release(&owner, deadline).unwrap();
+            }
+        }
+        assert!((5..35).contains(&failures), "{failures} of 40 rounds failed: they were to be of both kinds");
+    }
+}

@@ -1,0 +1,518 @@
+//! `postern plan`: it foretells what an ADD asks for, in order and with the same verdicts, and changes nothing.
+
+#![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
+
+mod common;
+
+use anyhow::{Context, Result, ensure};
+use common::test_bin;
+use postern_tests::{Call, Names, Node, compare, merge, plugin_bin};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// What a plan must leave as it is, times of change included.
+const FILES: &str =
+    "find /run /var/lib /var/log /etc/postern -printf '%p %y %m %U %s %T@ %C@\\n' 2>/dev/null | sort; nft list ruleset";
+
+/// Link-layer addresses and names that the host chooses.
+const UNKNOWN: &str = "XX:XX:XX:XX:XX:XX";
+const HOST_END: &str = "vethXXXXXXXX";
+
+struct Place {
+    node: Node,
+}
+
+/// Exit status, standard output, standard error.
+type Said = (i32, String, String);
+
+impl Place {
+    fn new(containers: &[&str]) -> Result<Self> {
+        let node = Node::new()?;
+        containers.iter().try_for_each(|container| node.add_container(container))?;
+        // The operator's directory is the node's own too.
+        node.sh(
+            "mount -t tmpfs -o mode=755 etc /mnt
+             cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
+             mkdir -p /mnt/postern/policy; mount --move /mnt /etc",
+        )?;
+        Ok(Self { node })
+    }
+
+    fn write(&self, path: &str, text: &str) -> Result<()> {
+        std::fs::write(self.node.path(path), text).with_context(|| path.to_owned())
+    }
+
+    /// `postern plan` of a network, by a user without any privilege: it is nobody in a user namespace of its own. Fails if
+    /// anything on the node is another afterwards.
+    fn plan(&self, network: &Value, arguments: &[&str]) -> Result<Said> {
+        self.plan_of(&plugin_bin()?, network, arguments)
+    }
+
+    /// The same by the postern in another directory.
+    fn plan_of(&self, bin: &Path, network: &Value, arguments: &[&str]) -> Result<Said> {
+        self.write("/run/plan.conflist", &network.to_string())?;
+        let before = self.looks()?;
+        let mut command = self.node.command("unshare");
+        let unprivileged = "[ $(id -u) != 0 ] && grep -q 'CapEff:.0*$' /proc/self/status && exec \"$@\"";
+        command.args(["--user", "--", "sh", "-c", unprivileged, "sh"]);
+        command.arg(bin.join("postern")).args(["plan", "/run/plan.conflist"]).args(arguments);
+        let output = command.output()?;
+        let after = self.looks()?;
+        let said =
+            (output.status.code().unwrap_or(-1), String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+        ensure!(before.0 == after.0, "plan changed files: {said:?}\n{}\n{}", before.0, after.0);
+        let changes = compare(&before.1, &after.1);
+        ensure!(changes.is_empty(), "plan changed the node: {said:?}\n{changes:?}");
+        Ok(said)
+    }
+
+    fn looks(&self) -> Result<(String, Value)> {
+        Ok((self.node.sh(FILES)?, self.node.snapshot(&["c1", "c2"], &mut Names::new(""))?))
+    }
+
+    /// The plan as an object.
+    fn object(&self, network: &Value, arguments: &[&str]) -> Result<(i32, Value)> {
+        self.object_of(&plugin_bin()?, network, arguments)
+    }
+
+    fn object_of(&self, bin: &Path, network: &Value, arguments: &[&str]) -> Result<(i32, Value)> {
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
+        let (status, stdout, stderr) = self.plan_of(bin, network, &arguments)?;
+        let object = serde_json::from_str(&stdout).with_context(|| format!("status {status}: {stdout}{stderr}"))?;
+        Ok((status, object))
+    }
+
+    /// A real ADD of the first plugin, as a runtime does it. Returns its answer, and its lines of the audit log.
+    fn add(
+        &self,
+        network: &Value,
+        container: &str,
+        ifname: &str,
+        args: &str,
+    ) -> Result<(postern_tests::Answer, Vec<Value>)> {
+        let log = self.node.path("/var/log/postern/audit.jsonl");
+        let old = std::fs::read_to_string(&log).unwrap_or_default().len();
+        let mut config = network["plugins"][0].clone();
+        merge(&mut config, &json!({"name": network["name"], "cniVersion": network["cniVersion"]}));
+        let plugin = config["type"].as_str().context("type")?.to_owned();
+        let call = Call::new(&plugin_bin()?, &plugin, "ADD", config.to_string());
+        let answer =
+            self.node.call(&call.attachment(container, &self.node.netns(container), ifname).env("CNI_ARGS", args))?;
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        let lines = text.get(old..).unwrap_or_default().lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        Ok((answer, lines))
+    }
+}
+
+fn network(version: &str, plugin: Value) -> Value {
+    json!({"cniVersion": version, "name": "net", "plugins": [plugin]})
+}
+
+fn bridge(patch: Value) -> Value {
+    let mut plugin = json!({
+        "type": "bridge", "bridge": "br9",
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
+    });
+    merge(&mut plugin, &patch);
+    network("1.0.0", plugin)
+}
+
+fn ptp(patch: Value) -> Value {
+    let Value::Object(mut plugin) = bridge(patch)["plugins"][0].clone() else { return Value::Null };
+    plugin.remove("bridge");
+    plugin.insert("type".to_owned(), "ptp".into());
+    network("1.0.0", Value::Object(plugin))
+}
+
+fn dual() -> Value {
+    json!({
+        "type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]],
+        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
+    })
+}
+
+fn fixed() -> Value {
+    json!({"type": "static", "ranges": null, "addresses": [{"address": "10.9.0.77/24", "gateway": "10.9.0.1"}]})
+}
+
+/// Operations of a plan in the order of the audit log, which has a delegation after what the delegate did.
+fn as_logged(plan: &Value) -> Vec<Value> {
+    let mut logged = Vec::new();
+    let mut open: Vec<Value> = Vec::new();
+    let operations =
+        plan["plugins"].as_array().into_iter().flatten().flat_map(|plugin| plugin["operations"].as_array());
+    for operation in operations.flatten() {
+        while open.last().is_some_and(|last| last["depth"].as_u64() >= operation["depth"].as_u64()) {
+            logged.extend(open.pop());
+        }
+        open.push(operation.clone());
+    }
+    logged.extend(open.into_iter().rev());
+    logged
+}
+
+/// What plan and log have in common of an operation.
+fn essence(operation: &Value, decision: &str, result: &str) -> Value {
+    let mut request = operation["request"].clone();
+    // Chosen by the host.
+    if operation["operation"].as_str().is_some_and(|name| name.starts_with("mac-guard")) {
+        request["mac"] = UNKNOWN.into();
+    }
+    json!([
+        operation["plugin"],
+        operation["operation"],
+        request,
+        operation[decision],
+        operation["rule"],
+        operation["from"],
+        real_name(&operation[result]),
+    ])
+}
+
+/// A result without what the host chooses. What is masked in the plan is masked in the other too, and nothing else.
+fn masked(result: &Value, plan: &Value) -> Value {
+    let mut result = result.clone();
+    let interfaces = result.get_mut("interfaces").and_then(Value::as_array_mut);
+    for (at, interface) in interfaces.into_iter().flatten().enumerate() {
+        let foretold = &plan["interfaces"][at];
+        if foretold["mac"] == UNKNOWN {
+            interface["mac"] = UNKNOWN.into();
+        }
+        if foretold["name"] == HOST_END && interface["name"].as_str().is_some_and(|name| name.starts_with("veth")) {
+            interface["name"] = HOST_END.into();
+        }
+    }
+    result
+}
+
+/// Name, network, arguments of plan, interface name, `CNI_ARGS`.
+fn foretold() -> Vec<(&'static str, Value, &'static str, &'static str)> {
+    let bare = json!({"type": "bridge", "bridge": "br9"});
+    vec![
+        ("layer 2", network("1.0.0", bare), "eth0", ""),
+        ("bridge", bridge(json!({})), "eth0", ""),
+        ("gateway", bridge(json!({"isGateway": true, "mtu": 1400})), "eth0", ""),
+        ("masquerade", bridge(json!({"isDefaultGateway": true, "ipMasq": true, "hairpinMode": true})), "eth0", ""),
+        ("iptables", bridge(json!({"ipMasq": true, "ipMasqBackend": "iptables"})), "eth0", ""),
+        ("spoofing", bridge(json!({"macspoofchk": true, "portIsolation": true, "enabledad": true})), "eth0", ""),
+        ("dual", bridge(json!({"ipam": dual(), "isGateway": true, "ipMasq": true, "macspoofchk": true})), "net1", ""),
+        ("address", bridge(json!({"promiscMode": true})), "eth0", "IgnoreUnknown=1;MAC=02:11:22:33:44:55"),
+        ("static", bridge(json!({"ipam": fixed(), "isGateway": true})), "eth0", ""),
+        ("resolver", bridge(json!({"ipam": {"resolvConf": "/run/resolv.conf"}})), "eth0", ""),
+        ("ptp", ptp(json!({"ipMasq": true})), "eth0", ""),
+        ("ptp dual", ptp(json!({"ipam": dual(), "mtu": 1300})), "eth0", ""),
+        ("ptp static", ptp(json!({"ipam": fixed()})), "eth0", ""),
+        ("loopback", network("1.0.0", json!({"type": "loopback"})), "lo", ""),
+        ("host-local", network("1.1.0", json!({"type": "host-local", "ipam": dual()})), "eth0", ""),
+        ("static alone", network("0.4.0", json!({"type": "static", "ipam": fixed()})), "eth0", ""),
+    ]
+}
+
+#[test]
+fn it_foretells_what_an_add_does() -> Result<()> {
+    let mut failures = Vec::new();
+    for (name, network, ifname, args) in foretold() {
+        if let Err(error) = foretells(&network, ifname, args) {
+            failures.push(format!("{name}: {error:#}"));
+        }
+    }
+    ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
+}
+
+/// A message without the name that the host chose.
+fn real_name(message: &Value) -> Value {
+    let text = message.as_str().unwrap_or_default();
+    let Some(at) = text.find("veth") else { return message.clone() };
+    let (before, after) = (text.get(..at).unwrap_or_default(), text.get(at + HOST_END.len()..).unwrap_or_default());
+    format!("{before}{HOST_END}{after}").into()
+}
+
+/// For a first container and for a second, which finds bridge, leases and forwarding there.
+fn foretells(network: &Value, ifname: &str, args: &str) -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    place.write("/run/resolv.conf", "nameserver 192.0.2.53\nsearch example.org\n")?;
+    for container in ["c1", "c2"] {
+        let netns = place.node.netns(container);
+        let arguments = ["--container", container, "--netns", &netns, "--ifname", ifname, "--args", args];
+        let (status, plan) = place.object(network, &arguments)?;
+        let (answer, lines) = place.add(network, container, ifname, args)?;
+        let planned: Vec<Value> = as_logged(&plan).iter().map(|line| essence(line, "verdict", "outcome")).collect();
+        // What the host undoes of its own accord is no plugin's.
+        let asked = lines.iter().filter(|line| line["plugin"] != "postern");
+        let logged: Vec<Value> = asked.map(|line| essence(line, "decision", "result")).collect();
+        ensure!(planned == logged, "{container}: planned\n{planned:#?}\nlogged\n{logged:#?}");
+        let result: Value = serde_json::from_str(&answer.stdout)?;
+        ensure!(answer.status == status, "{container}: planned {status}, really {answer:?}");
+        if status != 0 {
+            // The same address routed to two containers: the kernel's route is the first one's.
+            let error = &plan["plugins"][0]["error"];
+            ensure!(container == "c2" && real_name(&result["msg"]) == error["msg"], "{error}, really {answer:?}");
+            continue;
+        }
+        let (real, planned) = (masked(&result, &plan["result"]), &plan["result"]);
+        ensure!(real == *planned, "{container}: result\n{planned:#}\nreally\n{real:#}");
+        ensure!(plan["allowed"] == true && plan["plugins"][0]["error"].is_null(), "{plan:#}");
+    }
+    Ok(())
+}
+
+/// The operation of this name.
+fn operation<'a>(plan: &'a Value, name: &str) -> Result<&'a Value> {
+    let all = plan["plugins"].as_array().into_iter().flatten().flat_map(|plugin| plugin["operations"].as_array());
+    all.flatten().find(|operation| operation["operation"] == name).with_context(|| format!("no {name}: {plan:#}"))
+}
+
+#[test]
+fn it_says_what_is_there_already() -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    let network = bridge(json!({"isGateway": true, "ipMasq": true}));
+    let shared = ["bridge.ensure", "bridge.ensure-gateways", "forwarding.enable"];
+    let (_, plan) = place.object(&network, &[])?;
+    for name in shared {
+        let operation = operation(&plan, name)?;
+        ensure!(operation["changes"] == true && operation["lasting"] == "node", "{operation}");
+    }
+    ensure!(
+        operation(&plan, "leases.reserve")?["words"] == "take 10.9.0.2/24, in /var/lib/cni/networks/net",
+        "{plan:#}"
+    );
+    let (answer, _) = place.add(&network, "c1", "eth0", "")?;
+    ensure!(answer.status == 0, "{answer:?}");
+    let (_, plan) = place.object(&network, &[])?;
+    for name in shared {
+        ensure!(operation(&plan, name)?["changes"] == false, "{}", operation(&plan, name)?);
+    }
+    ensure!(operation(&plan, "masquerade.ensure")?["changes"] == true, "{plan:#}");
+    ensure!(
+        operation(&plan, "leases.reserve")?["words"] == "take 10.9.0.3/24, in /var/lib/cni/networks/net",
+        "{plan:#}"
+    );
+
+    let (status, text, stderr) = place.plan(&network, &[])?;
+    ensure!(status == 0 && stderr.is_empty(), "{stderr}");
+    for words in [
+        "interface eth0, to network net (CNI 1.0.0), as this node is now; nothing is changed",
+        "bridge  sha256:",
+        "postern.d/bridge.toml",
+        "   1  make bridge br9 if it is missing, and set it up",
+        "[node object, is there already; bridge.names, shipped]",
+        "make a veth pair: eth0 in the container, vethXXXXXXXX on the host",
+        "   4  have addresses given by host-local",
+        "          host-local  sha256:",
+        "   5      take 10.9.0.3/24, in /var/lib/cni/networks/net",
+        "[attachment, would be made; leases.ranges, shipped]",
+        "put gateway 10.9.0.1/24 on bridge br9",
+        "switch IPv4 forwarding on",
+        "masquerade 10.9.0.3/24 towards other networks, by nftables",
+        "policy allows all ",
+    ] {
+        ensure!(text.contains(words), "not \"{words}\":\n{text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_policy_denies_is_shown_all_at_once() -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    place.write("/etc/postern/policy/bridge.toml", "withdraw = [\"mac-guard\", \"masquerade\"]\n")?;
+    place.write(
+        "/etc/postern/policy/host-local.toml",
+        "[grant.leases]\ndirectories = [\"/var/lib/cni/networks\"]\nranges = [\"10.0.0.0/16\"]\n",
+    )?;
+    let network = bridge(json!({"isGateway": true, "ipMasq": true, "macspoofchk": true}));
+    let (status, plan) = place.object(&network, &["--container", "c1"])?;
+    ensure!(status == 3 && plan["allowed"] == false, "status {status}: {plan:#}");
+    let logged = as_logged(&plan);
+    let denied: Vec<_> = logged.iter().filter(|operation| operation["verdict"] == "deny").collect();
+    let names: Vec<_> = denied.iter().map(|operation| operation["operation"].as_str().unwrap_or_default()).collect();
+    ensure!(names == ["mac-guard.ensure", "leases.reserve", "masquerade.ensure"], "{names:?}");
+    for (operation, line) in denied.iter().zip([
+        "`[grant.mac-guard]` in /etc/postern/policy/bridge.toml",
+        "`[grant.leases] ranges = [\"10.9.0.0/24\"]` in /etc/postern/policy/host-local.toml",
+        "`[grant.masquerade]` in /etc/postern/policy/bridge.toml",
+    ]) {
+        ensure!(operation["missing"].as_str().is_some_and(|missing| missing.contains(line)), "not {line}: {operation}");
+        ensure!(operation["rule"].is_null() && operation["outcome"] == "ok", "{operation}");
+    }
+    // As if it were allowed, to the end.
+    ensure!(plan["result"]["ips"][0]["address"] == "10.9.0.2/24", "{plan:#}");
+    let origin = |name: &str| Ok::<_, anyhow::Error>(operation(&plan, name)?["from"].clone());
+    ensure!(origin("bridge.ensure")? == "shipped", "{plan:#}");
+
+    // The real one ends at the first of them, in the same words.
+    let (answer, lines) = place.add(&network, "c1", "eth0", "")?;
+    let refused = lines.iter().find(|line| line["decision"] == "deny").context("nothing was refused")?;
+    ensure!(answer.status == 1 && refused["operation"] == "mac-guard.ensure", "{answer:?} {refused}");
+    let missing = denied[0]["missing"].as_str().unwrap_or_default();
+    ensure!(answer.stdout.replace('\\', "").contains(missing), "not {missing}: {answer:?}");
+
+    let (status, text, _) = place.plan(&network, &[])?;
+    let last = text.trim_end().lines().last().unwrap_or_default();
+    ensure!(status == 3 && text.matches("DENIED]").count() == 3, "{text}");
+    ensure!(
+        last.starts_with("policy refuses 3 of ") && last.contains("would fail at mac-guard.ensure of bridge"),
+        "{last}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
+    let one =
+        json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/24", "rangeStart": "10.9.0.9", "rangeEnd": "10.9.0.9"}]]}});
+    let place = Place::new(&["c1", "c2"])?;
+    ensure!(place.add(&bridge(one.clone()), "c1", "eth0", "")?.0.status == 0, "the first address");
+    place.node.sh(
+        "ip link add op0 type veth peer name op1; ip link add br8 type bridge; ip addr add 192.0.2.1/24 dev br8; ip link set br8 up",
+    )?;
+    for (network, arguments) in [
+        (bridge(one), vec!["--container", "c2"]),
+        (bridge(json!({"promiscMode": true, "hairpinMode": true})), vec!["--container", "c2"]),
+        (bridge(json!({"ipam": {"ranges": [[{"subnet": "10.9.0.1/24"}]]}})), vec!["--container", "c2"]),
+        // What is on the node is in the way.
+        (bridge(json!({"bridge": "op0"})), vec!["--container", "c2"]),
+        (bridge(json!({"bridge": "br8", "isGateway": true})), vec!["--container", "c2"]),
+        (network("9.9.9", json!({"type": "bridge"})), vec!["--container", "c2"]),
+    ] {
+        let (status, plan) = place.object(&network, &arguments)?;
+        let error = &plan["plugins"][0]["error"];
+        ensure!(status == 1 && plan["result"].is_null() && plan["allowed"] == true, "status {status}: {plan:#}");
+        let (answer, _) = place.add(&network, "c2", "eth0", "")?;
+        let real: Value = serde_json::from_str(&answer.stdout)?;
+        for key in ["code", "msg"] {
+            ensure!(error[key] == real[key], "planned {error}, really {real}");
+        }
+        let (status, text, _) = place.plan(&network, &arguments)?;
+        ensure!(status == 1 && text.trim_end().ends_with("an ADD would fail in bridge, and be undone"), "{text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_chain_with_a_native_plugin() -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    let mut list = bridge(json!({"capabilities": {"mac": true, "ips": false}}));
+    if let Some(plugins) = list["plugins"].as_array_mut() {
+        plugins.push(json!({"type": "portmap", "capabilities": {"portMappings": true}}));
+        plugins.push(json!({"type": "loopback"}));
+    }
+    let given = r#"{"mac": "02:aa:bb:cc:dd:ee", "ips": ["10.9.0.44/24"], "portMappings": []}"#;
+    let (status, plan) = place.object(&list, &["--capability-args", given])?;
+    ensure!(status == 0, "{plan:#}");
+    let plugins = plan["plugins"].as_array().context("plugins")?;
+    let natives: Vec<_> = plugins.iter().map(|plugin| plugin["native"].as_bool()).collect();
+    ensure!(natives == [Some(false), Some(true), Some(false)], "{plan:#}");
+    ensure!(plugins[1]["digest"].is_null() && plugins[1]["operations"] == json!([]), "{plan:#}");
+    // Only what the entry declares reaches the plugin.
+    ensure!(plan["result"]["interfaces"][2]["mac"] == "02:aa:bb:cc:dd:ee", "{plan:#}");
+    ensure!(plan["result"]["ips"][0]["address"] == "10.9.0.2/24", "{plan:#}");
+    // loopback hands the result on that came to it past the native one.
+    ensure!(plan["result"]["interfaces"].as_array().is_some_and(|all| all.len() >= 3), "{plan:#}");
+
+    let (status, plan) = place.object(&list, &["--plugin", "bridge"])?;
+    ensure!(status == 0 && plan["plugins"].as_array().is_some_and(|all| all.len() == 1), "{plan:#}");
+    let (status, _, stderr) = place.plan(&list, &["--plugin", "tuning"])?;
+    ensure!(status == 1 && stderr.contains("only bridge, portmap, loopback"), "{stderr}");
+    let (_, text, _) = place.plan(&list, &[])?;
+    ensure!(text.contains("portmap: a native program, not in Postern's catalog: not run"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn a_native_ipam_program_is_not_run() -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    let network = bridge(json!({"ipam": {"type": "dhcp"}}));
+    let (status, plan) = place.object(&network, &[])?;
+    let add = operation(&plan, "ipam.add")?;
+    ensure!(status == 3 && add["verdict"] == "deny", "{plan:#}");
+    ensure!(add["missing"].as_str().is_some_and(|line| line.contains("native = [\"dhcp\"]` in /etc/postern")), "{add}");
+    let operator = "[grant.ipam]\ntypes = [\"dhcp\"]\nnative = [\"dhcp\"]\n";
+    place.write("/etc/postern/policy/bridge.toml", operator)?;
+    let (status, plan) = place.object(&network, &[])?;
+    ensure!(status == 1 && operation(&plan, "ipam.add")?["verdict"] == "allow", "{plan:#}");
+    let message = plan["plugins"][0]["error"]["msg"].as_str().unwrap_or_default();
+    ensure!(message.contains("which plan does not run"), "{message}");
+    Ok(())
+}
+
+#[test]
+fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    let network = bridge(json!({}));
+    place.write("/run/plan.conflist", &network.to_string())?;
+    place.node.sh_in("c1", "ip link add eth0 type veth peer name other")?;
+    let netns = place.node.netns("c1");
+    // Nobody may not enter it, and is told that it is taken as empty.
+    let (status, text, _) = place.plan(&network, &["--netns", &netns])?;
+    ensure!(status == 0 && text.contains("is taken as an empty namespace: "), "status {status}: {text}");
+    let (status, text, _) = place.plan(&network, &["--netns", "/run/netns/none"])?;
+    ensure!(
+        status == 0 && text.contains("/run/netns/none is taken as an empty namespace: it is not there yet"),
+        "{text}"
+    );
+    // Whoever may sees what is in the way.
+    let before = place.looks()?;
+    let postern = plugin_bin()?.join("postern");
+    let plan = |netns: &str| -> Result<(i32, String)> {
+        let output = place.node.command(&postern).args(["plan", "/run/plan.conflist", "--netns", netns]).output()?;
+        let text = [output.stdout, output.stderr].concat();
+        Ok((output.status.code().unwrap_or(-1), String::from_utf8(text)?))
+    };
+    let (status, text) = plan(&netns)?;
+    ensure!(status == 1 && text.contains("peer provided (\"vethXXXXXXXX\") already exists"), "status {status}: {text}");
+    let (status, text) = plan("/proc/self/ns/net")?;
+    ensure!(status == 1 && !text.contains("the runtime would get"), "status {status}: {text}");
+    let after = place.looks()?;
+    ensure!(before.0 == after.0 && compare(&before.1, &after.1).is_empty(), "plan changed the node");
+    Ok(())
+}
+
+/// A plugin that asks for anything, in any order, by a policy that lets it go on for long: the plan stays a plan.
+#[test]
+fn a_hostile_plugin_gets_no_further_than_the_simulation() -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    place.node.sh(
+        "ip link add hostile0 type bridge; ip link add op0 type veth peer name op1; ip addr add 192.0.2.1/24 dev op0",
+    )?;
+    place.write("/etc/postern/policy/hostile.toml", "[limits]\nseconds = 20\noperations = 4000\n")?;
+    let ipam = json!({"type": "host-local", "subnet": "10.9.0.0/24"});
+    let mut asked = 0;
+    for seed in 0..12 {
+        let sequence = format!("{seed} 300");
+        let hostile = network("1.0.0", json!({"type": "hostile", "sequence": sequence, "make": true, "ipam": ipam}));
+        let (status, plan) = place.object_of(&test_bin()?, &hostile, &[])?;
+        ensure!([0, 1, 3].contains(&status), "seed {seed}: status {status}");
+        asked += as_logged(&plan).len();
+    }
+    ensure!(asked > 1000, "only {asked} operations were asked for");
+    place.write("/etc/postern/policy/hostile.toml", "[limits]\nseconds = 1\noperations = 10\n")?;
+    for (behaviour, words) in [("loop", "ran past its deadline"), ("ask", "asked for more than 10 operations")] {
+        let (behaviour, sequence) = if behaviour == "ask" { ("", "1 300") } else { (behaviour, "") };
+        let hostile =
+            network("1.0.0", json!({"type": "hostile", "hostile": behaviour, "sequence": sequence, "ipam": ipam}));
+        let (_, plan) = place.object_of(&test_bin()?, &hostile, &[])?;
+        let message = plan["plugins"][0]["error"]["msg"].as_str().unwrap_or_default();
+        ensure!(message.contains(words), "{message}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_makes_no_sense_is_an_error() -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    for (list, arguments, words) in [
+        (json!({"name": "n"}), vec![], "has no \"type\""),
+        (json!({"name": "n", "plugins": {}}), vec![], "is no list"),
+        (bridge(json!({})), vec!["--capability-args", "[]"], "--capability-args"),
+        (bridge(json!({})), vec!["--container", "../x"], "invalid characters"),
+        (bridge(json!({})), vec!["--ifname", "a/b"], "interface name"),
+    ] {
+        let (status, stdout, stderr) = place.plan(&list, &arguments)?;
+        ensure!(status == 1 && stdout.is_empty() && stderr.contains(words), "{status} {stdout} {stderr}");
+    }
+    // The network's name is the plugin's to refuse, as a runtime would have it.
+    let (status, plan) = place.object(&json!({"name": "a b", "plugins": [{"type": "loopback"}]}), &[])?;
+    ensure!(status == 1 && plan["plugins"][0]["error"]["code"] == 7, "{plan:#}");
+    Ok(())
+}
