@@ -3,6 +3,8 @@
 //! Reading only: nothing is made, no lock is kept. Much of what is looked at (links and addresses in a container, the
 //! names of its files) is the container's to choose: whoever prints it makes it fit for a terminal.
 
+pub use crate::shell::quoted;
+
 use crate::effect::Effect;
 use crate::sight::Sight;
 use ipnet::IpNet;
@@ -129,7 +131,8 @@ impl Sight {
         };
         let accounts = records.into_iter().filter(is_ours).map(|summary| self.account(summary));
         // Of one that has been removed meanwhile nothing is left to compare.
-        accounts.filter(|account| account.path.symlink_metadata().is_ok()).collect()
+        let there = accounts.filter(|account| account.path.symlink_metadata().is_ok());
+        there.map(|account| self.unless_made_again(account)).collect()
     }
 
     fn account(&self, summary: Summary) -> Account {
@@ -185,6 +188,17 @@ impl Sight {
         account
     }
 
+    /// A record that was removed while it was compared may have been made again by now: then it is another one.
+    fn unless_made_again(&self, mut account: Account) -> Account {
+        let key = account.header.as_ref().map(Header::key);
+        if account.state == State::Drift && key.is_some_and(|key| self.is_held(&key)) {
+            account.is_held = true;
+            account.state = State::Incomplete;
+            account.deviations.clear();
+        }
+        account
+    }
+
     /// Whether a living process is at work on a record, or has been since this look began; one whose lock can't be asked
     /// for is taken as idle.
     fn is_held(&self, key: &RecordKey) -> bool {
@@ -219,7 +233,12 @@ impl Sight {
             }
             return State::Incomplete;
         }
-        if account.deviations.is_empty() { State::Ok } else { State::Drift }
+        match account.deviations.is_empty() {
+            true => State::Ok,
+            // A DEL that has just begun has removed something, and not yet said so.
+            false if account.is_held => State::Incomplete,
+            false => State::Drift,
+        }
     }
 
     fn compare(
@@ -458,27 +477,9 @@ fn has_lost_all(account: &Account, header: &Header) -> bool {
     had_pair && matches!(Namespace::open(&header.netns_path), Err(OpenError::NotExist { .. }))
 }
 
-/// A word as a shell takes it for one.
-pub fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        for (word, text) in
-            [("veth0a", "veth0a"), ("", "''"), ("a b", "'a b'"), ("a'b", "'a'\\''b'"), ("$x", "'$x'"), ("-n", "-n")]
-        {
-            assert_eq!(quoted(word), text);
-        }
-    }
 
     #[test]
     fn addresses_are_those_of_sections_or_else_of_rules() {

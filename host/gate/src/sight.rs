@@ -1,5 +1,6 @@
 //! What the kernel and the disk have of all attachments, looked at once, for an account of the node. Reading only.
 
+use crate::drift::{Account, State};
 use crate::places::Places;
 use crate::session::now;
 use postern_confine::Direct;
@@ -40,6 +41,38 @@ pub struct Sight {
     nft: RefCell<Option<Nft>>,
     iptables: Result<Iptables, String>,
     leases: RefCell<BTreeMap<(PathBuf, String), Listed>>,
+}
+
+/// The node, and an account of its attachments or why there is none.
+pub type Accounts = (Sight, Result<Vec<Account>, String>);
+
+/// Looks at the node and its attachments, and once more if something is amiss: what a run under way has half done is not
+/// so twice.
+///
+/// # Errors
+/// As [`Sight::look`].
+pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
+    let look = || -> Result<Accounts, String> {
+        let (sight, records) = Sight::look(places.clone(), within)?;
+        let accounts = records.map(|records| sight.accounts(records));
+        Ok((sight, accounts))
+    };
+    let (sight, first) = look()?;
+    let Ok(first) = first else { return Ok((sight, first)) };
+    if first.iter().all(|account| account.state == State::Ok) {
+        return Ok((sight, Ok(first)));
+    }
+    let (sight, second) = look()?;
+    let confirmed = |mut account: Account| {
+        let before = first.iter().find(|before| before.path == account.path);
+        let earlier = before.map(|before| before.deviations.as_slice()).unwrap_or_default();
+        account.deviations.retain(|deviation| earlier.contains(deviation));
+        if account.deviations.is_empty() && account.state != State::Incomplete {
+            account.state = State::Ok;
+        }
+        account
+    };
+    Ok((sight, second.map(|accounts| accounts.into_iter().map(confirmed).collect())))
 }
 
 impl Sight {

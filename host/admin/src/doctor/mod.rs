@@ -17,7 +17,7 @@ use anyhow::Result;
 use nix::unistd::geteuid;
 use postern_gate::drift::Account;
 use postern_gate::places::{self, Places};
-use postern_gate::sight::Sight;
+use postern_gate::sight::{self, Sight};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -175,11 +175,8 @@ fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
     let catalog = places::catalog();
     let plugins = catalog.as_deref().map(code::installed).unwrap_or_default();
     let lists = lists::read(examination, conf_dir);
-    let (sight, accounts) = match Sight::look(places.clone(), WITHIN) {
-        Ok((sight, Ok(records))) => {
-            let accounts = sight.accounts(records);
-            (Ok(sight), accounts)
-        }
+    let (sight, accounts) = match sight::settled(&places, WITHIN) {
+        Ok((sight, Ok(accounts))) => (Ok(sight), accounts),
         Ok((_, Err(reason))) => {
             // Records that can't be trusted are the directories' finding; nothing can be said of what they tell.
             examination.leave_out(format!("records of attachments: {reason}"));

@@ -75,6 +75,10 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
         })
     };
     for held in leases {
+        // Given back meanwhile.
+        if held.path.symlink_metadata().is_err() {
+            continue;
+        }
         if is_recorded(held) || sight.namespaces.with_address(held.address).is_some() {
             continue;
         }
