@@ -173,7 +173,7 @@ const BROKEN: [Broken; 29] = [
     },
     Broken {
         name: "a lease of nobody",
-        by: "printf 'gone\\033[2J\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.77",
+        by: "printf 'gone\\033[2J\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.77; touch -d '1 hour ago' /var/lib/cni/networks/net/10.9.0.77",
         state: "ok",
         show: "",
         doctor: "eth0, which has no record",

@@ -9,6 +9,8 @@
 mod cache;
 mod judge;
 
+pub use judge::YOUNG;
+
 use crate::audit::Audit;
 use crate::capability::leases::DEFAULT_DIRECTORY;
 use crate::places::Places;

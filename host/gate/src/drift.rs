@@ -3,6 +3,8 @@
 //! Reading only: nothing is made, no lock is kept. Much of what is looked at (links and addresses in a container, the
 //! names of its files) is the container's to choose: whoever prints it makes it fit for a terminal.
 
+pub use crate::shell::quoted;
+
 use crate::effect::Effect;
 use crate::sight::Sight;
 use ipnet::IpNet;
@@ -123,15 +125,14 @@ const COLLECT: &str = "postern gc";
 
 impl Sight {
     /// An account of each attachment of this host's namespace, and of the records that can't be read.
-    ///
-    /// # Errors
-    /// A text for people: the records can't be listed.
-    pub fn accounts(&self) -> Result<Vec<Account>, String> {
-        let summaries = postern_state::list(&self.places.state).map_err(|e| e.to_string())?;
+    pub fn accounts(&self, records: Vec<Summary>) -> Vec<Account> {
         let is_ours = |summary: &Summary| {
             summary.header.as_ref().is_none_or(|head| head.host_netns_cookie == self.here || head.boot_id != self.boot)
         };
-        Ok(summaries.into_iter().filter(is_ours).map(|summary| self.account(summary)).collect())
+        let accounts = records.into_iter().filter(is_ours).map(|summary| self.account(summary));
+        // Of one that has been removed meanwhile nothing is left to compare.
+        let there = accounts.filter(|account| account.path.symlink_metadata().is_ok());
+        there.map(|account| self.unless_made_again(account)).collect()
     }
 
     fn account(&self, summary: Summary) -> Account {
@@ -164,7 +165,7 @@ impl Sight {
         account.effects = noted.iter().map(|(_, effect)| effect.clone()).collect();
         let header = match (account.header.clone(), &key) {
             (Some(header), Some(key)) if !is_damaged => {
-                account.is_held = is_held(&self.places.state, key);
+                account.is_held = self.is_held(key);
                 header
             }
             _ => {
@@ -185,6 +186,23 @@ impl Sight {
         self.inside(&mut account, &header, container, pair);
         account.state = self.state(&mut account, &header, container, pair);
         account
+    }
+
+    /// A record that was removed while it was compared may have been made again by now: then it is another one.
+    fn unless_made_again(&self, mut account: Account) -> Account {
+        let key = account.header.as_ref().map(Header::key);
+        if account.state == State::Drift && key.is_some_and(|key| self.is_held(&key)) {
+            account.is_held = true;
+            account.state = State::Incomplete;
+            account.deviations.clear();
+        }
+        account
+    }
+
+    /// Whether a living process is at work on a record, or has been since this look began; one whose lock can't be asked
+    /// for is taken as idle.
+    fn is_held(&self, key: &RecordKey) -> bool {
+        postern_state::is_busy(&self.places.state, key, self.started).unwrap_or(false)
     }
 
     /// The host end of the pair that the record tells of.
@@ -215,7 +233,12 @@ impl Sight {
             }
             return State::Incomplete;
         }
-        if account.deviations.is_empty() { State::Ok } else { State::Drift }
+        match account.deviations.is_empty() {
+            true => State::Ok,
+            // A DEL that has just begun has removed something, and not yet said so.
+            false if account.is_held => State::Incomplete,
+            false => State::Drift,
+        }
     }
 
     fn compare(
@@ -454,32 +477,9 @@ fn has_lost_all(account: &Account, header: &Header) -> bool {
     had_pair && matches!(Namespace::open(&header.netns_path), Err(OpenError::NotExist { .. }))
 }
 
-/// Whether a living process is at work on a record; one whose lock can't be asked for is taken as idle.
-fn is_held(state: &Path, key: &RecordKey) -> bool {
-    postern_state::is_busy(state, key, u64::MAX).unwrap_or(false)
-}
-
-/// A word as a shell takes it for one.
-pub fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        for (word, text) in
-            [("veth0a", "veth0a"), ("", "''"), ("a b", "'a b'"), ("a'b", "'a'\\''b'"), ("$x", "'$x'"), ("-n", "-n")]
-        {
-            assert_eq!(quoted(word), text);
-        }
-    }
 
     #[test]
     fn addresses_are_those_of_sections_or_else_of_rules() {

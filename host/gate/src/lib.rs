@@ -32,6 +32,7 @@ mod process;
 pub mod protocol;
 pub mod rehearsal;
 mod session;
+mod shell;
 pub mod sight;
 pub mod streams;
 

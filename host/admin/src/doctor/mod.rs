@@ -18,7 +18,7 @@ use nix::unistd::geteuid;
 use postern_gate::adopt::{self, Leftover, Scope, all_namespaces};
 use postern_gate::drift::Account;
 use postern_gate::places::{self, Places};
-use postern_gate::sight::Sight;
+use postern_gate::sight::{self, Sight};
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -196,16 +196,14 @@ fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
     let catalog = places::catalog();
     let plugins = catalog.as_deref().map(code::installed).unwrap_or_default();
     let lists = lists::read(examination, conf_dir);
-    let mut sight = Sight::look(places.clone(), WITHIN);
-    let accounts = match sight.as_ref().map(Sight::accounts) {
-        Ok(Ok(accounts)) => accounts,
-        Ok(Err(reason)) => {
+    let (sight, accounts) = match sight::settled(&places, WITHIN) {
+        Ok((sight, Ok(accounts))) => (Ok(sight), accounts),
+        Ok((_, Err(reason))) => {
             // Records that can't be trusted are the directories' finding; nothing can be said of what they tell.
             examination.leave_out(format!("records of attachments: {reason}"));
-            sight = Err("there is no telling what belongs to whom without the records".to_owned());
-            Vec::new()
+            (Err("there is no telling what belongs to whom without the records".to_owned()), Vec::new())
         }
-        Err(_) => Vec::new(),
+        Err(reason) => (Err(reason), Vec::new()),
     };
     Node { places, catalog, plugins, lists, sight, accounts, native: OnceCell::new() }
 }

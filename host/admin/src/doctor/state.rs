@@ -2,6 +2,7 @@
 
 use super::directories::lease_directories;
 use super::{Examination, MOST, Node, Remedy, Severity};
+use postern_gate::adopt::YOUNG;
 use postern_gate::drift::{Deviation, State, quoted};
 use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
 use postern_gate::sight::Sight;
@@ -75,10 +76,20 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
         })
     };
     for held in leases {
+        // Given back meanwhile.
+        if held.path.symlink_metadata().is_err() {
+            continue;
+        }
         if is_recorded(held) || sight.namespaces.with_address(held.address).is_some() {
             continue;
         }
         let path = held.path.display().to_string();
+        if is_young(held) {
+            let why = "it may be that of a container which is being made at this moment";
+            let remedy = Remedy::Words(format!("look again when it is {} s old", YOUNG.as_secs()));
+            examination.found(Severity::Note, path, "a new lease without a record", why, remedy);
+            continue;
+        }
         let remedy = node.removal(&path, Remedy::Command(format!("rm {}", quoted(&path))));
         match &held.owner {
             Some(owner) => {
@@ -86,7 +97,7 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
                     "leased to {} {}, which has no record; no namespace has the address",
                     owner.container_id, owner.ifname
                 );
-                let why = "the address is held for nobody, unless that container is being made at this moment";
+                let why = "the address is held for nobody";
                 examination.found(doubt(sight), path, what, why, remedy);
             }
             None => {
@@ -95,6 +106,11 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
             }
         }
     }
+}
+
+/// Whether it may be that of a run which is under way.
+fn is_young(held: &Held) -> bool {
+    held.taken().and_then(|taken| taken.elapsed().ok()).is_some_and(|passed| passed < YOUNG)
 }
 
 /// A leak is one for certain if everything could be looked at.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Younger leases stay: the plugin that took one may not have come to give the address to a link yet.
-pub(super) const YOUNG: Duration = Duration::from_secs(300);
+pub const YOUNG: Duration = Duration::from_secs(300);
 
 /// Whose something is, as far as its name tells.
 #[derive(Clone, Copy, Debug)]
