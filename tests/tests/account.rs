@@ -27,13 +27,15 @@ struct Broken {
 enum Mend {
     /// The command that doctor prints.
     Doctor,
+    /// The same, and it is `postern gc --native`.
+    Native,
     /// What it says in words: the container's DEL and ADD.
     Again,
     /// What it says in words, as a script.
     Script(&'static str),
 }
 
-const BROKEN: [Broken; 28] = [
+const BROKEN: [Broken; 29] = [
     Broken {
         name: "the pair was deleted",
         by: "ip link delete $veth",
@@ -139,7 +141,7 @@ const BROKEN: [Broken; 28] = [
         state: "container-gone",
         show: "its network namespace is gone",
         doctor: "its network namespace is gone",
-        severity: "warning",
+        severity: "error",
         mend: Mend::Doctor,
     },
     Broken {
@@ -171,7 +173,7 @@ const BROKEN: [Broken; 28] = [
     },
     Broken {
         name: "a lease of nobody",
-        by: "printf 'gone\\033[2J\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.77",
+        by: "printf 'gone\\033[2J\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.77; touch -d '1 hour ago' /var/lib/cni/networks/net/10.9.0.77",
         state: "ok",
         show: "",
         doctor: "eth0, which has no record",
@@ -187,6 +189,16 @@ const BROKEN: [Broken; 28] = [
         doctor: "rules of an attachment without a record for 10.9.0.78",
         severity: "warning",
         mend: Mend::Doctor,
+    },
+    Broken {
+        name: "spoofing protection of a native plugin whose port is gone",
+        by: "nft add chain bridge nat cni-br-iface-gone-eth0
+             nft add rule bridge nat PREROUTING iifname veth9 jump cni-br-iface-gone-eth0 comment '\"macspoofchk-gone-eth0\"'",
+        state: "ok",
+        show: "",
+        doctor: "rules of an attachment without a record: gone-eth0",
+        severity: "warning",
+        mend: Mend::Native,
     },
     Broken {
         name: "a directory that everybody may write to",
@@ -385,14 +397,16 @@ impl Patient {
         let worst = findings.iter().map(|finding| text(finding, "severity")).min().unwrap_or_default();
         ensure!(status == if worst == "error" { 1 } else { 3 }, "doctor: status {status}: {all:?}");
         match broken.mend {
-            Mend::Doctor => {
+            Mend::Doctor | Mend::Native => {
                 ensure!(found.get("is_command") == Some(&json!(true)), "doctor: {found}");
+                let is_native = text(found, "remedy") == "postern gc --native";
+                ensure!(is_native == matches!(broken.mend, Mend::Native), "doctor: {found}");
                 // Who sits there is asked.
                 let command = match text(found, "remedy") {
-                    "postern gc" => "$bin/postern gc --yes",
-                    other => other,
+                    collect @ ("postern gc" | "postern gc --native") => format!("$bin/{collect} --yes"),
+                    other => other.to_owned(),
                 };
-                self.script(command).with_context(|| format!("remedy {command}"))?;
+                self.script(&command).with_context(|| format!("remedy {command}"))?;
             }
             Mend::Again => {}
             Mend::Script(script) => drop(self.script(script)?),

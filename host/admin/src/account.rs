@@ -5,7 +5,7 @@ use anyhow::Result;
 use postern_gate::catalog::Manifest;
 use postern_gate::drift::{Account, Deviation, Fact, State};
 use postern_gate::places::{self, Places};
-use postern_gate::sight::Sight;
+use postern_gate::sight;
 use postern_state::Stage;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -116,8 +116,8 @@ fn installed(plugin: &str) -> Option<String> {
 /// # Errors
 /// The kernel or the state directory can't be looked at.
 pub fn attachments() -> Result<Vec<Attachment>> {
-    let sight = Sight::look(Places::expected(), WITHIN).map_err(anyhow::Error::msg)?;
-    let accounts = sight.accounts().map_err(anyhow::Error::msg)?;
+    let (_, accounts) = sight::settled(&Places::expected(), WITHIN).map_err(anyhow::Error::msg)?;
+    let accounts = accounts.map_err(anyhow::Error::msg)?;
     let mut attachments: Vec<Attachment> = accounts.into_iter().map(Attachment::of).collect();
     let order = |one: &Attachment| (one.network.clone(), one.container.clone(), one.interface.clone());
     attachments.sort_by_key(order);

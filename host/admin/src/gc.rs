@@ -1,46 +1,102 @@
 //! `postern gc`: what attachments left that are gone.
 
 use crate::output::{self, one_line};
+use crate::plan::list::List;
 use anyhow::{Error, Result};
 use postern_gate::Header;
-use postern_gate::garbage::{self, Garbage, Report};
+use postern_gate::adopt::{self, Leftover, Scope, all_namespaces};
+use postern_gate::garbage::{self, Garbage, Programs, Report};
 use postern_gate::places::Places;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use std::fs;
 use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// What people say to it.
+pub struct Options {
+    /// Remove without asking.
+    pub yes: bool,
+    /// Print one JSON object.
+    pub json: bool,
+    /// Look at what native plugins left, too.
+    pub native: bool,
+    /// Directories of leases beside the default one.
+    pub data_dir: Vec<PathBuf>,
+    /// Where the network lists are.
+    pub conf_dir: PathBuf,
+    /// Where native plugins are, as `CNI_PATH`.
+    pub cni_path: String,
+}
+
+/// What a native IPAM program of a network reads: the operator's configuration, and nobody else's.
+fn config(directory: &Path, network: &str, plugin: &str) -> Option<String> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let lists = paths.iter().filter_map(|path| List::read(path).ok()).filter(|list| list.name == network);
+    let requests = lists.flat_map(|list| {
+        let count = list.plugins().count();
+        (0..count).map(move |at| list.request(at, None, &Map::new())).collect::<Vec<Value>>()
+    });
+    let mut own = requests.filter(|request| request.pointer("/ipam/type").is_some_and(|ipam| ipam == plugin));
+    own.next().map(|request| request.to_string())
+}
+
 /// Shows what nobody needs, and removes it: with `yes` at once, on a terminal if the answer is yes.
-pub fn run(yes: bool, json: bool) -> Result<ExitCode> {
+pub fn run(options: &Options) -> Result<ExitCode> {
     let places = Places::find().map_err(Error::msg)?;
+    let scope = Scope { places: &places, directories: &options.data_dir, namespaces: all_namespaces };
     let report = garbage::find(&places).map_err(Error::msg)?;
-    if !json {
-        show(&report)?;
+    let native = options.native.then(|| adopt::find(scope)).transpose().map_err(Error::msg)?;
+    let leftovers = native.as_ref().map(|native| native.leftovers.as_slice()).unwrap_or_default();
+    let count = report.garbage.len() + leftovers.len();
+    if !options.json {
+        show(&report, native.as_ref())?;
+        if native.is_none() {
+            hint(scope)?;
+        }
     }
-    let act = !report.garbage.is_empty() && (yes || !json && asked(report.garbage.len())?);
-    let mut failed = Vec::new();
+    let act = count > 0 && (options.yes || !options.json && asked(count)?);
+    let (mut removed, mut failed) = (0, Vec::new());
     if act {
+        let config = |network: &str, plugin: &str| config(&options.conf_dir, network, plugin);
+        let programs = Programs { path: &options.cni_path, config: &config };
         for item in &report.garbage {
-            match garbage::remove(&places, item) {
-                Ok(_) => {}
+            match garbage::remove(&places, item, &programs) {
+                Ok(_) => removed += 1,
                 Err(error) => failed.push(format!("{}: {error}", name(&item.header))),
             }
         }
+        if !leftovers.is_empty() {
+            match adopt::remove(scope, leftovers) {
+                Ok((count, errors)) => {
+                    removed += count;
+                    failed.extend(errors);
+                }
+                Err(error) => failed.push(error),
+            }
+        }
     }
-    if json {
-        output::json(&as_json(&report, &failed, act))?;
+    if options.json {
+        output::json(&as_json(&report, native.as_ref(), &failed, act))?;
     } else if act {
-        output::text(&format!("removed {} of {}", report.garbage.len() - failed.len(), report.garbage.len()))?;
-    } else if !report.garbage.is_empty() {
-        output::text("nothing was changed; `postern gc --yes` removes it")?;
+        output::text(&format!("removed {removed} of {count}"))?;
+    } else if count > 0 {
+        let flag = if options.native { " --native" } else { "" };
+        output::text(&format!("nothing was changed; `postern gc{flag} --yes` removes it"))?;
     }
     for error in &failed {
-        eprintln!("postern: {error}");
+        eprintln!("postern: {}", one_line(error));
     }
-    let whole = failed.is_empty() && report.problems.is_empty();
+    let whole = failed.is_empty() && problems(&report, native.as_ref()).next().is_none();
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn show(report: &Report) -> Result<()> {
+fn problems<'a>(report: &'a Report, native: Option<&'a adopt::Report>) -> impl Iterator<Item = &'a String> {
+    report.problems.iter().chain(native.into_iter().flat_map(|native| &native.problems))
+}
+
+fn show(report: &Report, native: Option<&adopt::Report>) -> Result<()> {
     let mut lines = Vec::new();
     for item in &report.garbage {
         let part = item.plugin.as_ref().map(|plugin| format!(", what {plugin} did")).unwrap_or_default();
@@ -49,13 +105,46 @@ fn show(report: &Report) -> Result<()> {
     }
     let kept = report.kept.iter().map(|(header, reason)| format!("{} stays: {}", name(header), one_line(reason)));
     lines.extend(kept);
-    for problem in &report.problems {
+    for problem in problems(report, native) {
         eprintln!("postern: {}", one_line(problem));
     }
     if report.garbage.is_empty() {
         lines.push(format!("no garbage; attachments in use: {}", report.live));
     }
+    if let Some(native) = native {
+        lines.extend(native_lines(native));
+    }
     output::text(&lines.join("\n"))
+}
+
+/// What native plugins left, by attachment.
+fn native_lines(native: &adopt::Report) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for leftover in &native.leftovers {
+        let heading = format!("left by native plugins: {}: {}", one_line(&leftover.attachment()), leftover.reason);
+        let object = format!("  {}", one_line(&leftover.object()));
+        match groups.iter_mut().find(|(known, _)| *known == heading) {
+            Some((_, objects)) => objects.push(object),
+            None => groups.push((heading, vec![object])),
+        }
+    }
+    let mut lines: Vec<String> =
+        groups.into_iter().flat_map(|(heading, objects)| std::iter::once(heading).chain(objects)).collect();
+    lines.extend(native.kept.iter().map(|(object, why)| format!("{} stays: {}", one_line(object), one_line(why))));
+    if native.leftovers.is_empty() {
+        lines.push("native plugins left nothing that can be told to be unused".to_owned());
+    }
+    lines
+}
+
+/// Says how many leases native plugins left, which takes no program to see.
+fn hint(scope: Scope<'_>) -> Result<()> {
+    match adopt::count_leases(scope) {
+        0 => Ok(()),
+        count => output::text(&format!(
+            "leases of native plugins that nobody uses: {count}; `postern gc --native` shows all that these plugins left"
+        )),
+    }
 }
 
 /// Asks whoever sits there. Nobody: no.
@@ -74,7 +163,7 @@ fn name(header: &Header) -> String {
     one_line(&format!("{}/{}/{}", header.network, header.container_id, header.ifname))
 }
 
-fn as_json(report: &Report, failed: &[String], done: bool) -> Value {
+fn as_json(report: &Report, native: Option<&adopt::Report>, failed: &[String], done: bool) -> Value {
     let garbage = |item: &Garbage| {
         let header = &item.header;
         json!({
@@ -87,10 +176,19 @@ fn as_json(report: &Report, failed: &[String], done: bool) -> Value {
             "network": header.network, "container": header.container_id, "interface": header.ifname, "reason": reason,
         })
     };
-    let problems: Vec<&String> = report.problems.iter().chain(failed).collect();
+    let leftover = |leftover: &Leftover| {
+        json!({
+            "kind": leftover.kind.as_str(), "network": leftover.network(), "container": leftover.container(),
+            "interface": leftover.interface(), "object": leftover.object(), "reason": leftover.reason.to_string(),
+        })
+    };
+    let stays = |(object, reason): &(String, String)| json!({"object": object, "reason": reason});
+    let problems: Vec<&String> = problems(report, native).chain(failed).collect();
     json!({
         "garbage": report.garbage.iter().map(garbage).collect::<Vec<Value>>(),
         "kept": report.kept.iter().map(kept).collect::<Vec<Value>>(),
+        "native": native.map(|native| native.leftovers.iter().map(leftover).collect::<Vec<Value>>()),
+        "native_kept": native.map(|native| native.kept.iter().map(stays).collect::<Vec<Value>>()),
         "live": report.live, "problems": problems, "done": done,
     })
 }

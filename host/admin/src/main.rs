@@ -204,6 +204,10 @@ enum Verb {
     /// of attachments whose network namespace is gone, which were made before the machine was last started, or whose ADD was
     /// killed before the runtime had an answer. What a live namespace uses stays, and where that can't be told, too.
     ///
+    /// With --native also what native plugins (bridge, ptp, host-local) left, known by the names that they give: leases and
+    /// masquerading rules whose address no live namespace has, and spoofing protection of ports that are gone. What the
+    /// runtime's cache (/var/lib/cni/results) has a living namespace for stays, and a lease of the last five minutes.
+    ///
     /// Exit status: 0 all that was to be removed is, or was shown; 1 something could not be removed or looked at.
     Gc {
         /// Remove without asking.
@@ -212,11 +216,25 @@ enum Verb {
         /// One JSON object, to which keys are only ever added.
         ///
         /// garbage [{network, container, interface, plugin (null: all), reason, removes [words]}], kept [{network, container,
-        /// interface, reason}], live (attachments in use), problems, done (whether anything was removed).
+        /// interface, reason}], live (attachments in use), problems, done (whether anything was removed). With --native, else
+        /// null: native [{kind, network, container, interface (each null where the names don't tell), object, reason}],
+        /// native_kept [{object, reason}].
         #[arg(long)]
         json: bool,
+        /// Adopt what native plugins left, too.
+        #[arg(long)]
+        native: bool,
+        /// Look for leases of native plugins here as well as in /var/lib/cni/networks: host-local's `dataDir`.
+        #[arg(long, value_name = "DIR", requires = "native")]
+        data_dir: Vec<PathBuf>,
+        /// Where the network lists are: what a native IPAM program is run again with to give its addresses back.
+        #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
+        conf_dir: PathBuf,
+        /// Where native plugins are: directories, separated by colons, as `CNI_PATH`.
+        #[arg(long, value_name = "DIRS", default_value = "/opt/cni/bin:/usr/lib/cni:/usr/libexec/cni")]
+        cni_path: String,
         /// Instead: bridges, VLAN gateways and nftables tables that Postern made and that no attachment uses. At once.
-        #[arg(long, conflicts_with_all = ["yes", "json"])]
+        #[arg(long, conflicts_with_all = ["yes", "json", "native"])]
         node: bool,
         /// Switch IP forwarding off as well, if Postern switched it on.
         #[arg(long, requires = "node")]
@@ -248,7 +266,9 @@ fn main() -> Result<ExitCode> {
         Verb::Show { container, json } => show::run(&container, json)?,
         Verb::Doctor { conf_dir, bin, json } => return doctor::run(&conf_dir, &bin, json),
         Verb::Probe => output::json(&doctor::probe::run())?,
-        Verb::Gc { node: false, yes, json, .. } => return gc::run(yes, json),
+        Verb::Gc { node: false, yes, json, native, data_dir, conf_dir, cni_path, .. } => {
+            return gc::run(&gc::Options { yes, json, native, data_dir, conf_dir, cni_path });
+        }
         Verb::Gc { node: true, forwarding, .. } => {
             let places = Places::find().map_err(anyhow::Error::msg)?;
             for line in postern_gate::node::collect(&places, forwarding).map_err(anyhow::Error::msg)? {

@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use netlink_packet_netfilter::NetfilterProtoFamily;
 
-use crate::batch::Table;
 use crate::iptables::{self, Means};
 use crate::masquerade::{CHECKS, TABLE};
-use crate::{FirewallError, MasqueradeKey, Nft, macguard};
+use crate::{FirewallError, MasqueradeKey, Nft, macguard, rule};
 
 /// Rules that bear the mark of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +44,7 @@ pub fn strange_masquerades(nft: &mut Nft, known: &[MasqueradeKey]) -> Result<Vec
         if !known.iter().any(|instance| rule.commented(instance.as_bytes())) {
             let mark = String::from_utf8_lossy(rule.comment.as_deref().unwrap_or_default()).into_owned();
             let commands = vec![format!("nft delete rule {TABLE} {CHECKS} handle {}", rule.handle)];
-            let addresses = rule.source().into_iter().collect();
+            let addresses = rule::source_of(&rule.expressions()).map(|(source, _)| source).into_iter().collect();
             gather(&mut strange, Marked { place: format!("{TABLE} {CHECKS}"), mark, addresses, commands });
         }
     }
@@ -75,11 +74,7 @@ impl Iptables {
     /// # Errors
     /// The kernel refuses to show it, a program is missing or fails, or the deadline passes.
     pub fn look(nft: &mut Nft, means: Means<'_>) -> Result<Self, FirewallError> {
-        let mut wanted = iptables::has_legacy_nat();
-        for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-            let chains = nft.chain_names(Table { family, name: "nat" })?;
-            wanted |= chains.iter().any(|chain| chain.starts_with(iptables::CHAIN_PREFIX));
-        }
+        let wanted = iptables::any_may_exist(nft)?;
         Ok(Self(if wanted { Some(iptables::Tables::look(means)?) } else { None }))
     }
 

@@ -30,7 +30,7 @@ use crate::saved::{Rule, SavedRule, SavedTable};
 use crate::{FirewallError, MasqueradeKey, Nft};
 
 const POSTROUTING: &str = "POSTROUTING";
-pub(crate) const CHAIN_PREFIX: &str = "CNI-";
+const CHAIN_PREFIX: &str = "CNI-";
 
 /// How often a change that another program was faster with is planned again.
 const RETRIES: usize = 3;
@@ -83,6 +83,7 @@ fn is_restore(arguments: &[String]) -> bool {
 
 /// One family's programs.
 struct Programs<'a> {
+    v6: bool,
     save: PathBuf,
     restore: PathBuf,
     means: Means<'a>,
@@ -92,6 +93,7 @@ impl<'a> Programs<'a> {
     fn locate(v6: bool, means: Means<'a>) -> Result<Self, FirewallError> {
         let name = if v6 { "ip6tables" } else { "iptables" };
         Ok(Self {
+            v6,
             save: program::locate(&format!("{name}-save"))?,
             restore: program::locate(&format!("{name}-restore"))?,
             means,
@@ -323,6 +325,66 @@ pub fn retain(
     Ok(removed)
 }
 
+/// The rule that begins the masquerading of a container's traffic, as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Whose traffic: one address or, of old releases of the native plugins, its whole network.
+    pub source: IpNet,
+    /// The container and its network; no interface.
+    pub key: MasqueradeKey,
+}
+
+impl Seen {
+    fn read(rule: &Rule) -> Option<Self> {
+        let key = key_of(rule)?;
+        let seen = Self { source: rule.source?, key };
+        (Wanted::new(&seen.key).ok()?.jump(seen.source) == *rule).then_some(seen)
+    }
+
+    /// Its comment.
+    #[must_use]
+    pub fn mark(&self) -> String {
+        self.key.iptables_comment().unwrap_or_default()
+    }
+}
+
+/// The rules that begin the masquerading of all containers, in both families, whoever made them. Changes nothing.
+///
+/// # Errors
+/// As [`remove_all`].
+pub fn list(means: Means<'_>) -> Result<Vec<Seen>, FirewallError> {
+    let Tables(tables) = Tables::look(means)?;
+    let rules = tables.iter().flat_map(|(_, table)| &table.rules);
+    Ok(rules.filter_map(|saved| Seen::read(&saved.rule)).collect())
+}
+
+/// Removes these rules, with the chains to which no others lead. Returns how many changes that took.
+///
+/// # Errors
+/// As [`remove_all`].
+pub fn remove_seen(seen: &[Seen], means: Means<'_>) -> Result<usize, FirewallError> {
+    let mut keys: Vec<&MasqueradeKey> = Vec::new();
+    for Seen { key, .. } in seen {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let wanted: Vec<Wanted> = keys.into_iter().map(Wanted::new).collect::<Result<_, _>>()?;
+    let goes = |rule: &Rule| Seen::read(rule).is_some_and(|rule| seen.contains(&rule));
+    let mut changes = 0;
+    for programs in families(means)? {
+        // A chain without any of these rules is not looked after here: it may be the beginning of another's work.
+        let leads = |table: &SavedTable, chain: &str| {
+            table.rules.iter().any(|saved| saved.rule.target.as_deref() == Some(chain) && goes(&saved.rule))
+        };
+        changes += programs.change(|table| {
+            let leading = wanted.iter().filter(|wanted| leads(table, &wanted.chain));
+            leading.flat_map(|wanted| wanted.removals(table, goes)).collect()
+        })?;
+    }
+    Ok(changes)
+}
+
 /// Whether masquerading by iptables may be there for this container and network. Where it says no, which takes
 /// microseconds, [`remove`] would find nothing, which takes programs and milliseconds.
 ///
@@ -348,7 +410,8 @@ pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallErr
 /// As [`may_exist`].
 pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        if nft.table(Table { family, name: "nat" })?.is_some() {
+        let chains = nft.chain_names(Table { family, name: "nat" })?;
+        if chains.iter().any(|chain| chain.starts_with(CHAIN_PREFIX)) {
             return Ok(true);
         }
     }
@@ -356,7 +419,7 @@ pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
 }
 
 /// Whether the kernel has, or may have, a `nat` table of legacy iptables.
-pub(crate) fn has_legacy_nat() -> bool {
+fn has_legacy_nat() -> bool {
     for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
         match std::fs::read_to_string(names) {
             Ok(tables) if tables.lines().any(|table| table == "nat") => return true,
@@ -374,14 +437,8 @@ pub(crate) struct Tables(Vec<(bool, SavedTable)>);
 
 impl Tables {
     pub(crate) fn look(means: Means<'_>) -> Result<Self, FirewallError> {
-        families(means)?;
-        let mut tables = Vec::new();
-        for v6 in [false, true] {
-            if let Ok(programs) = Programs::locate(v6, means) {
-                tables.push((v6, programs.look()?));
-            }
-        }
-        Ok(Self(tables))
+        let tables = families(means)?.into_iter().map(|programs| Ok((programs.v6, programs.look()?)));
+        tables.collect::<Result<_, _>>().map(Self)
     }
 
     /// As [`check`].
@@ -445,17 +502,16 @@ fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
     })
 }
 
+/// The container whose masquerading this rule begins, with its network.
+fn key_of(rule: &Rule) -> Option<MasqueradeKey> {
+    let chain = rule.target.as_deref().filter(|target| target.starts_with(CHAIN_PREFIX))?;
+    let key = MasqueradeKey::of_iptables(chain, rule.comment.as_deref()?)?;
+    (rule.chain == POSTROUTING).then_some(key)
+}
+
 /// The container whose masquerading in `network` this rule begins.
 fn container_of(rule: &Rule, network: &str) -> Option<String> {
-    let chain = rule.target.as_deref().filter(|target| target.starts_with(CHAIN_PREFIX))?;
-    let rest = rule.comment.as_deref()?.strip_prefix(&format!("name: \"{network}\" id: \""))?;
-    let key = MasqueradeKey {
-        network: network.to_owned(),
-        container_id: rest.strip_suffix('"')?.to_owned(),
-        ifname: String::new(),
-    };
-    // The chain's name proves that the comment is not just similar.
-    (rule.chain == POSTROUTING && key.iptables_chain() == chain).then_some(key.container_id)
+    key_of(rule).filter(|key| key.network == network).map(|key| key.container_id)
 }
 
 #[cfg(test)]

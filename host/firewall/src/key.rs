@@ -36,6 +36,28 @@ impl MasqueradeKey {
         comment
     }
 
+    /// From an nft comment: whose rule it is, and whether that is all of the container ID or, as the comment was cut, only
+    /// the beginning of it. `None` if its hashes are not of what it says.
+    pub(crate) fn of_nft_comment(comment: &[u8]) -> Option<(Self, bool)> {
+        let text = String::from_utf8_lossy(comment);
+        let (instance, rest) = text.split_once(", net: ")?;
+        let (network, rest) = rest.split_once(", if: ")?;
+        let (ifname, container_id) = rest.split_once(", id: ")?;
+        let key = Self { network: network.into(), container_id: container_id.into(), ifname: ifname.into() };
+        let whole = key.instance() == instance;
+        let cut = comment.len() == COMMENT_MAX && instance.starts_with(&format!("{}-", network_hash(network)));
+        (whole || cut).then_some((key, whole))
+    }
+
+    /// From the name of an iptables chain and the comment of a rule that jumps to it: the container's key, without an
+    /// interface. The chain's name proves that the comment is not just similar.
+    pub(crate) fn of_iptables(chain: &str, comment: &str) -> Option<Self> {
+        let (network, rest) = comment.strip_prefix("name: \"")?.split_once("\" id: \"")?;
+        let container_id = rest.strip_suffix('"')?;
+        let key = Self { network: network.into(), container_id: container_id.into(), ifname: String::new() };
+        (key.iptables_chain() == chain).then_some(key)
+    }
+
     /// The iptables chain of the container in the network.
     pub(crate) fn iptables_chain(&self) -> String {
         hashed(28, "CNI-", &format!("{}{}", self.network, self.container_id))
@@ -97,6 +119,23 @@ mod tests {
         assert_eq!(key("cid1").instance(), "d23676b4f2d9fe04-0b65a318f52e521b");
         assert_eq!(hashed(28, "CNI-DN-", "mynetcid1"), "CNI-DN-a631aa8e1549a3b129110");
         assert_eq!(hashed(15, "bwp", "mynetcid1"), "bwpa631aa8e1549");
+    }
+
+    #[test]
+    fn names_are_read_back_where_the_hashes_agree() {
+        let read = |key: &MasqueradeKey| MasqueradeKey::of_nft_comment(&key.nft_comment());
+        assert_eq!(read(&key("cid1")), Some((key("cid1"), true)));
+        let long = key(&"x".repeat(300));
+        let (cut, whole) = read(&long).unwrap();
+        assert!(!whole && long.container_id.starts_with(&cut.container_id) && cut.container_id.len() > 60);
+        for comment in ["d23676b4f2d9fe04-0b65a318f52e521b, net: mynet, if: eth0, id: cid2", "net: mynet", ""] {
+            assert_eq!(MasqueradeKey::of_nft_comment(comment.as_bytes()), None, "{comment}");
+        }
+        let chain = "CNI-a631aa8e1549a3b129110fd2";
+        let ours = MasqueradeKey { ifname: String::new(), ..key("cid1") };
+        assert_eq!(MasqueradeKey::of_iptables(chain, r#"name: "mynet" id: "cid1""#), Some(ours));
+        assert_eq!(MasqueradeKey::of_iptables(chain, r#"name: "mynet" id: "cid2""#), None);
+        assert_eq!(MasqueradeKey::of_iptables("CNI-DN-a631aa8e1549a3b129110", r#"name: "mynet" id: "cid1""#), None);
     }
 
     #[test]

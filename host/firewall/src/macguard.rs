@@ -54,6 +54,17 @@ impl Names {
         })
     }
 
+    /// Those of its chains that are there.
+    fn chains(&self, nft: &mut Nft) -> Result<Vec<&str>, FirewallError> {
+        let mut chains = Vec::new();
+        for chain in [&self.port_chain, &self.mac_chain] {
+            if nft.chain(TABLE, chain)?.is_some() {
+                chains.push(chain.as_str());
+            }
+        }
+        Ok(chains)
+    }
+
     fn marks(&self, rule: &Rule) -> bool {
         rule.comment.as_deref() == Some(self.comment.as_bytes())
     }
@@ -177,13 +188,7 @@ pub fn remove(nft: &mut Nft, id: &str) -> Result<bool, FirewallError> {
                 batch.delete_rule(TABLE, PREROUTING, rule.handle);
             }
         }
-        let mut chains = Vec::new();
-        for chain in [&names.port_chain, &names.mac_chain] {
-            if nft.chain(TABLE, chain)?.is_some() {
-                chains.push(chain.as_str());
-            }
-        }
-        delete_chains(batch, &chains);
+        delete_chains(batch, &names.chains(nft)?);
         Ok(!batch.is_empty())
     })
 }
@@ -207,10 +212,7 @@ pub fn retain(nft: &mut Nft, valid: &[&str]) -> Result<Vec<String>, FirewallErro
             let mut ids = Vec::new();
             let mut changes = 0;
             for rule in nft.rules(TABLE, PREROUTING)? {
-                let Some(id) = rule.comment.as_deref().and_then(|text| text.strip_prefix(COMMENT_PREFIX.as_bytes()))
-                else {
-                    continue;
-                };
+                let Some(id) = id_of(&rule) else { continue };
                 let kept = kept_comments.iter().any(|comment| rule.comment.as_ref() == Some(comment));
                 if !kept && changes < CHUNK {
                     batch.delete_rule(TABLE, PREROUTING, rule.handle);
@@ -243,6 +245,56 @@ pub fn retain(nft: &mut Nft, valid: &[&str]) -> Result<Vec<String>, FirewallErro
     }
 }
 
+/// A bridge port that is guarded, as its rule says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Whose it is: container ID, a hyphen, interface name.
+    pub id: String,
+    /// The port's name.
+    pub ifname: String,
+}
+
+impl Port {
+    fn read(rule: &Rule) -> Option<Self> {
+        let id = std::str::from_utf8(id_of(rule)?).ok()?;
+        let names = Names::new(id).ok()?;
+        let expressions = rule.expressions();
+        let (ifname, rest) = rule::input_interface_of(&expressions)?;
+        (*rest == [rule::to_chain(Verdict::Jump, &names.port_chain)]).then(|| Self { id: id.to_owned(), ifname })
+    }
+}
+
+/// All guarded ports, whoever guards them. Rules that are not in the form of [`ensure`] are left out. Changes nothing.
+///
+/// # Errors
+/// The kernel refuses to show them, or the deadline passes.
+pub fn list(nft: &mut Nft) -> Result<Vec<Port>, FirewallError> {
+    Ok(nft.rules(TABLE, PREROUTING)?.iter().filter_map(Port::read).collect())
+}
+
+/// Removes the rules and chains of `id` if none of its ports is there any more, and returns whether it did. `exists` is
+/// asked after the rules were read: an attachment that is being made has its port by then.
+///
+/// # Errors
+/// As [`remove`].
+pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> Result<bool, FirewallError> {
+    let names = Names::new(id)?;
+    nft.change(|nft, batch| {
+        let rules = nft.rules(TABLE, PREROUTING)?;
+        let own: Vec<&Rule> = rules.iter().filter(|rule| names.marks(rule)).collect();
+        // One that can't be read may be about any port.
+        let unused = |rule: &&Rule| Port::read(rule).is_some_and(|port| !exists(&port.ifname));
+        if own.is_empty() || !own.iter().all(unused) {
+            return Ok(false);
+        }
+        for rule in own {
+            batch.delete_rule(TABLE, PREROUTING, rule.handle);
+        }
+        delete_chains(batch, &names.chains(nft)?);
+        Ok(true)
+    })
+}
+
 /// The IDs of all attachments that have rules or chains here, each once.
 ///
 /// # Errors
@@ -250,8 +302,7 @@ pub fn retain(nft: &mut Nft, valid: &[&str]) -> Result<Vec<String>, FirewallErro
 pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
     let mut ids: Vec<String> = nft.chain_names(TABLE)?.iter().filter_map(|chain| chain_id(chain)).collect();
     for rule in nft.rules(TABLE, PREROUTING)? {
-        let id = rule.comment.as_deref().and_then(|text| text.strip_prefix(COMMENT_PREFIX.as_bytes()));
-        ids.extend(id.map(|id| String::from_utf8_lossy(id).into_owned()));
+        ids.extend(id_of(&rule).map(|id| String::from_utf8_lossy(id).into_owned()));
     }
     ids.sort_unstable();
     ids.dedup();
@@ -271,14 +322,16 @@ pub(crate) fn removal(nft: &mut Nft, id: &str) -> Result<Vec<String>, FirewallEr
     for rule in nft.rules(TABLE, PREROUTING)?.iter().filter(|rule| names.marks(rule)) {
         commands.push(format!("nft delete rule {TABLE} {PREROUTING} handle {}", rule.handle));
     }
+    let chains = names.chains(nft)?;
     for command in ["flush", "delete"] {
-        for chain in [&names.port_chain, &names.mac_chain] {
-            if nft.chain(TABLE, chain)?.is_some() {
-                commands.push(format!("nft {command} chain {TABLE} {chain}"));
-            }
-        }
+        commands.extend(chains.iter().map(|chain| format!("nft {command} chain {TABLE} {chain}")));
     }
     Ok(commands)
+}
+
+/// The ID in the comment of a rule.
+fn id_of(rule: &Rule) -> Option<&[u8]> {
+    rule.comment.as_deref()?.strip_prefix(COMMENT_PREFIX.as_bytes())
 }
 
 /// The ID in the name of an attachment's first chain.

@@ -148,6 +148,65 @@ pub fn nft_retain(
     }
 }
 
+/// A masquerading rule as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Whose traffic is masqueraded.
+    pub source: IpAddr,
+    /// Whose rule it is; of the container ID perhaps only the beginning.
+    pub key: MasqueradeKey,
+    /// Whether that is all of the container ID: longer comments are cut.
+    pub whole: bool,
+    comment: Vec<u8>,
+}
+
+impl Seen {
+    fn read(rule: &rule::Rule) -> Option<Self> {
+        let comment = rule.comment.clone()?;
+        let (key, whole) = MasqueradeKey::of_nft_comment(&comment)?;
+        let expressions = rule.expressions();
+        let (source, rest) = rule::source_of(&expressions)?;
+        let (Expression::Masquerade, elsewhere) = rest.split_last()? else { return None };
+        rule::is_elsewhere(elsewhere, source).then_some(Self { source, key, whole, comment })
+    }
+
+    /// Its comment.
+    #[must_use]
+    pub fn mark(&self) -> String {
+        String::from_utf8_lossy(&self.comment).into_owned()
+    }
+}
+
+/// The masquerading rules of all attachments, whoever made them. Rules that are not in the form of [`nft_ensure`], and
+/// those whose comment doesn't tell whose they are, are left out. Changes nothing.
+///
+/// # Errors
+/// The kernel refuses to show them, or the deadline passes.
+pub fn nft_list(nft: &mut Nft) -> Result<Vec<Seen>, FirewallError> {
+    Ok(nft.rules(TABLE, CHECKS)?.iter().filter_map(Seen::read).collect())
+}
+
+/// Removes these rules, and returns how many of them were there.
+///
+/// # Errors
+/// The kernel refuses, or the deadline passes.
+pub fn nft_remove_seen(nft: &mut Nft, seen: &[Seen]) -> Result<usize, FirewallError> {
+    let mut removed = 0;
+    for chunk in seen.chunks(CHUNK) {
+        removed += nft.change(|nft, batch| {
+            let mut count = 0;
+            for rule in nft.rules(TABLE, CHECKS)? {
+                if Seen::read(&rule).is_some_and(|rule| chunk.contains(&rule)) {
+                    batch.delete_rule(TABLE, CHECKS, rule.handle);
+                    count += 1;
+                }
+            }
+            Ok(count)
+        })?;
+    }
+    Ok(removed)
+}
+
 /// Adds what is missing of the table, its chains and the rules that lead to `masq_checks`.
 fn ensure_base(nft: &mut Nft, batch: &mut Batch) -> Result<(), FirewallError> {
     let exists = nft.table(TABLE)?.is_some();

@@ -105,12 +105,50 @@ pub(crate) fn family(network: IpNet) -> [Expression; 2] {
     [Expression::Meta(MetaKey::Nfproto), Expression::Compare { equal: true, value: vec![protocol] }]
 }
 
+/// The address that a rule is for, if it begins with what [`family`] and [`address`] make of a source address; and what
+/// follows.
+pub(crate) fn source_of(expressions: &[Expression]) -> Option<(IpAddr, &[Expression])> {
+    let [_, _, _, Expression::Compare { value, .. }, rest @ ..] = expressions else { return None };
+    let octets = value.as_slice();
+    let source = match (<[u8; 4]>::try_from(octets), <[u8; 16]>::try_from(octets)) {
+        (Ok(octets), _) => IpAddr::from(octets),
+        (_, Ok(octets)) => IpAddr::from(octets),
+        _ => return None,
+    };
+    let mut wanted = family(source.into()).to_vec();
+    wanted.extend(address(Side::Source, true, source.into()));
+    expressions.starts_with(&wanted).then_some((source, rest))
+}
+
+/// Whether these are what [`address`] makes of a destination outside of a network of `ip`'s family.
+pub(crate) fn is_elsewhere(expressions: &[Expression], ip: IpAddr) -> bool {
+    let whole = address(Side::Destination, false, ip.into());
+    let (Some(Expression::Payload { offset: wanted, .. }), Some(Expression::Payload { base, offset, .. })) =
+        (whole.first(), expressions.first())
+    else {
+        return false;
+    };
+    let compared = match expressions {
+        [_, Expression::Compare { equal, .. }] | [_, Expression::Mask(_), Expression::Compare { equal, .. }] => !equal,
+        _ => false,
+    };
+    *base == NETWORK_HEADER && offset == wanted && compared
+}
+
 /// `iifname <name>`.
 pub(crate) fn input_interface(name: &str) -> [Expression; 2] {
     let mut value = name.as_bytes().to_vec();
     // The register holds IFNAMSIZ bytes.
     value.resize(16, 0);
     [Expression::Meta(MetaKey::Iifname), Expression::Compare { equal: true, value }]
+}
+
+/// The name that a rule compares the input interface with first; and what follows.
+pub(crate) fn input_interface_of(expressions: &[Expression]) -> Option<(String, &[Expression])> {
+    let [_, Expression::Compare { value, .. }, rest @ ..] = expressions else { return None };
+    let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
+    let name = String::from_utf8(value.get(..end)?.to_vec()).ok()?;
+    expressions.starts_with(&input_interface(&name)).then_some((name, rest))
 }
 
 /// `ether saddr <mac>`.
@@ -176,24 +214,17 @@ impl Rule {
 
     /// Whether the rule consists of these expressions.
     pub(crate) fn is(&self, expressions: &[Expression]) -> bool {
-        attributes(&self.expressions)
-            .map(|(_, expression)| Expression::read(expression))
-            .eq(expressions.iter().cloned())
+        self.parts().eq(expressions.iter().cloned())
     }
 
-    /// The source address that the rule is for, if it is for one.
-    pub(crate) fn source(&self) -> Option<IpAddr> {
-        let mut expressions = attributes(&self.expressions).map(|(_, expression)| Expression::read(expression));
-        while let Some(expression) = expressions.next() {
-            let Expression::Payload { base: NETWORK_HEADER, offset: 12 | 8, length: 4 | 16 } = expression else {
-                continue;
-            };
-            if let Some(Expression::Compare { equal: true, value }) = expressions.next() {
-                let v4 = <[u8; 4]>::try_from(value.as_slice()).map(IpAddr::from);
-                return v4.or_else(|_| <[u8; 16]>::try_from(value.as_slice()).map(IpAddr::from)).ok();
-            }
-        }
-        None
+    /// What the rule consists of.
+    pub(crate) fn expressions(&self) -> Vec<Expression> {
+        self.parts().collect()
+    }
+
+    /// The same one after the other: most rules are told apart by the first.
+    fn parts(&self) -> impl Iterator<Item = Expression> {
+        attributes(&self.expressions).map(|(_, expression)| Expression::read(expression))
     }
 
     /// Whether the comment begins with `prefix`.
@@ -373,6 +404,28 @@ mod tests {
         {
             assert_eq!(reread(&expression), expression);
         }
+    }
+
+    #[test]
+    fn what_was_put_together_is_taken_apart() {
+        for (source, network) in [("10.1.0.2", "10.1.0.0/16"), ("10.1.0.2", "10.0.0.0/9"), ("fd00::2", "fd00::/64")] {
+            let (source, network): (IpAddr, IpNet) = (source.parse().unwrap(), network.parse().unwrap());
+            let mut rule = family(network).to_vec();
+            rule.extend(address(Side::Source, true, source.into()));
+            rule.extend(address(Side::Destination, false, network));
+            let (found, rest) = source_of(&rule).unwrap();
+            assert_eq!(found, source);
+            assert!(is_elsewhere(rest, source));
+            assert!(!is_elsewhere(&address(Side::Destination, true, network), source), "equal");
+            assert!(!is_elsewhere(&address(Side::Source, false, network), source), "another address");
+            assert!(source_of(&rule[1..]).is_none());
+            let negated: Vec<_> = [family(network).to_vec(), address(Side::Source, false, source.into())].concat();
+            assert!(source_of(&negated).is_none());
+        }
+        let mut entry = input_interface("veth0").to_vec();
+        entry.push(drop_packet());
+        assert_eq!(input_interface_of(&entry), Some(("veth0".to_owned(), &[drop_packet()][..])));
+        assert!(input_interface_of(&entry[1..]).is_none());
     }
 
     #[test]

@@ -10,7 +10,9 @@ use nix::sched::{CloneFlags, unshare};
 use common::{addrs, key, nft, own_namespace, tool};
 use postern_confine::Direct;
 use postern_firewall::MasqueradeKey;
-use postern_firewall::iptables::{Means, check, ensure, may_exist, remove, remove_all, retain, usable};
+use postern_firewall::iptables::{
+    Means, check, ensure, list, may_exist, remove, remove_all, remove_seen, retain, usable,
+};
 
 const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
 
@@ -244,5 +246,41 @@ fn the_deadline_holds() {
         let past = Means { deadline: std::time::Instant::now(), ..soon() };
         let error = ensure(&key("cid1"), &addrs(&DUAL), past).unwrap_err();
         assert!(error.is_timeout(), "{error}");
+    });
+}
+
+#[test]
+fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
+    both(|| {
+        assert_eq!(list(soon()).unwrap(), []);
+        make_native("iptables", "10.1.0.3", "10.1.0.3/16", "224.0.0.0/4");
+        make_native("ip6tables", "fd00:1::3", "fd00:1::3/64", "ff00::/8");
+        ensure(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap();
+        // Rules of others, one of which only looks alike; and a chain that nothing leads to yet.
+        tool(
+            "iptables",
+            r#"iptables -t nat -A POSTROUTING -s 10.1.0.9 -j MASQUERADE
+            iptables -t nat -N CNI-other
+            iptables -t nat -A POSTROUTING -s 10.1.0.9 -m comment --comment 'name: "mynet" id: "cid9"' -j CNI-other
+            iptables -t nat -N CNI-0123456789abcdef01234567"#,
+        );
+        let before = rules();
+        let seen = list(soon()).unwrap();
+        let mut told: Vec<_> =
+            seen.iter().map(|seen| format!("{} {} {}", seen.source, seen.key.network, seen.key.container_id)).collect();
+        told.sort();
+        assert_eq!(told, ["10.1.0.3/32 mynet cid1", "10.1.0.4/32 mynet cid2", "fd00:1::3/128 mynet cid1"]);
+
+        let (v4, others): (Vec<_>, Vec<_>) =
+            seen.iter().cloned().partition(|seen| seen.source == "10.1.0.3/32".parse().unwrap());
+        assert!(remove_seen(&v4, soon()).unwrap() > 0);
+        let cid1 = "a631aa8e1549a3b129110fd2";
+        let (ours, theirs): (Vec<_>, Vec<_>) =
+            before.iter().partition(|rule| rule.contains(cid1) && !rule.contains("fd00") && !rule.contains("ff00"));
+        assert_eq!((ours.len(), rules().iter().collect::<Vec<_>>()), (3, theirs), "the other family's chain stays");
+        assert_eq!(list(soon()).unwrap(), others);
+        assert_eq!(remove_seen(&v4, soon()).unwrap(), 0);
+        remove_seen(&others, soon()).unwrap();
+        assert_eq!((rules().len(), chains()), (2, 2), "those of others");
     });
 }

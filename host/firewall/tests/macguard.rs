@@ -3,7 +3,7 @@
 mod common;
 
 use common::{nft, own_namespace, ruleset, tool};
-use postern_firewall::macguard::{ID_MAX, check, ensure, remove, retain};
+use postern_firewall::macguard::{ID_MAX, Port, check, ensure, list, remove, remove_unused, retain};
 
 const ID: &str = "cid1-eth0";
 const PORT: &str = "veth5760e373";
@@ -215,5 +215,38 @@ fn twenty_at_once_lose_nothing() {
             });
         }
     });
+    assert_eq!(ruleset(), BASE);
+}
+
+#[test]
+fn ports_are_listed_and_those_that_are_gone_lose_their_guard() {
+    own_namespace();
+    let mut nft = nft();
+    assert_eq!(list(&mut nft).unwrap(), []);
+    make_native();
+    ensure(&mut nft, "cid2-eth0", "veth2", MAC).unwrap();
+    // Such a name with rules of another kind is nobody's port.
+    tool("nftables", "nft add rule bridge nat PREROUTING ether type ip accept comment macspoofchk-cid3-eth0");
+    let port = |id: &str, ifname: &str| Port { id: id.into(), ifname: ifname.into() };
+    assert_eq!(list(&mut nft).unwrap(), [port(ID, PORT), port("cid2-eth0", "veth2")]);
+
+    let before = ruleset();
+    assert!(!remove_unused(&mut nft, ID, |ifname| ifname == PORT).unwrap());
+    assert!(!remove_unused(&mut nft, "cid3-eth0", |_| false).unwrap(), "a rule that can't be read");
+    assert!(!remove_unused(&mut nft, "cid4-eth0", |_| false).unwrap(), "no rule at all");
+    assert_eq!(ruleset(), before);
+    assert!(remove_unused(&mut nft, ID, |ifname| ifname == "veth2").unwrap());
+    assert_eq!(list(&mut nft).unwrap(), [port("cid2-eth0", "veth2")]);
+    assert!(check(&mut nft, "cid2-eth0", "veth2", MAC).unwrap() && !ruleset().contains(ID));
+
+    // The same attachment again, on another port: the native plugin leaves the old rule, so both are the attachment's.
+    tool(
+        "nftables",
+        "nft insert rule bridge nat PREROUTING iifname old jump cni-br-iface-cid2-eth0 comment macspoofchk-cid2-eth0",
+    );
+    assert_eq!(list(&mut nft).unwrap().len(), 2);
+    assert!(!remove_unused(&mut nft, "cid2-eth0", |ifname| ifname == "veth2").unwrap());
+    assert!(remove_unused(&mut nft, "cid2-eth0", |_| false).unwrap());
+    tool("nftables", "nft flush chain bridge nat PREROUTING");
     assert_eq!(ruleset(), BASE);
 }

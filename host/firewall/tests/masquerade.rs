@@ -3,7 +3,7 @@
 mod common;
 
 use common::{addrs, key, nft, own_namespace, ruleset, tool};
-use postern_firewall::masquerade::{nft_check, nft_ensure, nft_remove, nft_retain};
+use postern_firewall::masquerade::{nft_check, nft_ensure, nft_list, nft_remove, nft_remove_seen, nft_retain};
 use postern_firewall::{MasqueradeKey, Nft};
 
 /// What the native bridge plugin 1.9.1 leaves for network mynet, container cid1, interface eth0.
@@ -315,4 +315,40 @@ fn the_deadline_holds() {
 
 fn valid(container_id: &str, ifname: &str) -> (String, String) {
     (container_id.to_owned(), ifname.to_owned())
+}
+
+#[test]
+fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
+    own_namespace();
+    let mut nft = nft();
+    assert_eq!(nft_list(&mut nft).unwrap(), []);
+    make_native();
+    let long = key(&"x".repeat(200));
+    nft_ensure(&mut nft, &long, &addrs(&["10.1.0.9/13"])).unwrap();
+    let table = "inet cni_plugins_masquerade masq_checks";
+    let comment = r#""d23676b4f2d9fe04-0b65a318f52e521b, net: mynet, if: eth0, id: cid1""#;
+    let others = [
+        // Not in the form of the plugins, whatever the comment says; and the other way round.
+        format!("ip saddr 10.1.0.0/24 ip daddr != 10.1.0.0/16 masquerade comment {comment}"),
+        format!("ip saddr 10.1.0.4 ip daddr 10.1.0.0/16 masquerade comment {comment}"),
+        format!("ip saddr 10.1.0.5 ip daddr != 10.1.0.0/16 accept comment {comment}"),
+        "ip saddr 10.1.0.6 ip daddr != 10.1.0.0/16 masquerade".to_owned(),
+        "ip saddr 10.1.0.7 ip daddr != 10.1.0.0/16 masquerade comment \"d23, net: mynet, if: eth0, id: cid1\""
+            .to_owned(),
+    ];
+    for rule in &others {
+        tool("nftables", &format!("nft -f - <<'END'\nadd rule {table} {rule}\nEND"));
+    }
+    let seen = nft_list(&mut nft).unwrap();
+    let told: Vec<_> = seen.iter().map(|seen| (seen.source.to_string(), seen.whole)).collect();
+    assert_eq!(told, [("10.1.0.2".into(), true), ("fd00:1::2".into(), true), ("10.1.0.9".into(), false)]);
+    assert_eq!(seen[0].key, key("cid1"));
+    assert!(long.container_id.starts_with(&seen[2].key.container_id));
+
+    assert_eq!(nft_remove_seen(&mut nft, &seen[..1]).unwrap(), 1);
+    assert_eq!(nft_list(&mut nft).unwrap(), seen[1..]);
+    assert_eq!(nft_remove_seen(&mut nft, &seen).unwrap(), 2);
+    assert_eq!(nft_remove_seen(&mut nft, &seen).unwrap(), 0);
+    let left = ruleset();
+    assert_eq!(left.matches("ip saddr").count(), others.len(), "{left}");
 }

@@ -150,6 +150,12 @@ impl Audit {
         self.note_own("GC", "node.remove", object, "note", outcome, took);
     }
 
+    /// Notes that the host removed what a native plugin left because an operator asked for it. That nobody uses it is the
+    /// rule.
+    pub fn note_native_removal(&mut self, object: &impl Serialize, outcome: &Result<(), String>, took: Duration) {
+        self.note_own("GC", "native.remove", object, "unused", outcome, took);
+    }
+
     fn note_own(
         &mut self,
         verb: &str,

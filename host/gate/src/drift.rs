@@ -3,11 +3,13 @@
 //! Reading only: nothing is made, no lock is kept. Much of what is looked at (links and addresses in a container, the
 //! names of its files) is the container's to choose: whoever prints it makes it fit for a terminal.
 
+pub use crate::shell::quoted;
+
 use crate::effect::Effect;
 use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_firewall::{MasqueradeKey, macguard, masquerade};
-use postern_kernel::{Found, Link};
+use postern_kernel::{Found, Link, Namespace, OpenError};
 use postern_state::{Header, Owner, RecordKey, Section, Stage, Summary};
 use postern_types::{Backend, Mac};
 use serde::Serialize;
@@ -84,6 +86,8 @@ pub struct Account {
     pub state: State,
     /// A living process is at work on it.
     pub is_held: bool,
+    /// Why its namespace may be alive nevertheless, if its state is [`State::ContainerGone`].
+    pub doubt: Option<String>,
     /// Effect by effect, what there is.
     pub facts: Vec<Fact>,
     /// Where the two differ.
@@ -121,15 +125,14 @@ const COLLECT: &str = "postern gc";
 
 impl Sight {
     /// An account of each attachment of this host's namespace, and of the records that can't be read.
-    ///
-    /// # Errors
-    /// A text for people: the records can't be listed.
-    pub fn accounts(&self) -> Result<Vec<Account>, String> {
-        let summaries = postern_state::list(&self.places.state).map_err(|e| e.to_string())?;
+    pub fn accounts(&self, records: Vec<Summary>) -> Vec<Account> {
         let is_ours = |summary: &Summary| {
             summary.header.as_ref().is_none_or(|head| head.host_netns_cookie == self.here || head.boot_id != self.boot)
         };
-        Ok(summaries.into_iter().filter(is_ours).map(|summary| self.account(summary)).collect())
+        let accounts = records.into_iter().filter(is_ours).map(|summary| self.account(summary));
+        // Of one that has been removed meanwhile nothing is left to compare.
+        let there = accounts.filter(|account| account.path.symlink_metadata().is_ok());
+        there.map(|account| self.unless_made_again(account)).collect()
     }
 
     fn account(&self, summary: Summary) -> Account {
@@ -142,6 +145,7 @@ impl Sight {
             addresses: Vec::new(),
             state: State::Ok,
             is_held: false,
+            doubt: None,
             facts: Vec::new(),
             deviations: Vec::new(),
         };
@@ -161,7 +165,7 @@ impl Sight {
         account.effects = noted.iter().map(|(_, effect)| effect.clone()).collect();
         let header = match (account.header.clone(), &key) {
             (Some(header), Some(key)) if !is_damaged => {
-                account.is_held = is_held(&self.places.state, key);
+                account.is_held = self.is_held(key);
                 header
             }
             _ => {
@@ -184,6 +188,23 @@ impl Sight {
         account
     }
 
+    /// A record that was removed while it was compared may have been made again by now: then it is another one.
+    fn unless_made_again(&self, mut account: Account) -> Account {
+        let key = account.header.as_ref().map(Header::key);
+        if account.state == State::Drift && key.is_some_and(|key| self.is_held(&key)) {
+            account.is_held = true;
+            account.state = State::Incomplete;
+            account.deviations.clear();
+        }
+        account
+    }
+
+    /// Whether a living process is at work on a record, or has been since this look began; one whose lock can't be asked
+    /// for is taken as idle.
+    fn is_held(&self, key: &RecordKey) -> bool {
+        postern_state::is_busy(&self.places.state, key, self.started).unwrap_or(false)
+    }
+
     /// The host end of the pair that the record tells of.
     fn pair(&self, effects: &[(String, Effect)]) -> Option<&Link> {
         effects.iter().find_map(|(_, effect)| match effect {
@@ -198,11 +219,10 @@ impl Sight {
         let is_gone = container.is_none() && header.netns_cookie.is_some() && pair.is_none();
         if is_gone {
             account.deviations.clear();
-            let doubt = match self.namespaces.gap() {
-                Some(gap) => format!(", or can't be found from here: {gap}"),
-                None => String::new(),
-            };
-            account.differs(format!("its network namespace is gone{doubt}"), COLLECT, true);
+            account.doubt = self.namespaces.gap().filter(|_| !has_lost_all(account, header));
+            let doubt = account.doubt.iter().map(|gap| format!(", or can't be found from here: {gap}"));
+            let what = format!("its network namespace is gone{}", doubt.collect::<String>());
+            account.differs(what, COLLECT, true);
             return State::ContainerGone;
         }
         if let Some(section) = unfinished {
@@ -213,7 +233,12 @@ impl Sight {
             }
             return State::Incomplete;
         }
-        if account.deviations.is_empty() { State::Ok } else { State::Drift }
+        match account.deviations.is_empty() {
+            true => State::Ok,
+            // A DEL that has just begun has removed something, and not yet said so.
+            false if account.is_held => State::Incomplete,
+            false => State::Drift,
+        }
     }
 
     fn compare(
@@ -445,32 +470,16 @@ fn addresses(sections: &[Section], effects: &[(String, Effect)]) -> Vec<IpNet> {
     addresses
 }
 
-/// Whether a living process is at work on a record; one whose lock can't be asked for is taken as idle.
-fn is_held(state: &Path, key: &RecordKey) -> bool {
-    postern_state::is_busy(state, key, u64::MAX).unwrap_or(false)
-}
-
-/// A word as a shell takes it for one.
-pub fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
+/// Whether an attachment has lost both the pair that it had and the path of its namespace: that is proof enough where not
+/// everything can be looked at.
+fn has_lost_all(account: &Account, header: &Header) -> bool {
+    let had_pair = account.effects.iter().any(|effect| matches!(effect, Effect::Veth { .. }));
+    had_pair && matches!(Namespace::open(&header.netns_path), Err(OpenError::NotExist { .. }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        for (word, text) in
-            [("veth0a", "veth0a"), ("", "''"), ("a b", "'a b'"), ("a'b", "'a'\\''b'"), ("$x", "'$x'"), ("-n", "-n")]
-        {
-            assert_eq!(quoted(word), text);
-        }
-    }
 
     #[test]
     fn addresses_are_those_of_sections_or_else_of_rules() {

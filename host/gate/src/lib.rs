@@ -8,6 +8,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
 
+pub mod adopt;
 pub mod audit;
 mod budget;
 pub mod capability;
@@ -31,6 +32,7 @@ mod process;
 pub mod protocol;
 pub mod rehearsal;
 mod session;
+mod shell;
 pub mod sight;
 pub mod streams;
 

@@ -7,6 +7,7 @@
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
 use nix::unistd::{AccessFlags, access, geteuid};
+use postern_state::{Held, LeaseStore, Leases};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -95,6 +96,29 @@ impl Places {
         // Not the way to it: `/var/log` belongs to a group of loggers on many systems. Who opens the log looks again.
         trust_file(&logs, directory(&logs)?)?;
         Ok(Self { state, library, logs })
+    }
+
+    /// Opens the leases of a network in a data directory; `None` if it has no directory there, and so no lease.
+    ///
+    /// # Errors
+    /// A text for people: somebody else can write there, or it can't be opened.
+    pub fn leases(&self, data_dir: &Path, network: &str) -> Result<Option<Leases>, String> {
+        let store = LeaseStore {
+            data_dir: data_dir.to_owned(),
+            network: network.to_owned(),
+            index_root: self.library.join("leases"),
+            boot_id: postern_state::boot_id().map_err(|e| e.to_string())?,
+        };
+        Leases::open_existing(&store).map_err(|e| e.to_string())
+    }
+
+    /// All leases of a network in a data directory, without changing any.
+    ///
+    /// # Errors
+    /// As [`Places::leases`], or one can't be read.
+    pub fn all_leases(&self, data_dir: &Path, network: &str) -> Result<Vec<Held>, String> {
+        let leases = self.leases(data_dir, network)?;
+        leases.map_or(Ok(Vec::new()), |leases| leases.all().map_err(|e| e.to_string()))
     }
 }
 

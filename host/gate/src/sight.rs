@@ -1,12 +1,14 @@
 //! What the kernel and the disk have of all attachments, looked at once, for an account of the node. Reading only.
 
+use crate::drift::{Account, State};
 use crate::places::Places;
+use crate::session::now;
 use postern_confine::Direct;
 use postern_firewall::Nft;
 use postern_firewall::account::{self, Iptables};
 use postern_firewall::iptables::Means;
 use postern_kernel::{Link, Namespaces, Netlink};
-use postern_state::{Held, LeaseStore, Leases};
+use postern_state::{Held, Summary};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,9 @@ const FILTERS_WITHIN: Duration = Duration::from_secs(60);
 /// Leases of a network, or why they can't be listed.
 pub type Listed = Rc<Result<Vec<Held>, String>>;
 
+/// The records as they are read, or why they can't be.
+pub type Records = Result<Vec<Summary>, String>;
+
 /// What all attachments of the node are compared with, looked at once.
 pub struct Sight {
     /// Where state is.
@@ -27,6 +32,8 @@ pub struct Sight {
     pub here: u64,
     /// The boot.
     pub boot: String,
+    /// When it was looked at, milliseconds since 1970.
+    pub started: u64,
     /// The host's links.
     pub links: Vec<Link>,
     /// All network namespaces that could be found.
@@ -36,12 +43,47 @@ pub struct Sight {
     leases: RefCell<BTreeMap<(PathBuf, String), Listed>>,
 }
 
+/// The node, and an account of its attachments or why there is none.
+pub type Accounts = (Sight, Result<Vec<Account>, String>);
+
+/// Looks at the node and its attachments, and once more if something is amiss: what a run under way has half done is not
+/// so twice.
+///
+/// # Errors
+/// As [`Sight::look`].
+pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
+    let look = || -> Result<Accounts, String> {
+        let (sight, records) = Sight::look(places.clone(), within)?;
+        let accounts = records.map(|records| sight.accounts(records));
+        Ok((sight, accounts))
+    };
+    let (sight, first) = look()?;
+    let Ok(first) = first else { return Ok((sight, first)) };
+    if first.iter().all(|account| account.state == State::Ok) {
+        return Ok((sight, Ok(first)));
+    }
+    let (sight, second) = look()?;
+    let confirmed = |mut account: Account| {
+        let before = first.iter().find(|before| before.path == account.path);
+        let earlier = before.map(|before| before.deviations.as_slice()).unwrap_or_default();
+        account.deviations.retain(|deviation| earlier.contains(deviation));
+        if account.deviations.is_empty() && account.state != State::Incomplete {
+            account.state = State::Ok;
+        }
+        account
+    };
+    Ok((sight, second.map(|accounts| accounts.into_iter().map(confirmed).collect())))
+}
+
 impl Sight {
-    /// Looks at the node; at its namespaces for as long as `within`.
+    /// Looks at the node; at its namespaces for as long as `within`. The records are read first: what one of them tells of
+    /// has been made by then, unless a run is under way.
     ///
     /// # Errors
     /// A text for people: the kernel refuses to show its links or namespaces.
-    pub fn look(places: Places, within: Duration) -> Result<Self, String> {
+    pub fn look(places: Places, within: Duration) -> Result<(Self, Records), String> {
+        let started = now();
+        let records = postern_state::list(&places.state).map_err(|e| e.to_string());
         let host = Netlink::open().map_err(|e| e.to_string())?;
         let deadline = Instant::now() + FILTERS_WITHIN;
         let mut nft = account::nft(deadline);
@@ -50,8 +92,9 @@ impl Sight {
             Some(nft) => Iptables::look(nft, means).map_err(|e| e.to_string()),
             None => Err("the kernel does not let this user look at its packet filter".to_owned()),
         };
-        Ok(Self {
+        let sight = Self {
             places,
+            started,
             here: host.cookie().map_err(|e| e.to_string())?,
             boot: postern_state::boot_id().map_err(|e| e.to_string())?,
             links: host.links().map_err(|e| e.to_string())?,
@@ -59,23 +102,15 @@ impl Sight {
             nft: RefCell::new(nft),
             iptables,
             leases: RefCell::default(),
-        })
+        };
+        Ok((sight, records))
     }
 
     /// The leases of a network in a data directory.
     pub fn leases(&self, directory: &Path, network: &str) -> Listed {
-        let list = || {
-            let store = LeaseStore {
-                data_dir: directory.to_owned(),
-                network: network.to_owned(),
-                index_root: self.places.library.clone(),
-                boot_id: self.boot.clone(),
-            };
-            let leases = Leases::open_existing(&store).map_err(|e| e.to_string())?;
-            leases.map_or(Ok(Vec::new()), |leases| leases.all().map_err(|e| e.to_string()))
-        };
         let key = (directory.to_owned(), network.to_owned());
-        Rc::clone(self.leases.borrow_mut().entry(key).or_insert_with(|| Rc::new(list())))
+        let list = || Rc::new(self.places.all_leases(directory, network));
+        Rc::clone(self.leases.borrow_mut().entry(key).or_insert_with(list))
     }
 
     /// The link of the host of that name.

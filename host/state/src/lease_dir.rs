@@ -47,6 +47,7 @@ impl FileId {
 }
 
 /// What is at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
     /// Nothing.
     Absent,

@@ -4,8 +4,10 @@
 //! `lease_index`'s. What this does differently from the native plugin: a failed call gives back what it took and nothing
 //! else, and leaves the round robin where it was.
 
+mod held;
 mod snapshot;
 
+pub use held::{Held, networks};
 pub use snapshot::Snapshot;
 
 use crate::error::{Result, StateError};
@@ -61,17 +63,6 @@ pub struct Lease {
     pub gateway: Option<IpAddr>,
     /// Which of the range sets it is from.
     pub set: usize,
-}
-
-/// An address for which there is a file, as seen without the lock: it may be changing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// The address.
-    pub address: IpAddr,
-    /// Its file.
-    pub path: PathBuf,
-    /// Whose it is; `None` if the file says nothing that could be understood, and the address can't be given to anybody.
-    pub owner: Option<Owner>,
 }
 
 /// Where the leases of a network are.
@@ -210,24 +201,6 @@ impl Leases {
         }
         session.finish();
         Ok(held)
-    }
-
-    /// All leases of the network, whoever wrote them, in order. Reads every file, and changes nothing.
-    ///
-    /// # Errors
-    /// [`StateError::Io`].
-    pub fn all(&self) -> Result<Vec<Held>> {
-        let mut all = Vec::new();
-        for address in self.directory.addresses()? {
-            let owner = match self.directory.read(address)? {
-                Slot::Held(text, _) => Some(Owner::of(&text)),
-                Slot::Foreign => None,
-                Slot::Absent | Slot::Torn => continue,
-            };
-            all.push(Held { address, path: self.directory.path_of(address), owner });
-        }
-        all.sort_by_key(|held| held.address);
-        Ok(all)
     }
 
     /// Remove every lease of this network whose owner isn't in `valid`, whoever wrote it, and return them. An old lease

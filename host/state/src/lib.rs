@@ -21,7 +21,7 @@ mod record;
 use std::sync::OnceLock;
 
 pub use error::{Result, StateError};
-pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot};
+pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use record::{Effect, Header, Record, RecordKey, Section, Stage, Summary, is_busy, list, tidy};
 

@@ -15,10 +15,12 @@ use crate::account::WITHIN;
 use crate::output::{self, one_line};
 use anyhow::Result;
 use nix::unistd::geteuid;
+use postern_gate::adopt::{self, Leftover, Scope, all_namespaces};
 use postern_gate::drift::Account;
 use postern_gate::places::{self, Places};
-use postern_gate::sight::Sight;
+use postern_gate::sight::{self, Sight};
 use serde::Serialize;
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -133,6 +135,25 @@ struct Node {
     /// What the kernel has, and why that can't be looked at.
     sight: Result<Sight, String>,
     accounts: Vec<Account>,
+    native: OnceCell<Vec<String>>,
+}
+
+impl Node {
+    /// What removes something of a native plugin that nobody uses, by its mark: `postern gc --native` if that offers to,
+    /// else `by_hand`.
+    fn removal(&self, mark: &str, by_hand: Remedy) -> Remedy {
+        let offered = self.native.get_or_init(|| {
+            let directories: Vec<PathBuf> = directories::lease_directories(self).into_iter().collect();
+            let scope = Scope { places: &self.places, directories: &directories, namespaces: all_namespaces };
+            // What can't be looked at is not offered.
+            let offered = adopt::find(scope).unwrap_or_default().leftovers;
+            offered.iter().map(Leftover::mark).collect()
+        });
+        match offered.iter().any(|offered| offered == mark) {
+            true => Remedy::Command("postern gc --native".to_owned()),
+            false => by_hand,
+        }
+    }
 }
 
 /// Looks at everything, and prints what was found.
@@ -175,18 +196,16 @@ fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
     let catalog = places::catalog();
     let plugins = catalog.as_deref().map(code::installed).unwrap_or_default();
     let lists = lists::read(examination, conf_dir);
-    let mut sight = Sight::look(places.clone(), WITHIN);
-    let accounts = match sight.as_ref().map(Sight::accounts) {
-        Ok(Ok(accounts)) => accounts,
-        Ok(Err(reason)) => {
+    let (sight, accounts) = match sight::settled(&places, WITHIN) {
+        Ok((sight, Ok(accounts))) => (Ok(sight), accounts),
+        Ok((_, Err(reason))) => {
             // Records that can't be trusted are the directories' finding; nothing can be said of what they tell.
             examination.leave_out(format!("records of attachments: {reason}"));
-            sight = Err("there is no telling what belongs to whom without the records".to_owned());
-            Vec::new()
+            (Err("there is no telling what belongs to whom without the records".to_owned()), Vec::new())
         }
-        Err(_) => Vec::new(),
+        Err(reason) => (Err(reason), Vec::new()),
     };
-    Node { places, catalog, plugins, lists, sight, accounts }
+    Node { places, catalog, plugins, lists, sight, accounts, native: OnceCell::new() }
 }
 
 fn text(report: &Report) -> String {

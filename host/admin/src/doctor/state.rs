@@ -2,11 +2,11 @@
 
 use super::directories::lease_directories;
 use super::{Examination, MOST, Node, Remedy, Severity};
+use postern_gate::adopt::YOUNG;
 use postern_gate::drift::{Deviation, State, quoted};
 use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
 use postern_gate::sight::Sight;
 use postern_state::Held;
-use std::fs;
 use std::path::Path;
 
 pub fn examine(examination: &mut Examination, node: &Node) {
@@ -20,27 +20,31 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     if let Some(gap) = &gap {
         examination.leave_out(format!("some namespaces, so that what seems to be gone may not be: {gap}"));
     }
-    records(examination, node, gap.is_some());
+    records(examination, node);
     for directory in lease_directories(node).iter().filter(|directory| directory.is_dir()) {
-        let networks = fs::read_dir(directory).into_iter().flatten().flatten().take(MOST);
-        for network in networks.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-            if let Some(network) = network.file_name().to_str() {
-                leases(examination, node, sight, directory, network);
+        match postern_state::networks(directory) {
+            Ok(networks) => {
+                for network in networks.iter().flatten().take(MOST) {
+                    leases(examination, node, sight, directory, network);
+                }
             }
+            Err(error) => examination.leave_out(format!("leases: {error}")),
         }
     }
     objects(examination, sight);
     lonely_pairs(examination, node, sight);
 }
 
-fn records(examination: &mut Examination, node: &Node, is_doubtful: bool) {
+fn records(examination: &mut Examination, node: &Node) {
     for account in node.accounts.iter().filter(|account| !account.is_held) {
         let place = match &account.header {
             Some(header) => format!("{}/{}/{}", header.network, header.container_id, header.ifname),
             None => account.path.display().to_string(),
         };
         let (severity, why) = match account.state {
-            State::ContainerGone if is_doubtful => (Severity::Warning, "what it had may be held for nobody"),
+            State::ContainerGone if account.doubt.is_some() => {
+                (Severity::Warning, "what it had may be held for nobody")
+            }
             State::ContainerGone => (Severity::Error, "what it had is held for nobody"),
             State::Incomplete => (Severity::Error, "what it made is held for nobody"),
             State::PreviousBoot => (Severity::Error, "its leases are held for nobody"),
@@ -72,18 +76,28 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
         })
     };
     for held in leases {
+        // Given back meanwhile.
+        if held.path.symlink_metadata().is_err() {
+            continue;
+        }
         if is_recorded(held) || sight.namespaces.with_address(held.address).is_some() {
             continue;
         }
-        let path = held.path.display();
-        let remedy = Remedy::Command(format!("rm {}", quoted(&path.to_string())));
+        let path = held.path.display().to_string();
+        if is_young(held) {
+            let why = "it may be that of a container which is being made at this moment";
+            let remedy = Remedy::Words(format!("look again when it is {} s old", YOUNG.as_secs()));
+            examination.found(Severity::Note, path, "a new lease without a record", why, remedy);
+            continue;
+        }
+        let remedy = node.removal(&path, Remedy::Command(format!("rm {}", quoted(&path))));
         match &held.owner {
             Some(owner) => {
                 let what = format!(
                     "leased to {} {}, which has no record; no namespace has the address",
                     owner.container_id, owner.ifname
                 );
-                let why = "the address is held for nobody, unless that container is being made at this moment";
+                let why = "the address is held for nobody";
                 examination.found(doubt(sight), path, what, why, remedy);
             }
             None => {
@@ -92,6 +106,11 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
             }
         }
     }
+}
+
+/// Whether it may be that of a run which is under way.
+fn is_young(held: &Held) -> bool {
+    held.taken().and_then(|taken| taken.elapsed().ok()).is_some_and(|passed| passed < YOUNG)
 }
 
 /// A leak is one for certain if everything could be looked at.

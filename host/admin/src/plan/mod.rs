@@ -6,7 +6,7 @@
 
 mod describe;
 mod handles;
-mod list;
+pub mod list;
 mod node;
 mod report;
 mod stage;

@@ -120,9 +120,13 @@ fn texts_are_cut_by_what_they_take_in_the_log() {
 fn the_host_writes_down_its_own_acts() {
     let place = Place::new("own");
     place.audit().note_node_removal(&serde_json::json!({"bridge": "br0"}), &Ok(()), Duration::ZERO);
-    let [line] = place.lines().try_into().unwrap();
-    assert_eq!((line["plugin"].as_str(), line["operation"].as_str()), (Some("postern"), Some("node.remove")));
-    assert_eq!(line["request"]["bridge"].as_str(), Some("br0"));
+    let lease = serde_json::json!({"kind": "lease"});
+    place.audit().note_native_removal(&lease, &Err("no".to_owned()), Duration::ZERO);
+    let [node, native] = place.lines().try_into().unwrap();
+    assert_eq!((node["plugin"].as_str(), node["operation"].as_str()), (Some("postern"), Some("node.remove")));
+    assert_eq!(node["request"]["bridge"].as_str(), Some("br0"));
+    assert_eq!((native["operation"].as_str(), native["result"].as_str()), (Some("native.remove"), Some("no")));
+    assert_eq!((native["request"]["kind"].as_str(), native["decision"].as_str()), (Some("lease"), Some("allow")));
 }
 
 #[test]

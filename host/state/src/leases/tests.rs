@@ -323,6 +323,53 @@ fn parallel_reserves_are_distinct() {
 }
 
 #[test]
+fn what_was_seen_goes_if_it_is_still_the_same() {
+    let scratch = Scratch::new();
+    let leases = scratch.leases();
+    assert_eq!(leases.all().unwrap(), []);
+    reserve(&leases, "ours", &[SMALL], &[]).unwrap();
+    scratch.native_add("10.0.0.10", "theirs\r\neth0");
+    scratch.native_add("10.0.0.3", "old");
+    scratch.native_add("10.0.0.4", "");
+    let before = std::fs::read(&leases.index_path).unwrap();
+    let seen = leases.all().unwrap();
+    let told: Vec<_> = seen.iter().map(|held| (held.address.to_string(), held.owner.clone())).collect();
+    let wanted = [("10.0.0.2", owner("ours")), ("10.0.0.3", Owner::new("old", "")), ("10.0.0.10", owner("theirs"))];
+    assert_eq!(told, wanted.map(|(ip, owner)| (ip.to_owned(), Some(owner))));
+    assert!(
+        scratch.file("10.0.0.4").exists() && before == std::fs::read(&leases.index_path).unwrap(),
+        "a look changes nothing"
+    );
+    let age = std::time::SystemTime::now().duration_since(seen[2].taken().unwrap()).unwrap();
+    assert!(age < Duration::from_secs(60), "{age:?}");
+
+    // The same owner's, but another file: it was given back and taken again.
+    std::fs::remove_file(scratch.file("10.0.0.10")).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    scratch.native_add("10.0.0.10", "theirs\r\neth0");
+    assert!(!leases.remove(&seen[2], soon()).unwrap() && scratch.file("10.0.0.10").exists());
+    let [ours, old, theirs] = <[Held; 3]>::try_from(leases.all().unwrap()).unwrap();
+    for held in [ours, old, theirs] {
+        assert!(leases.remove(&held, soon()).unwrap() && !held.path.exists());
+        assert!(!leases.remove(&held, soon()).unwrap(), "gone");
+    }
+    assert!(believed(&leases), "the index has followed");
+    assert_eq!(leases.held(&owner("ours"), soon()).unwrap(), Vec::<IpAddr>::new());
+}
+
+#[test]
+fn networks_are_directories() {
+    let scratch = Scratch::new();
+    assert_eq!(networks(&scratch.path("data")).unwrap(), None);
+    drop(scratch.leases());
+    std::fs::create_dir(scratch.path("data/another")).unwrap();
+    std::fs::create_dir(scratch.path("data/.hidden")).unwrap();
+    std::fs::write(scratch.path("data/file"), "").unwrap();
+    std::os::unix::fs::symlink("/", scratch.path("data/link")).unwrap();
+    assert_eq!(networks(&scratch.path("data")).unwrap().unwrap(), ["another", "net"]);
+}
+
+#[test]
 fn all_leases_are_listed_without_changing_any() {
     let scratch = Scratch::new();
     let leases = scratch.leases();
@@ -339,4 +386,5 @@ fn all_leases_are_listed_without_changing_any() {
     assert_eq!(told[0].1, Some(owner("ours")));
     assert_eq!(all[1].path, scratch.file("10.0.0.5"));
     assert!(scratch.file("10.0.0.6").exists(), "a torn file is left to whoever holds the lock");
+    assert!(all[2].taken().is_none() && !leases.remove(&all[2], soon()).unwrap() && all[3].path.exists());
 }

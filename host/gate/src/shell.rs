@@ -1,0 +1,24 @@
+//! Commands that are shown to people.
+
+/// A word as a shell takes it for one.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        for (word, text) in
+            [("veth0a", "veth0a"), ("", "''"), ("a b", "'a b'"), ("a'b", "'a'\\''b'"), ("$x", "'$x'"), ("-n", "-n")]
+        {
+            assert_eq!(quoted(word), text);
+        }
+    }
+}

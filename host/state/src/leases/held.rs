@@ -1,0 +1,89 @@
+//! Leases as others see them: which there are, and that one goes that nobody has.
+
+use super::{Leases, Owner};
+use crate::error::Result;
+use crate::files::Directory;
+use crate::lease_dir::Slot;
+use nix::sys::stat::SFlag;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// An address for which there is a file, as it was seen without the lock: it may be gone, or another's by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The address.
+    pub address: IpAddr,
+    /// Its file.
+    pub path: PathBuf,
+    /// Whose it is; `None` if the file says nothing that could be understood, and the address can't be given to anybody.
+    pub owner: Option<Owner>,
+    slot: Slot,
+}
+
+impl Held {
+    /// When it was taken: its file's time. `None` if that is no lease's file.
+    #[must_use]
+    pub fn taken(&self) -> Option<SystemTime> {
+        let Slot::Held(_, file) = &self.slot else { return None };
+        let (seconds, nanoseconds) = file.written;
+        Some(UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or(0), nanoseconds))
+    }
+}
+
+impl Leases {
+    /// All leases of the network, whoever wrote them, in the order of their addresses. Files that count as none are left
+    /// out. Reads every file, takes no lock and changes nothing.
+    ///
+    /// # Errors
+    /// [`crate::StateError::Io`].
+    pub fn all(&self) -> Result<Vec<Held>> {
+        let mut addresses = self.directory.addresses()?;
+        addresses.sort();
+        let mut all = Vec::new();
+        for address in addresses {
+            let slot = self.directory.read(address)?;
+            let owner = match &slot {
+                Slot::Held(text, _) => Some(Owner::of(text)),
+                Slot::Foreign => None,
+                Slot::Absent | Slot::Torn => continue,
+            };
+            all.push(Held { address, path: self.directory.path_of(address), owner, slot });
+        }
+        Ok(all)
+    }
+
+    /// Give up a lease that was seen, if it is still the same, and return whether it was. What is no lease stays.
+    ///
+    /// # Errors
+    /// [`crate::StateError::Locked`] at the deadline, [`crate::StateError::Io`].
+    pub fn remove(&self, held: &Held, deadline: Instant) -> Result<bool> {
+        let Slot::Held(text, _) = &held.slot else { return Ok(false) };
+        let mut session = self.lock(deadline)?;
+        let same = self.directory.read(held.address)? == held.slot;
+        if same {
+            self.directory.remove(held.address)?;
+            session.forget(text, held.address);
+        }
+        session.finish();
+        Ok(same)
+    }
+}
+
+/// The networks that have a directory in `data_dir`, host-local's `dataDir`, in the order of their names; `None` if there is
+/// no such directory.
+///
+/// # Errors
+/// [`crate::StateError::Untrusted`], [`crate::StateError::Io`].
+pub fn networks(data_dir: &Path) -> Result<Option<Vec<String>>> {
+    let Some(directory) = Directory::open(data_dir)?.map(Directory::trusted).transpose()? else { return Ok(None) };
+    let mut networks = Vec::new();
+    for name in directory.names()? {
+        let is_directory = |mode: u32| SFlag::from_bits_truncate(mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
+        if !name.starts_with('.') && directory.stat(&name)?.is_some_and(|stat| is_directory(stat.st_mode)) {
+            networks.push(name);
+        }
+    }
+    networks.sort();
+    Ok(Some(networks))
+}

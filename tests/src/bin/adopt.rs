@@ -1,0 +1,40 @@
+//! `postern gc --native` as it is where all namespaces can be looked at, for tests in a user namespace: from there the
+//! machine's own processes can't be looked into, and `postern gc` itself rightly refuses to conclude anything.
+//!
+//! The search is the real one, and finds all namespaces of the test; this says of the rest of the machine that nothing in it
+//! has the test's addresses, which the test knows. With `remove` it removes what it found; it prints what it found, a line
+//! each, and then why something stays.
+
+use anyhow::{Error, Result, ensure};
+use postern_gate::adopt::{Scope, all_namespaces, find, remove};
+use postern_gate::places::Places;
+use std::path::PathBuf;
+
+fn main() -> Result<()> {
+    ensure!(std::env::var_os("POSTERN_PRIVATE").is_some(), "for tests in private namespaces alone");
+    let mut arguments = std::env::args().skip(1);
+    let act = arguments.next().as_deref() == Some("remove");
+    let directories: Vec<PathBuf> = arguments.map(PathBuf::from).collect();
+    let places = Places::find().map_err(Error::msg)?;
+    let namespaces = || {
+        let mut namespaces = all_namespaces()?;
+        namespaces.unseen.clear();
+        namespaces.more_unseen = 0;
+        namespaces.enclosed = false;
+        Ok(namespaces)
+    };
+    let scope = Scope { places: &places, directories: &directories, namespaces };
+    let report = find(scope).map_err(Error::msg)?;
+    for leftover in &report.leftovers {
+        println!("{} {}: {}", leftover.kind.as_str(), leftover.attachment(), leftover.reason);
+    }
+    for (object, why) in &report.kept {
+        println!("{object} stays: {why}");
+    }
+    ensure!(report.problems.is_empty(), "{:?}", report.problems);
+    if act {
+        let (removed, failed) = remove(scope, &report.leftovers).map_err(Error::msg)?;
+        ensure!(removed == report.leftovers.len() && failed.is_empty(), "removed {removed}: {failed:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! What native plugins left is found by its names and removed, and nothing that anybody uses.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Call, Names, Node, compare, merge, native_bin, plugin_bin};
+use serde_json::{Value, json};
+
+/// A network whose addresses no other test's node has, as `number` is its own: the search finds all namespaces.
+fn config(number: u8, backend: &str) -> Value {
+    let ranges = [format!("10.77.{number}.0/24"), format!("fd00:77:{number}::/64")];
+    let ranges = ranges.map(|subnet| json!([{"subnet": subnet}]));
+    json!({
+        "cniVersion": "1.0.0", "name": "native", "type": "bridge", "bridge": "br7", "isGateway": true, "ipMasq": true,
+        "ipMasqBackend": backend, "macspoofchk": true,
+        "ipam": {"type": "host-local", "ranges": ranges},
+    })
+}
+
+/// A node on which native plugins have made the bridge and all tables, for a container that is gone again.
+fn used(config: &Value) -> Result<Node> {
+    let node = Node::new()?;
+    node.add_container("c0")?;
+    call(&node, "ADD", "c0", config)?;
+    call(&node, "DEL", "c0", config)?;
+    node.remove_container("c0")?;
+    // Not every DEL of a native plugin takes everything along.
+    node.sh("for chain in $(iptables-save -t nat | sed -n 's/^:\\(CNI-[^ ]*\\).*/\\1/p'); do iptables -t nat -F $chain; iptables -t nat -X $chain; done")?;
+    Ok(node)
+}
+
+fn call(node: &Node, verb: &str, container: &str, config: &Value) -> Result<Value> {
+    let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
+    let call = Call::new(&native_bin()?, plugin, verb, config.to_string());
+    let call = call.attachment(container, &node.netns(container), "eth0");
+    if verb == "DEL" {
+        return node.delete(&call).map(|()| Value::Null);
+    }
+    node.call(&call)?.success()
+}
+
+/// Adds a container and attaches it.
+fn attach(node: &Node, container: &str, config: &Value) -> Result<()> {
+    node.add_container(container)?;
+    call(node, "ADD", container, config).map(drop)
+}
+
+/// All leases become so old that no ADD can be under way any more.
+fn age(node: &Node) -> Result<()> {
+    node.sh("find /var/lib/cni/networks -type f -exec touch -d '1 hour ago' {} +").map(drop)
+}
+
+/// What is found by somebody who can look at all namespaces; see `src/bin/adopt.rs`.
+fn adopt(node: &Node, arguments: &str) -> Result<Vec<String>> {
+    let told = node.sh(&format!("{} {arguments}", env!("CARGO_BIN_EXE_postern-adopt")))?;
+    let mut lines: Vec<String> = told.lines().map(str::to_owned).collect();
+    lines.sort();
+    Ok(lines)
+}
+
+/// What `postern gc` says to a script, and its exit status; `run_by` comes before it on its command line.
+fn gc(node: &Node, run_by: &str, arguments: &str) -> Result<(Value, Option<i32>)> {
+    let script = format!("{run_by} {}/postern gc --json {arguments}", plugin_bin()?.display());
+    let output = node.command("sh").args(["-c", &script]).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let said = serde_json::from_str(&said).with_context(|| format!("{output:?}"))?;
+    Ok((said, output.status.code()))
+}
+
+/// The node, as far as attachments change it for the time that they live.
+fn picture(node: &Node) -> Result<Value> {
+    let mut tree = node.snapshot(&["alive"], &mut Names::new(""))?;
+    // The round robin of host-local is meant to go on.
+    if let Some(files) = tree.get_mut("files").and_then(Value::as_object_mut) {
+        files.retain(|path, _| !path.contains("last_reserved_ip"));
+    }
+    Ok(tree)
+}
+
+fn found(number: u8, backend: &str, plugin: &str) -> Result<()> {
+    let mut config = config(number, backend);
+    if plugin == "ptp" {
+        merge(&mut config, &json!({"type": "ptp"}));
+    }
+    let node = used(&config)?;
+    attach(&node, "alive", &config)?;
+    age(&node)?;
+    ensure!(adopt(&node, "find")?.is_empty(), "everything is in use");
+    let before = picture(&node)?;
+
+    attach(&node, "dead", &config)?;
+    node.remove_container("dead")?;
+    let young = adopt(&node, "find")?;
+    ensure!(young.iter().filter(|line| line.contains("stays: the lease is")).count() == 2, "{young:?}");
+    age(&node)?;
+
+    let mut wanted = vec![
+        "lease native/dead/eth0: no live namespace has its address".to_owned(),
+        "lease native/dead/eth0: no live namespace has its address".to_owned(),
+    ];
+    if plugin == "bridge" {
+        wanted.push("mac-guard ?/dead/eth0: its bridge port is gone".to_owned());
+    }
+    let ifname = if backend == "iptables" { "?" } else { "eth0" };
+    let rule = format!("masquerade-{backend} native/dead/{ifname}: no live namespace has its address");
+    wanted.extend([rule.clone(), rule]);
+    ensure!(adopt(&node, "find")? == wanted, "{:?}", adopt(&node, "find")?);
+    ensure!(adopt(&node, "remove")? == wanted, "what is removed is what was shown");
+    ensure!(adopt(&node, "find")?.is_empty(), "{:?}", adopt(&node, "find")?);
+
+    let mismatches = compare(&before, &picture(&node)?);
+    ensure!(mismatches.is_empty(), "{mismatches:?}");
+    let log = node.sh(&format!("{}/postern log --container dead", plugin_bin()?.display()))?;
+    ensure!(log.matches("native.remove").count() == wanted.len(), "{log}");
+    call(&node, "DEL", "alive", &config)?;
+    Ok(())
+}
+
+#[test]
+fn of_bridge_with_nftables() -> Result<()> {
+    found(1, "nftables", "bridge")
+}
+
+#[test]
+fn of_bridge_with_iptables() -> Result<()> {
+    found(2, "iptables", "bridge")
+}
+
+#[test]
+fn of_ptp_with_nftables() -> Result<()> {
+    found(3, "nftables", "ptp")
+}
+
+#[test]
+fn of_ptp_with_iptables() -> Result<()> {
+    found(4, "iptables", "ptp")
+}
+
+#[test]
+fn an_address_that_only_the_runtime_knows_of_stays() -> Result<()> {
+    let config = config(5, "nftables");
+    let node = used(&config)?;
+    attach(&node, "vm", &config)?;
+    age(&node)?;
+    // A virtual machine has its address inside; on the link there is none.
+    node.sh_in("vm", "ip address flush dev eth0 scope global")?;
+    ensure!(adopt(&node, "find")?.len() == 4, "{:?}", adopt(&node, "find")?);
+    node.sh("mkdir -p /var/lib/cni/results")?;
+    let entry = |text: &str| node.sh(&format!("echo '{text}' > /var/lib/cni/results/native-vm-eth0"));
+    entry(
+        r#"{"kind":"cniCacheV1","containerId":"vm","ifName":"eth0","networkName":"native","netns":"/run/netns/vm"}"#,
+    )?;
+    ensure!(adopt(&node, "remove")?.is_empty(), "{:?}", adopt(&node, "find")?);
+    entry("")?;
+    let told = adopt(&node, "remove")?;
+    ensure!(told.len() == 4 && told.iter().all(|line| line.contains("native-vm-eth0 doesn't tell")), "{told:?}");
+    node.remove_container("vm")?;
+    entry(r#"{"kind":"cniCacheV1","netns":"/run/netns/vm"}"#)?;
+    ensure!(adopt(&node, "remove")?.len() == 5, "with the namespace everything goes");
+    ensure!(adopt(&node, "find")?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn another_directory_of_leases_is_looked_at_if_it_is_named() -> Result<()> {
+    let mut config = config(6, "nftables");
+    merge(&mut config, &json!({"ipMasq": false, "macspoofchk": false, "ipam": {"dataDir": "/var/lib/leases"}}));
+    let node = used(&config)?;
+    attach(&node, "dead", &config)?;
+    node.remove_container("dead")?;
+    node.sh("touch -d '1 hour ago' /var/lib/leases/native/*")?;
+    ensure!(adopt(&node, "find")?.is_empty());
+    ensure!(adopt(&node, "remove /var/lib/leases")?.len() == 2);
+    ensure!(node.sh("ls /var/lib/leases/native | grep -c '^10\\|^fd' || true")?.trim() == "0");
+    ensure!(adopt(&node, "find /var/lib/nowhere").is_err(), "a directory that isn't there is a mistake");
+    Ok(())
+}
+
+#[test]
+fn what_postern_made_is_no_leftover() -> Result<()> {
+    let config = config(7, "nftables");
+    let node = Node::new()?;
+    node.add_container("ours")?;
+    let add = Call::new(&plugin_bin()?, "bridge", "ADD", config.to_string());
+    node.call(&add.attachment("ours", &node.netns("ours"), "eth0"))?.success()?;
+    age(&node)?;
+    node.remove_container("ours")?;
+    ensure!(adopt(&node, "find")?.is_empty(), "it is garbage, and goes by its record");
+    // With the record gone it is as if a native plugin had made it.
+    node.sh("rm /run/postern/attachments/*")?;
+    ensure!(adopt(&node, "remove")?.len() == 5, "{:?}", adopt(&node, "find")?);
+    ensure!(adopt(&node, "find")?.is_empty());
+    Ok(())
+}
+
+/// In a user namespace the machine's processes can't be looked into: `postern gc` must not conclude anything from that.
+#[test]
+fn without_a_view_of_all_namespaces_only_ports_are_judged() -> Result<()> {
+    let config = config(8, "nftables");
+    let node = used(&config)?;
+    attach(&node, "dead", &config)?;
+    node.remove_container("dead")?;
+    age(&node)?;
+    let before = picture(&node)?;
+    let guards = node.sh("nft list table bridge nat")?;
+    for run_by in ["", "unshare --pid --fork --mount-proc"] {
+        let (said, status) = gc(&node, run_by, "--native")?;
+        let kinds: Vec<_> = entries(&said, "native").iter().map(|entry| text(entry, "kind").to_owned()).collect();
+        ensure!(kinds == ["mac-guard"], "{said}");
+        let problems = said.get("problems").map(ToString::to_string).unwrap_or_default();
+        ensure!(problems.contains("4 leases and masquerading rules were not judged"), "{said}");
+        ensure!(problems.contains("run it as root on the host, in its PID namespace"), "{said}");
+        ensure!(status == Some(1), "it is not said to be all: {status:?}");
+        ensure!(compare(&before, &picture(&node)?).is_empty() && guards == node.sh("nft list table bridge nat")?);
+    }
+    let (said, _) = gc(&node, "", "")?;
+    ensure!(said.get("native") == Some(&Value::Null), "only if told to: {said}");
+    let (said, status) = gc(&node, "", "--native --yes")?;
+    ensure!(said.get("done") == Some(&json!(true)) && status == Some(1), "{said}");
+    let left = node.sh("nft list table bridge nat")?;
+    ensure!(!left.contains("dead") && left.contains("PREROUTING"), "{left}");
+    ensure!(adopt(&node, "find")?.len() == 4, "the rest is there still");
+    Ok(())
+}
+
+fn entries<'a>(said: &'a Value, key: &str) -> &'a [Value] {
+    said.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
+    entry.get(key).and_then(Value::as_str).unwrap_or_default()
+}
