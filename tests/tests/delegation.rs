@@ -196,3 +196,29 @@ fn del_without_the_plugin() -> Result<()> {
 fn del_without_policy_and_ipam() -> Result<()> {
     removed_by_record(&format!("rm {BIN}/postern.d/bridge.toml {BIN}/postern.d/host-local.*"), None, &json!({}))
 }
+
+/// `postern gc` runs the program with the operator's configuration, from the directories that the operator names: a record
+/// that somebody forged must not choose either.
+#[test]
+fn people_collect_what_a_native_program_gave() -> Result<()> {
+    let place = Place::new(&script(json!({})))?;
+    place.allow_native()?;
+    place.add()?;
+    place.node.remove_container("c1")?;
+    let record = place.node.sh("cat /run/postern/attachments/*")?;
+    ensure!(record.contains("\"plugin\":\"script-ipam\"") && !record.contains(BIN), "{record}");
+    let gc = |more: &str| place.node.sh(&format!("{BIN}/postern gc --yes --cni-path {BIN} {more} 2>&1 || true"));
+    place.node.sh("mkdir /run/none /run/net.d; : > /run/script-ipam.log")?;
+    let refused = gc("--conf-dir /run/none")?;
+    ensure!(refused.contains("configuration of network \"net\", and there is none"), "{refused}");
+    ensure!(place.node.sh("cat /run/script-ipam.log")?.is_empty(), "it ran");
+    let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [place.config]});
+    std::fs::write(place.node.path("/run/net.d/10-net.conflist"), list.to_string())?;
+    let removed = gc("--conf-dir /run/net.d")?;
+    ensure!(removed.contains("removed 1 of 1"), "{removed}");
+    ensure!(place.node.sh("cat /run/script-ipam.log")? == "DEL c1\n", "{}", place.node.sh("cat /run/script-ipam.log")?);
+    let given: Value = serde_json::from_str(&place.node.sh("cat /run/script-ipam.stdin")?)?;
+    ensure!(given.get("bridge") == Some(&json!("br9")) && given.get("name") == Some(&json!("net")), "{given}");
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}
