@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use postern_tests::{Call, Names, Node, compare, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A CNI bin directory of the node's own: a copy, so that its policies can be changed.
 const BIN: &str = "/run/cni-bin";
@@ -219,6 +220,42 @@ fn people_collect_what_a_native_program_gave() -> Result<()> {
     ensure!(place.node.sh("cat /run/script-ipam.log")? == "DEL c1\n", "{}", place.node.sh("cat /run/script-ipam.log")?);
     let given: Value = serde_json::from_str(&place.node.sh("cat /run/script-ipam.stdin")?)?;
     ensure!(given.get("bridge") == Some(&json!("br9")) && given.get("name") == Some(&json!("net")), "{given}");
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}
+
+/// No lock is held but that of the attachment's own record: others come and go on the same bridge, and a collection goes
+/// around it. Once the run is killed, so is its program, and DEL need not wait.
+#[test]
+fn a_stuck_program_blocks_nobody_else() -> Result<()> {
+    let place = Place::new(&script(json!({"cniVersion": "1.1.0"})))?;
+    place.allow_native()?;
+    place.node.sh(&format!("sed -i 's/^ADD) /ADD) exec sleep 60; /' {BIN}/script-ipam"))?;
+    let add = Call::new(Path::new(BIN), "bridge", "ADD", place.config.to_string());
+    let mut stuck = place.node.start(&add.attachment("c1", &place.node.netns("c1"), "eth0"))?;
+    place.node.sh("for i in $(seq 200); do grep -q ADD /run/script-ipam.log && exit; sleep .05; done; exit 1")?;
+    place.node.add_container("c2")?;
+    let mut other = place.config.clone();
+    merge(&mut other, &json!({"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}));
+    let call = |verb: &str, container: &str, config: &Value| {
+        let call = Call::new(Path::new(BIN), "bridge", verb, config.to_string());
+        place.node.call(&call.attachment(container, &place.node.netns(container), "eth0"))
+    };
+    let begun = Instant::now();
+    call("ADD", "c2", &other)?.success()?;
+    let mut collected = other.clone();
+    merge(&mut collected, &json!({"cni.dev/valid-attachments": [{"containerID": "c2", "ifname": "eth0"}]}));
+    let gc = Call::new(Path::new(BIN), "bridge", "GC", collected.to_string()).attachment("", "", "");
+    place.node.call(&gc)?.success()?;
+    call("DEL", "c2", &other)?.success()?;
+    ensure!(begun.elapsed() < Duration::from_secs(30), "others waited for it: {:?}", begun.elapsed());
+    ensure!(stuck.try_wait()?.is_none(), "it was to be stuck");
+    ensure!(place.left()?.contains("veth"), "the collection took what is being made: {}", place.left()?);
+    stuck.kill()?;
+    stuck.wait()?;
+    let begun = Instant::now();
+    call("DEL", "c1", &place.config)?.success()?;
+    ensure!(begun.elapsed() < Duration::from_secs(30), "DEL waited for a program that is dead: {:?}", begun.elapsed());
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     Ok(())
 }
