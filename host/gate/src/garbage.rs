@@ -167,6 +167,9 @@ impl Look {
         let killed: Vec<&str> =
             summary.sections.iter().filter(|s| s.stage != Stage::Given).map(|s| &*s.plugin).collect();
         match killed.as_slice() {
+            [] if summary.sections.is_empty() && summary.effects.is_empty() => {
+                report.garbage.push(garbage(None, Reason::Killed, false));
+            }
             [] => report.live += 1,
             some if some.len() == summary.sections.len() => report.garbage.push(garbage(None, Reason::Killed, false)),
             some => {
@@ -234,7 +237,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Re
     };
     let unfinished = |section: &postern_state::Section| section.stage != Stage::Given;
     let still = match garbage.reason {
-        Reason::Killed => record.sections().iter().any(unfinished),
+        Reason::Killed => record.is_empty() || record.sections().iter().any(unfinished),
         Reason::OtherBoot | Reason::Gone => true,
     };
     if !still {

@@ -18,9 +18,10 @@ use postern_cni::version_output;
 use postern_cni::{
     Env, Error, Json, NetConf, Verb, Version, about, check_version, code, config_version, validate_conf,
 };
-use postern_confine::close_all_but;
+use postern_confine::{Nobody, close_all_but};
 use postern_kernel::{Namespace, OpenError};
 use postern_types::OpError;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Standard input in bytes: a configuration with its `prevResult` is a few kilobytes.
@@ -115,14 +116,19 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         // A result that the runtime can't read is an attachment that it doesn't know of.
         print(output.as_bytes(), deadline).inspect_err(|_| collect::undo(&mut session, 0))
     });
-    match &outcome {
-        Ok(()) => session.given(),
-        Err(_) => session.undone(),
+    session.audit.flush();
+    made.tidy();
+    if outcome.is_ok() && verb == Verb::Add {
+        // A runtime believes this process only when it has ended: what takes time comes before the last word.
+        session.runner = Rc::new(Nobody);
+        drop(launcher);
+        process::reap();
+        session.given();
+    } else {
+        session.undone();
     }
     // A failed ADD has been undone by now: its record goes too, unless something is left in it.
     session.close_record();
-    session.audit.flush();
-    made.tidy();
     outcome.map(|()| String::new())
 }
 
