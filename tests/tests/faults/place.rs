@@ -62,6 +62,9 @@ impl Place {
         node.sh(&format!(
             "mkdir -p {directory}/leases; cat > {directory}/{name} <<'END'\n{SCRIPT}\nEND\nchmod 755 {directory}/{name}"
         ))?;
+        // What `postern gc` runs a native program with.
+        node.sh("mkdir -p /etc/cni/net.d")?;
+        std::fs::write(node.path("/etc/cni/net.d/10-net.conf"), scenario.config.to_string())?;
         let mut place = Self { node, scenario: scenario.clone(), verb, before: Value::Null, previous: Value::Null };
         place.policy(None)?;
         for container in ["c1", "c2"] {
