@@ -1,12 +1,13 @@
 //! What `ls` and `show` have in common: an attachment as it is told to people and to scripts.
 
 use crate::log::utc;
+use crate::subject;
 use anyhow::Result;
 use postern_gate::catalog::Manifest;
 use postern_gate::drift::{Account, Deviation, Fact, State};
 use postern_gate::places::{self, Places};
 use postern_gate::sight;
-use postern_state::Stage;
+use postern_state::{Header, Stage};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -72,7 +73,7 @@ impl Attachment {
             }
         }
         let header = account.header;
-        let of = |part: fn(&postern_state::Header) -> &String| header.as_ref().map(|header| part(header).clone());
+        let of = |part: fn(&Header) -> &String| header.as_ref().map(|header| part(header).clone());
         Self {
             network: of(|header| &header.network),
             container: of(|header| &header.container_id),
@@ -104,10 +105,7 @@ impl Attachment {
 /// The digest of the installed component of a plugin.
 fn installed(plugin: &str) -> Option<String> {
     // A record says what it likes: only what can be a file's name is looked for.
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if plugin.is_empty() || plugin.starts_with('.') || !plugin.chars().all(plain) {
-        return None;
-    }
+    let plugin = Some(plugin).filter(|plugin| subject::is_name(plugin))?;
     Some(Manifest::read(&places::catalog().ok()?, plugin).ok()?.digest)
 }
 
@@ -122,6 +120,11 @@ pub fn attachments() -> Result<Vec<Attachment>> {
     let order = |one: &Attachment| (one.network.clone(), one.container.clone(), one.interface.clone());
     attachments.sort_by_key(order);
     Ok(attachments)
+}
+
+/// An attachment's name: `network/container/interface`.
+pub fn name(header: &Header) -> String {
+    format!("{}/{}/{}", header.network, header.container_id, header.ifname)
 }
 
 /// The first digits of a digest or an ID.

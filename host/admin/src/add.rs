@@ -1,5 +1,6 @@
 //! `postern add`: compile ahead of time, so that nothing is compiled when a runtime waits.
 
+use crate::subject;
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::places;
@@ -22,9 +23,8 @@ pub fn run(
         Some(name) => name,
         None => file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
     };
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     ensure!(
-        name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain) && name != "postern",
+        subject::is_name(&name),
         "\"{name}\" is no name for a plugin: it is what network configurations call it by; give another with --name"
     );
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;

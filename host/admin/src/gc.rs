@@ -1,14 +1,14 @@
 //! `postern gc`: what attachments left that are gone.
 
+use crate::account;
+use crate::lists;
 use crate::output::{self, one_line};
-use crate::plan::list::List;
 use anyhow::{Error, Result};
 use postern_gate::Header;
 use postern_gate::adopt::{self, Leftover, Scope, all_namespaces};
 use postern_gate::garbage::{self, Garbage, Programs, Report};
 use postern_gate::places::Places;
-use serde_json::{Map, Value, json};
-use std::fs;
+use serde_json::{Value, json};
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,15 +31,11 @@ pub struct Options {
 
 /// What a native IPAM program of a network reads: the operator's configuration, and nobody else's.
 fn config(directory: &Path, network: &str, plugin: &str) -> Option<String> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    let lists = paths.iter().filter_map(|path| List::read(path).ok()).filter(|list| list.name == network);
-    let requests = lists.flat_map(|list| {
-        let count = list.plugins().count();
-        (0..count).map(move |at| list.request(at, None, &Map::new())).collect::<Vec<Value>>()
-    });
-    let mut own = requests.filter(|request| request.pointer("/ipam/type").is_some_and(|ipam| ipam == plugin));
-    own.next().map(|request| request.to_string())
+    let lists = lists::of_directory(directory).into_iter().filter_map(|(_, list)| list.ok());
+    let mut own = lists.filter(|list| list.name() == network);
+    own.find_map(|list| {
+        list.requests().find(|(entry, _)| entry.ipam() == plugin).map(|(_, request)| request.to_string())
+    })
 }
 
 /// Shows what nobody needs, and removes it: with `yes` at once, on a terminal if the answer is yes.
@@ -160,7 +156,7 @@ fn asked(count: usize) -> Result<bool> {
 }
 
 fn name(header: &Header) -> String {
-    one_line(&format!("{}/{}/{}", header.network, header.container_id, header.ifname))
+    one_line(&account::name(header))
 }
 
 fn as_json(report: &Report, native: Option<&adopt::Report>, failed: &[String], done: bool) -> Value {

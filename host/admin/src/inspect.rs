@@ -2,7 +2,7 @@
 
 use crate::authority::{self, Ability, Grant};
 use crate::imports::FLOOR;
-use crate::network::Network;
+use crate::lists::Network;
 use crate::output;
 use crate::subject::{Pin, Subject};
 use anyhow::Result;

@@ -1,5 +1,7 @@
 //! `postern log`: the audit log for people.
 
+use crate::account::short;
+use crate::output::one_line;
 use anyhow::{Context, Result};
 use postern_gate::LOG;
 use postern_gate::places::Places;
@@ -32,11 +34,11 @@ pub fn run(container: Option<&str>, denied: bool, json: bool) -> Result<()> {
             let printed = if json {
                 writeln!(out, "{line}")
             } else {
-                let heading = printable(&entry.heading());
+                let heading = one_line(&entry.heading());
                 let new = heading != last;
                 last.clone_from(&heading);
                 let heading = if new { heading + "\n" } else { String::new() };
-                writeln!(out, "{heading}{}", wrap(&printable(&entry.sentence())))
+                writeln!(out, "{heading}{}", wrap(&one_line(&entry.sentence())))
             };
             match printed {
                 // Whoever reads has seen enough.
@@ -49,11 +51,6 @@ pub fn run(container: Option<&str>, denied: bool, json: bool) -> Result<()> {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(()),
     }
-}
-
-/// A plugin's own words must not write lines, or tell the terminal what to do.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 /// Breaks what is wider than a terminal, so that what follows stays below the objects and looks like no entry.
@@ -100,7 +97,7 @@ impl<'a> Entry<'a> {
         if self.text("note") == "rotated" {
             return format!("{day} UTC");
         }
-        let short: String = self.text("digest").chars().take(12).collect();
+        let short = short(self.text("digest"));
         let component = if short.is_empty() { String::new() } else { format!(" (sha256 {short})") };
         let plugin = self.text("plugin");
         format!("{day} UTC  {} {}  {plugin}{component}", self.text("verb"), self.text("attachment"))

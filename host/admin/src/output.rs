@@ -30,7 +30,8 @@ fn write(text: &str) -> Result<()> {
 
 /// Text fit for a terminal: what somebody else wrote must not move the cursor or hide among look-alikes.
 pub fn printable(text: &str) -> String {
-    let plain = |c: char| c == '\n' || c == ' ' || c.is_ascii_graphic();
+    // The ellipsis is Postern's own, where it cuts a text.
+    let plain = |c: char| matches!(c, '\n' | ' ' | '…') || c.is_ascii_graphic();
     text.chars().map(|c| if plain(c) { c.to_string() } else { c.escape_default().to_string() }).collect()
 }
 
@@ -46,6 +47,6 @@ mod tests {
     #[test]
     fn nothing_speaks_to_the_terminal() {
         assert_eq!(printable("a\n\u{1b}[2J\u{202e}é\r"), "a\n\\u{1b}[2J\\u{202e}\\u{e9}\\r");
-        assert_eq!(one_line("a\nb"), "a b");
+        assert_eq!(one_line("a\nb…"), "a b…");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::authority::{Grant, RESULT};
 use crate::imports::Imports;
-use crate::network::Network;
+use crate::lists::Network;
 use anyhow::{Context, Result};
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::places;
@@ -27,6 +27,12 @@ pub struct Subject {
     pub policy: Option<Policy>,
     /// Where the tables of its policy are: the shipped or given file, and the operator's.
     files: [PathBuf; 2],
+}
+
+/// Whether a plugin may be called so: a file can, and it is not the host's own name.
+pub fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(plain) && text != "postern"
 }
 
 impl Subject {

@@ -9,10 +9,12 @@
 mod cache;
 mod judge;
 
+pub use crate::alive::all_namespaces;
 pub use judge::YOUNG;
 
 use crate::audit::Audit;
 use crate::capability::leases::DEFAULT_DIRECTORY;
+use crate::capability::mac_guard;
 use crate::places::Places;
 use cache::{Cache, RESULTS};
 use ipnet::IpNet;
@@ -29,9 +31,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How long one step (a look, the removal of one kind) may take.
 const WITHIN: Duration = Duration::from_secs(60);
-
-/// How long the search for namespaces may take.
-const SEARCH: Duration = Duration::from_secs(20);
 
 /// What kind of thing it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +126,7 @@ impl Thing {
 
     fn is_of(&self, header: &Header) -> bool {
         match (self, self.names()) {
-            (Self::MacGuard { id, .. }, _) => *id == format!("{}-{}", header.container_id, header.ifname),
+            (Self::MacGuard { id, .. }, _) => *id == mac_guard::id(&header.container_id, &header.ifname),
             (_, names) => names.is_some_and(|names| names.are_of(header)),
         }
     }
@@ -240,14 +239,6 @@ pub struct Scope<'a> {
     pub directories: &'a [PathBuf],
     /// How live namespaces are found: [`all_namespaces`], unless the caller knows better.
     pub namespaces: fn() -> Result<Namespaces, String>,
-}
-
-/// All live namespaces that can be found from here.
-///
-/// # Errors
-/// As [`Namespaces::find`].
-pub fn all_namespaces() -> Result<Namespaces, String> {
-    Namespaces::find(SEARCH).map_err(|error| error.to_string())
 }
 
 /// Looks for what native plugins left on the caller's node. Changes nothing.

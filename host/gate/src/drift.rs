@@ -5,11 +5,13 @@
 
 pub use crate::shell::quoted;
 
+use crate::alive::is_alive;
+use crate::capability::mac_guard;
 use crate::effect::Effect;
 use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_firewall::{MasqueradeKey, macguard, masquerade};
-use postern_kernel::{Found, Link, Namespace, OpenError};
+use postern_kernel::{Found, Link};
 use postern_state::{Header, Owner, RecordKey, Section, Stage, Summary};
 use postern_types::{Backend, Mac};
 use serde::Serialize;
@@ -106,7 +108,7 @@ impl Account {
 
     /// The name of its spoofing protection.
     pub fn guard_id(&self) -> Option<String> {
-        self.header.as_ref().map(|header| format!("{}-{}", header.container_id, header.ifname))
+        self.header.as_ref().map(|header| mac_guard::id(&header.container_id, &header.ifname))
     }
 
     fn differs(&mut self, what: impl Into<String>, remedy: impl Into<String>, is_command: bool) {
@@ -184,7 +186,7 @@ impl Sight {
             self.compare(&mut account, &header, plugin, effect, container);
         }
         self.inside(&mut account, &header, container, pair);
-        account.state = self.state(&mut account, &header, container, pair);
+        account.state = self.state(&mut account, &header);
         account
     }
 
@@ -213,13 +215,12 @@ impl Sight {
         })
     }
 
-    fn state(&self, account: &mut Account, header: &Header, container: Option<&Found>, pair: Option<&Link>) -> State {
+    fn state(&self, account: &mut Account, header: &Header) -> State {
         let unfinished = account.sections.iter().find(|section| section.stage != Stage::Given);
-        // While a pair exists its other end does, in a namespace that may not be found.
-        let is_gone = container.is_none() && header.netns_cookie.is_some() && pair.is_none();
-        if is_gone {
+        let alive = is_alive(header, &account.effects, &self.links, &self.namespaces);
+        if alive != Ok(true) {
             account.deviations.clear();
-            account.doubt = self.namespaces.gap().filter(|_| !has_lost_all(account, header));
+            account.doubt = alive.err();
             let doubt = account.doubt.iter().map(|gap| format!(", or can't be found from here: {gap}"));
             let what = format!("its network namespace is gone{}", doubt.collect::<String>());
             account.differs(what, COLLECT, true);
@@ -468,13 +469,6 @@ fn addresses(sections: &[Section], effects: &[(String, Effect)]) -> Vec<IpNet> {
         }
     });
     addresses
-}
-
-/// Whether an attachment has lost both the pair that it had and the path of its namespace: that is proof enough where not
-/// everything can be looked at.
-fn has_lost_all(account: &Account, header: &Header) -> bool {
-    let had_pair = account.effects.iter().any(|effect| matches!(effect, Effect::Veth { .. }));
-    had_pair && matches!(Namespace::open(&header.netns_path), Err(OpenError::NotExist { .. }))
 }
 
 #[cfg(test)]

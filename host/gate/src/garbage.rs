@@ -6,20 +6,18 @@
 //! and so a namespace; and every namespace that can be found is looked at. Where not all can be looked at, an attachment is
 //! gone only if it had a pair that is gone, and its path too.
 
+use crate::alive::{all_namespaces, is_alive};
 use crate::collect;
 use crate::effect::Effect;
 use crate::places::Places;
 use crate::session::{Session, now};
-use postern_kernel::{Link, Namespace, Namespaces, Netlink, OpenError};
+use postern_kernel::{Link, Namespaces, Netlink};
 use postern_state::{Header, Record, RecordKey, Stage, StateError, Summary};
 use std::fmt;
 use std::time::{Duration, Instant};
 
 /// How long one record may take to remove.
 const WITHIN: Duration = Duration::from_secs(30);
-
-/// How long the search for namespaces may take.
-const SEARCH: Duration = Duration::from_secs(20);
 
 /// Why nobody needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +126,7 @@ impl Look {
             here: host.cookie().map_err(|e| text(&e))?,
             started: now(),
             links: host.links().map_err(|e| text(&e))?,
-            namespaces: Namespaces::find(SEARCH).map_err(|e| text(&e))?,
+            namespaces: all_namespaces()?,
         })
     }
 
@@ -153,9 +151,10 @@ impl Look {
             report.garbage.push(garbage(None, Reason::OtherBoot, is_superseded(header, &self.boot, all)));
             return;
         }
-        let alive = match self.is_alive(header, &effects(None)) {
+        let alive = match is_alive(header, &effects(None), &self.links, &self.namespaces) {
             Ok(alive) => alive,
-            Err(doubt) => {
+            Err(gap) => {
+                let doubt = format!("it can't be told whether its namespace is alive: {gap}");
                 report.kept.push((header.clone(), doubt));
                 return;
             }
@@ -176,31 +175,6 @@ impl Look {
                 report.live += 1;
                 report.garbage.extend(some.iter().map(|plugin| garbage(Some(plugin), Reason::Killed, false)));
             }
-        }
-    }
-
-    /// Whether the namespace of an attachment is alive, or why that can't be told.
-    fn is_alive(&self, header: &Header, effects: &[Effect]) -> Result<bool, String> {
-        let pairs = effects.iter().filter_map(|effect| match effect {
-            Effect::Veth { mac, .. } => Some(mac.0),
-            _ => None,
-        });
-        let pairs: Vec<[u8; 6]> = pairs.collect();
-        // By address: an operator may have given it another name.
-        if self.links.iter().any(|link| link.kind == "veth" && link.mac.is_some_and(|mac| pairs.contains(&mac))) {
-            return Ok(true);
-        }
-        let path = Namespace::open(&header.netns_path);
-        let found = match header.netns_cookie {
-            Some(cookie) => self.namespaces.by_cookie(cookie).is_some(),
-            // Of a plugin that never entered it there is only the path.
-            None => path.is_ok(),
-        };
-        match self.namespaces.gap() {
-            _ if found => Ok(true),
-            None => Ok(false),
-            Some(_) if !pairs.is_empty() && matches!(path, Err(OpenError::NotExist { .. })) => Ok(false),
-            Some(gap) => Err(format!("it can't be told whether its namespace is alive: {gap}")),
         }
     }
 }

@@ -9,6 +9,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
 
 pub mod adopt;
+mod alive;
 pub mod audit;
 mod budget;
 pub mod capability;

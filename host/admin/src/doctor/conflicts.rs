@@ -1,6 +1,7 @@
 //! What else on the node is in the way of containers' packets.
 
 use super::{Examination, Node, Remedy, Severity};
+use crate::lists::Entry;
 use ipnet::IpNet;
 use postern_confine::{Direct, Environment, Program, Run as _};
 use postern_firewall::account::forward_chains;
@@ -52,12 +53,11 @@ fn forwarding(examination: &mut Examination, node: &Node) {
     let has_attachments = |name: &str| {
         node.accounts.iter().filter_map(|account| account.header.as_ref()).any(|header| header.network == name)
     };
-    for list in node.lists.iter().filter(|list| has_attachments(&list.name)) {
+    for list in node.lists.iter().filter(|list| has_attachments(list.name())) {
         let needs = ["isGateway", "isDefaultGateway", "ipMasq"];
-        let routed =
-            |plugin: &super::lists::Entry| plugin.text("/type") == "ptp" || needs.iter().any(|key| plugin.is_on(key));
-        if list.plugins().iter().any(routed) {
-            users.insert(list.name.clone());
+        let routed = |plugin: &Entry| plugin.plugin() == "ptp" || needs.iter().any(|key| plugin.is_on(key));
+        if list.entries().iter().any(routed) {
+            users.insert(list.name().to_owned());
         }
     }
     if users.is_empty() {

@@ -66,7 +66,7 @@ pub fn lease_directories(node: &Node) -> BTreeSet<PathBuf> {
         Effect::Lease { directory } => Some(PathBuf::from(directory)),
         _ => None,
     });
-    let listed = node.lists.iter().flat_map(|list| list.plugins()).filter_map(|plugin| plugin.data_directory());
+    let listed = node.lists.iter().flat_map(|list| list.entries()).filter_map(|plugin| plugin.data_directory());
     recorded.chain(listed).chain([PathBuf::from(DEFAULT_DIRECTORY)]).filter(|path| path.is_absolute()).collect()
 }
 

@@ -45,7 +45,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     report(&trials.user_namespaces, Severity::Note, "user namespaces", learn, sysctls);
     // What only some networks need is an error only where there is such a network.
     let asked = |keys: &[&str]| {
-        let plugins = node.lists.iter().flat_map(|list| list.plugins());
+        let plugins = node.lists.iter().flat_map(|list| list.entries());
         let used = plugins.into_iter().any(|plugin| keys.iter().any(|key| plugin.has(key)));
         if used { Severity::Error } else { Severity::Note }
     };

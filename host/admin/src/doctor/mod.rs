@@ -12,6 +12,7 @@ mod rules;
 mod state;
 
 use crate::account::WITHIN;
+use crate::lists::List;
 use crate::output::{self, one_line};
 use anyhow::Result;
 use nix::unistd::geteuid;
@@ -131,7 +132,7 @@ struct Node {
     catalog: Result<PathBuf, String>,
     /// Names of the installed plugins.
     plugins: Vec<String>,
-    lists: Vec<lists::List>,
+    lists: Vec<List>,
     /// What the kernel has, and why that can't be looked at.
     sight: Result<Sight, String>,
     accounts: Vec<Account>,

@@ -1,7 +1,7 @@
 //! Networks that get in each other's way: one bridge with two minds about VLANs, addresses that two may give.
 
-use super::lists::{Entry, List};
 use super::{Examination, Node, Remedy, Severity};
+use crate::lists::{Entry, List};
 use ipnet::IpNet;
 use serde_json::Value;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let mut ranges: Vec<Range<'_>> = node
         .lists
         .iter()
-        .flat_map(|list| list.plugins().iter().flat_map(move |plugin| of_plugin(list, plugin)))
+        .flat_map(|list| list.entries().iter().flat_map(move |plugin| of_plugin(list, plugin)))
         .collect();
     if ranges.len() > MOST_RANGES {
         examination.leave_out(format!("which of {} address ranges overlap: too many", ranges.len()));
@@ -32,7 +32,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
     for (at, one) in ranges.iter().enumerate() {
         for other in ranges.iter().skip(at.saturating_add(1)) {
-            let is_other = one.list.name != other.list.name && one.directory == other.directory;
+            let is_other = one.list.name() != other.list.name() && one.directory == other.directory;
             if is_other
                 && one.first <= other.last
                 && other.first <= one.last
@@ -40,8 +40,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             {
                 let what = format!(
                     "networks \"{}\" and \"{}\" both may give {} to {}",
-                    one.list.name,
-                    other.list.name,
+                    one.list.name(),
+                    other.list.name(),
                     one.first.max(other.first),
                     one.last.min(other.last)
                 );
@@ -58,10 +58,10 @@ fn bridges(examination: &mut Examination, node: &Node) {
     let users: Vec<(&List, &str, bool)> = node
         .lists
         .iter()
-        .flat_map(|list| list.plugins().iter().map(move |plugin| (list, plugin)))
-        .filter(|(_, plugin)| plugin.text("/type") == "bridge")
+        .flat_map(|list| list.entries().iter().map(move |plugin| (list, plugin)))
+        .filter(|(_, plugin)| plugin.plugin() == "bridge")
         .map(|(list, plugin)| {
-            let named = Some(plugin.text("/bridge")).filter(|name| !name.is_empty());
+            let named = plugin.get("bridge").and_then(Value::as_str).filter(|name| !name.is_empty());
             (list, named.unwrap_or("cni0"), plugin.has("vlan") || plugin.has("vlanTrunk"))
         })
         .collect();
@@ -77,10 +77,10 @@ fn bridges(examination: &mut Examination, node: &Node) {
 }
 
 fn of_plugin<'a>(list: &'a List, plugin: &'a Entry) -> Vec<Range<'a>> {
-    if plugin.text("/ipam/type") != "host-local" {
+    if plugin.ipam() != "host-local" {
         return Vec::new();
     }
-    let Some(ipam) = plugin.0.get("ipam") else { return Vec::new() };
+    let Some(ipam) = plugin.get("ipam") else { return Vec::new() };
     let sets = ipam.get("ranges").and_then(Value::as_array).into_iter().flatten();
     let ranges = sets.filter_map(Value::as_array).flatten();
     let spans = ranges.chain([ipam]).filter_map(span);

@@ -2,6 +2,7 @@
 
 use super::directories::lease_directories;
 use super::{Examination, MOST, Node, Remedy, Severity};
+use crate::account;
 use postern_gate::adopt::YOUNG;
 use postern_gate::drift::{Deviation, State, quoted};
 use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
@@ -38,7 +39,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 fn records(examination: &mut Examination, node: &Node) {
     for account in node.accounts.iter().filter(|account| !account.is_held) {
         let place = match &account.header {
-            Some(header) => format!("{}/{}/{}", header.network, header.container_id, header.ifname),
+            Some(header) => account::name(header),
             None => account.path.display().to_string(),
         };
         let (severity, why) = match account.state {

@@ -10,7 +10,7 @@ mod seen;
 mod smallest;
 
 use crate::imports::Imports;
-use crate::network::Network;
+use crate::lists::Network;
 use crate::output::{self, one_line};
 use crate::subject;
 use anyhow::{Context, Result, ensure};
@@ -52,11 +52,7 @@ struct NetworkReport {
 pub fn run(target: &str, networks: &[PathBuf], name: Option<String>, json: bool) -> Result<ExitCode> {
     let file = subject::is_file(target);
     let name = name.unwrap_or_else(|| if file { subject::stem(Path::new(target)) } else { target.to_owned() });
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    ensure!(
-        name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain) && name != "postern",
-        "\"{name}\" is no name for a plugin: give it one with --name"
-    );
+    ensure!(subject::is_name(&name), "\"{name}\" is no name for a plugin: give it one with --name");
     let networks = networks.iter().map(|path| Network::read(path, &name)).collect::<Result<Vec<_>>>()?;
     let luggage = Luggage::pack(target)?;
     place::enter(&resolver_files(&networks))?;

@@ -2,7 +2,7 @@
 
 use super::catalog::BIN;
 use super::place::{NETNS, on_node};
-use crate::network::Network;
+use crate::lists::Network;
 use anyhow::{Context, Result};
 use postern_cni::Version;
 use postern_gate::LOG;

@@ -1,7 +1,7 @@
 //! What a plugin was seen to do, from the gate's own log.
 
 use super::runs::Run;
-use crate::network::Network;
+use crate::lists::Network;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

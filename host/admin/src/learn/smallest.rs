@@ -2,7 +2,7 @@
 
 use super::seen::{Seen, Used};
 use crate::imports::Imports;
-use crate::network::Network;
+use crate::lists::Network;
 use crate::output::one_line;
 use crate::sentences::GROUPS;
 use anyhow::{Result, bail};

@@ -6,15 +6,14 @@
 
 mod describe;
 mod handles;
-pub mod list;
 mod node;
 mod report;
 mod stage;
 mod text;
 
+use crate::lists::List;
 use crate::output;
-use anyhow::{Context, Result, bail, ensure};
-use list::List;
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use node::Node;
 use postern_cni::Env;
 use postern_gate::rehearsal;
@@ -72,10 +71,11 @@ pub fn run(path: &Path, plugin: Option<&str>, attachment: &Attachment, json: boo
 }
 
 fn plan(path: &Path, only: Option<&str>, attachment: &Attachment) -> Result<Report> {
-    let list = List::read(path)?;
+    let label = path.display();
+    let list = List::read(path).map_err(|reason| anyhow!("network {label} {reason}"))?;
     if let Some(only) = only {
         let named: Vec<&str> = list.plugins().collect();
-        ensure!(named.contains(&only), "network {} has no plugin \"{only}\", only {}", list.label, named.join(", "));
+        ensure!(named.contains(&only), "network {label} has no plugin \"{only}\", only {}", named.join(", "));
     }
     let arguments: Map<String, Value> =
         serde_json::from_str(&attachment.capability_args).context("--capability-args is no JSON object")?;
@@ -99,7 +99,7 @@ fn plan(path: &Path, only: Option<&str>, attachment: &Attachment) -> Result<Repo
     let mut stage = Stage::new(node).map_err(anyhow::Error::msg)?;
     let (plugins, result) = play(&list, only, &env, &arguments, &mut stage);
     let mut report = Report {
-        network: list.name.as_str().unwrap_or_default().to_owned(),
+        network: list.name().to_owned(),
         version: list.version.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned(),
         container: attachment.container.clone(),
         ifname: attachment.ifname.clone(),

@@ -8,14 +8,18 @@ use postern_firewall::macguard;
 use postern_types::{ErrorCode, Handle, Mac, OpError, Reply};
 
 /// The native plugin's identifier.
-fn id(session: &Session) -> String {
-    format!("{}-{}", session.request.container_id, session.request.ifname)
+pub fn id(container_id: &str, ifname: &str) -> String {
+    format!("{container_id}-{ifname}")
+}
+
+fn own_id(session: &Session) -> String {
+    id(&session.request.container_id, &session.request.ifname)
 }
 
 /// `mac-guard.ensure`.
 pub fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
     let (_, name) = gate.host_end(host)?;
-    let id = id(gate.session);
+    let id = own_id(gate.session);
     // The address that the pair was made with, or has if it was made before: another one would let somebody else's frames
     // pass.
     let made = match gate.session.container_mac {
@@ -38,7 +42,7 @@ pub fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpEr
 /// `mac-guard.check`.
 pub fn check(gate: &Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
     let (_, name) = gate.seen_end(host)?;
-    if macguard::check(&mut *gate.session.nft()?, &id(gate.session), &name, mac.0).map_err(firewall)? {
+    if macguard::check(&mut *gate.session.nft()?, &own_id(gate.session), &name, mac.0).map_err(firewall)? {
         return Ok(Reply::Done);
     }
     Err(OpError::new(ErrorCode::Mismatch, name, "the spoofing protection of this attachment is not all there"))
@@ -53,6 +57,6 @@ pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 
 /// Removes the rules.
 pub fn revert(session: &Session) -> Result<(), OpError> {
-    macguard::remove(&mut *session.nft()?, &id(session)).map_err(firewall)?;
+    macguard::remove(&mut *session.nft()?, &own_id(session)).map_err(firewall)?;
     Ok(())
 }

@@ -1,0 +1,231 @@
+//! Networks as operators have them, lists of plugins or single configurations: the one reader of them, and what a runtime
+//! would hand to each plugin (specification, sections 3 and 4 of 1.1.0).
+
+use anyhow::{Result, anyhow, bail, ensure};
+use nix::fcntl::OFlag;
+use postern_cni::{NumericVersion, Version};
+use serde_json::{Map, Value};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file; longer ones are no networks.
+const LONGEST: u64 = 4 << 20;
+/// How the files that runtimes read end.
+const ENDINGS: [&str; 3] = ["conflist", "conf", "json"];
+/// Files of a directory that are looked at.
+const MOST: usize = 4096;
+
+/// A network: a list of plugins, or a single configuration as a list of one.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// Its file.
+    pub path: PathBuf,
+    /// The version that a runtime would choose; `None` if the file has none.
+    pub version: Option<Value>,
+    name: Value,
+    is_single: bool,
+    entries: Vec<Entry>,
+}
+
+/// One plugin of a list, as it stands there.
+#[derive(Clone, Debug)]
+pub struct Entry(Map<String, Value>);
+
+/// What one plugin of a network reads on standard input.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The file that it was in, for messages.
+    pub label: String,
+    /// The configuration: of a list, the plugin's entry with the name and version of the list.
+    pub config: Value,
+}
+
+impl List {
+    /// Reads a `.conflist` or `.conf`.
+    ///
+    /// # Errors
+    /// What is wrong, to be said of the file: it `can't be read`, `is no regular file`, `has no plugins`, … A name it need
+    /// not have: that is the plugins' to refuse.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let file = serde_json::from_slice(&contents(path)?).map_err(|error| format!("is no JSON: {error}"))?;
+        let Value::Object(file) = file else { return Err("is no object".to_owned()) };
+        let entries = match file.get("plugins") {
+            None => vec![Entry(file.clone())],
+            Some(Value::Array(entries)) => {
+                let object = |entry: &Value| entry.as_object().cloned().map(Entry);
+                let entries: Option<Vec<_>> = entries.iter().map(object).collect();
+                entries.ok_or("has an entry of \"plugins\" that is no object")?
+            }
+            Some(_) => return Err("has \"plugins\" that is no list".to_owned()),
+        };
+        if entries.is_empty() {
+            return Err("has no plugins".to_owned());
+        }
+        if let Some(at) = entries.iter().position(|entry| entry.plugin().is_empty()) {
+            return Err(format!("has no \"type\" for plugin {}", at.saturating_add(1)));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            version: version(&file)?,
+            name: file.get("name").cloned().unwrap_or_default(),
+            is_single: !file.contains_key("plugins"),
+            entries,
+        })
+    }
+
+    /// The network's name; empty if it has none.
+    pub fn name(&self) -> &str {
+        self.name.as_str().unwrap_or_default()
+    }
+
+    /// Its plugins, in order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The plugins' names, in order.
+    pub fn plugins(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(Entry::plugin)
+    }
+
+    /// What plugin number `at` reads on standard input: its entry with the list's name and version, the result of the
+    /// plugin before it, and of `arguments` those that the entry declares as capabilities.
+    pub fn request(&self, at: usize, previous: Option<&Value>, arguments: &Map<String, Value>) -> Value {
+        let mut request = self.entries.get(at).map(|entry| entry.0.clone()).unwrap_or_default();
+        let declared = request.remove("capabilities").unwrap_or_default();
+        let declared = |name: &str| declared.get(name).and_then(Value::as_bool) == Some(true);
+        let given: Map<String, Value> = arguments
+            .iter()
+            .filter(|(name, _)| declared(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        if !given.is_empty() {
+            request.insert("runtimeConfig".to_owned(), Value::Object(given));
+        }
+        request.insert("name".to_owned(), self.name.clone());
+        request.extend(self.version.clone().map(|version| ("cniVersion".to_owned(), version)));
+        request.extend(previous.map(|result| ("prevResult".to_owned(), result.clone())));
+        Value::Object(request)
+    }
+
+    /// What the plugins read on standard input, but for what only a runtime knows.
+    pub fn requests(&self) -> impl Iterator<Item = (&Entry, Value)> {
+        self.entries.iter().enumerate().map(|(at, entry)| (entry, self.request(at, None, &Map::new())))
+    }
+}
+
+impl Entry {
+    /// The plugin's name.
+    pub fn plugin(&self) -> &str {
+        self.get("type").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Its IPAM plugin's; empty if it has none.
+    pub fn ipam(&self) -> &str {
+        self.get("ipam").and_then(|ipam| ipam.get("type")).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key)
+    }
+
+    /// Whether a key has a value that asks for something.
+    pub fn has(&self, key: &str) -> bool {
+        match self.get(key) {
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(Value::Number(number)) => number.as_u64() != Some(0),
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(_) => true,
+        }
+    }
+
+    /// Whether a switch is on.
+    pub fn is_on(&self, key: &str) -> bool {
+        self.get(key).and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// host-local's data directory, if it has one of its own.
+    pub fn data_directory(&self) -> Option<PathBuf> {
+        let path = self.get("ipam")?.get("dataDir")?.as_str()?;
+        (!path.is_empty()).then(|| path.into())
+    }
+}
+
+impl Network {
+    /// Reads a file for `plugin`. A configuration of a single plugin is taken as it is; of a list, the first entry that
+    /// names the plugin as its `type` or `ipam.type`.
+    ///
+    /// # Errors
+    /// The file can't be read, is no network configuration, or has nothing for this plugin.
+    pub fn read(path: &Path, plugin: &str) -> Result<Self> {
+        let label = path.display().to_string();
+        let list = List::read(path).map_err(|reason| anyhow!("network configuration {label} {reason}"))?;
+        ensure!(list.name.is_string(), "network configuration {label} has no \"name\"");
+        let is_meant = |entry: &Entry| list.is_single || [entry.plugin(), entry.ipam()].contains(&plugin);
+        let Some((_, config)) = list.requests().find(|(entry, _)| is_meant(entry)) else {
+            bail!(
+                "network configuration {label} has no plugin \"{plugin}\", only {}; --name says under which name it is there",
+                list.plugins().collect::<Vec<_>>().join(", ")
+            )
+        };
+        Ok(Self { label, config })
+    }
+
+    /// A text of the configuration; empty if it is absent or no text.
+    pub fn text(&self, pointer: &str) -> &str {
+        self.config.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// What policies take their values from.
+    pub fn json(&self) -> postern_cni::Json {
+        self.config.clone().into()
+    }
+}
+
+/// The networks of a directory by their files, as a runtime reads them, each with what [`List::read`] says of it. Of a
+/// directory that can't be read there are none.
+pub fn of_directory(directory: &Path) -> Vec<(PathBuf, Result<List, String>)> {
+    let files = fs::read_dir(directory).into_iter().flatten().flatten().take(MOST).map(|entry| entry.path());
+    let is_network = |path: &PathBuf| path.extension().is_some_and(|ending| ENDINGS.iter().any(|one| ending == *one));
+    let mut paths: Vec<PathBuf> = files.filter(is_network).collect();
+    paths.sort();
+    paths.into_iter().map(|path| (path.clone(), List::read(&path))).collect()
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, String> {
+    let unread = |error: io::Error| format!("can't be read: {error}");
+    // A pipe would keep whoever opens it waiting.
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map_err(unread)?;
+    if !file.metadata().map_err(unread)?.is_file() {
+        return Err("is no regular file".to_owned());
+    }
+    let mut contents = Vec::new();
+    let length = file.take(LONGEST + 1).read_to_end(&mut contents).map_err(unread)?;
+    match u64::try_from(length) {
+        Ok(..=LONGEST) => Ok(contents),
+        _ => Err("is far too long for a network".to_owned()),
+    }
+}
+
+/// The highest of `cniVersion` and those of `cniVersions` that postern knows. A list that names none above leaves
+/// `cniVersion` as it is, for the plugins to judge.
+fn version(file: &Map<String, Value>) -> Result<Option<Value>, String> {
+    let given = file.get("cniVersion").cloned();
+    let Some(candidates) = file.get("cniVersions") else { return Ok(given) };
+    let Value::Array(candidates) = candidates else { return Err("has \"cniVersions\" that is no list".to_owned()) };
+    let mut best: Option<(NumericVersion, &str)> = None;
+    for candidate in candidates.iter().chain(given.iter()) {
+        let text = candidate.as_str().ok_or("has an entry of \"cniVersions\" that is no text")?;
+        let number = NumericVersion::parse(text).map_err(|error| format!("has a version that is none: {error}"))?;
+        if number <= Version::LATEST && best.as_ref().is_none_or(|(best, _)| number > *best) {
+            best = Some((number, text));
+        }
+    }
+    Ok(best.map(|(_, text)| text.into()).or(given))
+}
+
+#[cfg(test)]
+mod tests;
