@@ -11,7 +11,7 @@ use crate::effect::Effect;
 use crate::places::Places;
 use crate::session::{Session, now};
 use postern_kernel::{Link, Namespace, Namespaces, Netlink, OpenError};
-use postern_state::{Header, Record, RecordKey, Stage, StateError, Summary};
+use postern_state::{Header, Record, RecordKey, Section, Stage, StateError, Summary};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -89,12 +89,14 @@ pub struct Report {
 pub fn find(places: &Places) -> Result<Report, String> {
     // Nothing was begun in these, and nobody has them open.
     postern_state::tidy(&places.state).map_err(|e| e.to_string())?;
+    // Before the records are read: what an ADD has done since is not in what was read of it.
+    let started = now();
     let summaries = postern_state::list(&places.state).map_err(|e| e.to_string())?;
     let mut report = Report::default();
     if summaries.is_empty() {
         return Ok(report);
     }
-    let look = Look::new()?;
+    let look = Look::new(started)?;
     for summary in &summaries {
         report.problems.extend(summary.problems.iter().map(|problem| format!("{}: {problem}", summary.path.display())));
         let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
@@ -120,13 +122,13 @@ struct Look {
 }
 
 impl Look {
-    fn new() -> Result<Self, String> {
+    fn new(started: u64) -> Result<Self, String> {
         let text = |error: &dyn fmt::Display| error.to_string();
         let host = Netlink::open().map_err(|e| text(&e))?;
         Ok(Self {
             boot: postern_state::boot_id().map_err(|e| text(&e))?,
             here: host.cookie().map_err(|e| text(&e))?,
-            started: now(),
+            started,
             links: host.links().map_err(|e| text(&e))?,
             namespaces: Namespaces::find(SEARCH).map_err(|e| text(&e))?,
         })
@@ -164,11 +166,11 @@ impl Look {
             report.garbage.push(garbage(None, Reason::Gone, false));
             return;
         }
-        let killed: Vec<&str> =
-            summary.sections.iter().filter(|s| s.stage != Stage::Given).map(|s| &*s.plugin).collect();
+        let killed: Vec<&str> = summary.sections.iter().filter(|s| is_unfinished(s)).map(|s| &*s.plugin).collect();
+        let makers = summary.effects.iter().map(|noted| noted.plugin.as_str());
         match killed.as_slice() {
             [] => report.live += 1,
-            some if some.len() == summary.sections.len() => report.garbage.push(garbage(None, Reason::Killed, false)),
+            _ if nothing_stands(&summary.sections, makers) => report.garbage.push(garbage(None, Reason::Killed, false)),
             some => {
                 report.live += 1;
                 report.garbage.extend(some.iter().map(|plugin| garbage(Some(plugin), Reason::Killed, false)));
@@ -202,6 +204,27 @@ impl Look {
     }
 }
 
+/// Whether this is no attachment: whoever was at work on it was killed.
+fn is_unfinished(section: &Section) -> bool {
+    section.stage != Stage::Given
+}
+
+/// Whether no plugin got to its end: each of `makers`, which caused the record's effects, was killed as well. (Earlier
+/// versions wrote no sections: what has none may be in use.)
+fn nothing_stands<'a>(sections: &[Section], mut makers: impl Iterator<Item = &'a str>) -> bool {
+    sections.iter().all(is_unfinished)
+        && makers.all(|maker| sections.iter().any(|section| is_unfinished(section) && section.plugin == maker))
+}
+
+/// Whether what was found killed is so still: a run that took it up since may have begun its section anew.
+fn is_still_killed(record: &Record<Effect>, plugin: Option<&str>) -> bool {
+    let (sections, effects) = (record.sections(), record.effects(None));
+    match plugin {
+        Some(plugin) => sections.iter().any(|section| section.plugin == plugin && is_unfinished(section)),
+        None => !sections.is_empty() && nothing_stands(sections, effects.iter().map(|noted| noted.plugin.as_str())),
+    }
+}
+
 /// Whether the same attachment has been made again in this boot: what the old record lists is the new one's.
 fn is_superseded(header: &Header, boot: &str, all: &[Summary]) -> bool {
     let same = |other: &Header| {
@@ -232,9 +255,8 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Re
         Ok(_) | Err(StateError::Locked { .. }) => return Ok(0),
         Err(error) => return Err(error.to_string()),
     };
-    let unfinished = |section: &postern_state::Section| section.stage != Stage::Given;
     let still = match garbage.reason {
-        Reason::Killed => record.sections().iter().any(unfinished),
+        Reason::Killed => is_still_killed(&record, garbage.plugin.as_deref()),
         Reason::OtherBoot | Reason::Gone => true,
     };
     if !still {
@@ -260,4 +282,40 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Re
     session.close_record();
     session.audit.flush();
     removed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_still_unfinished_is_still_killed() {
+        let root = std::env::temp_dir().join(format!("postern-garbage-{}", std::process::id()));
+        let text = |text: &str| text.to_owned();
+        let header = Header {
+            network: text("net"),
+            container_id: text("c1"),
+            ifname: text("eth0"),
+            boot_id: text("boot"),
+            host_netns_cookie: 1,
+            netns_cookie: Some(2),
+            netns_path: text("/run/netns/c1"),
+            created: 3,
+        };
+        let mut record = Record::<Effect>::open_or_create(&root, &header, Instant::now() + WITHIN).unwrap();
+        let mut expect = |act: &dyn Fn(&mut Record<Effect>), whole: bool, bridge: bool, other: bool| {
+            act(&mut record);
+            let still = [None, Some("bridge"), Some("other")].map(|plugin| is_still_killed(&record, plugin));
+            assert_eq!(still, [whole, bridge, other]);
+        };
+        expect(&|_| {}, false, false, false);
+        expect(&|record| record.begin("bridge", "digest", 4).unwrap(), true, true, false);
+        expect(&|record| record.begin("other", "digest", 4).unwrap(), true, true, true);
+        // The next ADD has begun anew what one of the two had left, and got to its end.
+        expect(&|record| record.given("bridge", 5).unwrap(), false, false, true);
+        expect(&|record| record.ending(Some("bridge")).unwrap(), true, true, true);
+        // Made by a version that wrote no sections: it may be in use.
+        expect(&|record| assert_eq!(record.append("older", &Effect::MacGuard).unwrap(), 1), false, true, true);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }
