@@ -176,3 +176,33 @@ fn a_collection_spares_who_is_at_work() -> Result<()> {
     ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
     Ok(())
 }
+
+/// A run that was killed as soon as it had its record's first line, which is about a namespace that is no more. With a
+/// helper the next one begins before it knows of that.
+#[test]
+fn a_record_without_a_section_is_not_begun_for_another_namespace() -> Result<()> {
+    let node = Node::new()?;
+    let mut config = config();
+    config["ipMasqBackend"] = json!("iptables");
+    let call = |verb: &str| -> Result<Answer> {
+        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+    };
+    let header = || -> Result<Value> { Ok(serde_json::from_str(&node.sh("head -n1 /run/postern/attachments/*")?)?) };
+    node.add_container("c1")?;
+    call("ADD")?.success()?;
+    let first = header()?;
+    let file = node.sh("ls /run/postern/attachments/*")?;
+    call("DEL")?.success()?;
+    node.remove_container("c1")?;
+    node.add_container("c1")?;
+    node.sh(&format!("cat > {} <<'E'\n{first}\nE", file.trim()))?;
+    call("ADD")?.success()?;
+    let second = header()?;
+    ensure!(second["netns_cookie"] != first["netns_cookie"], "the record is about the old namespace: {second}");
+    ensure!(call("ADD")?.stdout.contains("already exists"), "the attachment was taken for another namespace's");
+    ensure!(postern(&node, "gc --yes")? == "no garbage; attachments in use: 1\n", "it is in use");
+    call("DEL")?.success()?;
+    ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
+    Ok(())
+}
