@@ -206,3 +206,22 @@ fn a_record_without_a_section_is_not_begun_for_another_namespace() -> Result<()>
     ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
     Ok(())
 }
+
+/// The names of its rules tell of container and interface, and not of the network.
+#[test]
+fn spoofing_protection_of_the_same_interface_in_another_network_stays() -> Result<()> {
+    let node = attached("c1")?;
+    // An ADD that was killed, and a runtime that then used another network for this interface.
+    as_if_killed(&node)?;
+    node.sh("ip -n c1 link delete eth0")?;
+    let mut other = config();
+    (other["name"], other["bridge"]) = (json!("other"), json!("br8"));
+    other["ipam"]["ranges"] = json!([[{"subnet": "10.8.0.0/29"}]]);
+    let add = Call::new(&plugin_bin()?, "bridge", "ADD", other.to_string());
+    node.call(&add.attachment("c1", &node.netns("c1"), "eth0"))?.success()?;
+    let guarded = || node.sh("nft list table bridge nat | grep -c 'ether saddr'");
+    ensure!(postern(&node, "gc --yes")?.contains("removed 1 of 1"), "the first one is garbage");
+    ensure!(guarded()? == "1\n", "the second one has lost its protection");
+    ensure!(left(&node)? == [0, 1, 0, 1, 1], "{:?}", left(&node)?);
+    Ok(())
+}
