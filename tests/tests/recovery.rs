@@ -225,3 +225,33 @@ fn spoofing_protection_of_the_same_interface_in_another_network_stays() -> Resul
     ensure!(left(&node)? == [0, 1, 0, 1, 1], "{:?}", left(&node)?);
     Ok(())
 }
+
+/// An address is another's as soon as its lease is gone.
+#[test]
+fn leases_are_given_back_after_the_link_is_gone() -> Result<()> {
+    let node = attached("c1")?;
+    as_if_killed(&node)?;
+    ensure!(postern(&node, "gc --yes")?.contains("removed 1 of 1"), "it is garbage");
+    let log = node.sh("tail -n4 /var/log/postern/audit.jsonl")?;
+    let at = |what: &str| log.find(&format!("\"effect\":\"{what}\"")).with_context(|| format!("no {what}: {log}"));
+    ensure!(at("veth")? < at("lease")?, "{log}");
+    Ok(())
+}
+
+/// Made since the collection began: whoever wrote the list can't have known of it.
+#[test]
+fn a_collection_spares_what_is_younger() -> Result<()> {
+    let node = attached("c1")?;
+    let given = |time: &str| {
+        node.sh(&format!("sed -i 's/\"given\":[0-9]*/\"given\":{time}/' /run/postern/attachments/*")).map(drop)
+    };
+    let mut config = config();
+    config["cni.dev/valid-attachments"] = json!([]);
+    let gc = Call::new(&plugin_bin()?, "bridge", "GC", config.to_string()).attachment("", "", "");
+    for (time, expected) in [("9999999999999", ONE), ("1700000000000", NOTHING)] {
+        given(time)?;
+        node.call(&gc)?.success()?;
+        ensure!(left(&node)? == expected, "{time}: {:?}", left(&node)?);
+    }
+    Ok(())
+}
