@@ -255,3 +255,17 @@ fn a_collection_spares_what_is_younger() -> Result<()> {
     }
     Ok(())
 }
+
+/// A DEL that was killed after the pair: nothing is left that tells whether the namespace lives, and nothing has to.
+#[test]
+fn a_del_that_was_killed_is_collected_without_its_pair() -> Result<()> {
+    let node = attached("c1")?;
+    node.sh("ip -n c1 link delete eth0; cd /run/postern/attachments; for file in *; do
+         seq=$(sed -n 's/.*\"seq\":\\([0-9]*\\).*\"effect\":\"veth\".*/\\1/p' $file)
+         echo '{\"plugin\":\"bridge\",\"ending\":true}' >> $file
+         echo '{\"plugin\":\"bridge\",\"removed\":'$seq'}' >> $file; done; ip netns del c1")?;
+    let removed = postern(&node, "gc --yes")?;
+    ensure!(removed.contains("removed 1 of 1"), "{removed}");
+    ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
+    Ok(())
+}

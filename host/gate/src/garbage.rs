@@ -2,9 +2,9 @@
 //!
 //! [`find`] looks and changes nothing; [`remove`] removes what it found, after another look. A record is garbage if its
 //! attachment was made in another boot, if the process that made it was killed before it had told the runtime, or if the
-//! container's namespace is gone. Whether it is gone is asked of the kernel: a pair whose host end exists has another end,
-//! and so a namespace; and every namespace that can be found is looked at. Where not all can be looked at, an attachment is
-//! gone only if it had a pair that is gone, and its path too.
+//! container's namespace is gone. What was killed needs no further proof. Whether a namespace is gone is asked of the
+//! kernel: a pair whose host end exists has another end, and so a namespace; and every namespace that can be found is
+//! looked at. Where not all can be looked at, an attachment is gone only if it had a pair that is gone, and its path too.
 
 use crate::collect;
 use crate::effect::Effect;
@@ -155,26 +155,22 @@ impl Look {
             report.garbage.push(garbage(None, Reason::OtherBoot, is_superseded(header, &self.boot, all)));
             return;
         }
-        let alive = match self.is_alive(header, &effects(None)) {
-            Ok(alive) => alive,
-            Err(doubt) => {
-                report.kept.push((header.clone(), doubt));
-                return;
-            }
-        };
-        if !alive {
+        let alive = self.is_alive(header, &effects(None));
+        if alive == Ok(false) {
             report.garbage.push(garbage(None, Reason::Gone, false));
             return;
         }
+        // What was killed is no attachment, in whatever namespace: what it has left to show may not tell any more.
         let killed: Vec<&str> = summary.sections.iter().filter(|s| is_unfinished(s)).map(|s| &*s.plugin).collect();
         let makers = summary.effects.iter().map(|noted| noted.plugin.as_str());
-        match killed.as_slice() {
-            [] => report.live += 1,
-            _ if nothing_stands(&summary.sections, makers) => report.garbage.push(garbage(None, Reason::Killed, false)),
-            some => {
-                report.live += 1;
-                report.garbage.extend(some.iter().map(|plugin| garbage(Some(plugin), Reason::Killed, false)));
-            }
+        if !killed.is_empty() && nothing_stands(&summary.sections, makers) {
+            report.garbage.push(garbage(None, Reason::Killed, false));
+            return;
+        }
+        report.garbage.extend(killed.iter().map(|plugin| garbage(Some(plugin), Reason::Killed, false)));
+        match alive {
+            Ok(_) => report.live += 1,
+            Err(doubt) => report.kept.push((header.clone(), doubt)),
         }
     }
 
@@ -263,25 +259,38 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Re
         return Ok(0);
     }
     let mut session = Session::of_record(record, deadline, places.clone());
-    for effect in &garbage.effects {
-        if let Effect::Native { plugin } = effect {
-            let network = &garbage.header.network;
-            let config = (programs.config)(network, plugin);
-            session.request.stdin = config.ok_or_else(|| {
-                format!("native \"{plugin}\" has to be run again with the configuration of network \"{network}\", and there is none")
-            })?;
-            programs.path.clone_into(&mut session.request.path);
-        }
-    }
+    let without = prepare(&mut session, garbage, programs);
     let removed = if garbage.superseded {
         session.forget();
         Ok(0)
     } else {
-        collect::by_record(&mut session, garbage.plugin.as_deref()).map_err(|error| error.to_string())
+        let removed = collect::by_record(&mut session, garbage.plugin.as_deref());
+        removed.map_err(|error| without.unwrap_or_else(|| error.to_string()))
     };
     session.close_record();
     session.audit.flush();
     removed
+}
+
+/// Gives the native programs that the record lists what they are run with. If there is no configuration for one of them, or
+/// not the same for all, none is found: the rest is removed all the same, and this is the reason why something stays.
+fn prepare(session: &mut Session, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
+    let network = &garbage.header.network;
+    let mut given: Option<String> = None;
+    for effect in &garbage.effects {
+        let Effect::Native { plugin } = effect else { continue };
+        match (programs.config)(network, plugin) {
+            Some(config) if given.as_ref().is_none_or(|given| *given == config) => given = Some(config),
+            _ => {
+                return Some(format!(
+                    "native \"{plugin}\" has to be run again with the configuration of network \"{network}\", and there is none"
+                ));
+            }
+        }
+    }
+    session.request.stdin = given.unwrap_or_default();
+    programs.path.clone_into(&mut session.request.path);
+    None
 }
 
 #[cfg(test)]
