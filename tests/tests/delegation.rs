@@ -202,10 +202,12 @@ fn del_without_policy_and_ipam() -> Result<()> {
 /// that somebody forged must not choose either.
 #[test]
 fn people_collect_what_a_native_program_gave() -> Result<()> {
-    let place = Place::new(&script(json!({})))?;
+    let place = Place::new(&script(json!({"ipMasq": true})))?;
     place.allow_native()?;
     place.add()?;
     place.node.remove_container("c1")?;
+    let rules = || place.node.sh("nft list ruleset | grep -c 'net: net,' || true");
+    ensure!(rules()? == "1\n", "{}", rules()?);
     let record = place.node.sh("cat /run/postern/attachments/*")?;
     ensure!(record.contains("\"plugin\":\"script-ipam\"") && !record.contains(BIN), "{record}");
     let gc = |more: &str| place.node.sh(&format!("{BIN}/postern gc --yes --cni-path {BIN} {more} 2>&1 || true"));
@@ -213,6 +215,8 @@ fn people_collect_what_a_native_program_gave() -> Result<()> {
     let refused = gc("--conf-dir /run/none")?;
     ensure!(refused.contains("configuration of network \"net\", and there is none"), "{refused}");
     ensure!(place.node.sh("cat /run/script-ipam.log")?.is_empty(), "it ran");
+    ensure!(rules()? == "0\n", "what takes no program stays for want of one");
+    ensure!(place.node.sh("ls /run/postern/attachments")?.lines().count() == 1, "the record went");
     let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [place.config]});
     std::fs::write(place.node.path("/run/net.d/10-net.conflist"), list.to_string())?;
     let removed = gc("--conf-dir /run/net.d")?;

@@ -176,3 +176,96 @@ fn a_collection_spares_who_is_at_work() -> Result<()> {
     ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
     Ok(())
 }
+
+/// A run that was killed as soon as it had its record's first line, which is about a namespace that is no more. With a
+/// helper the next one begins before it knows of that.
+#[test]
+fn a_record_without_a_section_is_not_begun_for_another_namespace() -> Result<()> {
+    let node = Node::new()?;
+    let mut config = config();
+    config["ipMasqBackend"] = json!("iptables");
+    let call = |verb: &str| -> Result<Answer> {
+        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+    };
+    let header = || -> Result<Value> { Ok(serde_json::from_str(&node.sh("head -n1 /run/postern/attachments/*")?)?) };
+    node.add_container("c1")?;
+    call("ADD")?.success()?;
+    let first = header()?;
+    let file = node.sh("ls /run/postern/attachments/*")?;
+    call("DEL")?.success()?;
+    node.remove_container("c1")?;
+    node.add_container("c1")?;
+    node.sh(&format!("cat > {} <<'E'\n{first}\nE", file.trim()))?;
+    call("ADD")?.success()?;
+    let second = header()?;
+    ensure!(second["netns_cookie"] != first["netns_cookie"], "the record is about the old namespace: {second}");
+    ensure!(call("ADD")?.stdout.contains("already exists"), "the attachment was taken for another namespace's");
+    ensure!(postern(&node, "gc --yes")? == "no garbage; attachments in use: 1\n", "it is in use");
+    call("DEL")?.success()?;
+    ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
+    Ok(())
+}
+
+/// The names of its rules tell of container and interface, and not of the network.
+#[test]
+fn spoofing_protection_of_the_same_interface_in_another_network_stays() -> Result<()> {
+    let node = attached("c1")?;
+    // An ADD that was killed, and a runtime that then used another network for this interface.
+    as_if_killed(&node)?;
+    node.sh("ip -n c1 link delete eth0")?;
+    let mut other = config();
+    (other["name"], other["bridge"]) = (json!("other"), json!("br8"));
+    other["ipam"]["ranges"] = json!([[{"subnet": "10.8.0.0/29"}]]);
+    let add = Call::new(&plugin_bin()?, "bridge", "ADD", other.to_string());
+    node.call(&add.attachment("c1", &node.netns("c1"), "eth0"))?.success()?;
+    let guarded = || node.sh("nft list table bridge nat | grep -c 'ether saddr'");
+    ensure!(postern(&node, "gc --yes")?.contains("removed 1 of 1"), "the first one is garbage");
+    ensure!(guarded()? == "1\n", "the second one has lost its protection");
+    ensure!(left(&node)? == [0, 1, 0, 1, 1], "{:?}", left(&node)?);
+    Ok(())
+}
+
+/// An address is another's as soon as its lease is gone.
+#[test]
+fn leases_are_given_back_after_the_link_is_gone() -> Result<()> {
+    let node = attached("c1")?;
+    as_if_killed(&node)?;
+    ensure!(postern(&node, "gc --yes")?.contains("removed 1 of 1"), "it is garbage");
+    let log = node.sh("tail -n4 /var/log/postern/audit.jsonl")?;
+    let at = |what: &str| log.find(&format!("\"effect\":\"{what}\"")).with_context(|| format!("no {what}: {log}"));
+    ensure!(at("veth")? < at("lease")?, "{log}");
+    Ok(())
+}
+
+/// Made since the collection began: whoever wrote the list can't have known of it.
+#[test]
+fn a_collection_spares_what_is_younger() -> Result<()> {
+    let node = attached("c1")?;
+    let given = |time: &str| {
+        node.sh(&format!("sed -i 's/\"given\":[0-9]*/\"given\":{time}/' /run/postern/attachments/*")).map(drop)
+    };
+    let mut config = config();
+    config["cni.dev/valid-attachments"] = json!([]);
+    let gc = Call::new(&plugin_bin()?, "bridge", "GC", config.to_string()).attachment("", "", "");
+    for (time, expected) in [("9999999999999", ONE), ("1700000000000", NOTHING)] {
+        given(time)?;
+        node.call(&gc)?.success()?;
+        ensure!(left(&node)? == expected, "{time}: {:?}", left(&node)?);
+    }
+    Ok(())
+}
+
+/// A DEL that was killed after the pair: nothing is left that tells whether the namespace lives, and nothing has to.
+#[test]
+fn a_del_that_was_killed_is_collected_without_its_pair() -> Result<()> {
+    let node = attached("c1")?;
+    node.sh("ip -n c1 link delete eth0; cd /run/postern/attachments; for file in *; do
+         seq=$(sed -n 's/.*\"seq\":\\([0-9]*\\).*\"effect\":\"veth\".*/\\1/p' $file)
+         echo '{\"plugin\":\"bridge\",\"ending\":true}' >> $file
+         echo '{\"plugin\":\"bridge\",\"removed\":'$seq'}' >> $file; done; ip netns del c1")?;
+    let removed = postern(&node, "gc --yes")?;
+    ensure!(removed.contains("removed 1 of 1"), "{removed}");
+    ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
+    Ok(())
+}

@@ -15,13 +15,33 @@ use std::time::Instant;
 /// said on standard error: the runtime gets the error that made the ADD fail.
 pub fn undo(session: &mut Session, before: usize) {
     session.allow_cleanup();
+    // The last of these goes first.
+    if let Some(own) = session.undo.get_mut(before..) {
+        own.sort_by_key(|undo| !is_lease(&undo.effect));
+    }
+    let mut pair_stays = false;
     while session.undo.len() > before {
         let Some(last) = session.undo.pop() else { break };
+        if pair_stays && is_lease(&last.effect) {
+            continue;
+        }
         match remove_noted(session, &last.effect, Some(&last.leases)) {
             Ok(()) => session.taken_off(last.sequence),
-            Err(error) => crate::say!("postern: could not undo {}: {error}", describe(&last.effect)),
+            Err(error) => {
+                pair_stays |= is_pair(&last.effect);
+                crate::say!("postern: could not undo {}: {error}", describe(&last.effect));
+            }
         }
     }
+}
+
+/// Leases go last, and only if the pair is gone: their addresses are another's at once.
+fn is_lease(effect: &Effect) -> bool {
+    matches!(effect, Effect::Lease { .. })
+}
+
+fn is_pair(effect: &Effect) -> bool {
+    matches!(effect, Effect::Veth { .. })
 }
 
 /// Removes what an earlier run of this ADD left, so that the node is as if it had never been called.
@@ -60,12 +80,16 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
     let Some(record) = session.record() else { return Ok(0) };
     let mut left = record.effects(plugin);
     left.reverse();
+    left.sort_by_key(|noted| is_lease(&noted.effect));
     let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
     // A pair of that name and address is the very one, whatever the record says of the boot: it was damaged then.
     let other_boot = other_boot && !has_pair(session, &left)?;
     let mut removed = 0;
-    let mut failed = None;
+    let (mut failed, mut pair_stays) = (None, false);
     for noted in left {
+        if pair_stays && is_lease(&noted.effect) {
+            continue;
+        }
         if other_boot && !noted.effect.outlives_boot() {
             // What has its name now is somebody else's.
             session.taken_off(Some(noted.seq));
@@ -76,7 +100,10 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
                 session.taken_off(Some(noted.seq));
                 removed += 1;
             }
-            Err(error) => failed = Some(error),
+            Err(error) => {
+                pair_stays |= is_pair(&noted.effect);
+                failed = Some(error);
+            }
         }
     }
     if let Some(error) = failed {
@@ -158,14 +185,12 @@ pub fn busy(session: &Session) -> Result<Vec<(String, String)>, OpError> {
     Ok(own.filter(|(container_id, ifname)| is_busy(session, container_id, ifname)).collect())
 }
 
-/// Removes a plugin's section, or all, of another attachment's record, unless its own run is under way.
+/// Removes a plugin's section, or all, of another attachment's record, unless its own run is under way or has got further
+/// since this collection began.
 ///
 /// # Errors
 /// What could not be removed.
 fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<usize, OpError> {
-    if postern_state::is_busy(&session.state, key, session.started).unwrap_or(false) {
-        return Ok(0);
-    }
     // Nobody is waited for: who has come meanwhile is at work on it.
     let record = match Record::open_existing(&session.state, key, Instant::now()) {
         Ok(Some(record)) => record,
@@ -176,6 +201,10 @@ fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<u
         }
         Err(error) => return Err(state(error)),
     };
+    // Asked with the lock held: between a question and a lock there is room for a whole ADD.
+    if record.sections().iter().any(|section| section.since >= session.started) {
+        return Ok(0);
+    }
     let mut other = session.for_record(record);
     let removed = by_record(&mut other, plugin)?;
     other.close_record();

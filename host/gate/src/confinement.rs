@@ -179,7 +179,11 @@ impl Needs {
     fn add_leases(&mut self, session: &Session, directory: &str) {
         let directory = PathBuf::from(directory);
         let network = directory.join(&session.request.conf.name);
-        self.leases.push((directory, network));
+        let leases = (directory, network);
+        // GC has as many records as there are attachments.
+        if !self.leases.contains(&leases) {
+            self.leases.push(leases);
+        }
     }
 
     fn add_programs(&mut self, programs: Vec<Allowed>) {

@@ -2,9 +2,9 @@
 //!
 //! [`find`] looks and changes nothing; [`remove`] removes what it found, after another look. A record is garbage if its
 //! attachment was made in another boot, if the process that made it was killed before it had told the runtime, or if the
-//! container's namespace is gone. Whether it is gone is asked of the kernel: a pair whose host end exists has another end,
-//! and so a namespace; and every namespace that can be found is looked at. Where not all can be looked at, an attachment is
-//! gone only if it had a pair that is gone, and its path too.
+//! container's namespace is gone. What was killed needs no further proof. Whether a namespace is gone is asked of the
+//! kernel: a pair whose host end exists has another end, and so a namespace; and every namespace that can be found is
+//! looked at. Where not all can be looked at, an attachment is gone only if it had a pair that is gone, and its path too.
 
 use crate::alive::{all_namespaces, is_alive};
 use crate::collect;
@@ -12,7 +12,7 @@ use crate::effect::Effect;
 use crate::places::Places;
 use crate::session::{Session, now};
 use postern_kernel::{Link, Namespaces, Netlink};
-use postern_state::{Header, Record, RecordKey, Stage, StateError, Summary};
+use postern_state::{Header, Record, RecordKey, Section, Stage, StateError, Summary};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -87,12 +87,14 @@ pub struct Report {
 pub fn find(places: &Places) -> Result<Report, String> {
     // Nothing was begun in these, and nobody has them open.
     postern_state::tidy(&places.state).map_err(|e| e.to_string())?;
+    // Before the records are read: what an ADD has done since is not in what was read of it.
+    let started = now();
     let summaries = postern_state::list(&places.state).map_err(|e| e.to_string())?;
     let mut report = Report::default();
     if summaries.is_empty() {
         return Ok(report);
     }
-    let look = Look::new()?;
+    let look = Look::new(started)?;
     for summary in &summaries {
         report.problems.extend(summary.problems.iter().map(|problem| format!("{}: {problem}", summary.path.display())));
         let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
@@ -118,13 +120,13 @@ struct Look {
 }
 
 impl Look {
-    fn new() -> Result<Self, String> {
+    fn new(started: u64) -> Result<Self, String> {
         let text = |error: &dyn fmt::Display| error.to_string();
         let host = Netlink::open().map_err(|e| text(&e))?;
         Ok(Self {
             boot: postern_state::boot_id().map_err(|e| text(&e))?,
             here: host.cookie().map_err(|e| text(&e))?,
-            started: now(),
+            started,
             links: host.links().map_err(|e| text(&e))?,
             namespaces: all_namespaces()?,
         })
@@ -151,31 +153,45 @@ impl Look {
             report.garbage.push(garbage(None, Reason::OtherBoot, is_superseded(header, &self.boot, all)));
             return;
         }
-        let alive = match is_alive(header, &effects(None), &self.links, &self.namespaces) {
-            Ok(alive) => alive,
-            Err(gap) => {
-                let doubt = format!("it can't be told whether its namespace is alive: {gap}");
-                report.kept.push((header.clone(), doubt));
-                return;
-            }
-        };
-        if !alive {
+        let alive = is_alive(header, &effects(None), &self.links, &self.namespaces);
+        if alive == Ok(false) {
             report.garbage.push(garbage(None, Reason::Gone, false));
             return;
         }
-        let killed: Vec<&str> =
-            summary.sections.iter().filter(|s| s.stage != Stage::Given).map(|s| &*s.plugin).collect();
-        match killed.as_slice() {
-            [] if summary.sections.is_empty() && summary.effects.is_empty() => {
-                report.garbage.push(garbage(None, Reason::Killed, false));
-            }
-            [] => report.live += 1,
-            some if some.len() == summary.sections.len() => report.garbage.push(garbage(None, Reason::Killed, false)),
-            some => {
-                report.live += 1;
-                report.garbage.extend(some.iter().map(|plugin| garbage(Some(plugin), Reason::Killed, false)));
-            }
+        // What was killed is no attachment, in whatever namespace: what it has left to show may not tell any more.
+        let killed: Vec<&str> = summary.sections.iter().filter(|s| is_unfinished(s)).map(|s| &*s.plugin).collect();
+        let makers = summary.effects.iter().map(|noted| noted.plugin.as_str());
+        let is_empty = summary.sections.is_empty() && summary.effects.is_empty();
+        if is_empty || !killed.is_empty() && nothing_stands(&summary.sections, makers) {
+            report.garbage.push(garbage(None, Reason::Killed, false));
+            return;
         }
+        report.garbage.extend(killed.iter().map(|plugin| garbage(Some(plugin), Reason::Killed, false)));
+        match alive {
+            Ok(_) => report.live += 1,
+            Err(doubt) => report.kept.push((header.clone(), doubt)),
+        }
+    }
+}
+
+/// Whether this is no attachment: whoever was at work on it was killed.
+fn is_unfinished(section: &Section) -> bool {
+    section.stage != Stage::Given
+}
+
+/// Whether no plugin got to its end: each of `makers`, which caused the record's effects, was killed as well. (Earlier
+/// versions wrote no sections: what has none may be in use.)
+fn nothing_stands<'a>(sections: &[Section], mut makers: impl Iterator<Item = &'a str>) -> bool {
+    sections.iter().all(is_unfinished)
+        && makers.all(|maker| sections.iter().any(|section| is_unfinished(section) && section.plugin == maker))
+}
+
+/// Whether what was found killed is so still: a run that took it up since may have begun its section anew.
+fn is_still_killed(record: &Record<Effect>, plugin: Option<&str>) -> bool {
+    let (sections, effects) = (record.sections(), record.effects(None));
+    match plugin {
+        Some(plugin) => sections.iter().any(|section| section.plugin == plugin && is_unfinished(section)),
+        None => !sections.is_empty() && nothing_stands(sections, effects.iter().map(|noted| noted.plugin.as_str())),
     }
 }
 
@@ -209,32 +225,80 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Re
         Ok(_) | Err(StateError::Locked { .. }) => return Ok(0),
         Err(error) => return Err(error.to_string()),
     };
-    let unfinished = |section: &postern_state::Section| section.stage != Stage::Given;
     let still = match garbage.reason {
-        Reason::Killed => record.is_empty() || record.sections().iter().any(unfinished),
+        Reason::Killed => record.is_empty() || is_still_killed(&record, garbage.plugin.as_deref()),
         Reason::OtherBoot | Reason::Gone => true,
     };
     if !still {
         return Ok(0);
     }
     let mut session = Session::of_record(record, deadline, places.clone());
-    for effect in &garbage.effects {
-        if let Effect::Native { plugin } = effect {
-            let network = &garbage.header.network;
-            let config = (programs.config)(network, plugin);
-            session.request.stdin = config.ok_or_else(|| {
-                format!("native \"{plugin}\" has to be run again with the configuration of network \"{network}\", and there is none")
-            })?;
-            programs.path.clone_into(&mut session.request.path);
-        }
-    }
+    let without = prepare(&mut session, garbage, programs);
     let removed = if garbage.superseded {
         session.forget();
         Ok(0)
     } else {
-        collect::by_record(&mut session, garbage.plugin.as_deref()).map_err(|error| error.to_string())
+        let removed = collect::by_record(&mut session, garbage.plugin.as_deref());
+        removed.map_err(|error| without.unwrap_or_else(|| error.to_string()))
     };
     session.close_record();
     session.audit.flush();
     removed
+}
+
+/// Gives the native programs that the record lists what they are run with. If there is no configuration for one of them, or
+/// not the same for all, none is found: the rest is removed all the same, and this is the reason why something stays.
+fn prepare(session: &mut Session, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
+    let network = &garbage.header.network;
+    let mut given: Option<String> = None;
+    for effect in &garbage.effects {
+        let Effect::Native { plugin } = effect else { continue };
+        match (programs.config)(network, plugin) {
+            Some(config) if given.as_ref().is_none_or(|given| *given == config) => given = Some(config),
+            _ => {
+                return Some(format!(
+                    "native \"{plugin}\" has to be run again with the configuration of network \"{network}\", and there is none"
+                ));
+            }
+        }
+    }
+    session.request.stdin = given.unwrap_or_default();
+    programs.path.clone_into(&mut session.request.path);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_still_unfinished_is_still_killed() {
+        let root = std::env::temp_dir().join(format!("postern-garbage-{}", std::process::id()));
+        let text = |text: &str| text.to_owned();
+        let header = Header {
+            network: text("net"),
+            container_id: text("c1"),
+            ifname: text("eth0"),
+            boot_id: text("boot"),
+            host_netns_cookie: 1,
+            netns_cookie: Some(2),
+            netns_path: text("/run/netns/c1"),
+            created: 3,
+        };
+        let mut record = Record::<Effect>::open_or_create(&root, &header, Instant::now() + WITHIN).unwrap();
+        let mut expect = |act: &dyn Fn(&mut Record<Effect>), whole: bool, bridge: bool, other: bool| {
+            act(&mut record);
+            let still = [None, Some("bridge"), Some("other")].map(|plugin| is_still_killed(&record, plugin));
+            assert_eq!(still, [whole, bridge, other]);
+        };
+        expect(&|_| {}, false, false, false);
+        expect(&|record| record.begin("bridge", "digest", 4).unwrap(), true, true, false);
+        expect(&|record| record.begin("other", "digest", 4).unwrap(), true, true, true);
+        // The next ADD has begun anew what one of the two had left, and got to its end.
+        expect(&|record| record.given("bridge", 5).unwrap(), false, false, true);
+        expect(&|record| record.ending(Some("bridge")).unwrap(), true, true, true);
+        // Made by a version that wrote no sections: it may be in use.
+        expect(&|record| assert_eq!(record.append("older", &Effect::MacGuard).unwrap(), 1), false, true, true);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }

@@ -452,9 +452,11 @@ impl Session {
     /// # Errors
     /// As [`Session::begin`], and that the namespace is none.
     pub fn begin_for(&mut self, namespace: Option<&Namespace>) -> Result<(), OpError> {
-        if let Some(namespace) = namespace.filter(|_| self.record.is_none()) {
-            self.cookie = Some(namespace.cookie().map_err(kernel)?);
+        // One that is there may be of another boot or namespace, which is known later: it is recovered then, and begun.
+        if self.record.is_some() {
+            return Ok(());
         }
+        self.cookie = namespace.map(Namespace::cookie).transpose().map_err(kernel)?;
         self.begin()
     }
 

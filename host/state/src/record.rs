@@ -480,6 +480,14 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 }
 
+impl<E> Drop for Record<E> {
+    /// Whatever a program has left running may have the file open still, and would keep the lock for as long as it lives.
+    fn drop(&mut self) {
+        // What can't be unlocked is by the end of those who have it open.
+        let _ = self.file.unlock();
+    }
+}
+
 fn open_directory(root: &Path, create: bool) -> Result<Option<Directory>> {
     Directory::state(root, SUBDIRECTORY, create)
 }

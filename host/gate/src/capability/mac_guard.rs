@@ -55,8 +55,33 @@ pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     Ok(Reply::Done)
 }
 
-/// Removes the rules.
+/// Removes the rules, unless they are another attachment's by now: their names tell of container and interface, and not of
+/// the network.
 pub fn revert(session: &Session) -> Result<(), OpError> {
-    macguard::remove(&mut *session.nft()?, &own_id(session)).map_err(firewall)?;
+    let id = own_id(session);
+    if !is_anothers(session, &id)? {
+        macguard::remove(&mut *session.nft()?, &id).map_err(firewall)?;
+    }
     Ok(())
+}
+
+/// Whether the rules guard a port that is there, and is not the one that the record lists.
+fn is_anothers(session: &Session, id: &str) -> Result<bool, OpError> {
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let pairs = effects.into_iter().filter_map(|noted| match noted.effect {
+        Effect::Veth { host, .. } => Some(host),
+        _ => None,
+    });
+    let pairs: Vec<String> = pairs.collect();
+    // Without a pair in the record it is a native plugin's attachment, and its rules go by their names alone.
+    if pairs.is_empty() {
+        return Ok(false);
+    }
+    let ports = macguard::list(&mut *session.nft()?).map_err(firewall)?;
+    for port in ports.iter().filter(|port| port.id == id && !pairs.contains(&port.ifname)) {
+        if session.host()?.link_by_name(&port.ifname).map_err(kernel)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -422,3 +422,14 @@ proptest! {
         prop_assert!(record.effects(None).is_empty());
     }
 }
+
+#[test]
+fn a_program_that_stays_keeps_no_lock() {
+    let scratch = Scratch::new();
+    let mut record = open(&scratch);
+    record.append("bridge", &link("a")).unwrap();
+    let inherited = record.lock().try_clone_to_owned().unwrap();
+    drop(record);
+    assert_eq!(existing(&scratch).unwrap().unwrap().effects(None).len(), 1);
+    drop(inherited);
+}
