@@ -110,3 +110,28 @@ fn what_an_operator_has_removed_is_in_the_log() -> Result<()> {
     ensure!(node.sh(&format!("{postern} log --denied"))?.is_empty(), "nothing was refused");
     Ok(())
 }
+
+/// A note goes by the link's index too: a name can become somebody else's.
+#[test]
+fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
+    let node = Node::new()?;
+    let config = config("bridge", "net", &json!({}));
+    node.add_container("c1")?;
+    let gc = || node.sh(&format!("{}/postern gc --node", plugin_bin()?.display()));
+    for verb in ["ADD", "DEL"] {
+        call(&node, verb, "c1", &config)?.success()?;
+    }
+    node.sh("ip link del br9; ip link add br9 type bridge; ip addr add 10.9.9.1/24 dev br9")?;
+    ensure!(gc()?.contains("bridge br9 stays"), "{}", gc()?);
+    node.sh("ip link show br9")?;
+    // A note of a run that was killed before it could note the index.
+    node.sh("sed -i 's/\"detail\":{[^}]*}/\"detail\":null/' /run/postern/node/bridge-br9*")?;
+    ensure!(gc()?.contains("bridge br9 stays"), "{}", gc()?);
+    node.sh("ip addr flush dev br9")?;
+    ensure!(gc()?.contains("removed bridge br9"), "{}", gc()?);
+    for verb in ["ADD", "DEL"] {
+        call(&node, verb, "c1", &config)?.success()?;
+    }
+    ensure!(gc()?.contains("removed bridge br9"), "made anew, with its gateway's address: {}", gc()?);
+    Ok(())
+}

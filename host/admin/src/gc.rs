@@ -59,7 +59,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let programs = Programs { path: &options.cni_path, config: &config };
         for item in &report.garbage {
             match garbage::remove(&places, item, &programs) {
-                Ok(_) => removed += 1,
+                Ok(done) => removed += usize::from(done),
                 Err(error) => failed.push(format!("{}: {error}", name(&item.header))),
             }
         }

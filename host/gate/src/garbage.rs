@@ -213,16 +213,16 @@ pub struct Programs<'a> {
     pub config: &'a dyn Fn(&str, &str) -> Option<String>,
 }
 
-/// Removes what was found, and returns how many things that were. What somebody has taken up again since stays.
+/// Removes what was found, and returns whether it did: what somebody has taken up again since stays.
 ///
 /// # Errors
 /// A text for people: what could not be removed; it stays in the record.
-pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Result<usize, String> {
+pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Result<bool, String> {
     let deadline = Instant::now() + WITHIN;
     let record = match Record::<Effect>::open_existing(&places.state, &garbage.key, Instant::now()) {
         Ok(Some(record)) if *record.header() == garbage.header => record,
         // Another run has come in between, or removed it.
-        Ok(_) | Err(StateError::Locked { .. }) => return Ok(0),
+        Ok(_) | Err(StateError::Locked { .. }) => return Ok(false),
         Err(error) => return Err(error.to_string()),
     };
     let still = match garbage.reason {
@@ -230,16 +230,16 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Re
         Reason::OtherBoot | Reason::Gone => true,
     };
     if !still {
-        return Ok(0);
+        return Ok(false);
     }
     let mut session = Session::of_record(record, deadline, places.clone());
     let without = prepare(&mut session, garbage, programs);
     let removed = if garbage.superseded {
         session.forget();
-        Ok(0)
+        Ok(true)
     } else {
         let removed = collect::by_record(&mut session, garbage.plugin.as_deref());
-        removed.map_err(|error| without.unwrap_or_else(|| error.to_string()))
+        removed.map(|_| true).map_err(|error| without.unwrap_or_else(|| error.to_string()))
     };
     session.close_record();
     session.audit.flush();
@@ -249,7 +249,12 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Re
 /// Gives the native programs that the record lists what they are run with. If there is no configuration for one of them, or
 /// not the same for all, none is found: the rest is removed all the same, and this is the reason why something stays.
 fn prepare(session: &mut Session, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
-    let network = &garbage.header.network;
+    let Header { network, container_id, ifname, .. } = &garbage.header;
+    // A program is given what a runtime could have given it, and nothing else.
+    let names = postern_cni::validate_container_id(container_id);
+    if let Err(error) = names.and_then(|()| postern_cni::validate_interface_name(ifname)) {
+        return Some(format!("no program is run for a record of such a name: {error}"));
+    }
     let mut given: Option<String> = None;
     for effect in &garbage.effects {
         let Effect::Native { plugin } = effect else { continue };

@@ -71,7 +71,9 @@ pub fn run(path: &Path, session: &Session, verb: Verb) -> Result<Option<CniResul
         return Err(failure(&output));
     }
     if !output.stderr.is_empty() {
-        crate::say!("{}", output.stderr.trim_end());
+        for line in output.stderr.trim_end().lines() {
+            crate::say!("{}", crate::plugin::printable(line));
+        }
     }
     match verb {
         Verb::Add => CniResult::parse_output(output.stdout.as_bytes(), LIMIT, &request.conf.cni_version).map(Some),

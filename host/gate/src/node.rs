@@ -9,6 +9,7 @@ use postern_kernel::{Link, Netlink, Sysctl, sysctl};
 use postern_state::node::{self, NodeObject};
 use serde_json::{Value, json};
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,40 +20,74 @@ pub const VLAN_GATEWAY: &str = "vlan-gateway";
 /// Kind of a family whose forwarding was switched on.
 pub const FORWARDING: &str = "forwarding";
 
-/// Notes an object, and makes it: in this order, as one that nobody noted would never be collected. If it can't be made,
-/// the note goes again.
+/// Notes an object, and has it made: in this order, as one that nobody noted would never be collected. `make` says whether it
+/// was this run that made it; if not, the note goes again, and of a link that it made the index is noted as well: somebody
+/// else's may have its name one day.
 ///
 /// # Errors
 /// What `make` says.
-pub fn noted<T, E>(
+pub fn noted<E>(
     state: &Path,
     host: &Netlink,
     kind: &str,
     name: &str,
-    make: impl FnOnce() -> Result<T, E>,
-) -> Result<T, E> {
-    let is_new = note(state, host, kind, name);
-    make().inspect_err(|_| {
-        if let Some(here) = is_new.then(|| host.cookie().ok()).flatten()
-            && let Err(error) = node::remove(state, kind, name, here)
-        {
-            crate::say!("postern: {error}");
-        }
+    make: impl FnOnce() -> Result<bool, E>,
+) -> Result<bool, E> {
+    let object = object(host, kind, name);
+    let is_new = object.clone().and_then(|object| node::note(state, &object).map_err(|e| e.to_string()));
+    let made = make();
+    let kept = match (&made, is_new, object) {
+        (_, Err(reason), _) | (_, _, Err(reason)) => Err(reason),
+        (Ok(true), _, Ok(object)) => match host.link_by_name(name) {
+            Ok(Some(link)) if kind != FORWARDING => {
+                let detail = json!({ INDEX: link.index });
+                node::update(state, &NodeObject { detail, ..object }).map_err(|e| e.to_string())
+            }
+            _ => Ok(()),
+        },
+        // Another run that made it meanwhile has noted its index.
+        (_, Ok(true), Ok(object)) => node::find(state, kind, name, object.host_netns_cookie)
+            .and_then(|noted| match noted {
+                Some(noted) if noted.detail.is_null() => node::remove(state, kind, name, object.host_netns_cookie),
+                _ => Ok(false),
+            })
+            .map(drop)
+            .map_err(|e| e.to_string()),
+        (_, Ok(false), Ok(_)) => Ok(()),
+    };
+    if let Err(reason) = kept {
+        crate::say!("postern: `postern gc --node` will not know all of {kind} {name}: {reason}");
+    }
+    made
+}
+
+/// The key of the link's index in [`NodeObject::detail`].
+const INDEX: &str = "index";
+
+fn object(host: &Netlink, kind: &str, name: &str) -> Result<NodeObject, String> {
+    Ok(NodeObject {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        boot_id: postern_state::boot_id().map_err(|e| e.to_string())?,
+        host_netns_cookie: host.cookie().map_err(|e| e.to_string())?,
+        created: now(),
+        detail: Value::Null,
     })
 }
 
-/// Whether the note is new.
-fn note(state: &Path, host: &Netlink, kind: &str, name: &str) -> bool {
-    let noted = host.cookie().map_err(|e| e.to_string()).and_then(|host_netns_cookie| {
-        let boot_id = postern_state::boot_id().map_err(|e| e.to_string())?;
-        let (kind, name) = (kind.to_owned(), name.to_owned());
-        let object = NodeObject { kind, name, boot_id, host_netns_cookie, created: now(), detail: Value::Null };
-        node::note(state, &object).map_err(|e| e.to_string())
-    });
-    noted.unwrap_or_else(|reason| {
-        crate::say!("postern: `postern gc --node` will not know of {kind} {name}: {reason}");
-        false
-    })
+/// Whether a link is the one that was noted. Of one whose maker was killed before it could note the index, and of those of
+/// earlier versions, only the name is known: it is, as long as nobody gave it an address.
+fn is_noted(host: &Netlink, object: &NodeObject, link: &Link) -> Result<bool, String> {
+    if let Some(index) = object.detail.get(INDEX).and_then(Value::as_u64) {
+        return Ok(index == u64::from(link.index));
+    }
+    let addresses = host.addresses(link.index).map_err(|e| e.to_string())?;
+    Ok(addresses.iter().all(|address| is_link_local(address.net.addr())))
+}
+
+/// RFC 4291, section 2.5.6: the kernel gives one to every link.
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 /// Removes the node objects of the caller's namespace that Postern made and nothing uses. Forwarding is switched off only
@@ -89,9 +124,23 @@ pub fn collect(places: &Places, forwarding: bool) -> Result<Vec<String>, String>
             forget(&bridge)?;
             continue;
         };
-        let gateways: Vec<&Link> = links
-            .iter()
-            .filter(|link| vlan_gateways.iter().any(|noted| noted.name == link.name))
+        if !is_noted(&host, &bridge, link)? {
+            said.push(format!(
+                "bridge {} stays: it is not the one that Postern made, or somebody gave it addresses",
+                bridge.name
+            ));
+            continue;
+        }
+        let mut own = Vec::new();
+        for gateway in &vlan_gateways {
+            if let Some(link) = links.iter().find(|link| link.name == gateway.name)
+                && is_noted(&host, gateway, link)?
+            {
+                own.push(link);
+            }
+        }
+        let gateways: Vec<&Link> = own
+            .into_iter()
             .filter(|link| link.name.strip_prefix(&bridge.name).is_some_and(|rest| rest.starts_with('.')))
             .collect();
         let is_gateway = |port: &Link| gateways.iter().any(|gateway| gateway.peer_index == Some(port.index));

@@ -56,10 +56,25 @@ pub fn note(root: &Path, object: &NodeObject) -> Result<bool> {
     {
         return Ok(false);
     }
-    let content = serde_json::to_vec(&Note { version: VERSION, object: object.clone() })
-        .map_err(|error| StateError::io("encode", directory.path_of(&name), error))?;
-    directory.replace(&name, &format!(".{}-{name}", std::process::id()), &content)?;
+    write(&directory, &name, object)?;
     Ok(true)
+}
+
+/// Put a note in the place of what there is.
+///
+/// # Errors
+/// As [`note`].
+pub fn update(root: &Path, object: &NodeObject) -> Result<()> {
+    let Some(directory) = open_directory(root, true)? else {
+        return Err(StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT));
+    };
+    write(&directory, &file_name(&object.kind, &object.name, object.host_netns_cookie), object)
+}
+
+fn write(directory: &Directory, name: &str, object: &NodeObject) -> Result<()> {
+    let content = serde_json::to_vec(&Note { version: VERSION, object: object.clone() })
+        .map_err(|error| StateError::io("encode", directory.path_of(name), error))?;
+    directory.replace(name, &format!(".{}-{name}", std::process::id()), &content)
 }
 
 /// The note on an object in the network namespace `host_netns_cookie`; `None` if we didn't make it.

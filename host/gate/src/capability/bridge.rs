@@ -256,8 +256,8 @@ fn vlan_gateway(
             let spec = VethSpec { name: &name, mtu: Some(mtu), mac: None, peer_name, peer_mac, peer_ns };
             let create = || match netlink.create_veth(&spec) {
                 // Another run was faster.
-                Err(error) if error.is(Errno::EEXIST) => Ok(()),
-                other => other,
+                Err(error) if error.is(Errno::EEXIST) => Ok(false),
+                other => other.map(|()| true),
             };
             node::noted(&gate.session.state, netlink, node::VLAN_GATEWAY, &name, create)
                 .map_err(|error| refused(error, &name, format_args!("failed to make VLAN gateway {name}")))?;

@@ -38,6 +38,9 @@ pub fn firewall(error: FirewallError) -> OpError {
 pub fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
     let (key, own) = (key(gate.session), own(gate.session));
     let backend = backend.unwrap_or(Backend::Nftables);
+    if own.is_empty() {
+        return Ok(Reply::Done);
+    }
     gate.session.intend(Effect::Masquerade { backend, addresses: own.clone() })?;
     match backend {
         Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own),
