@@ -33,9 +33,11 @@ enum Mend {
     Again,
     /// What it says in words, as a script.
     Script(&'static str),
+    /// The version that wrote the record, which alone knows it: this undoes what made the record a later one's.
+    Writer(&'static str),
 }
 
-const BROKEN: [Broken; 29] = [
+const BROKEN: [Broken; 32] = [
     Broken {
         name: "the pair was deleted",
         by: "ip link delete $veth",
@@ -170,6 +172,34 @@ const BROKEN: [Broken; 29] = [
         doctor: "first line can't be read",
         severity: "error",
         mend: Mend::Script("rm $(grep -ls garbage /run/postern/attachments/*)"),
+    },
+    Broken {
+        name: "a record of a later version",
+        by: "sed -i 's/\"version\":1/\"version\":2/' $record",
+        state: "damaged",
+        show: "",
+        doctor: "format version 2",
+        severity: "error",
+        mend: Mend::Writer("sed -i 's/\"version\":2/\"version\":1/' /run/postern/attachments/*"),
+    },
+    Broken {
+        name: "an effect of a later version",
+        by: "sed -i 's/\"mac-guard\"/\"later\"/' $record",
+        state: "drift",
+        show: "an effect of the record is not known",
+        doctor: "an effect of the record is not known",
+        severity: "error",
+        mend: Mend::Writer("sed -i 's/\"later\"/\"mac-guard\"/' /run/postern/attachments/*"),
+    },
+    Broken {
+        name: "an effect of a later version, and the namespace was deleted",
+        by: "sed -i 's/\"mac-guard\"/\"later\"/' $record
+             ip netns delete c1; while ip link show $veth >/dev/null 2>&1; do sleep .02; done",
+        state: "container-gone",
+        show: "an effect of the record is not known",
+        doctor: "its network namespace is gone",
+        severity: "error",
+        mend: Mend::Writer("sed -i 's/\"later\"/\"mac-guard\"/' /run/postern/attachments/*"),
     },
     Broken {
         name: "a lease of nobody",
@@ -396,6 +426,10 @@ impl Patient {
         ensure!(!text(found, "why").is_empty() && !text(found, "remedy").is_empty(), "doctor: {found}");
         let worst = findings.iter().map(|finding| text(finding, "severity")).min().unwrap_or_default();
         ensure!(status == if worst == "error" { 1 } else { 3 }, "doctor: status {status}: {all:?}");
+        if broken.name == "a record was damaged" {
+            let remedy = text(found, "remedy");
+            ensure!(remedy.find("`cat ") < remedy.find("`rm ") && remedy.contains("`cat "), "doctor: {found}");
+        }
         match broken.mend {
             Mend::Doctor | Mend::Native => {
                 ensure!(found.get("is_command") == Some(&json!(true)), "doctor: {found}");
@@ -410,6 +444,11 @@ impl Patient {
             }
             Mend::Again => {}
             Mend::Script(script) => drop(self.script(script)?),
+            Mend::Writer(script) => {
+                ensure!(text(found, "remedy") == "use the version of postern that wrote it", "doctor: {found}");
+                ensure!(found.get("is_command") != Some(&json!(true)), "doctor: {found}");
+                self.script(script)?;
+            }
         }
         let again = match broken.mend {
             // What befell all of them.

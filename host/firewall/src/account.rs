@@ -1,13 +1,16 @@
 //! What there is, for an account of the node: rules that bear the marks of attachments, whoever made them. Reading only.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
+use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 
 use crate::iptables::{self, Means};
 use crate::masquerade::{CHECKS, TABLE};
-use crate::{FirewallError, MasqueradeKey, Nft, macguard, rule};
+use crate::rule::{self, Rule};
+use crate::{FirewallError, MasqueradeKey, Nft, macguard, masquerade};
 
 /// Rules that bear the mark of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +67,44 @@ pub fn strange_guards(nft: &mut Nft, known: &[String]) -> Result<Vec<Marked>, Fi
     Ok(strange)
 }
 
+/// The rules of all attachments by nftables, looked at once: asked for each attachment, the kernel would show all of them
+/// as often as there are attachments.
+pub struct Rules {
+    masquerades: HashMap<String, Vec<Rule>>,
+    guards: HashMap<String, Vec<Rule>>,
+}
+
+impl Rules {
+    /// Looks at them.
+    ///
+    /// # Errors
+    /// As [`strange_masquerades`].
+    pub fn look(nft: &mut Nft) -> Result<Self, FirewallError> {
+        Ok(Self { masquerades: nft.rules_by_chain(TABLE)?, guards: nft.rules_by_chain(macguard::TABLE)? })
+    }
+
+    /// As [`masquerade::nft_check`].
+    ///
+    /// # Errors
+    /// None: the rules are known.
+    pub fn masquerade(&self, key: &MasqueradeKey, addresses: &[IpNet]) -> Result<bool, FirewallError> {
+        masquerade::is_complete(key, addresses, |chain| Ok(of(&self.masquerades, chain)))
+    }
+
+    /// As [`macguard::check`].
+    ///
+    /// # Errors
+    /// A name is too long.
+    pub fn guard(&self, id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<bool, FirewallError> {
+        macguard::is_complete(id, host_ifname, mac, |chain| Ok(of(&self.guards, chain)))
+    }
+}
+
+/// The rules of a chain: none if there is no such chain.
+fn of<'a>(chains: &'a HashMap<String, Vec<Rule>>, chain: &str) -> &'a [Rule] {
+    chains.get(chain).map(Vec::as_slice).unwrap_or_default()
+}
+
 /// The nat tables of iptables, looked at once.
 pub struct Iptables(Option<iptables::Tables>);
 
@@ -82,7 +123,7 @@ impl Iptables {
     ///
     /// # Errors
     /// A name doesn't fit.
-    pub fn has(&self, key: &MasqueradeKey, addresses: &[ipnet::IpNet]) -> Result<bool, FirewallError> {
+    pub fn has(&self, key: &MasqueradeKey, addresses: &[IpNet]) -> Result<bool, FirewallError> {
         match &self.0 {
             Some(tables) => tables.has(key, addresses),
             None => Ok(addresses.is_empty()),

@@ -162,12 +162,22 @@ fn ensure_entry(nft: &mut Nft, batch: &mut Batch, names: &Names, entry: &[Expres
 /// # Errors
 /// A name is too long, the kernel refuses to show it, or the deadline passes.
 pub fn check(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<bool, FirewallError> {
+    is_complete(id, host_ifname, mac, |chain| nft.rules(TABLE, chain))
+}
+
+/// As [`check`], of the rules that each chain has by `rules`.
+pub(crate) fn is_complete<R: AsRef<[Rule]>>(
+    id: &str,
+    host_ifname: &str,
+    mac: [u8; 6],
+    mut rules: impl FnMut(&str) -> Result<R, FirewallError>,
+) -> Result<bool, FirewallError> {
     let names = Names::new(id)?;
     let wanted = Wanted::new(&names, host_ifname, mac)?;
-    let entered = nft.rules(TABLE, PREROUTING)?.iter().any(|rule| names.marks(rule) && rule.is(&wanted.entry));
+    let entered = rules(PREROUTING)?.as_ref().iter().any(|rule| names.marks(rule) && rule.is(&wanted.entry));
     Ok(entered
-        && complete(&names, &nft.rules(TABLE, &names.port_chain)?, &wanted.port)
-        && complete(&names, &nft.rules(TABLE, &names.mac_chain)?, &wanted.mac))
+        && complete(&names, rules(&names.port_chain)?.as_ref(), &wanted.port)
+        && complete(&names, rules(&names.mac_chain)?.as_ref(), &wanted.mac))
 }
 
 fn complete(names: &Names, present: &[Rule], wanted: &[Vec<Expression>]) -> bool {

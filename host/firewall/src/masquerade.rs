@@ -21,7 +21,7 @@ use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
 
 use crate::batch::{BaseChain, Batch, Table};
 use crate::key::network_hash;
-use crate::rule::{self, Expression, Side};
+use crate::rule::{self, Expression, Rule, Side};
 use crate::{FirewallError, MasqueradeKey, Nft};
 
 pub(crate) const TABLE: Table = Table { family: NetfilterProtoFamily::Inet, name: "cni_plugins_masquerade" };
@@ -74,16 +74,23 @@ pub fn nft_ensure(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
 pub fn nft_check(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
+    is_complete(key, addrs, |chain| nft.rules(TABLE, chain))
+}
+
+/// As [`nft_check`], of the rules that each chain has by `rules`.
+pub(crate) fn is_complete<R: AsRef<[Rule]>>(
+    key: &MasqueradeKey,
+    addrs: &[IpNet],
+    mut rules: impl FnMut(&str) -> Result<R, FirewallError>,
+) -> Result<bool, FirewallError> {
     let instance = key.instance();
-    let present = nft.rules(TABLE, CHECKS)?;
-    let complete = wanted(addrs)
-        .iter()
-        .all(|wanted| present.iter().any(|rule| rule.commented(instance.as_bytes()) && rule.is(wanted)));
-    if !complete {
+    let present = rules(CHECKS)?;
+    let own: Vec<&Rule> = present.as_ref().iter().filter(|rule| rule.commented(instance.as_bytes())).collect();
+    if !wanted(addrs).iter().all(|wanted| own.iter().any(|rule| rule.is(wanted))) {
         return Ok(false);
     }
-    let way = nft.rules(TABLE, POSTROUTING)?;
-    Ok(postrouting_rules().iter().all(|wanted| way.iter().any(|rule| rule.is(wanted))))
+    let way = rules(POSTROUTING)?;
+    Ok(postrouting_rules().iter().all(|wanted| way.as_ref().iter().any(|rule| rule.is(wanted))))
 }
 
 /// Removes the attachment's masquerading rules, whichever addresses they are for, and returns how many there were.
@@ -161,7 +168,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    fn read(rule: &rule::Rule) -> Option<Self> {
+    fn read(rule: &Rule) -> Option<Self> {
         let comment = rule.comment.clone()?;
         let (key, whole) = MasqueradeKey::of_nft_comment(&comment)?;
         let expressions = rule.expressions();

@@ -1,5 +1,6 @@
 //! nf_tables of one network namespace: look, then change what is missing, in one transaction.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
@@ -18,7 +19,8 @@ use crate::transport::{Reply, Transport};
 /// How often a state that need not pass (a foreign reference, a name that is taken) is looked at again.
 const RETRIES: u32 = 3;
 
-/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE` (linux/netfilter/nf_tables.h).
+/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_CHAIN`
+/// (linux/netfilter/nf_tables.h).
 const GEN_ID: u16 = 1;
 const TABLE_USE: u16 = 3;
 const CHAIN_TABLE: u16 = 1;
@@ -26,6 +28,7 @@ const CHAIN_NAME: u16 = 3;
 const CHAIN_HOOK: u16 = 4;
 const CHAIN_POLICY: u16 = 5;
 const CHAIN_TYPE: u16 = 7;
+const RULE_CHAIN: u16 = 2;
 /// `NFTA_HOOK_HOOKNUM`, and the values of it and of the policy that are looked for (linux/netfilter.h).
 const HOOK_NUMBER: u16 = 1;
 const NF_INET_FORWARD: u32 = 2;
@@ -135,6 +138,20 @@ impl Nft {
         let request = NfTablesMessage::GetRule(RuleMessage { attributes });
         self.dump(table.family, request, |rule| Some(Rule::read(rule)))
             .map_err(|errno| FirewallError::errno("list rules of", format!("{table} {chain}"), errno))
+    }
+
+    /// The rules of all chains of a table, as [`Nft::rules`], by chain and in one request: none if there is no such table.
+    pub(crate) fn rules_by_chain(&mut self, table: Table) -> Result<HashMap<String, Vec<Rule>>, FirewallError> {
+        let attributes = vec![RuleAttribute::Table(table.name.to_owned())];
+        let request = NfTablesMessage::GetRule(RuleMessage { attributes });
+        let rules = self
+            .dump(table.family, request, |rule| Some((find(rule, RULE_CHAIN).map(text)?, Rule::read(rule))))
+            .map_err(|errno| FirewallError::errno("list rules of", table.to_string(), errno))?;
+        let mut chains: HashMap<String, Vec<Rule>> = HashMap::new();
+        for (chain, rule) in rules {
+            chains.entry(chain).or_default().push(rule);
+        }
+        Ok(chains)
     }
 
     /// Runs `plan`, which looks at the rule set and puts what is to change into a batch, then makes these changes,

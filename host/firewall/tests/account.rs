@@ -4,7 +4,7 @@ mod common;
 
 use common::{addrs, key, nft, own_namespace, ruleset, soon, tool};
 use postern_confine::Direct;
-use postern_firewall::account::{self, Iptables, forward_chains, strange_guards, strange_masquerades};
+use postern_firewall::account::{self, Iptables, Rules, forward_chains, strange_guards, strange_masquerades};
 use postern_firewall::iptables::{self, Means};
 use postern_firewall::{macguard, masquerade};
 
@@ -44,6 +44,51 @@ fn guards_of_strangers_are_found_and_their_removal() {
     assert!(strange[1].commands.is_empty(), "not for a shell: {:?}", strange[1].commands);
     strange[0].commands.iter().for_each(|command| drop(tool("nftables", command)));
     assert!(!ruleset().contains("gone-eth0") && ruleset().contains("known-eth0"), "{}", ruleset());
+}
+
+/// What is judged by one look is what the kernel says when it is asked for each attachment.
+#[test]
+fn one_look_tells_what_each_check_tells() {
+    own_namespace();
+    let mut nft = nft();
+    let told = |nft: &mut postern_firewall::Nft| {
+        let rules = Rules::look(nft).unwrap();
+        let looked = ["one", "two"].map(|id| {
+            let guard = rules.guard(&format!("{id}-eth0"), "veth0", [2; 6]).unwrap();
+            (rules.masquerade(&key(id), &addrs(&DUAL)).unwrap(), guard)
+        });
+        let checked = ["one", "two"].map(|id| {
+            let guard = macguard::check(nft, &format!("{id}-eth0"), "veth0", [2; 6]).unwrap();
+            (masquerade::nft_check(nft, &key(id), &addrs(&DUAL)).unwrap(), guard)
+        });
+        assert_eq!(looked, checked, "{}", ruleset());
+        looked
+    };
+    assert_eq!(told(&mut nft), [(false, false); 2], "there is no table");
+    let make = |nft: &mut postern_firewall::Nft| {
+        for id in ["one", "two"] {
+            masquerade::nft_ensure(nft, &key(id), &addrs(&DUAL)).unwrap();
+            macguard::ensure(nft, &format!("{id}-eth0"), "veth0", [2; 6]).unwrap();
+        }
+    };
+    for (damage, expected) in [
+        ("nft list ruleset", [(true, true), (true, true)]),
+        ("nft flush chain bridge nat cni-br-iface-one-eth0", [(true, false), (true, true)]),
+        ("nft flush chain bridge nat cni-br-iface-two-eth0-mac", [(true, true), (true, false)]),
+        ("nft add rule bridge nat cni-br-iface-two-eth0-mac accept", [(true, true), (true, false)]),
+        ("nft flush chain bridge nat PREROUTING", [(true, false), (true, false)]),
+        ("nft flush chain inet cni_plugins_masquerade masq_checks", [(false, true), (false, true)]),
+        ("nft flush chain inet cni_plugins_masquerade postrouting", [(false, true), (false, true)]),
+        // The same chain in another table is not looked at.
+        (
+            "nft add table bridge other; nft add chain bridge other PREROUTING; nft add rule bridge other PREROUTING drop",
+            [(true, true), (true, true)],
+        ),
+    ] {
+        make(&mut nft);
+        tool("nftables", damage);
+        assert_eq!(told(&mut nft), expected, "{damage}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::capability::mac_guard;
 use crate::effect::Effect;
 use crate::sight::Sight;
 use ipnet::IpNet;
-use postern_firewall::{MasqueradeKey, macguard, masquerade};
+use postern_firewall::MasqueradeKey;
 use postern_kernel::{Found, Link};
 use postern_state::{Header, Owner, RecordKey, Section, Stage, Summary};
 use postern_types::{Backend, Mac};
@@ -115,6 +115,12 @@ impl Account {
         self.deviations.push(Deviation { what: what.into(), remedy: remedy.into(), is_command });
     }
 
+    /// Nobody uses it any more: garbage for who knows all of its record.
+    fn is_left(&mut self, what: impl Into<String>) {
+        let is_known = self.deviations.iter().all(|deviation| deviation.remedy != WRITER);
+        self.differs(what, if is_known { COLLECT } else { WRITER }, is_known);
+    }
+
     fn fact(&mut self, plugin: &str, kind: &'static str, found: impl Into<String>) {
         self.facts.push(Fact { plugin: plugin.to_owned(), kind, found: found.into() });
     }
@@ -124,6 +130,8 @@ impl Account {
 const AGAIN: &str = "start the container again, so that its runtime calls DEL and ADD";
 /// What helps where nobody uses the attachment any more.
 const COLLECT: &str = "postern gc";
+/// What helps where a record tells of what this version does not know: neither DEL nor `postern gc` removes that.
+const WRITER: &str = "use the version of postern that wrote it";
 
 impl Sight {
     /// An account of each attachment of this host's namespace, and of the records that can't be read.
@@ -138,7 +146,7 @@ impl Sight {
     }
 
     fn account(&self, summary: Summary) -> Account {
-        let Summary { path, key, header, effects, sections, problems } = summary;
+        let Summary { path, key, header, effects, sections, problems, is_of_other_version } = summary;
         let mut account = Account {
             path,
             header,
@@ -155,12 +163,12 @@ impl Sight {
         for effect in effects {
             match serde_json::from_value::<Effect>(effect.effect) {
                 Ok(known) => noted.push((effect.plugin, known)),
-                Err(error) => account.differs(format!("an effect of the record is not known: {error}"), COLLECT, true),
+                Err(error) => account.differs(format!("an effect of the record is not known: {error}"), WRITER, false),
             }
         }
         let is_damaged = account.header.is_none() || key.is_none();
         for problem in problems {
-            let remedy = format!("look at it, then `rm {}`", quoted(&account.path.display().to_string()));
+            let remedy = if is_of_other_version { WRITER.to_owned() } else { by_hand(&account.path, is_damaged) };
             account.differs(format!("{}: {problem}", account.path.display()), remedy, false);
         }
         account.addresses = addresses(&account.sections, &noted);
@@ -177,7 +185,7 @@ impl Sight {
         };
         if header.boot_id != self.boot {
             account.state = State::PreviousBoot;
-            account.differs("it was made before the machine was last started", COLLECT, true);
+            account.is_left("it was made before the machine was last started");
             return account;
         }
         let container = header.netns_cookie.and_then(|cookie| self.namespaces.by_cookie(cookie));
@@ -219,18 +227,18 @@ impl Sight {
         let unfinished = account.sections.iter().find(|section| section.stage != Stage::Given);
         let alive = is_alive(header, &account.effects, &self.links, &self.namespaces);
         if alive != Ok(true) {
-            account.deviations.clear();
+            account.deviations.retain(|deviation| deviation.remedy == WRITER);
             account.doubt = alive.err();
             let doubt = account.doubt.iter().map(|gap| format!(", or can't be found from here: {gap}"));
             let what = format!("its network namespace is gone{}", doubt.collect::<String>());
-            account.differs(what, COLLECT, true);
+            account.is_left(what);
             return State::ContainerGone;
         }
         if let Some(section) = unfinished {
             let verb = if section.stage == Stage::Ending { "DEL" } else { "ADD" };
             let what = format!("the {verb} of {} was killed before it ended", section.plugin);
             if !account.is_held {
-                account.differs(what, COLLECT, true);
+                account.is_left(what);
             }
             return State::Incomplete;
         }
@@ -314,7 +322,7 @@ impl Sight {
             let (name, present) = match backend {
                 Backend::Nftables => (
                     "nftables",
-                    self.nft(|nft| masquerade::nft_check(nft, &key, &[*address]).map_err(|e| e.to_string())),
+                    self.rules().and_then(|rules| rules.masquerade(&key, &[*address]).map_err(|e| e.to_string())),
                 ),
                 Backend::Iptables => (
                     "iptables",
@@ -343,7 +351,7 @@ impl Sight {
         let (Some(host), Some(mac), Some(id)) = (host, own.and_then(|own| own.mac), account.guard_id()) else {
             return account.fact(plugin, "spoofing protection", "can't be compared without the pair");
         };
-        let found = match self.nft(|nft| macguard::check(nft, &id, &host, mac).map_err(|e| e.to_string())) {
+        let found = match self.rules().and_then(|rules| rules.guard(&id, &host, mac).map_err(|e| e.to_string())) {
             Ok(true) => format!("{host} may send as {} only", Mac(mac)),
             Ok(false) => {
                 let what = format!(
@@ -447,6 +455,16 @@ impl Sight {
             let is_command = !found.path.starts_with("/proc");
             account.differs(format!("{} in the container does not have {address}", own.name), remedy, is_command);
         }
+    }
+}
+
+/// What helps with a damaged record: what it lists nothing else knows of. One that can be read but for some lines is the
+/// attachment's still.
+fn by_hand(path: &Path, is_lost: bool) -> String {
+    let file = quoted(&path.display().to_string());
+    match is_lost {
+        true => format!("look at what it lists, `cat {file}`, and remove that; only then `rm {file}`"),
+        false => format!("look at what the damaged line lists, `cat {file}`: DEL does not remove that"),
     }
 }
 

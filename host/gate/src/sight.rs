@@ -5,7 +5,7 @@ use crate::places::Places;
 use crate::session::now;
 use postern_confine::Direct;
 use postern_firewall::Nft;
-use postern_firewall::account::{self, Iptables};
+use postern_firewall::account::{self, Iptables, Rules};
 use postern_firewall::iptables::Means;
 use postern_kernel::{Link, Namespaces, Netlink};
 use postern_state::{Held, Summary};
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// How long packet filters and their programs may take in all.
 const FILTERS_WITHIN: Duration = Duration::from_secs(60);
+
+/// Why packet filters can't be looked at.
+const NOT_SHOWN: &str = "the kernel does not let this user look at its packet filter";
 
 /// Leases of a network, or why they can't be listed.
 pub type Listed = Rc<Result<Vec<Held>, String>>;
@@ -39,6 +42,7 @@ pub struct Sight {
     /// All network namespaces that could be found.
     pub namespaces: Namespaces,
     nft: RefCell<Option<Nft>>,
+    rules: Result<Rules, String>,
     iptables: Result<Iptables, String>,
     leases: RefCell<BTreeMap<(PathBuf, String), Listed>>,
 }
@@ -87,10 +91,14 @@ impl Sight {
         let host = Netlink::open().map_err(|e| e.to_string())?;
         let deadline = Instant::now() + FILTERS_WITHIN;
         let mut nft = account::nft(deadline);
+        let rules = match &mut nft {
+            Some(nft) => Rules::look(nft).map_err(|e| e.to_string()),
+            None => Err(NOT_SHOWN.to_owned()),
+        };
         let means = Means { runner: &Direct, deadline };
         let iptables = match &mut nft {
             Some(nft) => Iptables::look(nft, means).map_err(|e| e.to_string()),
-            None => Err("the kernel does not let this user look at its packet filter".to_owned()),
+            None => Err(NOT_SHOWN.to_owned()),
         };
         let sight = Self {
             places,
@@ -100,6 +108,7 @@ impl Sight {
             links: host.links().map_err(|e| e.to_string())?,
             namespaces: Namespaces::find(within).map_err(|e| e.to_string())?,
             nft: RefCell::new(nft),
+            rules,
             iptables,
             leases: RefCell::default(),
         };
@@ -130,8 +139,16 @@ impl Sight {
     pub fn nft<T>(&self, work: impl FnOnce(&mut Nft) -> Result<T, String>) -> Result<T, String> {
         match self.nft.borrow_mut().as_mut() {
             Some(nft) => work(nft),
-            None => Err("the kernel does not let this user look at its packet filter".to_owned()),
+            None => Err(NOT_SHOWN.to_owned()),
         }
+    }
+
+    /// The rules of attachments by nftables.
+    ///
+    /// # Errors
+    /// Why they could not be looked at.
+    pub fn rules(&self) -> Result<&Rules, String> {
+        self.rules.as_ref().map_err(Clone::clone)
     }
 
     /// The nat tables of iptables.

@@ -25,6 +25,8 @@ pub struct Summary {
     pub sections: Vec<Section>,
     /// Why it can't be read, or what is damaged.
     pub problems: Vec<String>,
+    /// It is whole, but of a version that this one can't read.
+    pub is_of_other_version: bool,
 }
 
 /// All records below `root`, also those set aside, in order of file name; none if the directory is absent.
@@ -39,8 +41,15 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
     for name in names {
         let path = directory.path_of(&name);
         let key = RecordKey::parse(&name);
-        let mut summary =
-            Summary { path, key, header: None, effects: Vec::new(), sections: Vec::new(), problems: Vec::new() };
+        let mut summary = Summary {
+            path,
+            key,
+            header: None,
+            effects: Vec::new(),
+            sections: Vec::new(),
+            problems: Vec::new(),
+            is_of_other_version: false,
+        };
         if summary.key.is_none() {
             if !name.contains(CORRUPT) {
                 continue;
@@ -66,7 +75,10 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
             // Being begun, or killed then.
             Ok(None) => continue,
             Err(Fault::Corrupt(detail)) => summary.problems.push(detail),
-            Err(Fault::Unusable(error)) => summary.problems.push(error.to_string()),
+            Err(Fault::Unusable(error)) => {
+                summary.problems.push(error.to_string());
+                summary.is_of_other_version = true;
+            }
         }
         summaries.push(summary);
     }

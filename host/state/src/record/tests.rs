@@ -339,6 +339,7 @@ fn corrupt_records_are_set_aside() {
     let listed = list(&scratch.path("state")).unwrap();
     assert_eq!(listed.len(), 7);
     assert_eq!(listed.iter().filter(|summary| summary.problems.is_empty()).count(), 1);
+    assert!(listed.iter().all(|summary| !summary.is_of_other_version));
 }
 
 #[test]
@@ -348,6 +349,7 @@ fn other_versions_are_named() {
     std::fs::write(path(&scratch), "{\"version\":2,\"writer\":\"postern 9.1\"}\n{\"what\":1}\n").unwrap();
     let error = existing(&scratch).err().unwrap().to_string();
     assert!(error.contains("version 2, written by postern 9.1"), "{error}");
+    assert!(list(&scratch.path("state")).unwrap()[0].is_of_other_version);
     assert!(path(&scratch).exists());
     std::fs::remove_file(path(&scratch)).unwrap();
     drop(open(&scratch));
