@@ -9,12 +9,11 @@
 //! to. Records are small and end with the attachment, so they are never compacted.
 
 use crate::error::{Result, StateError};
-use crate::files::{Directory, READ_LIMIT, digest, lock_before, read_all, short_hex};
+use crate::files::{Directory, READ_LIMIT, lock_before, read_all};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,6 +21,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::Instant;
 
+mod key;
 mod lines;
 mod section;
 mod summary;
@@ -29,6 +29,7 @@ mod summary;
 use lines::{Fault, FirstLine, Parsed, parse};
 use section::Change;
 
+pub use key::{Header, RecordKey};
 pub use section::{Section, Stage};
 pub use summary::{Summary, is_busy, list, tidy};
 
@@ -49,68 +50,6 @@ const A_TIME: u64 = 1_700_000_000_000;
 const CREATE: OFlag = OFlag::O_RDWR.union(OFlag::O_CREAT);
 /// What the name of a record set aside has after the key; a number follows.
 const CORRUPT: &str = ".corrupt-";
-
-/// File name of an attachment's record: 32 hexadecimal digits of a hash.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordKey(String);
-
-impl RecordKey {
-    /// The key of (host's namespace, network, container, interface). Each part is hashed with its length, so that parts
-    /// can't run together. The namespace belongs to it: two hosts that share a file system share no attachment.
-    #[must_use]
-    pub fn new(host_netns_cookie: u64, network: &str, container_id: &str, ifname: &str) -> Self {
-        let cookie = host_netns_cookie.to_le_bytes();
-        Self(short_hex(&digest(&[&cookie, network.as_bytes(), container_id.as_bytes(), ifname.as_bytes()])))
-    }
-
-    /// The key that is this text, as [`RecordKey::as_str`] gave it.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        (text.len() == 32 && text.bytes().all(is_digit)).then(|| Self(text.to_owned()))
-    }
-
-    /// The file's name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for RecordKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Whose record it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
-    /// The network's name.
-    pub network: String,
-    /// `CNI_CONTAINERID`.
-    pub container_id: String,
-    /// `CNI_IFNAME`.
-    pub ifname: String,
-    /// The boot in which the attachment was made ([`crate::boot_id`]).
-    pub boot_id: String,
-    /// Cookie of the host's network namespace (`SO_NETNS_COOKIE`, socket(7)).
-    pub host_netns_cookie: u64,
-    /// Cookie of the container's network namespace, where it could be asked for.
-    pub netns_cookie: Option<u64>,
-    /// `CNI_NETNS` as given: for people, not to find the namespace by.
-    pub netns_path: String,
-    /// When the attachment was made, milliseconds since 1970.
-    pub created: u64,
-}
-
-impl Header {
-    /// The key of this attachment.
-    #[must_use]
-    pub fn key(&self) -> RecordKey {
-        RecordKey::new(self.host_netns_cookie, &self.network, &self.container_id, &self.ifname)
-    }
-}
 
 /// An effect on the node, caused or about to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::leases::tests::{Scratch, soon};
 use proptest::prelude::*;
+use serde::Deserialize;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 

@@ -1,0 +1,281 @@
+//! What a run has to do with its attachment's record: the journal (docs/design.md).
+
+use super::{Leftover, Session, Undo, kernel, now, state};
+use crate::effect::Effect;
+use postern_cni::{CniResult, Verb};
+use postern_kernel::{Namespace, Worker};
+use postern_state::{Header, Record, Section, Stage, StateError};
+use postern_types::{ErrorCode, OpError};
+
+impl Session {
+    /// Treats the container's namespace as gone if `CNI_NETNS` leads to another one than at ADD, or to none: a path can
+    /// be reused.
+    pub fn forget_foreign_container(&mut self) {
+        if self.record.as_ref().is_some_and(|record| self.is_foreign(record.header())) {
+            self.worker = None;
+        }
+    }
+
+    /// Whether a record is of another boot, or of another namespace than the one that `CNI_NETNS` leads to.
+    fn is_foreign(&self, header: &Header) -> bool {
+        let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != header.boot_id);
+        let cookies = (header.netns_cookie, self.worker.as_ref().map(Worker::cookie));
+        other_boot || matches!(cookies, (Some(noted), Some(Ok(cookie))) if noted != cookie)
+    }
+
+    /// What is left of an earlier run of this ADD: it was made in another boot, for another namespace, or by a process that
+    /// was killed before it had given the runtime its result; or a DEL did not end. Whoever had the record open is gone, as it could be locked.
+    pub fn leftover(&self) -> Option<Leftover> {
+        // What is this run's own, begun before a helper was started, is none.
+        let record = self.record.as_ref().filter(|_| !self.begun)?;
+        if self.is_foreign(record.header()) {
+            return Some(Leftover::Attachment);
+        }
+        let plugin = &self.request.plugin;
+        let own = record.sections().iter().find(|section| section.plugin == *plugin);
+        own.is_some_and(|section| section.stage != Stage::Given).then_some(Leftover::Section)
+    }
+
+    /// Opens the record that an earlier run left, if there is one, and waits for its lock.
+    ///
+    /// # Errors
+    /// The lock is held past the deadline, or the file can't be read.
+    pub fn open_record(&mut self) -> Result<(), OpError> {
+        if self.record.is_none() {
+            let opened = Record::open_existing(&self.state, &self.key()?, self.deadline);
+            self.record = match opened {
+                // Set aside, and said: the attachment is removed as one without a record.
+                Err(damaged @ StateError::Corrupt { .. }) => {
+                    crate::say!("postern: {damaged}");
+                    None
+                }
+                other => other.map_err(state)?,
+            };
+            let given = |section: &Section| section.stage == Stage::Given;
+            self.whole = self.record.as_ref().is_some_and(|record| {
+                record.warnings().is_empty() && !record.sections().is_empty() && record.sections().iter().all(given)
+            });
+            self.warn();
+        }
+        Ok(())
+    }
+
+    /// Tells of what was found damaged in the record.
+    fn warn(&self) {
+        for warning in self.record.iter().flat_map(Record::warnings) {
+            crate::say!("postern: {warning}");
+        }
+    }
+
+    /// Begins the section of the plugin that the runtime called, before the first operation that changes anything: what
+    /// can't be written down must not be done.
+    ///
+    /// # Errors
+    /// The record can't be written.
+    pub fn begin(&mut self) -> Result<(), OpError> {
+        if self.begun || self.request.verb != Verb::Add {
+            return Ok(());
+        }
+        let (plugin, digest) = (self.request.plugin.clone(), self.digest.clone());
+        let record = self.record_for_writing()?;
+        // A second ADD without a DEL between: the section stays that of the first.
+        let known = record.sections().iter().any(|section| section.plugin == plugin);
+        if !known && record.effects(Some(&plugin)).is_empty() {
+            record.begin(&plugin, &digest, now()).map_err(state)?;
+            self.begun = true;
+        }
+        Ok(())
+    }
+
+    /// The same before the container's namespace is entered.
+    ///
+    /// # Errors
+    /// As [`Session::begin`], and that the namespace is none.
+    pub fn begin_for(&mut self, namespace: Option<&Namespace>) -> Result<(), OpError> {
+        // One that is there may be of another boot or namespace, which is known later: it is recovered then, and begun.
+        if self.record.is_some() {
+            return Ok(());
+        }
+        self.cookie = namespace.map(Namespace::cookie).transpose().map_err(kernel)?;
+        self.begin()
+    }
+
+    /// Notes that all is made, before the runtime gets to see it.
+    ///
+    /// # Errors
+    /// The record can't be written: the ADD must be undone.
+    pub fn made(&mut self, result: &CniResult) -> Result<(), OpError> {
+        let addresses = result.ips.iter().map(|ip| ip.address.to_string()).collect();
+        match &mut self.record {
+            Some(record) if self.begun => record.made(&self.request.plugin, addresses).map_err(state),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that the runtime has the result.
+    pub fn given(&mut self) {
+        let record = self.record.as_mut().filter(|_| self.begun);
+        let noted = record.map_or(Ok(()), |record| record.given(&self.request.plugin, now()));
+        self.tell(noted);
+    }
+
+    /// Says what could not be noted; of a disk that takes nothing any more, once.
+    fn tell(&mut self, noted: Result<(), StateError>) {
+        let Err(error) = noted else { return };
+        let error = error.to_string();
+        if self.told != error {
+            crate::say!("postern: {error}");
+            self.told = error;
+        }
+    }
+
+    /// Notes that an ADD was undone: its section ends, unless something could not be undone.
+    pub fn undone(&mut self) {
+        let plugin = self.request.plugin.clone();
+        if self.begun && self.record.as_ref().is_some_and(|record| record.effects(Some(&plugin)).is_empty()) {
+            self.ended(Some(&plugin));
+        }
+    }
+
+    /// Notes that a plugin's DEL has begun, or that of all of them. To remove, nothing has to be written.
+    pub fn ending(&mut self, plugin: Option<&str>) {
+        let noted = self.record.as_mut().map_or(Ok(()), |record| record.ending(plugin));
+        self.tell(noted);
+    }
+
+    /// Notes that nothing is left to do for a plugin, or for all of them.
+    pub fn ended(&mut self, plugin: Option<&str>) {
+        let noted = self.record.as_mut().map_or(Ok(()), |record| record.end(plugin));
+        self.tell(noted);
+    }
+
+    /// The record, if it is open.
+    pub fn record(&self) -> Option<&Record<Effect>> {
+        self.record.as_ref()
+    }
+
+    /// Whether a record was found that is the whole truth, so that nothing else has to be looked for. One that was damaged or
+    /// cut off is not, nor one of a run that was killed, from which it can't be told apart.
+    pub fn record_is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Notes what an operation is about to leave: in the record first, then for undo.
+    ///
+    /// # Errors
+    /// The record can't be written: nothing may be done then.
+    pub fn intend(&mut self, effect: Effect) -> Result<(), OpError> {
+        // What an earlier run made is not this one's to undo. (A lease knows which addresses this run took.)
+        let earlier = |record: &Record<Effect>| record.effects(None).iter().any(|noted| noted.effect == effect);
+        if !matches!(effect, Effect::Lease { .. })
+            && self.record_for_writing_unless(&effect)?.is_some_and(|r| earlier(r))
+        {
+            return Ok(());
+        }
+        let sequence = if effect == Effect::LoopbackUp {
+            None
+        } else {
+            let plugin = self.request.plugin.clone();
+            Some(self.record_for_writing()?.append(&plugin, &effect).map_err(state)?)
+        };
+        self.undo.push(Undo { sequence, effect, leases: Vec::new() });
+        Ok(())
+    }
+
+    fn record_for_writing_unless(&mut self, effect: &Effect) -> Result<Option<&mut Record<Effect>>, OpError> {
+        if *effect == Effect::LoopbackUp { Ok(None) } else { self.record_for_writing().map(Some) }
+    }
+
+    /// The first line of this run's record.
+    fn header(&self) -> Result<Header, OpError> {
+        let request = &self.request;
+        Ok(Header {
+            network: request.conf.name.clone(),
+            container_id: request.container_id.clone(),
+            ifname: request.ifname.clone(),
+            boot_id: postern_state::boot_id().map_err(state)?,
+            host_netns_cookie: self.host()?.cookie().map_err(kernel)?,
+            netns_cookie: match &self.worker {
+                Some(worker) => Some(worker.cookie().map_err(kernel)?),
+                None => self.cookie,
+            },
+            netns_path: request.netns.clone(),
+            created: now(),
+        })
+    }
+
+    /// Makes the record of an earlier run this one's, if nothing is left in it: it is about this boot and this namespace
+    /// from now on. The file stays, as its lock may be held by a helper too.
+    ///
+    /// # Errors
+    /// The record can't be written.
+    pub fn renew_record(&mut self) -> Result<(), OpError> {
+        if self.record.as_ref().is_some_and(|record| record.is_empty() && record.warnings().is_empty()) {
+            let header = self.header()?;
+            if let Some(record) = &mut self.record {
+                record.renew(header).map_err(state)?;
+            }
+        } else if self.record.as_ref().is_some_and(Record::is_empty) {
+            self.close_record();
+        }
+        Ok(())
+    }
+
+    fn record_for_writing(&mut self) -> Result<&mut Record<Effect>, OpError> {
+        if self.record.is_none() {
+            let header = self.header()?;
+            let record = Record::open_or_create(&self.state, &header, self.deadline).map_err(state)?;
+            // There was none when this run began.
+            if !record.is_new() {
+                let message = "another run for this attachment is under way, or has just ended";
+                return Err(OpError::new(ErrorCode::TryAgain, &self.request.container_id, message)
+                    .hint("run DEL, then ADD again"));
+            }
+            self.record = Some(record);
+            self.warn();
+        }
+        self.record.as_mut().ok_or_else(|| OpError::new(ErrorCode::Io, "record", "the record is not open"))
+    }
+
+    /// Whether this attachment has that effect.
+    pub fn has(&self, effect: &Effect) -> bool {
+        self.record.as_ref().is_some_and(|record| record.effects(None).iter().any(|noted| noted.effect == *effect))
+    }
+
+    /// Takes effects that are gone off the record and off the list to undo.
+    pub fn gone(&mut self, matches: impl Fn(&Effect) -> bool) {
+        self.undo.retain(|undo| !matches(&undo.effect));
+        let Some(record) = &self.record else { return };
+        let gone: Vec<u64> =
+            record.effects(None).into_iter().filter(|noted| matches(&noted.effect)).map(|noted| noted.seq).collect();
+        for sequence in gone {
+            self.taken_off(Some(sequence));
+        }
+    }
+
+    /// Notes that one effect of the record is no more. At worst it is removed once more.
+    pub fn taken_off(&mut self, sequence: Option<u64>) {
+        if let (Some(sequence), Some(record)) = (sequence, self.record.as_mut()) {
+            let noted = record.mark_removed(sequence);
+            self.tell(noted);
+        }
+    }
+
+    /// Takes everything off the record, and leaves the node as it is: what it lists is somebody else's.
+    pub fn forget(&mut self) {
+        let listed = self.record.iter().flat_map(|record| record.effects(None)).map(|noted| noted.seq);
+        for sequence in listed.collect::<Vec<u64>>() {
+            self.taken_off(Some(sequence));
+        }
+        self.ended(None);
+    }
+
+    /// Lets go of the record: its file goes once nothing is left in it.
+    pub fn close_record(&mut self) {
+        if let Some(record) = self.record.take()
+            && let Err(error) = record.remove_file()
+        {
+            crate::say!("postern: {error}");
+        }
+    }
+}
