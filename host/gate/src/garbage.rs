@@ -169,7 +169,9 @@ impl Look {
         report.garbage.extend(killed.iter().map(|plugin| garbage(Some(plugin), Reason::Killed, false)));
         match alive {
             Ok(_) => report.live += 1,
-            Err(doubt) => report.kept.push((header.clone(), doubt)),
+            Err(gap) => {
+                report.kept.push((header.clone(), format!("it can't be told whether its namespace is alive: {gap}")));
+            }
         }
     }
 }
