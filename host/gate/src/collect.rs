@@ -58,7 +58,7 @@ pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
         let request = &session.request;
         let reason = match leftover {
             Leftover::Attachment => "was made for a namespace that is gone",
-            Leftover::Section => "or its DEL was killed before it ended",
+            Leftover::Section => "was killed before it ended, or its DEL was",
         };
         crate::say!(
             "postern: an earlier ADD of {}/{}/{} {reason}: removed {removed} things that it had left",

@@ -207,6 +207,12 @@ fn is_superseded(header: &Header, boot: &str, all: &[Summary]) -> bool {
     all.iter().filter_map(|summary| summary.header.as_ref()).any(same)
 }
 
+/// [`is_superseded`] by what the records say now.
+fn is_made_again(places: &Places, header: &Header) -> Result<bool, String> {
+    let boot = postern_state::boot_id().map_err(|e| e.to_string())?;
+    Ok(is_superseded(header, &boot, &postern_state::list(&places.state).map_err(|e| e.to_string())?))
+}
+
 /// What native IPAM programs are run with. Not the record says so: whoever could forge one would have programs run.
 pub struct Programs<'a> {
     /// The directories that they are in, as `CNI_PATH`.
@@ -236,7 +242,10 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Re
     }
     let mut session = Session::of_record(record, deadline, places.clone());
     let without = prepare(&mut session, garbage, programs);
-    let removed = if garbage.superseded {
+    // Asked again, with the lock held: whoever was asked whether to remove it may have taken his time.
+    let superseded =
+        garbage.superseded || garbage.reason == Reason::OtherBoot && is_made_again(places, &garbage.header)?;
+    let removed = if superseded {
         session.forget();
         Ok(true)
     } else {

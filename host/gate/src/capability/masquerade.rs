@@ -53,6 +53,9 @@ pub fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, Op
 /// `masquerade.check`.
 pub fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
     let (key, own) = (key(gate.session), own(gate.session));
+    if own.is_empty() {
+        return Ok(Reply::Done);
+    }
     let whole = match backend.unwrap_or(Backend::Nftables) {
         Backend::Nftables => masquerade::nft_check(&mut *gate.session.nft()?, &key, &own),
         Backend::Iptables => iptables::check(&key, &own, means(gate.session)),

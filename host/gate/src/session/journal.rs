@@ -24,7 +24,8 @@ impl Session {
     }
 
     /// What is left of an earlier run of this ADD: it was made in another boot, for another namespace, or by a process that
-    /// was killed before it had given the runtime its result; or a DEL did not end. Whoever had the record open is gone, as it could be locked.
+    /// was killed before it had given the runtime its result; or a DEL did not end. Whoever had the record open is gone, as
+    /// it could be locked.
     pub fn leftover(&self) -> Option<Leftover> {
         // What is this run's own, begun before a helper was started, is none.
         let record = self.record.as_ref().filter(|_| !self.begun)?;
