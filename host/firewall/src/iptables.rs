@@ -12,9 +12,13 @@
 //! The chain belongs to container and network: attachments of one container to one network share it. So it goes with
 //! the last rule that refers to it, not before.
 //!
+//! Its name is a hash of the two run together, so that network `net` with container `1abc` and network `net1` with
+//! container `abc` have one name. Who comes first has it; the other takes a chain whose name can't run together.
+//!
 //! Each call costs one `iptables-save` per family and, if there is something to change, one `iptables-restore`, which
 //! makes all changes at once.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -139,8 +143,24 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(key: &MasqueradeKey) -> Result<Self, FirewallError> {
-        Ok(Self { chain: key.iptables_chain(), comment: key.iptables_comment()? })
+    /// By the native plugins' name, and by the one for who finds that taken.
+    fn new(key: &MasqueradeKey) -> Result<[Self; 2], FirewallError> {
+        let comment = key.iptables_comment()?;
+        Ok(key.iptables_chains().map(|chain| Self { chain, comment: comment.clone() }))
+    }
+
+    /// The one of the two that is the attachment's in this table: the native one, unless rules of another's are there.
+    fn choose<'a>([native, own]: &'a [Self; 2], table: &SavedTable) -> &'a Self {
+        let leads = |wanted: &Self, saved: &SavedRule| saved.rule.target.as_ref() == Some(&wanted.chain);
+        let is_ours = |saved: &SavedRule| saved.rule.comment.as_ref() == Some(&native.comment);
+        let taken = table.rules.iter().any(|saved| leads(native, saved) && !is_ours(saved));
+        let has = table.rules.iter().any(|saved| leads(own, saved));
+        if taken || has { own } else { native }
+    }
+
+    /// The changes that remove the rules of both for which `goes` holds.
+    fn all_removals(both: &[Self; 2], table: &SavedTable, goes: impl Fn(&Rule) -> bool) -> Vec<String> {
+        both.iter().flat_map(|wanted| wanted.removals(table, &goes)).collect()
     }
 
     fn rule(&self, chain: &str, target: &str) -> Rule {
@@ -219,6 +239,14 @@ impl Wanted {
     }
 }
 
+/// Whether rules can be named after `key`: asked before it is written down that they will be made.
+///
+/// # Errors
+/// Network and container are too long together for a comment.
+pub fn validate(key: &MasqueradeKey) -> Result<(), FirewallError> {
+    key.iptables_comment().map(drop)
+}
+
 /// Whether iptables can be used here: the programs are installed, and the kernel answers them. IPv4 only, as the
 /// native plugins test it.
 #[must_use]
@@ -237,7 +265,7 @@ pub fn usable(means: Means<'_>) -> bool {
 pub fn ensure(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<(), FirewallError> {
     let wanted = Wanted::new(key)?;
     for (v6, addrs) in by_family(addrs) {
-        Programs::locate(v6, means)?.change(|table| wanted.additions(table, v6, &addrs))?;
+        Programs::locate(v6, means)?.change(|table| Wanted::choose(&wanted, table).additions(table, v6, &addrs))?;
     }
     Ok(())
 }
@@ -247,10 +275,10 @@ pub fn ensure(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<
 /// # Errors
 /// As [`ensure`].
 pub fn check(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<bool, FirewallError> {
-    let wanted = Wanted::new(key)?;
+    let Ok(wanted) = Wanted::new(key) else { return Ok(addrs.is_empty()) };
     for (v6, addrs) in by_family(addrs) {
         let table = Programs::locate(v6, means)?.look()?;
-        if !wanted.additions(&table, v6, &addrs).is_empty() {
+        if !Wanted::choose(&wanted, &table).additions(&table, v6, &addrs).is_empty() {
             return Ok(false);
         }
     }
@@ -261,34 +289,40 @@ pub fn check(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<b
 /// how many changes that took.
 ///
 /// # Errors
-/// As [`ensure`]. That nothing is there is no error.
+/// As [`ensure`]. That nothing is there, or can be there as no rules can have the name, is no error.
 pub fn remove(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<usize, FirewallError> {
-    let wanted = Wanted::new(key)?;
+    let Ok(wanted) = Wanted::new(key) else { return Ok(0) };
     let mut changes = 0;
     for (v6, addrs) in by_family(addrs) {
         let goes = |rule: &Rule| {
             addrs.iter().any(|address| {
                 // Old releases of the native plugins wrote the source with its network's prefix length.
-                *rule == wanted.jump(address.addr().into()) || *rule == wanted.jump(address.trunc())
+                wanted
+                    .iter()
+                    .any(|wanted| *rule == wanted.jump(address.addr().into()) || *rule == wanted.jump(address.trunc()))
             })
         };
-        changes += Programs::locate(v6, means)?.change(|table| wanted.removals(table, goes))?;
+        changes += Programs::locate(v6, means)?.change(|table| Wanted::all_removals(&wanted, table, goes))?;
     }
     Ok(changes)
 }
 
-/// Removes the masquerading of all attachments of the container to the network, whatever their addresses, in both
-/// families. Returns how many changes that took.
+/// Removes the masquerading of all attachments of the container to the network, whatever their addresses but those of
+/// `spared`, in both families. Returns how many changes that took.
 ///
 /// # Errors
 /// As [`ensure`]; a family whose programs are missing is passed over, unless both are.
-pub fn remove_all(key: &MasqueradeKey, means: Means<'_>) -> Result<usize, FirewallError> {
-    let wanted = Wanted::new(key)?;
+pub fn remove_all(key: &MasqueradeKey, spared: &[IpAddr], means: Means<'_>) -> Result<usize, FirewallError> {
+    let Ok(wanted) = Wanted::new(key) else { return Ok(0) };
     // All that bears our mark goes; what another's rule refers to stays.
-    let goes = |rule: &Rule| rule.chain == POSTROUTING && rule.comment.as_ref() == Some(&wanted.comment);
+    let goes = |rule: &Rule| {
+        rule.chain == POSTROUTING
+            && wanted.iter().any(|wanted| rule.comment.as_ref() == Some(&wanted.comment))
+            && !rule.source.is_some_and(|source| spared.contains(&source.addr()))
+    };
     let mut changes = 0;
     for programs in families(means)? {
-        changes += programs.change(|table| wanted.removals(table, goes))?;
+        changes += programs.change(|table| Wanted::all_removals(&wanted, table, goes))?;
     }
     Ok(changes)
 }
@@ -320,7 +354,7 @@ pub fn retain(
     for container_id in &removed {
         let key =
             MasqueradeKey { network: network.to_owned(), container_id: container_id.clone(), ifname: String::new() };
-        remove_all(&key, means)?;
+        remove_all(&key, &[], means)?;
     }
     Ok(removed)
 }
@@ -338,7 +372,7 @@ impl Seen {
     fn read(rule: &Rule) -> Option<Self> {
         let key = key_of(rule)?;
         let seen = Self { source: rule.source?, key };
-        (Wanted::new(&seen.key).ok()?.jump(seen.source) == *rule).then_some(seen)
+        Wanted::new(&seen.key).ok()?.iter().any(|wanted| wanted.jump(seen.source) == *rule).then_some(seen)
     }
 
     /// Its comment.
@@ -369,7 +403,7 @@ pub fn remove_seen(seen: &[Seen], means: Means<'_>) -> Result<usize, FirewallErr
             keys.push(key);
         }
     }
-    let wanted: Vec<Wanted> = keys.into_iter().map(Wanted::new).collect::<Result<_, _>>()?;
+    let wanted: Vec<Wanted> = keys.into_iter().filter_map(|key| Wanted::new(key).ok()).flatten().collect();
     let goes = |rule: &Rule| Seen::read(rule).is_some_and(|rule| seen.contains(&rule));
     let mut changes = 0;
     for programs in families(means)? {
@@ -397,8 +431,10 @@ pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallErr
         return Ok(true);
     }
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        if nft.chain(Table { family, name: "nat" }, &key.iptables_chain())?.is_some() {
-            return Ok(true);
+        for chain in key.iptables_chains() {
+            if nft.chain(Table { family, name: "nat" }, &chain)?.is_some() {
+                return Ok(true);
+            }
         }
     }
     Ok(false)
@@ -443,16 +479,16 @@ impl Tables {
 
     /// As [`check`].
     pub(crate) fn has(&self, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
-        let wanted = Wanted::new(key)?;
+        let Ok(wanted) = Wanted::new(key) else { return Ok(addrs.is_empty()) };
         Ok(by_family(addrs).all(|(family, addrs)| {
             let table = self.0.iter().find(|(v6, _)| *v6 == family);
-            table.is_some_and(|(_, table)| wanted.additions(table, family, &addrs).is_empty())
+            table.is_some_and(|(_, table)| Wanted::choose(&wanted, table).additions(table, family, &addrs).is_empty())
         }))
     }
 
     /// Chains of the native plugins' names that belong to none of these attachments, and what leads to them.
     pub(crate) fn strangers(&self, known: &[MasqueradeKey]) -> Vec<Marked> {
-        let known: Vec<String> = known.iter().map(MasqueradeKey::iptables_chain).collect();
+        let known: Vec<String> = known.iter().flat_map(MasqueradeKey::iptables_chains).collect();
         let mut strange = Vec::new();
         for (v6, table) in &self.0 {
             let program = if *v6 { "ip6tables" } else { "iptables" };

@@ -55,18 +55,20 @@ impl MasqueradeKey {
         let (network, rest) = comment.strip_prefix("name: \"")?.split_once("\" id: \"")?;
         let container_id = rest.strip_suffix('"')?;
         let key = Self { network: network.into(), container_id: container_id.into(), ifname: String::new() };
-        (key.iptables_chain() == chain).then_some(key)
+        key.iptables_chains().iter().any(|own| own == chain).then_some(key)
     }
 
-    /// The iptables chain of the container in the network.
-    pub(crate) fn iptables_chain(&self) -> String {
-        hashed(28, "CNI-", &format!("{}{}", self.network, self.container_id))
+    /// The iptables chains of the container in the network: the native plugins', and one whose parts can't run together,
+    /// for who finds the first taken.
+    pub(crate) fn iptables_chains(&self) -> [String; 2] {
+        let parts = joined(&[&self.network, &self.container_id]);
+        [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(28, "CNI-", &text))
     }
 
     /// The iptables rule comment.
     ///
     /// # Errors
-    /// A name that the iptables text formats can't carry unchanged, which no valid CNI name is.
+    /// A name that the iptables text formats can't carry unchanged, which no valid CNI name is, or that is too long.
     pub(crate) fn iptables_comment(&self) -> Result<String, FirewallError> {
         let unsafe_text = |text: &str| text.contains(|c: char| c.is_control() || c == '"' || c == '\\');
         if unsafe_text(&self.network) || unsafe_text(&self.container_id) {
@@ -82,7 +84,8 @@ impl MasqueradeKey {
             return Err(FirewallError::new(
                 "name rules after",
                 format!("network {:?}, container {:?}", self.network, self.container_id),
-                "together they exceed an iptables comment (255 bytes): use the nftables backend",
+                "together they exceed an iptables comment (255 bytes): set \"ipMasqBackend\" to \"nftables\", or give the \
+                 container a shorter ID",
             ));
         }
         Ok(comment)
@@ -92,6 +95,15 @@ impl MasqueradeKey {
 /// What the nft comments of a network's attachments begin with.
 pub(crate) fn network_hash(network: &str) -> String {
     hashed(16, "", network)
+}
+
+/// 32 hexadecimal digits of a hash of these parts, each with its length before it, so that they can't run together.
+pub(crate) fn hashed_parts(parts: &[&str]) -> String {
+    hashed(32, "", &joined(parts))
+}
+
+fn joined(parts: &[&str]) -> String {
+    parts.iter().map(|part| format!("{}:{part}", part.len())).collect()
 }
 
 /// The first `length` characters of `prefix` and the hexadecimal SHA-512 of `text`.
@@ -115,10 +127,18 @@ mod tests {
 
     #[test]
     fn derives_the_native_names() {
-        assert_eq!(key("cid1").iptables_chain(), "CNI-a631aa8e1549a3b129110fd2");
+        assert_eq!(key("cid1").iptables_chains()[0], "CNI-a631aa8e1549a3b129110fd2");
         assert_eq!(key("cid1").instance(), "d23676b4f2d9fe04-0b65a318f52e521b");
         assert_eq!(hashed(28, "CNI-DN-", "mynetcid1"), "CNI-DN-a631aa8e1549a3b129110");
         assert_eq!(hashed(15, "bwp", "mynetcid1"), "bwpa631aa8e1549");
+    }
+
+    #[test]
+    fn parts_do_not_run_together() {
+        let mut seen = std::collections::HashSet::new();
+        for parts in [["a-b", "c", "d"], ["a", "b-c", "d"], ["ab", "c", "d"], ["a", "bc", "d"], ["1:a", "", "bcd"]] {
+            assert!(seen.insert(hashed_parts(&parts)), "{parts:?}");
+        }
     }
 
     #[test]

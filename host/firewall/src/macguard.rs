@@ -9,11 +9,17 @@
 //!
 //! `<id>` is the container ID, a hyphen and the interface name; each rule's comment is `macspoofchk-<id>`. The table is
 //! shared with ebtables and libvirt, so that nothing in it is touched that hasn't these names.
+//!
+//! Such names run together: `a-b` with `c` and `a` with `b-c` have one `<id>`, and the second chain of `c-eth0` is the
+//! first of `c-eth0-mac`. Whose the rules are, the port tells that they begin at. [`claim`] leaves a name alone that
+//! guards another port, which is there; its attachment then takes [`own_id`]. [`remove_unless`] removes no chain that
+//! another attachment's rules lead to.
 
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
 
 use crate::batch::{BaseChain, Batch, Table};
+use crate::key::hashed_parts;
 use crate::rule::{self, Expression, Rule};
 use crate::{FirewallError, Nft};
 
@@ -24,33 +30,58 @@ const COMMENT_PREFIX: &str = "macspoofchk-";
 const CHAIN_PREFIX: &str = "cni-br-iface-";
 const MAC_SUFFIX: &str = "-mac";
 
+/// What an ID of [`own_id`] begins with. Neither a container ID nor an interface name can have the slash.
+const OWN_PREFIX: &str = "postern/";
+
 /// The longest `<id>`: a chain name has at most 255 bytes (`NFT_NAME_MAXLEN`), and this leaves the comment within its
 /// own limit too.
 pub const ID_MAX: usize = 255 - CHAIN_PREFIX.len() - MAC_SUFFIX.len();
 
-/// Deletions per transaction of a collection.
-const CHUNK: usize = 300;
+/// The native plugins' `<id>` of an attachment.
+#[must_use]
+pub fn native_id(container_id: &str, ifname: &str) -> String {
+    format!("{container_id}-{ifname}")
+}
+
+/// An `<id>` that is one attachment's and no other's, for one whose [`native_id`] is taken.
+#[must_use]
+pub fn own_id(network: &str, container_id: &str, ifname: &str) -> String {
+    format!("{OWN_PREFIX}{}", hashed_parts(&[network, container_id, ifname]))
+}
+
+/// Whether rules can be named after `id`: asked before it is written down that they will be made.
+///
+/// # Errors
+/// It is too long, or empty.
+pub fn validate(id: &str) -> Result<(), FirewallError> {
+    if (1..=ID_MAX).contains(&id.len()) && !id.contains('\0') {
+        return Ok(());
+    }
+    let length = id.len();
+    let way_out = format!(
+        "container ID and interface name have {length} bytes with the hyphen between them, and a chain's name has room \
+         for {ID_MAX}: give the container a shorter ID, or the network no \"macspoofchk\""
+    );
+    Err(FirewallError::new("name spoofing protection after", id, way_out))
+}
 
 /// The names that an attachment's rules and chains bear.
 struct Names {
     port_chain: String,
     mac_chain: String,
     comment: String,
+    /// The first chain of the attachment whose second chain has the name of this one's first.
+    outer_chain: Option<String>,
 }
 
 impl Names {
     fn new(id: &str) -> Result<Self, FirewallError> {
-        if id.is_empty() || id.len() > ID_MAX || id.contains('\0') {
-            return Err(FirewallError::new(
-                "name MAC check rules after",
-                id,
-                format!("container ID and interface name must have 1 to {ID_MAX} bytes together, none of them zero"),
-            ));
-        }
+        validate(id)?;
         Ok(Self {
             port_chain: format!("{CHAIN_PREFIX}{id}"),
             mac_chain: format!("{CHAIN_PREFIX}{id}{MAC_SUFFIX}"),
             comment: format!("{COMMENT_PREFIX}{id}"),
+            outer_chain: id.strip_suffix(MAC_SUFFIX).map(|outer| format!("{CHAIN_PREFIX}{outer}")),
         })
     }
 
@@ -68,6 +99,26 @@ impl Names {
     fn marks(&self, rule: &Rule) -> bool {
         rule.comment.as_deref() == Some(self.comment.as_bytes())
     }
+
+    /// Whether a rule leads to one of the chains, or to one that itself leads there.
+    fn concerns(&self, rule: &Rule) -> bool {
+        let own = [Some(&self.port_chain), Some(&self.mac_chain), self.outer_chain.as_ref()];
+        target(rule).is_some_and(|target| own.contains(&Some(&target)))
+    }
+}
+
+/// The chain that a guard's first rule leads to; `None` for rules that bear no guard's comment.
+fn target(rule: &Rule) -> Option<String> {
+    id_of(rule)?;
+    rule.expressions().into_iter().find_map(|expression| match expression {
+        Expression::Verdict { chain, .. } => chain,
+        _ => None,
+    })
+}
+
+/// The port that a guard's first rule is about.
+fn port_of(rule: &Rule) -> Option<String> {
+    rule::input_interface_of(&rule.expressions()).map(|(port, _)| port)
 }
 
 /// The rules of an attachment, chain by chain.
@@ -105,10 +156,35 @@ impl Wanted {
 /// # Errors
 /// A name is too long, the kernel refuses, or the deadline passes.
 pub fn ensure(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<(), FirewallError> {
+    claim(nft, id, host_ifname, mac, |_| false).map(drop)
+}
+
+/// The same, unless chains of these names guard another port for which `is_anothers` holds: then nothing is changed.
+/// Returns whether the rules are there. Who comes first has the name: look and change are one transaction.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn claim(
+    nft: &mut Nft,
+    id: &str,
+    host_ifname: &str,
+    mac: [u8; 6],
+    is_anothers: impl Fn(&str) -> bool,
+) -> Result<bool, FirewallError> {
     let names = Names::new(id)?;
     let wanted = Wanted::new(&names, host_ifname, mac)?;
     nft.change(|nft, batch| {
         let exists = nft.table(TABLE)?.is_some();
+        let there: Vec<&str> = if exists { names.chains(nft)? } else { Vec::new() };
+        // Where no chain has the name no rule can lead to it: nothing of others has to be looked at.
+        let entries = if there.is_empty() { Vec::new() } else { nft.rules(TABLE, PREROUTING)? };
+        let strange = |rule: &&Rule| {
+            (names.marks(rule) || names.concerns(rule))
+                && port_of(rule).is_some_and(|port| port != host_ifname && is_anothers(&port))
+        };
+        if entries.iter().any(|rule| strange(&rule)) {
+            return Ok(false);
+        }
         if !exists {
             batch.add_table(TABLE, None);
         }
@@ -118,7 +194,7 @@ pub fn ensure(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Resul
         }
         let mut stale = false;
         for (chain, rules) in [(&names.port_chain, &wanted.port), (&names.mac_chain, &wanted.mac)] {
-            if !exists || nft.chain(TABLE, chain)?.is_none() {
+            if !there.contains(&chain.as_str()) {
                 batch.add_chain(TABLE, chain, None, None);
                 stale = true;
             } else if !complete(&names, &nft.rules(TABLE, chain)?, rules) {
@@ -128,23 +204,23 @@ pub fn ensure(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Resul
         // Refilled together: the rules of one refer to the other.
         if stale {
             for (chain, rules) in [(&names.port_chain, &wanted.port), (&names.mac_chain, &wanted.mac)] {
-                batch.flush_chain(TABLE, chain);
+                if there.contains(&chain.as_str()) {
+                    batch.flush_chain(TABLE, chain);
+                }
                 for rule in rules {
                     batch.append_rule(TABLE, chain, rule, Some(names.comment.as_bytes()));
                 }
             }
         }
-        ensure_entry(nft, batch, &names, &wanted.entry)
+        ensure_entry(&entries, batch, &names, &wanted.entry);
+        Ok(true)
     })
 }
 
 /// Exactly one rule in `PREROUTING` is to bear the attachment's comment: the wanted one.
-fn ensure_entry(nft: &mut Nft, batch: &mut Batch, names: &Names, entry: &[Expression]) -> Result<(), FirewallError> {
+fn ensure_entry(entries: &[Rule], batch: &mut Batch, names: &Names, entry: &[Expression]) {
     let mut found = false;
-    for rule in nft.rules(TABLE, PREROUTING)? {
-        if !names.marks(&rule) {
-            continue;
-        }
+    for rule in entries.iter().filter(|rule| names.marks(rule)) {
         if !found && rule.is(entry) {
             found = true;
         } else {
@@ -154,13 +230,13 @@ fn ensure_entry(nft: &mut Nft, batch: &mut Batch, names: &Names, entry: &[Expres
     if !found {
         batch.append_rule(TABLE, PREROUTING, entry, Some(names.comment.as_bytes()));
     }
-    Ok(())
 }
 
-/// Whether all that [`ensure`] makes is there, and effective: an attachment's own chains hold nothing else.
+/// Whether all that [`ensure`] makes is there, and effective: an attachment's own chains hold nothing else. Of a name
+/// that no rules can have nothing is there.
 ///
 /// # Errors
-/// A name is too long, the kernel refuses to show it, or the deadline passes.
+/// The kernel refuses to show it, or the deadline passes.
 pub fn check(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<bool, FirewallError> {
     is_complete(id, host_ifname, mac, |chain| nft.rules(TABLE, chain))
 }
@@ -172,7 +248,7 @@ pub(crate) fn is_complete<R: AsRef<[Rule]>>(
     mac: [u8; 6],
     mut rules: impl FnMut(&str) -> Result<R, FirewallError>,
 ) -> Result<bool, FirewallError> {
-    let names = Names::new(id)?;
+    let Ok(names) = Names::new(id) else { return Ok(false) };
     let wanted = Wanted::new(&names, host_ifname, mac)?;
     let entered = rules(PREROUTING)?.as_ref().iter().any(|rule| names.marks(rule) && rule.is(&wanted.entry));
     Ok(entered
@@ -185,72 +261,63 @@ fn complete(names: &Names, present: &[Rule], wanted: &[Vec<Expression>]) -> bool
         && present.iter().zip(wanted).all(|(present, wanted)| names.marks(present) && present.is(wanted))
 }
 
-/// Removes the attachment's rules and chains in one transaction, and returns whether there was anything.
+/// Removes the rules and chains of `id` in one transaction, and returns whether there was anything.
 ///
 /// # Errors
-/// A name is too long, a rule that is not ours refers to a chain (`EBUSY`), the kernel refuses, or the deadline passes.
-/// That nothing is there is no error.
+/// A rule that is no guard's refers to a chain (`EBUSY`), the kernel refuses, or the deadline passes. That nothing is
+/// there, or that nothing can be there as no rules can have the name, is no error.
 pub fn remove(nft: &mut Nft, id: &str) -> Result<bool, FirewallError> {
-    let names = Names::new(id)?;
+    remove_unless(nft, id, |_| false)
+}
+
+/// The same, but for rules that guard a port for which `is_anothers` holds, and for chains that another's rules lead to.
+///
+/// # Errors
+/// As [`remove`].
+pub fn remove_unless(nft: &mut Nft, id: &str, is_anothers: impl Fn(&str) -> bool) -> Result<bool, FirewallError> {
+    let Ok(names) = Names::new(id) else { return Ok(false) };
     nft.change(|nft, batch| {
-        for rule in nft.rules(TABLE, PREROUTING)? {
-            if names.marks(&rule) {
-                batch.delete_rule(TABLE, PREROUTING, rule.handle);
-            }
-        }
-        delete_chains(batch, &names.chains(nft)?);
+        let removal = Removal::plan(nft, &names, |rule| !port_of(rule).is_some_and(|port| is_anothers(&port)))?;
+        removal.put_into(batch);
         Ok(!batch.is_empty())
     })
 }
 
-/// Removes the rules and chains of all attachments of the node, whatever their network, except those whose ID is in
-/// `valid`, and returns the IDs of the removed ones. (Nothing in these rules names the network.)
-///
-/// # Errors
-/// As [`remove`].
-pub fn retain(nft: &mut Nft, valid: &[&str]) -> Result<Vec<String>, FirewallError> {
-    let mut kept_chains = Vec::new();
-    let mut kept_comments = Vec::new();
-    for id in valid {
-        let names = Names::new(id)?;
-        kept_chains.extend([names.port_chain, names.mac_chain]);
-        kept_comments.push(names.comment.into_bytes());
+/// What is to be removed of an attachment.
+struct Removal<'a> {
+    /// Handles of rules in `PREROUTING`.
+    entries: Vec<u64>,
+    chains: Vec<&'a str>,
+}
+
+impl<'a> Removal<'a> {
+    /// The attachment's rules for which `goes` holds, and its chains to which no other guard's rules lead.
+    fn plan(nft: &mut Nft, names: &'a Names, goes: impl Fn(&Rule) -> bool) -> Result<Self, FirewallError> {
+        let mut chains = names.chains(nft)?;
+        let rules = if chains.is_empty() { Vec::new() } else { nft.rules(TABLE, PREROUTING)? };
+        let (going, staying): (Vec<&Rule>, Vec<&Rule>) = rules.iter().partition(|rule| names.marks(rule) && goes(rule));
+        let targets: Vec<String> = staying.into_iter().filter_map(target).collect();
+        // The chain of whose name this one's is made is the first of a guard with a shorter name, and leads here.
+        let outer = match &names.outer_chain {
+            Some(outer) => nft.chain(TABLE, outer)?.is_some(),
+            None => false,
+        };
+        let port_held = outer || targets.contains(&names.port_chain);
+        let mac_held = targets.contains(&names.mac_chain) || port_held && chains.contains(&names.port_chain.as_str());
+        chains.retain(|chain| if *chain == names.port_chain { !port_held } else { !mac_held });
+        Ok(Self { entries: going.iter().map(|rule| rule.handle).collect(), chains })
     }
-    let mut removed: Vec<String> = Vec::new();
-    loop {
-        let ids = nft.change(|nft, batch| {
-            let mut ids = Vec::new();
-            let mut changes = 0;
-            for rule in nft.rules(TABLE, PREROUTING)? {
-                let Some(id) = id_of(&rule) else { continue };
-                let kept = kept_comments.iter().any(|comment| rule.comment.as_ref() == Some(comment));
-                if !kept && changes < CHUNK {
-                    batch.delete_rule(TABLE, PREROUTING, rule.handle);
-                    ids.push(String::from_utf8_lossy(id).into_owned());
-                    changes += 1;
-                }
-            }
-            // With rules left to delete, their chains are still in use.
-            if changes < CHUNK {
-                let mut chains = nft.chain_names(TABLE)?;
-                chains.retain(|chain| chain.starts_with(CHAIN_PREFIX) && !kept_chains.contains(chain));
-                chains.sort_unstable();
-                chains.truncate(CHUNK);
-                changes = chains.len();
-                let chains: Vec<&str> = chains.iter().map(String::as_str).collect();
-                delete_chains(batch, &chains);
-                ids.extend(chains.iter().filter_map(|chain| chain_id(chain)));
-            }
-            Ok((ids, changes == CHUNK))
-        });
-        let (ids, more) = ids?;
-        for id in ids {
-            if !removed.contains(&id) {
-                removed.push(id);
-            }
+
+    /// Rules first: a chain that another one jumps to can't be deleted.
+    fn put_into(&self, batch: &mut Batch) {
+        for handle in &self.entries {
+            batch.delete_rule(TABLE, PREROUTING, *handle);
         }
-        if !more {
-            return Ok(removed);
+        for chain in &self.chains {
+            batch.flush_chain(TABLE, chain);
+        }
+        for chain in &self.chains {
+            batch.delete_chain(TABLE, chain);
         }
     }
 }
@@ -288,7 +355,7 @@ pub fn list(nft: &mut Nft) -> Result<Vec<Port>, FirewallError> {
 /// # Errors
 /// As [`remove`].
 pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> Result<bool, FirewallError> {
-    let names = Names::new(id)?;
+    let Ok(names) = Names::new(id) else { return Ok(false) };
     nft.change(|nft, batch| {
         let rules = nft.rules(TABLE, PREROUTING)?;
         let own: Vec<&Rule> = rules.iter().filter(|rule| names.marks(rule)).collect();
@@ -297,10 +364,7 @@ pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> 
         if own.is_empty() || !own.iter().all(unused) {
             return Ok(false);
         }
-        for rule in own {
-            batch.delete_rule(TABLE, PREROUTING, rule.handle);
-        }
-        delete_chains(batch, &names.chains(nft)?);
+        Removal::plan(nft, &names, |_| true)?.put_into(batch);
         Ok(true)
     })
 }
@@ -325,16 +389,16 @@ pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
 /// As [`ids`].
 pub(crate) fn removal(nft: &mut Nft, id: &str) -> Result<Vec<String>, FirewallError> {
     let Ok(names) = Names::new(id) else { return Ok(Vec::new()) };
-    if !id.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+    if !id.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c)) {
         return Ok(Vec::new());
     }
+    let removal = Removal::plan(nft, &names, |_| true)?;
     let mut commands = Vec::new();
-    for rule in nft.rules(TABLE, PREROUTING)?.iter().filter(|rule| names.marks(rule)) {
-        commands.push(format!("nft delete rule {TABLE} {PREROUTING} handle {}", rule.handle));
+    for handle in removal.entries {
+        commands.push(format!("nft delete rule {TABLE} {PREROUTING} handle {handle}"));
     }
-    let chains = names.chains(nft)?;
     for command in ["flush", "delete"] {
-        commands.extend(chains.iter().map(|chain| format!("nft {command} chain {TABLE} {chain}")));
+        commands.extend(removal.chains.iter().map(|chain| format!("nft {command} chain {TABLE} {chain}")));
     }
     Ok(commands)
 }
@@ -348,14 +412,4 @@ fn id_of(rule: &Rule) -> Option<&[u8]> {
 fn chain_id(chain: &str) -> Option<String> {
     let id = chain.strip_prefix(CHAIN_PREFIX)?;
     (!id.ends_with(MAC_SUFFIX)).then(|| id.to_owned())
-}
-
-/// Rules first: a chain that another one jumps to can't be deleted.
-fn delete_chains(batch: &mut Batch, chains: &[&str]) {
-    for chain in chains {
-        batch.flush_chain(TABLE, chain);
-    }
-    for chain in chains {
-        batch.delete_chain(TABLE, chain);
-    }
 }

@@ -3,7 +3,9 @@
 mod common;
 
 use common::{nft, own_namespace, ruleset, tool};
-use postern_firewall::macguard::{ID_MAX, Port, check, ensure, list, remove, remove_unused, retain};
+use postern_firewall::macguard::{
+    ID_MAX, Port, check, claim, ensure, list, own_id, remove, remove_unless, remove_unused, validate,
+};
 
 const ID: &str = "cid1-eth0";
 const PORT: &str = "veth5760e373";
@@ -157,37 +159,62 @@ fn names_have_limits() {
     for (id, port) in [(&*"i".repeat(ID_MAX + 1), PORT), ("", PORT), (ID, ""), (ID, "sixteen-bytes-xx")] {
         ensure(&mut nft, id, port, MAC).unwrap_err();
     }
-    remove(&mut nft, &"i".repeat(ID_MAX + 1)).unwrap_err();
+    // What can't have been made is removed, and not there.
+    let impossible = "i".repeat(ID_MAX + 1);
+    assert!(validate(&longest).is_ok() && validate(&impossible).is_err() && validate("").is_err());
+    assert!(!remove(&mut nft, &impossible).unwrap() && !check(&mut nft, &impossible, PORT, MAC).unwrap());
+    assert!(!remove_unused(&mut nft, &impossible, |_| false).unwrap());
     assert_eq!(ruleset(), before);
 }
 
+/// One name for two attachments, and a second chain that is another's first.
 #[test]
-fn collection_keeps_valid_and_foreign_rules() {
+fn names_that_run_together() {
     own_namespace();
     let mut nft = nft();
-    let ids: Vec<String> = (0..350).map(|number| format!("c{number}-eth0")).collect();
-    for id in &ids {
-        ensure(&mut nft, id, PORT, MAC).unwrap();
+    let all = |_: &str| true;
+    for (first, second) in [("c-eth0", "c-eth0-mac"), ("c-eth0-mac", "c-eth0"), ("a-b-c", "a-b-c")] {
+        assert!(claim(&mut nft, first, "veth1", MAC, all).unwrap());
+        let before = ruleset();
+        assert!(!claim(&mut nft, second, "veth2", MAC, all).unwrap(), "{first} has the name");
+        assert_eq!(ruleset(), before);
+        let own = own_id("net", "c", second);
+        assert!(claim(&mut nft, &own, "veth2", MAC, all).unwrap());
+        assert!(check(&mut nft, first, "veth1", MAC).unwrap() && check(&mut nft, &own, "veth2", MAC).unwrap());
+        // By the name that the second does not have nothing of the first goes.
+        let both = ruleset();
+        assert!(!remove_unless(&mut nft, second, |port| port == "veth1").unwrap());
+        assert_eq!(ruleset(), both);
+        assert!(remove(&mut nft, &own).unwrap());
+        assert_eq!(ruleset(), before);
+        // The first comes again, and nothing is changed; once its port is gone the name is free.
+        assert!(claim(&mut nft, first, "veth1", MAC, all).unwrap());
+        assert_eq!(ruleset(), before);
+        assert!(claim(&mut nft, second, "veth2", MAC, |port| port != "veth1").unwrap());
+        assert!(check(&mut nft, second, "veth2", MAC).unwrap());
+        // What is left of the first holds what it leads to, and never the other way round.
+        remove_unless(&mut nft, first, |port| port == "veth2").unwrap();
+        assert!(check(&mut nft, second, "veth2", MAC).unwrap(), "{}", ruleset());
+        remove(&mut nft, second).unwrap();
+        remove(&mut nft, first).unwrap();
+        assert_eq!(ruleset(), BASE, "{first} {second}");
     }
-    // A native ADD that died half-way: chains without rules.
-    tool(
-        "nftables",
-        "nft add chain bridge nat cni-br-iface-half-eth0; nft add chain bridge nat cni-br-iface-half-eth0-mac
-         nft add chain bridge nat foreign; nft add rule bridge nat foreign accept",
-    );
-    let mut removed = retain(&mut nft, &[&ids[7], &ids[300]]).unwrap();
-    removed.sort();
-    let mut expected: Vec<String> = ids.iter().filter(|id| **id != ids[7] && **id != ids[300]).cloned().collect();
-    expected.push("half-eth0".into());
-    expected.sort();
-    assert_eq!(removed, expected);
-    assert!(check(&mut nft, &ids[7], PORT, MAC).unwrap() && check(&mut nft, &ids[300], PORT, MAC).unwrap());
-    let after = ruleset();
-    assert_eq!(after.matches("chain cni-br-iface-").count(), 4, "{after}");
-    assert!(after.contains("chain foreign"), "{after}");
-    assert_eq!(retain(&mut nft, &[]).unwrap().len(), 2);
-    tool("nftables", "nft flush chain bridge nat foreign; nft delete chain bridge nat foreign");
-    assert_eq!(ruleset(), BASE);
+}
+
+/// What a version left that did not know of it: two guards that share a chain. Each can be removed, in any order.
+#[test]
+fn a_shared_chain_keeps_nobody_from_removing() {
+    own_namespace();
+    let mut nft = nft();
+    for order in [["c-eth0", "c-eth0-mac"], ["c-eth0-mac", "c-eth0"]] {
+        ensure(&mut nft, "c-eth0", "veth1", MAC).unwrap();
+        ensure(&mut nft, "c-eth0-mac", "veth2", MAC).unwrap();
+        for id in order {
+            remove(&mut nft, id).unwrap();
+        }
+        assert!(!ruleset().contains("iifname"), "{}", ruleset());
+        tool("nftables", "nft flush ruleset");
+    }
 }
 
 #[test]

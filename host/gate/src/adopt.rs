@@ -126,7 +126,7 @@ impl Thing {
 
     fn is_of(&self, header: &Header) -> bool {
         match (self, self.names()) {
-            (Self::MacGuard { id, .. }, _) => *id == mac_guard::id(&header.container_id, &header.ifname),
+            (Self::MacGuard { id, .. }, _) => mac_guard::ids(header).contains(id),
             (_, names) => names.is_some_and(|names| names.are_of(header)),
         }
     }

@@ -235,7 +235,7 @@ fn remove(session: &Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) 
             Ok(())
         }
         Effect::Masquerade { backend, addresses } => masquerade::revert(session, *backend, addresses),
-        Effect::MacGuard => mac_guard::revert(session),
+        Effect::MacGuard { id, host, .. } => mac_guard::revert(session, id.as_deref(), host.as_deref()),
         Effect::Lease { directory } => match leases_of_run {
             // Reserving failed, perhaps at a lock that somebody holds still.
             Some([]) => Ok(()),
@@ -260,7 +260,7 @@ pub fn describe(effect: &Effect) -> String {
     match effect {
         Effect::Veth { host, .. } => format!("veth {host}"),
         Effect::Masquerade { .. } => "masquerading rules".to_owned(),
-        Effect::MacGuard => "spoofing protection".to_owned(),
+        Effect::MacGuard { .. } => "spoofing protection".to_owned(),
         Effect::Lease { directory } => format!("leases in {directory}"),
         Effect::Native { plugin } => format!("what native {plugin} did"),
         Effect::LoopbackUp => "lo being up".to_owned(),

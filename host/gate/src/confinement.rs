@@ -160,7 +160,7 @@ impl Needs {
 
     fn add_effect(&mut self, session: &Session, effect: &Effect) {
         match effect {
-            Effect::Veth { .. } | Effect::MacGuard | Effect::LoopbackUp => self.network = true,
+            Effect::Veth { .. } | Effect::MacGuard { .. } | Effect::LoopbackUp => self.network = true,
             Effect::Masquerade { backend: Backend::Nftables, .. } => self.network = true,
             Effect::Masquerade { backend: Backend::Iptables, .. } => {
                 self.network = true;

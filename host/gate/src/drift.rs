@@ -106,9 +106,9 @@ impl Account {
         })
     }
 
-    /// The name of its spoofing protection.
-    pub fn guard_id(&self) -> Option<String> {
-        self.header.as_ref().map(|header| mac_guard::id(&header.container_id, &header.ifname))
+    /// What the rules of its spoofing protection can be named after.
+    pub fn guard_ids(&self) -> Vec<String> {
+        self.header.as_ref().map(mac_guard::ids).into_iter().flatten().collect()
     }
 
     fn differs(&mut self, what: impl Into<String>, remedy: impl Into<String>, is_command: bool) {
@@ -261,7 +261,7 @@ impl Sight {
         match effect {
             Effect::Veth { host, mac } => self.host_end(account, plugin, host, *mac),
             Effect::Masquerade { backend, addresses } => self.masquerading(account, plugin, *backend, addresses),
-            Effect::MacGuard => self.guard(account, header, plugin, container),
+            Effect::MacGuard { id, .. } => self.guard(account, header, plugin, id.clone(), container),
             Effect::Lease { directory } => self.lease(account, header, plugin, Path::new(directory)),
             Effect::Native { plugin: native, .. } => {
                 account.fact(plugin, "native IPAM", format!("{native} was run; only it knows what it did"));
@@ -342,13 +342,21 @@ impl Sight {
         }
     }
 
-    fn guard(&self, account: &mut Account, header: &Header, plugin: &str, container: Option<&Found>) {
+    fn guard(
+        &self,
+        account: &mut Account,
+        header: &Header,
+        plugin: &str,
+        id: Option<String>,
+        container: Option<&Found>,
+    ) {
         let host = account.effects.iter().find_map(|effect| match effect {
             Effect::Veth { host, .. } => Some(host.clone()),
             _ => None,
         });
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
-        let (Some(host), Some(mac), Some(id)) = (host, own.and_then(|own| own.mac), account.guard_id()) else {
+        let id = id.or_else(|| account.guard_ids().into_iter().next());
+        let (Some(host), Some(mac), Some(id)) = (host, own.and_then(|own| own.mac), id) else {
             return account.fact(plugin, "spoofing protection", "can't be compared without the pair");
         };
         let found = match self.rules().and_then(|rules| rules.guard(&id, &host, mac).map_err(|e| e.to_string())) {

@@ -30,8 +30,18 @@ pub enum Effect {
         #[serde(default)]
         addresses: Vec<IpNet>,
     },
-    /// Spoofing protection, known by the attachment.
-    MacGuard,
+    /// Spoofing protection. One of an earlier version has no fields: it has the native name, for the record's pair.
+    MacGuard {
+        /// What its rules and chains are named after; `None` for the native plugins' name of the attachment.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        /// The host end that it guards.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
+        /// The one address that may send there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mac: Option<Mac>,
+    },
     /// Leases in a data directory, known by their owner.
     Lease {
         /// host-local's `dataDir`.
@@ -51,7 +61,7 @@ impl Effect {
     pub fn outlives_boot(&self) -> bool {
         match self {
             Self::Lease { .. } | Self::Native { .. } => true,
-            Self::Veth { .. } | Self::Masquerade { .. } | Self::MacGuard | Self::LoopbackUp => false,
+            Self::Veth { .. } | Self::Masquerade { .. } | Self::MacGuard { .. } | Self::LoopbackUp => false,
         }
     }
 }
@@ -143,5 +153,30 @@ pub fn lasting(operation: &Operation) -> Lasting {
         | Operation::LeasesAvailable { .. }
         | Operation::ResolvConfRead
         | Operation::LoopbackAddresses => Lasting::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guards_of_earlier_versions_are_read_and_theirs_are_readable() {
+        let read = |text: &str| serde_json::from_str::<Effect>(text).unwrap();
+        let before = Effect::MacGuard { id: None, host: None, mac: None };
+        assert_eq!(read(r#"{"effect":"mac-guard"}"#), before);
+        assert_eq!(serde_json::to_string(&before).unwrap(), r#"{"effect":"mac-guard"}"#);
+        let mac = "02:00:00:00:00:01".parse().ok();
+        let now = Effect::MacGuard { id: Some("postern/1".to_owned()), host: Some("veth1".to_owned()), mac };
+        let text = serde_json::to_string(&now).unwrap();
+        assert_eq!(read(&text), now);
+
+        /// As earlier versions had it.
+        #[derive(Debug, PartialEq, Deserialize)]
+        #[serde(tag = "effect", rename_all = "kebab-case")]
+        enum Earlier {
+            MacGuard,
+        }
+        assert_eq!(serde_json::from_str::<Earlier>(&text).unwrap(), Earlier::MacGuard);
     }
 }

@@ -314,7 +314,8 @@ mod tests {
         expect(&|record| record.given("bridge", 5).unwrap(), false, false, true);
         expect(&|record| record.ending(Some("bridge")).unwrap(), true, true, true);
         // Made by a version that wrote no sections: it may be in use.
-        expect(&|record| assert_eq!(record.append("older", &Effect::MacGuard).unwrap(), 1), false, true, true);
+        const GUARD: Effect = Effect::MacGuard { id: None, host: None, mac: None };
+        expect(&|record| assert_eq!(record.append("older", &GUARD).unwrap(), 1), false, true, true);
         std::fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -34,7 +34,9 @@ impl Known for Session {
     }
 
     fn has_mac_guard(&self) -> bool {
-        self.has(&Effect::MacGuard)
+        self.record().is_some_and(|record| {
+            record.effects(None).iter().any(|noted| matches!(noted.effect, Effect::MacGuard { .. }))
+        })
     }
 }
 

@@ -39,7 +39,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 /// Rules of attachments other than these.
 fn strangers(sight: &Sight, known: &[Account], leave_out: &mut dyn FnMut(String)) -> Vec<Marked> {
     let keys: Vec<_> = known.iter().filter_map(Account::masquerade_key).collect();
-    let ids: Vec<String> = known.iter().filter_map(Account::guard_id).collect();
+    let ids: Vec<String> = known.iter().flat_map(Account::guard_ids).collect();
     let looks = [
         ("nftables", sight.nft(|nft| strange_masquerades(nft, &keys).map_err(|e| e.to_string()))),
         ("spoofing protection", sight.nft(|nft| strange_guards(nft, &ids).map_err(|e| e.to_string()))),

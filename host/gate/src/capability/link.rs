@@ -1,8 +1,10 @@
 //! `link`: the attachment's own link.
 
-use crate::capability::about;
+use crate::capability::{about, veth};
+use crate::effect::Effect;
 use crate::gate::{Gate, Object, link_gone};
 use crate::session::kernel;
+use postern_cni::Verb;
 use postern_types::{Handle, OpError, Reply};
 
 /// `link.own`.
@@ -41,10 +43,17 @@ pub fn up(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 }
 
 /// `link.delete`.
-pub fn delete(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+pub fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.own(handle)?;
+    let is_add = gate.session.request.verb == Verb::Add;
+    if is_add {
+        gate.session.only_of_this_run(|effect| matches!(effect, Effect::Veth { .. }), "pair")?;
+    }
     gate.session.container_required()?.netlink().map_err(kernel)?.delete_link(index).map_err(about(&name))?;
     // The record keeps the pair until its host end is seen to be gone: the container may have put another link in the
-    // place of its own.
+    // place of its own. DEL looks when it is through with the record.
+    if is_add {
+        veth::retire(gate.session)?;
+    }
     Ok(Reply::Done)
 }

@@ -2,11 +2,14 @@
 
 use crate::effect::Effect;
 use crate::gate::Gate;
-use crate::session::{OwnAddress, Session};
+use crate::session::{OwnAddress, Session, state};
 use ipnet::IpNet;
+use postern_cni::Verb;
 use postern_firewall::iptables::Means;
 use postern_firewall::{FirewallError, MasqueradeKey, iptables, masquerade};
+use postern_state::Header;
 use postern_types::{Backend, ErrorCode, OpError, Reply};
+use std::net::IpAddr;
 
 fn key(session: &Session) -> MasqueradeKey {
     let request = &session.request;
@@ -41,6 +44,10 @@ pub fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, Op
     if own.is_empty() {
         return Ok(Reply::Done);
     }
+    if backend == Backend::Iptables {
+        // What can't be made must not be written down: nobody could remove it.
+        iptables::validate(&key).map_err(firewall)?;
+    }
     gate.session.intend(Effect::Masquerade { backend, addresses: own.clone() })?;
     match backend {
         Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own),
@@ -69,6 +76,10 @@ pub fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError
 
 /// `masquerade.remove`.
 pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    let is_add = gate.session.request.verb == Verb::Add;
+    if is_add {
+        gate.session.only_of_this_run(|effect| matches!(effect, Effect::Masquerade { .. }), "masquerading")?;
+    }
     let recorded = gate.session.record().map(|record| record.effects(None)).unwrap_or_default();
     let mut made: Vec<(Backend, Vec<IpNet>)> = recorded
         .into_iter()
@@ -77,7 +88,7 @@ pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
             _ => None,
         })
         .collect();
-    if made.is_empty() && !gate.session.record_is_whole() {
+    if made.is_empty() && !is_add && !gate.session.record_is_whole() {
         // A native plugin's attachment, or one whose record is lost: the configuration may have changed since, so both.
         let previous = gate.session.request.conf.previous_result().ok().flatten().unwrap_or_default();
         let addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).collect();
@@ -91,7 +102,8 @@ pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 }
 
 /// Removes the rules of one backend. Where no addresses are known, iptables rules of all attachments of the container to
-/// the network go: rather one that loses its masquerading too than rules that stay for good.
+/// the network go, but for those that another's record claims: rather a native one that loses its masquerading too than
+/// rules that stay for good.
 pub fn revert(session: &Session, backend: Backend, addresses: &[IpNet]) -> Result<(), OpError> {
     let key = key(session);
     match backend {
@@ -102,7 +114,7 @@ pub fn revert(session: &Session, backend: Backend, addresses: &[IpNet]) -> Resul
             // Asking the kernel is cheaper than starting programs that find nothing.
             if iptables::may_exist(&mut *session.nft()?, &key).map_err(firewall)? {
                 match addresses {
-                    [] => iptables::remove_all(&key, means(session)),
+                    [] => iptables::remove_all(&key, &addresses_of_others(session)?, means(session)),
                     some => iptables::remove(&key, some, means(session)),
                 }
                 .map_err(firewall)?;
@@ -110,4 +122,25 @@ pub fn revert(session: &Session, backend: Backend, addresses: &[IpNet]) -> Resul
         }
     }
     Ok(())
+}
+
+/// The addresses that iptables masquerades for the container's other attachments to the network, by their records.
+fn addresses_of_others(session: &Session) -> Result<Vec<IpAddr>, OpError> {
+    let (own, request) = (session.key()?, &session.request);
+    let mut addresses = Vec::new();
+    for summary in postern_state::list(&session.state).map_err(state)? {
+        let is_of_container = |header: &Header| {
+            header.network == request.conf.name && header.container_id == request.container_id && header.key() != own
+        };
+        if summary.header.as_ref().is_some_and(is_of_container) {
+            for noted in summary.effects {
+                if let Ok(Effect::Masquerade { backend: Backend::Iptables, addresses: claimed }) =
+                    serde_json::from_value(noted.effect)
+                {
+                    addresses.extend(claimed.iter().map(IpNet::addr));
+                }
+            }
+        }
+    }
+    Ok(addresses)
 }

@@ -1,9 +1,11 @@
-//! `veth`: the pair between container and host.
+//! `veth`: the pair between container and host. An attachment has one that lives, by the record and the kernel: the name of
+//! the container's end tells nothing, as root in there can change it.
 
-use crate::capability::{about, refused};
+use crate::capability::{about, mac_guard, refused};
 use crate::effect::Effect;
 use crate::gate::{Gate, Object, link_gone};
-use crate::session::kernel;
+use crate::session::{Session, kernel};
+use postern_cni::Verb;
 use postern_kernel::{Link, Sysctl, VethSpec, random_mac, random_veth_name, sysctl};
 use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, VethPair};
 use std::time::{Duration, Instant};
@@ -29,13 +31,19 @@ pub fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result
     if container.link_by_name(&name).map_err(kernel)?.is_some() {
         return Err(exists(&peer_name));
     }
+    if let Some(living) = retire(gate.session)? {
+        let message = format!("this attachment has a pair already, whose host end is \"{living}\"");
+        return Err(OpError::new(ErrorCode::Exists, living, message).hint("run DEL first"));
+    }
     gate.room(2)?;
+    // Chosen here: what the link is asked for later, root in the container may have changed by then.
+    let mac = mac.unwrap_or_else(|| Mac(random_mac()));
     gate.session.intend(Effect::Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     let spec = VethSpec {
         name: &name,
         mtu,
-        mac: mac.map(|mac| mac.0),
+        mac: Some(mac.0),
         peer_name: &peer_name,
         peer_mac,
         peer_ns: gate.session.home()?.fd(),
@@ -48,12 +56,69 @@ pub fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result
         });
     }
     let own = container.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
-    gate.session.container_mac = own.mac.map(Mac);
+    gate.session.container_mac = Some(mac);
     let host = gate.session.host()?;
     let end = host.link_by_name(&peer_name).map_err(kernel)?.ok_or_else(|| link_gone(&peer_name))?;
     host.set_up(end.index).map_err(about(&peer_name))?;
     ignore_router_advertisements(&peer_name);
     pair(gate, own, Link { up: true, ..end }, true, None).map(Reply::Veth)
+}
+
+/// The pairs that the record lists: name and address of the host end.
+pub fn recorded(session: &Session) -> Vec<(String, Mac)> {
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let pairs = effects.into_iter().filter_map(|noted| match noted.effect {
+        Effect::Veth { host, mac } => Some((host, mac)),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+/// The host end of the pair that the record lists and the kernel has, if there is one.
+///
+/// # Errors
+/// The kernel refuses to show it.
+pub fn living(session: &Session) -> Result<Option<Link>, OpError> {
+    let host = session.host()?;
+    for (name, mac) in recorded(session) {
+        let found = host.link_by_name(&name).map_err(kernel)?;
+        if let Some(link) = found.filter(|link| link.kind == "veth" && link.mac == Some(mac.0)) {
+            return Ok(Some(link));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a host end that a handle stands for is that of the attachment's living pair.
+///
+/// # Errors
+/// [`ErrorCode::InvalidHandle`]: it is not.
+pub fn must_live(session: &Session, index: u32, name: &str) -> Result<(), OpError> {
+    match living(session)? {
+        Some(link) if link.index == index && link.name == name => Ok(()),
+        _ => Err(link_gone(name)),
+    }
+}
+
+/// Takes the pairs that are gone off the record, and their spoofing protection off the node and the record: it guards
+/// nothing any more, and must not be taken for that of the next pair. Returns the host end of a pair that lives.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn retire(session: &mut Session) -> Result<Option<String>, OpError> {
+    let living = living(session)?.map(|link| link.name);
+    let is_gone = |host: &String| living.as_ref() != Some(host);
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    for noted in effects {
+        if let Effect::MacGuard { id, host, .. } = &noted.effect
+            && host.as_ref().map_or(living.is_none(), is_gone)
+        {
+            mac_guard::revert(session, id.as_deref(), host.as_deref())?;
+            session.gone(|effect| *effect == noted.effect);
+        }
+    }
+    session.gone(|effect| matches!(effect, Effect::Veth { host, .. } if is_gone(host)));
+    Ok(living)
 }
 
 /// A host's link takes no part in IPv6 autoconfiguration. A kernel without IPv6 has nothing to turn off.
@@ -73,15 +138,17 @@ pub fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let host = gate.session.host()?;
     // Whose the host end is, the record says: indices can be chosen by whoever is root in the container, so that its
     // link seems to belong to somebody else's.
-    let recorded = gate.session.record().map(|record| record.effects(None)).unwrap_or_default();
     let mut end = None;
-    for noted in recorded {
-        if let Effect::Veth { host: name, mac } = noted.effect {
-            let found = host.link_by_name(&name).map_err(kernel)?;
-            end = found.filter(|link| link.mac == Some(mac.0) && link.peer_index == Some(own.index)).or(end);
-        }
+    for (name, mac) in recorded(gate.session) {
+        let found = host.link_by_name(&name).map_err(kernel)?;
+        end = found.filter(|link| link.mac == Some(mac.0) && link.peer_index == Some(own.index)).or(end);
     }
-    let ours = end.is_some();
+    // What an earlier ADD made this one leaves alone: it can be looked at.
+    let is_this_runs = |end: &Link| {
+        let of_end = |effect: &Effect| matches!(effect, Effect::Veth { host, .. } if *host == end.name);
+        gate.session.undo.iter().any(|undo| of_end(&undo.effect))
+    };
+    let ours = end.as_ref().is_some_and(|end| gate.session.request.verb != Verb::Add || is_this_runs(end));
     if end.is_none()
         && let Some(peer) = own.peer_index
     {

@@ -243,6 +243,21 @@ impl Session {
         self.record.as_ref().is_some_and(|record| record.effects(None).iter().any(|noted| noted.effect == *effect))
     }
 
+    /// Refuses to touch effects of a kind if an earlier run made one of them: a second ADD without a DEL between leaves the
+    /// first one's alone. `what` names the kind.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Exists`].
+    pub fn only_of_this_run(&self, matches: impl Fn(&Effect) -> bool, what: &str) -> Result<(), OpError> {
+        let listed = self.record.iter().flat_map(|record| record.effects(None)).map(|noted| noted.effect);
+        let is_earlier = |effect: &Effect| !self.undo.iter().any(|undo| undo.effect == *effect);
+        if listed.filter(|effect| matches(effect)).any(|effect| is_earlier(&effect)) {
+            let message = format!("an earlier ADD made the {what} of this attachment");
+            return Err(OpError::new(ErrorCode::Exists, &self.request.container_id, message).hint("run DEL first"));
+        }
+        Ok(())
+    }
+
     /// Takes effects that are gone off the record and off the list to undo.
     pub fn gone(&mut self, matches: impl Fn(&Effect) -> bool) {
         self.undo.retain(|undo| !matches(&undo.effect));
