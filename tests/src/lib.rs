@@ -22,3 +22,8 @@ pub use node::Node;
 pub use paths::{native_bin, plugin_bin};
 pub use random::Random;
 pub use tree::{Mismatch, compare};
+
+/// A text for people with its lines joined: where they were broken does not matter.
+pub fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,7 +1,7 @@
 //! `postern inspect`: what reviewers and their scripts are told.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::plugin_bin;
+use postern_tests::{flat, plugin_bin};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
@@ -67,10 +67,10 @@ fn every_plugin_agrees_with_its_policy() -> Result<()> {
         let (status, text) = inspect(&[plugin])?;
         ensure!(status == 0, "{plugin}: status {status}: {text}");
         for words in told {
-            ensure!(text.contains(words), "{plugin}: not \"{words}\":\n{text}");
+            ensure!(flat(&text).contains(words), "{plugin}: not \"{words}\":\n{text}");
         }
         for words in untold {
-            ensure!(!text.contains(words), "{plugin}: \"{words}\":\n{text}");
+            ensure!(!flat(&text).contains(words), "{plugin}: \"{words}\":\n{text}");
         }
     }
     Ok(())
@@ -87,12 +87,12 @@ fn a_network_fills_the_values_in() -> Result<()> {
     let (status, text) = inspect(&["bridge", "--network", list])?;
     ensure!(status == 0, "{text}");
     for words in ["to bridge `br7`", "join that bridge in VLAN `12` only", "run IPAM plugin `host-local`"] {
-        ensure!(text.contains(words), "not \"{words}\":\n{text}");
+        ensure!(flat(&text).contains(words), "not \"{words}\":\n{text}");
     }
     // The network does not switch it on.
-    ensure!(!text.contains("set that bridge promiscuous"), "{text}");
+    ensure!(!flat(&text).contains("set that bridge promiscuous"), "{text}");
     let (status, text) = inspect(&["loopback", "--network", list])?;
-    ensure!(status == 1 && text.contains("only portmap, bridge"), "{text}");
+    ensure!(status == 1 && flat(&text).contains("only portmap, bridge"), "{text}");
     Ok(())
 }
 
@@ -101,14 +101,17 @@ fn disagreement_has_a_status_of_its_own() -> Result<()> {
     let hostile = hostile()?;
     let (status, text) = inspect(&[&hostile])?;
     ensure!(status == 3, "without a policy: status {status}: {text}");
-    ensure!(text.contains("policy: none") && text.contains("DISAGREE: imported, but granted by nothing: "), "{text}");
+    ensure!(
+        flat(&text).contains("policy: none") && flat(&text).contains("DISAGREE: imported, but granted by nothing: "),
+        "{text}"
+    );
 
     let policy = source("tests/guests/hostile/policy.toml");
     let (status, text) = inspect(&[&hostile, "--policy", &policy])?;
     ensure!(status == 3, "with its policy: status {status}: {text}");
     ensure!(
-        text.contains("granted by nothing: attachments, forwarding, link-sysctl")
-            && text.contains("create bridge `hostile0`"),
+        flat(&text).contains("granted by nothing: attachments, forwarding, link-sysctl")
+            && flat(&text).contains("create bridge `hostile0`"),
         "{text}"
     );
 
@@ -116,9 +119,9 @@ fn disagreement_has_a_status_of_its_own() -> Result<()> {
     std::fs::write(wide, "[grant.veth]\n[grant.ipam]\ntypes = [\"*\"]\nnative = [\"dhcp\"]\n")?;
     let (status, text) = inspect(&["bridge", "--policy", wide])?;
     ensure!(status == 3, "{text}");
-    ensure!(text.contains("!! ipam: CAN RUN native program `dhcp` WITH ALL OF THE HOST'S PRIVILEGES"), "{text}");
+    ensure!(flat(&text).contains("!! ipam: CAN RUN native program `dhcp` WITH ALL OF THE HOST'S PRIVILEGES"), "{text}");
     let (status, text) = inspect(&["loopback", "--policy", wide])?;
-    ensure!(status == 3 && text.contains("granted, but no import uses it: veth, ipam"), "{text}");
+    ensure!(status == 3 && flat(&text).contains("granted, but no import uses it: veth, ipam"), "{text}");
     Ok(())
 }
 
@@ -133,7 +136,7 @@ fn a_pin_to_another_component_shows() -> Result<()> {
     {
         std::fs::write(pinned, format!("digest = \"sha256:{pin}\"\n[grant.loopback]\n"))?;
         let (found, text) = inspect(&["loopback", "--policy", pinned])?;
-        ensure!(found == status && text.contains(words), "status {found}: {text}");
+        ensure!(found == status && flat(&text).contains(words), "status {found}: {text}");
     }
     Ok(())
 }
@@ -141,9 +144,9 @@ fn a_pin_to_another_component_shows() -> Result<()> {
 #[test]
 fn errors_are_neither() -> Result<()> {
     let (status, text) = inspect(&["absent"])?;
-    ensure!(status == 1 && text.contains("no plugin \"absent\" is installed"), "status {status}: {text}");
+    ensure!(status == 1 && flat(&text).contains("no plugin \"absent\" is installed"), "status {status}: {text}");
     let (status, text) = inspect(&["/run/absent.wasm"])?;
-    ensure!(status == 1 && text.contains("component /run/absent.wasm"), "status {status}: {text}");
+    ensure!(status == 1 && flat(&text).contains("component /run/absent.wasm"), "status {status}: {text}");
     Ok(())
 }
 
@@ -159,7 +162,7 @@ fn what_a_terminal_would_obey_is_escaped() -> Result<()> {
 #[test]
 fn the_difference_of_two_components() -> Result<()> {
     let (status, text) = inspect(&["--diff", "bridge", "bridge"])?;
-    ensure!(status == 0 && text.contains("can do nothing that the old one could not"), "{text}");
+    ensure!(status == 0 && flat(&text).contains("can do nothing that the old one could not"), "{text}");
 
     let (status, text) = inspect(&["--diff", "bridge", "ptp"])?;
     ensure!(status == 3, "{text}");
@@ -168,9 +171,9 @@ fn the_difference_of_two_components() -> Result<()> {
         "+ imports point-to-point: ensure",
         "have the host route its own addresses, and no others, to its own end of the pair",
     ] {
-        ensure!(text.contains(words), "not \"{words}\":\n{text}");
+        ensure!(flat(&text).contains(words), "not \"{words}\":\n{text}");
     }
-    ensure!(!text.contains("+ imports bridge"), "{text}");
+    ensure!(!flat(&text).contains("+ imports bridge"), "{text}");
 
     // The file of what is installed: the same imports, judged by the installed policy.
     let (status, text) = inspect(&["--diff", "static", &hostile()?, "--json"])?;

@@ -96,7 +96,12 @@ impl Attachment {
         format!("{}{under_way}", self.state)
     }
 
-    /// How long ago it was made, and when.
+    /// How long ago it was made.
+    pub fn passed(&self) -> String {
+        self.since.map_or_else(|| "-".to_owned(), passed)
+    }
+
+    /// The same, and when.
     pub fn age(&self) -> String {
         self.since.map_or_else(|| "-".to_owned(), age)
     }
@@ -132,16 +137,20 @@ pub fn short(text: &str) -> String {
     text.chars().take(SHORT).collect()
 }
 
-fn age(since: u64) -> String {
+/// How long ago that was.
+fn passed(since: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = now.saturating_sub(since / 1000);
-    let passed = match seconds {
+    match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min", seconds / 60),
         3600..86_400 => format!("{} h", seconds / 3600),
         _ => format!("{} d", seconds / 86_400),
-    };
+    }
+}
+
+fn age(since: u64) -> String {
     let (day, time) = utc(since);
     let time = time.split('.').next().unwrap_or_default();
-    format!("{passed} ({day} {time} UTC)")
+    format!("{} ({day} {time} UTC)", passed(since))
 }

@@ -2,14 +2,13 @@
 
 use crate::account;
 use crate::lists;
-use crate::output::{self, one_line};
+use crate::output::{self, confirmed, one_line};
 use anyhow::{Error, Result};
 use postern_gate::Header;
 use postern_gate::adopt::{self, Leftover, Scope, all_namespaces};
 use postern_gate::garbage::{self, Garbage, Programs, Report};
 use postern_gate::places::Places;
 use serde_json::{Value, json};
-use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -52,7 +51,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             hint(scope)?;
         }
     }
-    let act = count > 0 && (options.yes || !options.json && asked(count)?);
+    let act = count > 0 && (options.yes || !options.json && confirmed(&format!("remove what these {count} left?"))?);
     let (mut removed, mut failed) = (0, Vec::new());
     if act {
         let config = |network: &str, plugin: &str| config(&options.conf_dir, network, plugin);
@@ -82,7 +81,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         output::text(&format!("nothing was changed; `postern gc{flag} --yes` removes it"))?;
     }
     for error in &failed {
-        eprintln!("postern: {}", one_line(error));
+        output::say(one_line(error));
     }
     let whole = failed.is_empty() && problems(&report, native.as_ref()).next().is_none();
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -102,7 +101,7 @@ fn show(report: &Report, native: Option<&adopt::Report>) -> Result<()> {
     let kept = report.kept.iter().map(|(header, reason)| format!("{} stays: {}", name(header), one_line(reason)));
     lines.extend(kept);
     for problem in problems(report, native) {
-        eprintln!("postern: {}", one_line(problem));
+        output::say(one_line(problem));
     }
     if report.garbage.is_empty() {
         lines.push(format!("no garbage; attachments in use: {}", report.live));
@@ -141,18 +140,6 @@ fn hint(scope: Scope<'_>) -> Result<()> {
             "leases of native plugins that nobody uses: {count}; `postern gc --native` shows all that these plugins left"
         )),
     }
-}
-
-/// Asks whoever sits there. Nobody: no.
-fn asked(count: usize) -> Result<bool> {
-    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Ok(false);
-    }
-    print!("remove what these {count} left? [y/N] ");
-    std::io::stdout().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 fn name(header: &Header) -> String {

@@ -17,6 +17,20 @@ const ENDINGS: [&str; 3] = ["conflist", "conf", "json"];
 /// Files of a directory that are looked at.
 const MOST: usize = 4096;
 
+/// Where distributions have native plugins.
+const CNI_PATH: &str = "/opt/cni/bin:/usr/lib/cni:/usr/libexec/cni";
+
+/// The directories of native plugins, separated by colons: those given, else the variable `CNI_PATH`, else the usual ones.
+pub fn cni_path(given: Option<&str>) -> String {
+    let variable = || std::env::var("CNI_PATH").ok().filter(|path| !path.is_empty());
+    given.map(str::to_owned).or_else(variable).unwrap_or_else(|| CNI_PATH.to_owned())
+}
+
+/// Whether a program of this name is in one of the directories.
+pub fn is_in(cni_path: &str, plugin: &str) -> bool {
+    !plugin.contains('/') && cni_path.split(':').any(|directory| Path::new(directory).join(plugin).is_file())
+}
+
 /// A network: a list of plugins, or a single configuration as a list of one.
 #[derive(Clone, Debug)]
 pub struct List {

@@ -1,75 +1,138 @@
 //! `postern log`: the audit log for people.
 
+mod reader;
+
 use crate::account::short;
-use crate::output::one_line;
-use anyhow::{Context, Result};
+use crate::output::{one_line, wrap};
+use anyhow::{Result, bail};
 use postern_gate::LOG;
 use postern_gate::places::Places;
+use reader::Reader;
 use serde_json::Value;
-use std::io::{ErrorKind, Write};
+use std::collections::{BTreeSet, VecDeque};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Columns of a terminal that is wide enough.
-const WIDTH: usize = 120;
+/// Where a line goes on that is too wide: below its verdict.
+const HANG: usize = 16;
 
-/// Where an operation's objects begin.
-const INDENT: usize = 59;
+/// How often a log that is followed is looked at.
+const PAUSE: Duration = Duration::from_millis(200);
 
-/// Prints the log, oldest first: of one container if asked for, or what was refused. `json` prints lines as they are.
-pub fn run(container: Option<&str>, denied: bool, json: bool) -> Result<()> {
-    let newest = Places::find().map_err(anyhow::Error::msg)?.logs.join(LOG);
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let mut last = String::new();
-    for path in [newest.with_extension("jsonl.1"), newest] {
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == ErrorKind::NotFound => continue,
-            Err(e) => return Err(e).with_context(|| format!("{}", path.display())),
-        };
-        for line in String::from_utf8_lossy(&text).lines() {
-            let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
-            let entry = Entry(&entry);
-            if !entry.is_wanted(container, denied) {
-                continue;
-            }
-            let printed = if json {
-                writeln!(out, "{line}")
-            } else {
-                let heading = one_line(&entry.heading());
-                let new = heading != last;
-                last.clone_from(&heading);
-                let heading = if new { heading + "\n" } else { String::new() };
-                writeln!(out, "{heading}{}", wrap(&one_line(&entry.sentence())))
-            };
-            match printed {
-                // Whoever reads has seen enough.
-                Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(()),
-                other => other?,
+/// What people ask for.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Only this container: its ID, or the beginning of it.
+    #[arg(long, value_name = "ID")]
+    container: Option<String>,
+    /// Only what was refused.
+    #[arg(long)]
+    denied: bool,
+    /// Only from then on: an age (`10m`, `2h 30m`, `1day`), or a time in UTC (`2026-11-21 14:18:22`).
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<u64>,
+    /// Only the last N lines of what is asked for.
+    #[arg(short = 'n', long, value_name = "N")]
+    lines: Option<usize>,
+    /// Go on with what is written from now on, until this is interrupted.
+    #[arg(short, long)]
+    follow: bool,
+    /// The lines of the log as they are, one JSON object each.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Milliseconds since 1970 of an age or a time.
+fn since(text: &str) -> Result<u64, String> {
+    let then = match (humantime::parse_duration(text), humantime::parse_rfc3339_weak(text)) {
+        (Ok(age), _) => SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH),
+        (_, Ok(then)) => then,
+        _ => return Err("an age (10m, 2h 30m, 1day) or a time in UTC (2026-11-21 14:18:22) is needed".to_owned()),
+    };
+    let passed = then.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Prints the log, oldest first.
+///
+/// # Errors
+/// The log can't be read, or has nothing of the container that is asked for.
+pub fn run(options: &Options) -> Result<()> {
+    let path = Places::find().map_err(anyhow::Error::msg)?.logs.join(LOG);
+    let mut reader = Reader::new(path);
+    let lines = reader.all()?;
+    let container = match &options.container {
+        Some(asked) => Some(meant(&lines, asked, options.follow)?),
+        None => None,
+    };
+    let mut wanted: VecDeque<(String, Value)> = VecDeque::new();
+    let most = options.lines.unwrap_or(usize::MAX);
+    for (line, value) in parsed(lines) {
+        if Entry(&value).is_wanted(container.as_deref(), options) {
+            wanted.push_back((line, value));
+            if wanted.len() > most {
+                wanted.pop_front();
             }
         }
     }
-    match out.flush() {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e.into()),
+    let mut printer = Printer { out: BufWriter::new(io::stdout().lock()), heading: String::new(), json: options.json };
+    let mut ended = printer.print(wanted);
+    while options.follow && ended.is_ok() {
+        std::thread::sleep(PAUSE);
+        let new = parsed(reader.new_lines()?);
+        ended = printer.print(new.filter(|(_, value)| Entry(value).is_wanted(container.as_deref(), options)));
+    }
+    match ended {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
 }
 
-/// Breaks what is wider than a terminal, so that what follows stays below the objects and looks like no entry.
-fn wrap(text: &str) -> String {
-    let mut lines = String::new();
-    let mut column = 0;
-    for word in text.split_inclusive(' ') {
-        let width = word.trim_end().chars().count();
-        if column > INDENT && column + width > WIDTH {
-            lines.truncate(lines.trim_end().len());
-            lines.push('\n');
-            lines.extend(std::iter::repeat_n(' ', INDENT));
-            column = INDENT;
-        }
-        lines.push_str(word);
-        column += word.chars().count();
+fn parsed(lines: Vec<String>) -> impl Iterator<Item = (String, Value)> {
+    lines.into_iter().filter_map(|line| serde_json::from_str(&line).ok().map(|value| (line, value)))
+}
+
+/// The container that is meant by its ID or the beginning of it. Of one that may come, there is no line yet.
+fn meant(lines: &[String], asked: &str, may_come: bool) -> Result<String> {
+    let values = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let ids: BTreeSet<String> = values.map(|value| Entry(&value).container().to_owned()).collect();
+    if ids.contains(asked) {
+        return Ok(asked.to_owned());
     }
-    lines.truncate(lines.trim_end().len());
-    lines
+    let fitting: Vec<&str> = ids.iter().map(String::as_str).filter(|id| id.starts_with(asked)).collect();
+    match fitting.as_slice() {
+        [one] if !asked.is_empty() => Ok((*one).to_owned()),
+        [] if may_come => Ok(asked.to_owned()),
+        [] => bail!("the log has no line of container \"{asked}\"; `postern log` without --container shows all"),
+        many => bail!("\"{asked}\" is the beginning of {} containers: {}", many.len(), many.join(", ")),
+    }
+}
+
+/// What was printed last, and where to.
+struct Printer<W: Write> {
+    out: W,
+    heading: String,
+    json: bool,
+}
+
+impl<W: Write> Printer<W> {
+    fn print(&mut self, lines: impl IntoIterator<Item = (String, Value)>) -> io::Result<()> {
+        for (line, value) in lines {
+            if self.json {
+                writeln!(self.out, "{line}")?;
+                continue;
+            }
+            let entry = Entry(&value);
+            let heading = one_line(&entry.heading());
+            if heading != self.heading {
+                writeln!(self.out, "{}", wrap(&heading, HANG))?;
+                self.heading = heading;
+            }
+            writeln!(self.out, "{}", wrap(&one_line(&entry.sentence()), HANG))?;
+        }
+        self.out.flush()
+    }
 }
 
 /// A line of the log.
@@ -85,10 +148,15 @@ impl<'a> Entry<'a> {
         self.0.get(name).and_then(Value::as_u64).unwrap_or_default()
     }
 
-    fn is_wanted(self, container: Option<&str>, denied: bool) -> bool {
-        // `network/container/interface`
-        let of = self.text("attachment").split('/').nth(1).unwrap_or_default();
-        container.is_none_or(|container| container == of) && (!denied || self.text("decision") == "deny")
+    /// The container's ID: an attachment is `network/container/interface`.
+    fn container(self) -> &'a str {
+        self.text("attachment").split('/').nth(1).unwrap_or_default()
+    }
+
+    fn is_wanted(self, container: Option<&str>, options: &Options) -> bool {
+        container.is_none_or(|container| container == self.container())
+            && (!options.denied || self.text("decision") == "deny")
+            && options.since.is_none_or(|since| self.number("time") >= since)
     }
 
     /// What entries have in common: the day, the attachment, the verb and the component.
@@ -159,19 +227,41 @@ fn brief(value: &Value) -> Value {
 
 /// Day and time of day of so many milliseconds since 1970, in UTC.
 pub fn utc(milliseconds: u64) -> (String, String) {
-    let (seconds, thousandths) = (milliseconds / 1000, milliseconds % 1000);
-    let (day, second) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that the day that a leap year has more is its last one.
-    let day = day + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let date = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    (
-        format!("{year:04}-{month:02}-{date:02}"),
-        format!("{:02}:{:02}:{:02}.{thousandths:03}", second / 3600, second / 60 % 60, second % 60),
-    )
+    // The last second of the year 9999 is the last that can be written.
+    let time = UNIX_EPOCH + Duration::from_millis(milliseconds.min(253_402_300_799_000));
+    let text = humantime::format_rfc3339_millis(time).to_string();
+    let (day, time) = text.split_once('T').unwrap_or_default();
+    (day.to_owned(), time.trim_end_matches('Z').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_times() {
+        assert_eq!(utc(0), ("1970-01-01".to_owned(), "00:00:00.000".to_owned()));
+        assert_eq!(utc(1_795_266_000_123).0, "2026-11-21");
+        assert_eq!(utc(1_709_164_799_999), ("2024-02-28".to_owned(), "23:59:59.999".to_owned()));
+        assert_eq!(utc(u64::MAX).0, "9999-12-31");
+    }
+
+    #[test]
+    fn ages_and_times() {
+        assert_eq!(since("2026-11-21 13:00:00"), Ok(1_795_266_000_000));
+        let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+        let ago = now - since("2h 30m").unwrap();
+        assert!((8_999_000..9_001_000).contains(&ago), "{ago}");
+        assert!(since("yesterday").is_err());
+    }
+
+    #[test]
+    fn containers_by_the_beginning_of_their_ids() {
+        let lines: Vec<String> = ["abc", "abd", "x"].map(|id| format!(r#"{{"attachment":"net/{id}/eth0"}}"#)).to_vec();
+        assert_eq!(meant(&lines, "abc", false).unwrap(), "abc");
+        assert_eq!(meant(&lines, "x", false).unwrap(), "x");
+        assert!(meant(&lines, "ab", false).unwrap_err().to_string().contains("2 containers: abc, abd"));
+        assert!(meant(&lines, "y", false).is_err() && meant(&lines, "", false).is_err());
+        assert_eq!(meant(&lines, "y", true).unwrap(), "y");
+    }
 }

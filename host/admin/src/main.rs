@@ -6,6 +6,7 @@ mod authority;
 mod diff;
 mod doctor;
 mod gc;
+mod gc_node;
 mod imports;
 mod inspect;
 mod learn;
@@ -21,15 +22,24 @@ mod words;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use postern_gate::places::Places;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Sandboxed CNI plugins: WebAssembly components behind one typed, guarded gate.
 ///
 /// Called under a plugin's name (bridge, host-local, ...) postern is that plugin: see the CNI specification.
+///
+/// Exit status, of every verb:
+///
+///   0  done; nothing is wrong
+///   1  an error: it could not be done, or something is wrong
+///   2  the command line makes no sense
+///   3  done, and the answer is a no: policy and imports disagree (inspect), a
+///      new component can do more (inspect --diff), policy refuses something
+///      (plan), there are warnings only (doctor)
 #[derive(Parser)]
-#[command(name = "postern", version, propagate_version = true)]
+#[command(name = "postern", bin_name = "postern", version, propagate_version = true)]
+#[command(term_width = output::WIDTH, verbatim_doc_comment)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -143,17 +153,9 @@ enum Verb {
         json: bool,
     },
     /// What plugins asked for on this node, and how it ended.
-    Log {
-        /// Only this container.
-        #[arg(long)]
-        container: Option<String>,
-        /// Only what was refused.
-        #[arg(long)]
-        denied: bool,
-        /// The lines of the log as they are.
-        #[arg(long)]
-        json: bool,
-    },
+    ///
+    /// A container of which the log has no line is an error, but with --follow.
+    Log(log::Options),
     /// The attachments of this node, and how they are.
     ///
     /// States: ok; incomplete (its ADD or DEL has not ended); container gone; previous boot; drift (record and kernel differ:
@@ -166,6 +168,9 @@ enum Verb {
         /// is_command}].
         #[arg(long)]
         json: bool,
+        /// Nothing is shortened: whole IDs, digests and dates, however wide the table becomes.
+        #[arg(long)]
+        no_trunc: bool,
     },
     /// All that belongs to a container: what its records say, what the kernel has, and where the two differ.
     Show {
@@ -197,7 +202,6 @@ enum Verb {
     /// What `doctor` tries out, in a process of its own.
     #[command(hide = true)]
     Probe,
-    /// Remove what nothing uses any more.
     /// Remove what attachments left that are gone, or, with --node, what no attachment uses any more.
     ///
     /// Shows what would be removed, and removes it after a yes (on a terminal) or with --yes. It goes by Postern's own records:
@@ -230,11 +234,14 @@ enum Verb {
         /// Where the network lists are: what a native IPAM program is run again with to give its addresses back.
         #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
         conf_dir: PathBuf,
-        /// Where native plugins are: directories, separated by colons, as `CNI_PATH`.
-        #[arg(long, value_name = "DIRS", default_value = "/opt/cni/bin:/usr/lib/cni:/usr/libexec/cni")]
-        cni_path: String,
-        /// Instead: bridges, VLAN gateways and nftables tables that Postern made and that no attachment uses. At once.
-        #[arg(long, conflicts_with_all = ["yes", "json", "native"])]
+        /// Where native plugins are: directories, separated by colons [default: CNI_PATH, or where distributions have
+        /// them].
+        #[arg(long, value_name = "DIRS")]
+        cni_path: Option<String>,
+        /// Instead: bridges, VLAN gateways and nftables tables that Postern made and that no attachment uses.
+        ///
+        /// With --json: unused [{kind, name}], kept [words], problems, removed [{kind, name}], done.
+        #[arg(long, conflicts_with = "native")]
         node: bool,
         /// Switch IP forwarding off as well, if Postern switched it on.
         #[arg(long, requires = "node")]
@@ -242,8 +249,23 @@ enum Verb {
     },
 }
 
-fn main() -> Result<ExitCode> {
-    match Cli::parse().verb {
+fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        output::say(format!(
+            "postern itself failed at {place}: this is a bug. {}",
+            panic.payload_as_str().unwrap_or("")
+        ));
+        std::process::exit(1);
+    }));
+    run(Cli::parse().verb).unwrap_or_else(|error| {
+        output::say(format!("{error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn run(verb: Verb) -> Result<ExitCode> {
+    match verb {
         Verb::Add { file, policy, name, catalog, bin } => add::run(&file, &policy, name, catalog, bin)?,
         Verb::Inspect { target, diff, policy, network, name, json } => {
             return match (diff.as_deref(), target) {
@@ -261,19 +283,15 @@ fn main() -> Result<ExitCode> {
         Verb::Plan { list, plugin, attachment, json } => {
             return plan::run(&list, plugin.as_deref(), &attachment, json);
         }
-        Verb::Log { container, denied, json } => log::run(container.as_deref(), denied, json)?,
-        Verb::Ls { json } => ls::run(json)?,
+        Verb::Log(options) => log::run(&options)?,
+        Verb::Ls { json, no_trunc } => ls::run(json, no_trunc)?,
         Verb::Show { container, json } => show::run(&container, json)?,
         Verb::Doctor { conf_dir, bin, json } => return doctor::run(&conf_dir, &bin, json),
         Verb::Probe => output::json(&doctor::probe::run())?,
-        Verb::Gc { node: false, yes, json, native, data_dir, conf_dir, cni_path, .. } => {
+        Verb::Gc { node: true, forwarding, yes, json, .. } => return gc_node::run(forwarding, yes, json),
+        Verb::Gc { yes, json, native, data_dir, conf_dir, cni_path, .. } => {
+            let cni_path = lists::cni_path(cni_path.as_deref());
             return gc::run(&gc::Options { yes, json, native, data_dir, conf_dir, cni_path });
-        }
-        Verb::Gc { node: true, forwarding, .. } => {
-            let places = Places::find().map_err(anyhow::Error::msg)?;
-            for line in postern_gate::node::collect(&places, forwarding).map_err(anyhow::Error::msg)? {
-                println!("{line}");
-            }
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,15 +1,26 @@
-//! Printing, for people and for scripts.
+//! Printing, for people and for scripts. What people read goes through here alone: it is made fit for a terminal, and no
+//! line is wider than [`WIDTH`] unless a single word is.
 
 use anyhow::Result;
 use serde::Serialize;
-use std::io::{ErrorKind, Write};
+use std::fmt::Display;
+use std::io::{BufRead, ErrorKind, IsTerminal, Write};
+
+/// Columns of a terminal that nobody has made wider.
+pub const WIDTH: usize = 80;
+
+/// Widest first column: what follows a wider one begins further left on the next line.
+const COLUMN: usize = 32;
+
+/// Stands for a space at which no line may be broken, until the text is printed.
+const GLUE: char = '\u{a0}';
 
 /// Prints a text for people, made fit for a terminal.
 ///
 /// # Errors
 /// Standard output can't be written. A reader that has seen enough is no error.
 pub fn text(text: &str) -> Result<()> {
-    write(&printable(text))
+    write(&fit(text))
 }
 
 /// Prints an object for scripts.
@@ -18,6 +29,26 @@ pub fn text(text: &str) -> Result<()> {
 /// As [`text`].
 pub fn json(object: &impl Serialize) -> Result<()> {
     write(&serde_json::to_string_pretty(object)?)
+}
+
+/// Prints a message on standard error, made fit for a terminal. Where nobody reads it, nothing is lost but words.
+pub fn say(message: impl Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", fit(&format!("postern: {message}")));
+}
+
+/// Asks whoever sits there. Nobody: no.
+///
+/// # Errors
+/// Standard output can't be written, or the answer not be read.
+pub fn confirmed(question: &str) -> Result<bool> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Ok(false);
+    }
+    print!("{} [y/N] ", fit(question));
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 fn write(text: &str) -> Result<()> {
@@ -31,13 +62,60 @@ fn write(text: &str) -> Result<()> {
 /// Text fit for a terminal: what somebody else wrote must not move the cursor or hide among look-alikes.
 pub fn printable(text: &str) -> String {
     // The ellipsis is Postern's own, where it cuts a text.
-    let plain = |c: char| matches!(c, '\n' | ' ' | '…') || c.is_ascii_graphic();
+    let plain = |c: char| matches!(c, '\n' | ' ' | '…' | GLUE) || c.is_ascii_graphic();
     text.chars().map(|c| if plain(c) { c.to_string() } else { c.escape_default().to_string() }).collect()
 }
 
 /// The same for a text that must not begin a line of its own.
 pub fn one_line(text: &str) -> String {
     printable(text).replace('\n', " ")
+}
+
+/// What helps: words, or a command.
+pub fn remedy(text: &str, is_command: bool) -> String {
+    if is_command { whole(text) } else { one_line(text) }
+}
+
+/// A command, or another text that somebody will copy: it stays on one line, however long.
+pub fn whole(text: &str) -> String {
+    one_line(text).replace(' ', "\u{a0}")
+}
+
+fn fit(text: &str) -> String {
+    let lines: Vec<String> = printable(text).lines().map(|line| wrap(line, hang(line))).collect();
+    lines.join("\n")
+}
+
+/// Breaks a line at spaces so that it fits [`WIDTH`]; what does not fit goes on at column `hang`. A comment stays one.
+pub fn wrap(line: &str, hang: usize) -> String {
+    let mark = if line.starts_with('#') { "#" } else { "" };
+    let next = format!("\n{mark:<hang$}");
+    let mut wrapped = String::new();
+    let (mut column, mut begun) = (0, false);
+    for piece in line.split_inclusive(' ') {
+        let word = piece.trim_end_matches(' ').chars().count();
+        if begun && word > 0 && column + word > WIDTH {
+            wrapped.truncate(wrapped.trim_end_matches(' ').len());
+            wrapped.push_str(&next);
+            column = hang;
+        }
+        wrapped.push_str(piece);
+        column += piece.chars().count();
+        begun |= word > 0;
+    }
+    wrapped.truncate(wrapped.trim_end_matches(' ').len());
+    wrapped.replace(GLUE, " ")
+}
+
+/// Where a line goes on: below its second column if it has a narrow first one, else a little to the right of its beginning.
+fn hang(line: &str) -> usize {
+    let start = line.find(|c| c != ' ' && c != '#').unwrap_or(0);
+    let column = line.get(start..).and_then(|rest| {
+        let gap = rest.find("  ")?;
+        let second = rest.get(gap..)?.find(|c| c != ' ')?;
+        Some(start + gap + second)
+    });
+    column.filter(|column| *column <= COLUMN).unwrap_or(start + 2)
 }
 
 #[cfg(test)]
@@ -48,5 +126,21 @@ mod tests {
     fn nothing_speaks_to_the_terminal() {
         assert_eq!(printable("a\n\u{1b}[2J\u{202e}é\r"), "a\n\\u{1b}[2J\\u{202e}\\u{e9}\\r");
         assert_eq!(one_line("a\nb…"), "a b…");
+    }
+
+    #[test]
+    fn lines_are_broken_at_spaces_and_commands_are_not() {
+        let word = "word ".repeat(30);
+        for line in [word.clone(), format!("  name      {word}"), format!("# {word}"), format!("   1  {word}")] {
+            let fitted = fit(&line);
+            assert!(fitted.lines().all(|line| line.len() <= WIDTH && !line.ends_with(' ')), "{fitted}");
+            let joined = fitted.lines().map(|line| line.trim_matches([' ', '#'])).collect::<Vec<_>>().join(" ");
+            assert_eq!(joined.split_whitespace().filter(|word| *word == "word").count(), 30, "{fitted}");
+        }
+        assert!(fit(&format!("  name      {word}")).lines().skip(1).all(|line| line.starts_with("            word")));
+        assert!(fit(&format!("# {word}")).lines().all(|line| line.starts_with("# ")));
+        let command = format!("printf '{word}' > file");
+        assert_eq!(fit(&format!("remedy: {}", whole(&command))).lines().last(), Some(format!("  {command}").as_str()));
+        assert_eq!(fit("short"), "short");
     }
 }

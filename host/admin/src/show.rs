@@ -34,7 +34,7 @@ fn meant<'a>(all: &'a [Attachment], container: &str) -> Result<Vec<&'a Attachmen
     match ids.as_slice() {
         [one] => Ok(all.iter().filter(|attachment| id(attachment) == Some(one)).collect()),
         [] if all.is_empty() => bail!("no container \"{}\": this node has no attachments", one_line(container)),
-        [] => bail!("no container \"{}\"; there are\n{}", one_line(container), ls::table(all)),
+        [] => bail!("no container \"{}\"; there are\n{}", one_line(container), ls::table(all, false)),
         many => bail!(
             "\"{}\" is the beginning of {} containers: {}",
             one_line(container),
@@ -63,7 +63,7 @@ fn text(one: &Attachment) -> String {
     }
     for difference in &one.differences {
         line("DIFFERS", &difference.what);
-        line("  remedy", &difference.remedy);
+        line("  remedy", &output::remedy(&difference.remedy, difference.is_command));
     }
     lines.join("\n")
 }

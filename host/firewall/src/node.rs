@@ -45,14 +45,14 @@ pub fn unused(nft: &mut Nft) -> Result<Vec<BaseObject>, FirewallError> {
     Ok(unused)
 }
 
-/// Deletes the base objects that nothing uses, in one transaction, and returns them.
+/// Deletes a base object if nothing uses it, and returns whether it did.
 ///
 /// # Errors
 /// The kernel refuses, or the deadline passes.
-pub fn remove_unused(nft: &mut Nft) -> Result<Vec<BaseObject>, FirewallError> {
+pub fn remove_unused(nft: &mut Nft, object: BaseObject) -> Result<bool, FirewallError> {
     nft.change(|nft, batch| {
-        let unused = unused(nft)?;
-        for object in &unused {
+        let unused = is_unused(nft, object)?;
+        if unused {
             batch.delete_table(object.table());
         }
         Ok(unused)

@@ -5,8 +5,10 @@ use crate::audit::Audit;
 use crate::places::Places;
 use crate::session::now;
 use postern_firewall::Nft;
+use postern_firewall::node::BaseObject;
 use postern_kernel::{Link, Netlink, Sysctl, sysctl};
 use postern_state::node::{self, NodeObject};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -19,6 +21,9 @@ pub const BRIDGE: &str = "bridge";
 pub const VLAN_GATEWAY: &str = "vlan-gateway";
 /// Kind of a family whose forwarding was switched on.
 pub const FORWARDING: &str = "forwarding";
+
+/// How long the packet filter may take.
+const WITHIN: Duration = Duration::from_secs(30);
 
 /// Notes an object, and has it made: in this order, as one that nobody noted would never be collected. `make` says whether it
 /// was this run that made it; if not, the note goes again, and of a link that it made the index is noted as well: somebody
@@ -90,113 +95,178 @@ fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
-/// Removes the node objects of the caller's namespace that Postern made and nothing uses. Forwarding is switched off only
-/// if asked for: nobody can tell who else has come to rely on it. Returns a line for people per object; what is removed is
-/// in the audit log too.
+/// A node object that Postern made and nothing uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unused {
+    /// [`BRIDGE`], [`VLAN_GATEWAY`], [`FORWARDING`], or `nftables`.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    #[serde(skip)]
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Link(u32),
+    Table(BaseObject),
+    Forwarding(Sysctl),
+}
+
+impl Display for Unused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.what {
+            What::Table(_) => write!(f, "nftables {}", self.name),
+            What::Link(_) => write!(f, "{} {}", self.kind, self.name),
+            What::Forwarding(_) => write!(f, "{}, which is switched off", self.name),
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// What can be removed, in the order in which it has to be.
+    pub unused: Vec<Unused>,
+    /// What stays, and why.
+    pub kept: Vec<String>,
+    /// What could not be looked at.
+    pub problems: Vec<String>,
+    /// Notes on objects that are gone.
+    gone: Vec<NodeObject>,
+}
+
+/// Looks for the node objects of the caller's namespace that Postern made and nothing uses. Changes nothing. Forwarding is
+/// among them only if asked for: nobody can tell who else has come to rely on it.
 ///
 /// # Errors
 /// A text for people: the kernel or the state directory refuses.
-pub fn collect(places: &Places, forwarding: bool) -> Result<Vec<String>, String> {
-    let state = &places.state;
-    let mut audit = Audit::new(&places.logs, String::new());
-    let text = |error: &dyn std::fmt::Display| error.to_string();
+pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
+    let text = |error: &dyn Display| error.to_string();
     let host = Netlink::open().map_err(|e| text(&e))?;
     let here = host.cookie().map_err(|e| text(&e))?;
     let boot = postern_state::boot_id().map_err(|e| text(&e))?;
-    let (objects, problems) = node::list(state).map_err(|e| text(&e))?;
-    let mut said: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    let mine = |kind: &str| -> Vec<NodeObject> {
-        let ours = |object: &&NodeObject| object.kind == kind && object.host_netns_cookie == here;
-        objects.iter().filter(ours).cloned().collect()
-    };
-    let forget = |object: &NodeObject| {
-        node::remove(state, &object.kind, &object.name, here).map(|_| ()).map_err(|e| e.to_string())
-    };
-    let vlan_gateways = mine(VLAN_GATEWAY);
-    for bridge in mine(BRIDGE) {
-        if bridge.boot_id != boot {
-            forget(&bridge)?;
-            continue;
-        }
-        let links = host.links().map_err(|e| text(&e))?;
-        let Some(link) = links.iter().find(|link| link.name == bridge.name && link.kind == "bridge") else {
-            said.push(format!("bridge {} is gone already", bridge.name));
-            forget(&bridge)?;
-            continue;
-        };
-        if !is_noted(&host, &bridge, link)? {
-            said.push(format!(
-                "bridge {} stays: it is not the one that Postern made, or somebody gave it addresses",
-                bridge.name
-            ));
-            continue;
-        }
-        let mut own = Vec::new();
-        for gateway in &vlan_gateways {
-            if let Some(link) = links.iter().find(|link| link.name == gateway.name)
-                && is_noted(&host, gateway, link)?
-            {
-                own.push(link);
+    let (objects, problems) = node::list(&places.state).map_err(|e| text(&e))?;
+    let mut report = Report { problems: problems.iter().map(ToString::to_string).collect(), ..Report::default() };
+    let (mine, gone): (Vec<NodeObject>, Vec<NodeObject>) = objects
+        .into_iter()
+        .filter(|object| object.host_netns_cookie == here)
+        .partition(|object| object.boot_id == boot);
+    report.gone = gone;
+    let links = host.links().map_err(|e| text(&e))?;
+    for object in &mine {
+        let link = links.iter().find(|link| link.name == object.name);
+        match (object.kind.as_str(), link) {
+            (BRIDGE, Some(link)) if link.kind == "bridge" => {
+                bridge(&mut report, &host, object, link, &mine, &links)?;
             }
-        }
-        let gateways: Vec<&Link> = own
-            .into_iter()
-            .filter(|link| link.name.strip_prefix(&bridge.name).is_some_and(|rest| rest.starts_with('.')))
-            .collect();
-        let is_gateway = |port: &Link| gateways.iter().any(|gateway| gateway.peer_index == Some(port.index));
-        let ports: Vec<&Link> = links.iter().filter(|port| port.master == Some(link.index)).collect();
-        if let Some(used) = ports.iter().find(|port| !is_gateway(port)) {
-            said.push(format!("bridge {} stays: {} is a port of it", bridge.name, used.name));
-            continue;
-        }
-        for gateway in &gateways {
-            remove(&mut audit, VLAN_GATEWAY, &gateway.name, || host.delete_link(gateway.index))?;
-            said.push(format!("removed VLAN gateway {}", gateway.name));
-        }
-        remove(&mut audit, BRIDGE, &bridge.name, || host.delete_link(link.index))?;
-        said.push(format!("removed bridge {}", bridge.name));
-        forget(&bridge)?;
-    }
-    for gateway in vlan_gateways {
-        if host.link_by_name(&gateway.name).map_err(|e| text(&e))?.is_none() {
-            forget(&gateway)?;
+            (BRIDGE, _) => {
+                report.kept.push(format!("bridge {} is gone already", object.name));
+                report.gone.push(object.clone());
+            }
+            (VLAN_GATEWAY, None) => report.gone.push(object.clone()),
+            _ => {}
         }
     }
-    let mut nft = Nft::open(Instant::now() + Duration::from_secs(30)).map_err(|e| text(&e))?;
-    for object in postern_firewall::node::remove_unused(&mut nft).map_err(|e| text(&e))? {
-        remove(&mut audit, "nftables", &object.to_string(), || Ok::<_, String>(()))?;
-        said.push(format!("removed nftables {object}"));
-    }
-    for family in mine(FORWARDING) {
+    let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| text(&e))?;
+    let tables = postern_firewall::node::unused(&mut nft).map_err(|e| text(&e))?;
+    let table = |object: BaseObject| Unused { kind: "nftables", name: object.to_string(), what: What::Table(object) };
+    report.unused.extend(tables.into_iter().map(table));
+    for family in mine.iter().filter(|object| object.kind == FORWARDING) {
         let (key, name) = match family.name.as_str() {
             "ipv4" => (Sysctl::Ipv4Forward, "net.ipv4.ip_forward"),
             _ => (Sysctl::Ipv6Forwarding, "net.ipv6.conf.all.forwarding"),
         };
-        if forwarding || family.boot_id != boot {
-            if family.boot_id == boot {
-                remove(&mut audit, FORWARDING, &family.name, || sysctl::set(&key, "0"))?;
-                said.push(format!("switched {name} off"));
-            }
-            forget(&family)?;
+        if forwarding {
+            report.unused.push(Unused { kind: FORWARDING, name: name.to_owned(), what: What::Forwarding(key) });
         } else {
-            said.push(format!(
+            report.kept.push(format!(
                 "{name} stays on: Postern switched it on, but others may rely on it by now; `postern gc --node \
                  --forwarding` switches it off"
             ));
         }
     }
-    Ok(said)
+    Ok(report)
 }
 
-/// Removes one object, and writes it down.
-fn remove<T, E: Display>(
-    audit: &mut Audit,
-    kind: &str,
-    name: &str,
-    act: impl FnOnce() -> Result<T, E>,
+/// One bridge that is there, with the VLAN gateways on it.
+fn bridge(
+    report: &mut Report,
+    host: &Netlink,
+    object: &NodeObject,
+    link: &Link,
+    mine: &[NodeObject],
+    links: &[Link],
 ) -> Result<(), String> {
-    let start = Instant::now();
-    let outcome = act().map(drop).map_err(|e| e.to_string());
-    audit.note_node_removal(&json!({"kind": kind, "name": name}), &outcome, start.elapsed());
-    outcome
+    let name = &object.name;
+    if !is_noted(host, object, link)? {
+        let why = "it is not the one that Postern made, or somebody gave it addresses";
+        report.kept.push(format!("bridge {name} stays: {why}"));
+        return Ok(());
+    }
+    let mut gateways: Vec<&Link> = Vec::new();
+    for gateway in mine.iter().filter(|object| object.kind == VLAN_GATEWAY) {
+        let own = gateway.name.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        if let Some(link) = links.iter().find(|link| own && link.name == gateway.name)
+            && is_noted(host, gateway, link)?
+        {
+            gateways.push(link);
+        }
+    }
+    let is_gateway = |port: &Link| gateways.iter().any(|gateway| gateway.peer_index == Some(port.index));
+    if let Some(used) = links.iter().find(|port| port.master == Some(link.index) && !is_gateway(port)) {
+        report.kept.push(format!("bridge {name} stays: {} is a port of it", used.name));
+        return Ok(());
+    }
+    let unused =
+        |kind: &'static str, link: &Link| Unused { kind, name: link.name.clone(), what: What::Link(link.index) };
+    report.unused.extend(gateways.into_iter().map(|gateway| unused(VLAN_GATEWAY, gateway)));
+    report.unused.push(unused(BRIDGE, link));
+    Ok(())
+}
+
+/// Removes what was shown, as far as another look finds it unused still, and returns what is gone now. All of it is in the
+/// audit log too. Notes on objects that are gone go as well.
+///
+/// # Errors
+/// A text for people: the kernel or the state directory refuses.
+pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<Unused>, String> {
+    let text = |error: &dyn Display| error.to_string();
+    let host = Netlink::open().map_err(|e| text(&e))?;
+    let here = host.cookie().map_err(|e| text(&e))?;
+    let mut audit = Audit::new(&places.logs, String::new());
+    let mut now = find(places, forwarding)?;
+    now.unused.retain(|unused| shown.unused.contains(unused));
+    for object in &now.unused {
+        let start = Instant::now();
+        let outcome = match &object.what {
+            What::Link(index) => host.delete_link(*index).map(drop).map_err(|e| text(&e)),
+            What::Forwarding(key) => sysctl::set(key, "0").map(drop).map_err(|e| text(&e)),
+            What::Table(table) => Nft::open(Instant::now() + WITHIN)
+                .and_then(|mut nft| postern_firewall::node::remove_unused(&mut nft, *table))
+                .map(drop)
+                .map_err(|e| text(&e)),
+        };
+        audit.note_node_removal(&json!({"kind": object.kind, "name": object.name}), &outcome, start.elapsed());
+        outcome?;
+        if let Some((kind, name)) = object.note() {
+            node::remove(&places.state, kind, name, here).map_err(|e| text(&e))?;
+        }
+    }
+    for object in &now.gone {
+        node::remove(&places.state, &object.kind, &object.name, here).map_err(|e| text(&e))?;
+    }
+    Ok(now.unused)
+}
+
+impl Unused {
+    /// Kind and name of its note; base tables have none.
+    fn note(&self) -> Option<(&'static str, &str)> {
+        match &self.what {
+            What::Link(_) => Some((self.kind, &self.name)),
+            What::Forwarding(Sysctl::Ipv4Forward) => Some((FORWARDING, "ipv4")),
+            What::Forwarding(_) => Some((FORWARDING, "ipv6")),
+            What::Table(_) => None,
+        }
+    }
 }

@@ -222,7 +222,7 @@ fn text(report: &Report) -> String {
             lines.push(format!("         {}", one_line(&finding.why)));
         }
         if !finding.remedy.is_empty() {
-            lines.push(format!("         remedy: {}", one_line(&finding.remedy)));
+            lines.push(format!("         remedy: {}", output::remedy(&finding.remedy, finding.is_command)));
         }
     }
     if !lines.is_empty() {

@@ -135,7 +135,8 @@ fn text(report: &Report) -> Vec<String> {
     }
     lines.push("# To bind it to this component and no other:".to_owned());
     lines.push(format!("# digest = \"sha256:{}\"", report.digest));
-    lines.extend(report.policy.lines().map(str::to_owned));
+    // A line of a policy is not broken: it is a file that somebody will keep.
+    lines.extend(report.policy.lines().map(output::whole));
     if !report.unused.is_empty() {
         lines.push(String::new());
         lines

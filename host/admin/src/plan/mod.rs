@@ -11,7 +11,7 @@ mod report;
 mod stage;
 mod text;
 
-use crate::lists::List;
+use crate::lists::{self, List};
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use node::Node;
@@ -49,6 +49,9 @@ pub struct Attachment {
     /// Arguments for the capabilities that the list declares, as one JSON object.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     capability_args: String,
+    /// Where native plugins are: directories, separated by colons [default: CNI_PATH, or where distributions have them].
+    #[arg(long, value_name = "DIRS")]
+    cni_path: Option<String>,
 }
 
 /// Plans, and prints.
@@ -85,7 +88,7 @@ fn plan(path: &Path, only: Option<&str>, attachment: &Attachment) -> Result<Repo
         netns: attachment.netns.clone().unwrap_or_else(|| format!("/run/netns/{}", attachment.container)),
         ifname: attachment.ifname.clone(),
         args: attachment.args.clone(),
-        path: "/opt/cni/bin".to_owned(),
+        path: lists::cni_path(attachment.cni_path.as_deref()),
         netns_override: String::new(),
     };
     if let Err(error) = env.validate() {
@@ -133,6 +136,14 @@ fn play(
             error: None,
         };
         let shown = only.is_none_or(|only| only == plugin);
+        if report.native && !lists::is_in(&env.path, plugin) {
+            report.error = Some(object(&postern_cni::Error::internal(format!(
+                "there is no plugin \"{plugin}\": it is not in Postern's catalog, nor a program in {}",
+                env.path
+            ))));
+            plugins.push(report);
+            return (plugins, None);
+        }
         if report.native {
             // It may change the result; nobody can say how.
             if shown {

@@ -4,6 +4,7 @@ use super::describe::{self, Names};
 use super::handles::Handles;
 use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
+use crate::lists;
 use postern_cni::{CniResult, Env, Error, Verb, Version, check_version, code, config_version, validate_conf};
 use postern_gate::capability::{ipam, leases, resolv_conf};
 use postern_gate::policy::Granted;
@@ -306,6 +307,13 @@ impl Stage {
         if guest.depth >= most {
             return Err(OpError::new(ErrorCode::Exhausted, &name, format!("plugins delegate more than {most} deep"))
                 .hint(format!("[limits] depth in {}", guest.granted.operator_file())));
+        }
+        if !self.launcher.has(&name) && !lists::is_in(&run.request.path, &name) {
+            let message = format!(
+                "there is no plugin \"{name}\": it is not in Postern's catalog, nor a program in {}",
+                run.request.path
+            );
+            return Err(ipam::delegate(&name, Error::internal(message)));
         }
         if !self.launcher.has(&name) {
             *native = (!guest.granted.allows_native(&name)).then(|| {

@@ -1,11 +1,8 @@
 //! A plan for people.
 
 use super::report::{OperationReport, PluginReport, Report};
-use crate::output::one_line;
+use crate::output::{one_line, whole};
 use serde_json::Value;
-
-/// Widest column of words; longer ones push the rest of their line aside.
-const WIDEST: usize = 76;
 
 /// The whole plan.
 pub fn text(report: &Report) -> String {
@@ -27,7 +24,7 @@ pub fn text(report: &Report) -> String {
         let were = if report.allowed { "" } else { ", if all of it were allowed" };
         lines.push(format!("the runtime would get{were}"));
         let result = serde_json::to_string_pretty(&report.result).unwrap_or_default();
-        lines.extend(result.lines().map(|line| format!("  {line}")));
+        lines.extend(result.lines().map(|line| whole(&format!("  {line}"))));
         lines.push(String::new());
     }
     lines.push(verdict(report));
@@ -35,7 +32,7 @@ pub fn text(report: &Report) -> String {
 }
 
 fn plugin_lines(plugin: &PluginReport, number: &mut usize, lines: &mut Vec<String>) {
-    if plugin.native {
+    if plugin.native && plugin.error.is_none() {
         lines.push(format!(
             "{}: a native program, not in Postern's catalog: not run, and no policy of Postern's is asked; the result is \
              taken to pass through it unchanged",
@@ -44,17 +41,8 @@ fn plugin_lines(plugin: &PluginReport, number: &mut usize, lines: &mut Vec<Strin
         return;
     }
     lines.push(heading(&plugin.plugin, plugin.digest.as_deref(), &plugin.policy));
-    let words: Vec<String> = plugin
-        .operations
-        .iter()
-        .map(|operation| {
-            *number += 1;
-            format!("{number:>4}  {}{}", indent(operation), one_line(&operation.words))
-        })
-        .collect();
-    let width = words.iter().map(|words| words.chars().count()).filter(|width| *width <= WIDEST).max().unwrap_or(0);
     let mut depth = 0;
-    for (operation, words) in plugin.operations.iter().zip(words) {
+    for operation in &plugin.operations {
         if operation.depth > depth
             && let Some(delegate) = plugin.delegates.iter().find(|delegate| delegate.plugin == operation.plugin)
         {
@@ -62,7 +50,8 @@ fn plugin_lines(plugin: &PluginReport, number: &mut usize, lines: &mut Vec<Strin
             lines.push(format!("      {}{heading}", indent(operation)));
         }
         depth = operation.depth;
-        operation_lines(operation, &words, width, lines);
+        *number += 1;
+        operation_lines(operation, *number, lines);
     }
     if let Some(error) = &plugin.error {
         let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -72,13 +61,14 @@ fn plugin_lines(plugin: &PluginReport, number: &mut usize, lines: &mut Vec<Strin
     }
 }
 
-fn operation_lines(operation: &OperationReport, words: &str, width: usize, lines: &mut Vec<String>) {
+fn operation_lines(operation: &OperationReport, number: usize, lines: &mut Vec<String>) {
     let rule = match (operation.rule, operation.from) {
         (Some(rule), Some(from)) => format!("{rule}, {from}"),
         _ => "DENIED".to_owned(),
     };
-    lines.push(format!("{words:<width$}  [{}; {rule}]", operation.leaves()));
     let indent = format!("      {}", indent(operation));
+    lines.push(format!("{number:>4}  {}{}", self::indent(operation), one_line(&operation.words)));
+    lines.push(format!("{indent}  [{}; {rule}]", operation.leaves()));
     if let Some(missing) = &operation.missing {
         lines.push(format!("{indent}! policy of {}: {}", one_line(&operation.plugin), one_line(missing)));
     }

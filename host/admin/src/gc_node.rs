@@ -1,0 +1,40 @@
+//! `postern gc --node`: what Postern made for all attachments, and none uses any more.
+
+use crate::output::{self, confirmed, one_line};
+use anyhow::{Error, Result};
+use postern_gate::node;
+use postern_gate::places::Places;
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Shows what nothing uses, and removes it: with `yes` at once, on a terminal if the answer is yes.
+pub fn run(forwarding: bool, yes: bool, as_json: bool) -> Result<ExitCode> {
+    let places = Places::find().map_err(Error::msg)?;
+    let report = node::find(&places, forwarding).map_err(Error::msg)?;
+    let count = report.unused.len();
+    for problem in &report.problems {
+        output::say(one_line(problem));
+    }
+    if !as_json {
+        let mut lines: Vec<String> = report.unused.iter().map(|unused| format!("unused: {unused}")).collect();
+        lines.extend(report.kept.iter().cloned());
+        if count == 0 {
+            lines.push("no node object that Postern made is unused".to_owned());
+        }
+        output::text(&lines.iter().map(|line| one_line(line)).collect::<Vec<_>>().join("\n"))?;
+    }
+    let act = yes || count > 0 && !as_json && confirmed(&format!("remove these {count}?"))?;
+    // Even where nothing is unused, notes on what is gone go.
+    let removed = if act { node::remove(&places, &report, forwarding).map_err(Error::msg)? } else { Vec::new() };
+    if as_json {
+        output::json(&json!({
+            "unused": report.unused, "kept": report.kept, "problems": report.problems, "removed": removed, "done": act,
+        }))?;
+    } else if act && count > 0 {
+        output::text(&format!("removed {} of {count}", removed.len()))?;
+    } else if count > 0 {
+        let flag = if forwarding { " --forwarding" } else { "" };
+        output::text(&format!("nothing was changed; `postern gc --node{flag} --yes` removes it"))?;
+    }
+    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

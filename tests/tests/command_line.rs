@@ -1,0 +1,254 @@
+//! What people type: its width, its words, its exit statuses, and that nothing is removed unasked.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Call, Node, plugin_bin};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+/// Two containers whose IDs differ at the seventeenth digit only.
+const CONTAINERS: [&str; 2] = ["2f5a0e7bb1c94d0aaaaa", "2f5a0e7bb1c94d0abbbb"];
+
+const NETWORK: &str = "a-network-with-a-long-name";
+
+struct Said {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+/// Runs postern as on a terminal that asks for colours, with backtraces asked for.
+fn postern(node: &Node, arguments: &[&str]) -> Result<Said> {
+    let mut command = node.command(plugin_bin()?.join("postern"));
+    command.args(arguments).stdin(Stdio::null());
+    for (name, value) in [("RUST_BACKTRACE", "1"), ("CLICOLOR_FORCE", "1"), ("FORCE_COLOR", "1"), ("TERM", "xterm")] {
+        command.env(name, value);
+    }
+    let output = command.output()?;
+    let status = output.status.code().context("postern was killed")?;
+    Ok(Said { status, out: String::from_utf8(output.stdout)?, err: String::from_utf8(output.stderr)? })
+}
+
+fn config() -> Value {
+    json!({
+        "cniVersion": "1.0.0", "name": NETWORK, "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
+        "ipMasqBackend": "nftables", "macspoofchk": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:1234:5678:9abc::/64"}]]},
+    })
+}
+
+fn call(node: &Node, verb: &str, container: &str) -> Result<()> {
+    let call = Call::new(&plugin_bin()?, "bridge", verb, config().to_string());
+    node.call(&call.attachment(container, &node.netns(container), "eth0"))?.success().map(drop)
+}
+
+/// A node with two attachments, and its network in a file.
+fn node() -> Result<Node> {
+    let node = Node::new()?;
+    for container in CONTAINERS {
+        node.add_container(container)?;
+        call(&node, "ADD", container)?;
+    }
+    node.sh(&format!("mkdir -p /run/net.d; echo '{}' > /run/net.d/10-net.conf", config()))?;
+    Ok(node)
+}
+
+const VERBS: [&str; 9] = ["add", "inspect", "learn", "plan", "log", "ls", "show", "doctor", "gc"];
+
+#[test]
+fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {
+    let node = Node::new()?;
+    let mut calls: Vec<(Vec<&str>, i32)> =
+        vec![(vec!["--help"], 0), (vec!["--version"], 0), (vec!["nothing"], 2), (vec![], 2)];
+    for verb in VERBS {
+        calls.push((vec![verb, "--help"], 0));
+        calls.push((vec![verb, "-h"], 0));
+        calls.push((vec![verb, "--nothing"], 2));
+    }
+    for (arguments, status) in calls {
+        let said = postern(&node, &arguments)?;
+        ensure!(said.status == status, "{arguments:?}: {} {}", said.status, said.err);
+        for line in said.out.lines().chain(said.err.lines()) {
+            ensure!(line.chars().count() <= 80, "{arguments:?}: {line}");
+            ensure!(!line.contains("postern-admin") && !line.contains('\u{1b}'), "{arguments:?}: {line}");
+        }
+    }
+    let help = postern(&node, &["--help"])?.out;
+    ensure!(help.contains("Usage: postern <COMMAND>"), "{help}");
+    for status in 0..=3 {
+        ensure!(help.contains(&format!("\n  {status}  ")), "no exit status {status}: {help}");
+    }
+    Ok(())
+}
+
+#[test]
+fn whatever_is_printed_fits_a_terminal() -> Result<()> {
+    let node = node()?;
+    // Something for doctor and show to tell of.
+    node.sh("ip link delete $(ip -o link | sed -n 's/.*: \\(veth[0-9a-f]*\\)@.*/\\1/p' | head -1)")?;
+    let wasm = format!("{}/postern.d/none.wasm", plugin_bin()?.display());
+    for arguments in [
+        &["ls"][..],
+        &["show", CONTAINERS[0]],
+        &["show", CONTAINERS[1]],
+        &["show", "2f5a"],
+        &["show", "nobody"],
+        &["doctor", "--conf-dir", "/run/net.d"],
+        &["log"],
+        &["log", "--container", "nobody"],
+        &["plan", "/run/net.d/10-net.conf"],
+        &["inspect", "bridge"],
+        &["inspect", "bridge", "--network", "/run/net.d/10-net.conf"],
+        &["inspect", "nothing"],
+        &["inspect", &wasm],
+        &["gc"],
+        &["gc", "--native"],
+        &["gc", "--node"],
+    ] {
+        let said = postern(&node, arguments)?;
+        let mut command = false;
+        for line in said.out.lines().chain(said.err.lines()) {
+            ensure!(!line.contains('\u{1b}') && !line.contains("backtrace"), "{arguments:?}: {line}");
+            // A single word can't be broken, a line of JSON must not be, nor a command that somebody will copy.
+            let unbreakable = line.trim().split(' ').count() == 1 || line.trim_start().starts_with('"') || command;
+            ensure!(line.chars().count() <= 80 || unbreakable, "{arguments:?}: {line}");
+            command = line.contains("remedy");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn no_two_containers_look_the_same() -> Result<()> {
+    let node = node()?;
+    let table = postern(&node, &["ls"])?.out;
+    for container in CONTAINERS {
+        let shown = container.get(..17).context("a short ID")?;
+        ensure!(table.contains(&format!("{shown} ")) && !table.contains(container), "{table}");
+    }
+    let whole = postern(&node, &["ls", "--no-trunc"])?.out;
+    for part in [CONTAINERS[0], CONTAINERS[1], NETWORK, "fd00:1234:5678:9abc::2/64", "bridge@", " UTC)"] {
+        ensure!(whole.contains(part), "not {part}: {whole}");
+    }
+    ensure!(!whole.contains('…'), "{whole}");
+    Ok(())
+}
+
+#[test]
+fn everything_has_a_form_for_scripts() -> Result<()> {
+    let node = node()?;
+    for arguments in [
+        &["ls", "--json"][..],
+        &["show", CONTAINERS[0], "--json"],
+        &["doctor", "--json", "--conf-dir", "/run/net.d"],
+        &["plan", "/run/net.d/10-net.conf", "--json"],
+        &["inspect", "bridge", "--json"],
+        &["inspect", "--diff", "bridge", "bridge", "--json"],
+        &["learn", "static", "--network", "/run/static.conf", "--json"],
+        &["gc", "--json"],
+        &["gc", "--native", "--json"],
+        &["gc", "--node", "--json"],
+    ] {
+        let ipam = json!({"type": "static", "addresses": [{"address": "10.7.0.2/24"}]});
+        let network = json!({"cniVersion": "1.0.0", "name": "s", "type": "static", "ipam": ipam});
+        node.sh(&format!("echo '{network}' > /run/static.conf"))?;
+        let said = postern(&node, arguments)?;
+        serde_json::from_str::<Value>(&said.out)
+            .with_context(|| format!("{arguments:?}: {} {}", said.out, said.err))?;
+    }
+    let log = postern(&node, &["log", "--json"])?.out;
+    ensure!(log.lines().count() > 10 && log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{log}");
+    Ok(())
+}
+
+#[test]
+fn who_is_not_there_is_an_error() -> Result<()> {
+    let node = node()?;
+    for (arguments, status, words) in [
+        (&["show", "nobody"][..], 1, "no container \"nobody\""),
+        (&["show", "2f5a"], 1, "is the beginning of 2 containers"),
+        (&["log", "--container", "nobody"], 1, "no line of container \"nobody\""),
+        (&["log", "--container", "2f5a"], 1, "is the beginning of 2 containers"),
+        (&["log", "--since", "yesterday"], 2, "an age (10m"),
+        (&["inspect", "nothing"], 1, "nothing"),
+        (&["learn", "nothing", "--network", "/run/net.d/10-net.conf"], 1, "nothing"),
+        (&["plan", "/run/net.d/10-net.conf", "--plugin", "nothing"], 1, "no plugin \"nothing\""),
+        (&["plan", "/run/net.d/none.conf"], 1, "none.conf"),
+    ] {
+        let said = postern(&node, arguments)?;
+        let err = said.err.split_whitespace().collect::<Vec<_>>().join(" ");
+        ensure!(said.status == status && err.contains(words), "{arguments:?}: {} {err}", said.status);
+    }
+    let own = postern(&node, &["log", "--container", CONTAINERS[0]])?;
+    ensure!(own.status == 0 && !own.out.contains(CONTAINERS[1]), "{}", own.out);
+    Ok(())
+}
+
+#[test]
+fn the_log_by_time_and_number_and_as_it_grows() -> Result<()> {
+    let node = node()?;
+    let lines = |arguments: &[&str]| -> Result<Vec<String>> {
+        let said = postern(&node, &[&["log", "--json"], arguments].concat())?;
+        ensure!(said.status == 0, "{arguments:?}: {}", said.err);
+        Ok(said.out.lines().map(str::to_owned).collect())
+    };
+    let all = lines(&[])?;
+    ensure!(lines(&["-n", "3"])? == all.get(all.len() - 3..).unwrap_or_default());
+    ensure!(lines(&["--since", "1h"])? == all && lines(&["--since", "2020-01-01 00:00:00"])? == all);
+    ensure!(lines(&["--since", "2999-01-01 00:00:00"])?.is_empty());
+
+    let mut follow = node.command(plugin_bin()?.join("postern"));
+    follow.args(["log", "--json", "-n", "1", "--follow"]).stdout(Stdio::piped());
+    let mut follower = follow.spawn()?;
+    let mut followed = BufReader::new(follower.stdout.take().context("stdout")?).lines();
+    ensure!(followed.next().transpose()?.as_ref() == all.last());
+    call(&node, "DEL", CONTAINERS[0])?;
+    let next = followed.next().transpose()?.context("nothing more came")?;
+    follower.kill()?;
+    follower.wait()?;
+    ensure!(next.contains("\"verb\":\"DEL\"") && next.contains(CONTAINERS[0]), "{next}");
+    Ok(())
+}
+
+#[test]
+fn node_objects_are_shown_first() -> Result<()> {
+    let node = node()?;
+    for container in CONTAINERS {
+        call(&node, "DEL", container)?;
+    }
+    let bridge = || node.sh("ip -o link show type bridge | wc -l");
+    let shown = postern(&node, &["gc", "--node"])?;
+    ensure!(shown.status == 0 && shown.out.contains("unused: bridge br9"), "{}", shown.out);
+    ensure!(shown.out.contains("postern gc --node --yes") && bridge()?.trim() == "1", "{}", shown.out);
+    let object: Value = serde_json::from_str(&postern(&node, &["gc", "--node", "--json"])?.out)?;
+    ensure!(object["done"] == false && object["unused"][0]["name"] == "br9" && bridge()?.trim() == "1", "{object:#}");
+    let removed = postern(&node, &["gc", "--node", "--yes"])?;
+    ensure!(removed.status == 0 && bridge()?.trim() == "0", "{}", removed.out);
+    ensure!(removed.out.contains("removed 3 of 3"), "{}", removed.out);
+    ensure!(node.sh("sysctl -n net.ipv4.ip_forward")?.trim() == "1");
+    postern(&node, &["gc", "--node", "--forwarding", "--yes"])?;
+    ensure!(node.sh("sysctl -n net.ipv4.ip_forward")?.trim() == "0");
+    Ok(())
+}
+
+#[test]
+fn a_list_with_a_plugin_that_is_nowhere_is_a_failed_plan() -> Result<()> {
+    let node = Node::new()?;
+    let mut list = json!({"cniVersion": "1.0.0", "name": NETWORK, "plugins": [config(), {"type": "nowhere"}]});
+    let plan = |list: &Value| {
+        node.sh(&format!("echo '{list}' > /run/plan.conflist"))?;
+        postern(&node, &["plan", "/run/plan.conflist", "--json", "--cni-path", "/run/native:/run/none"])
+    };
+    let said = plan(&list)?;
+    let object: Value = serde_json::from_str(&said.out)?;
+    let message = object["plugins"][1]["error"]["msg"].as_str().unwrap_or_default();
+    ensure!(said.status == 1 && message.contains("there is no plugin \"nowhere\""), "{object:#}");
+    ensure!(message.contains("/run/native:/run/none"), "{message}");
+    node.sh("mkdir /run/native; cp /bin/true /run/native/nowhere")?;
+    ensure!(plan(&list)?.status == 0);
+    list["plugins"][0]["ipam"] = json!({"type": "elsewhere"});
+    let object: Value = serde_json::from_str(&plan(&list)?.out)?;
+    let message = object["plugins"][0]["error"]["msg"].as_str().unwrap_or_default();
+    ensure!(message.contains("there is no plugin \"elsewhere\""), "{object:#}");
+    Ok(())
+}
