@@ -31,7 +31,8 @@ pub fn run(forwarding: bool, yes: bool, as_json: bool) -> Result<ExitCode> {
             "unused": report.unused, "kept": report.kept, "problems": report.problems, "removed": removed, "done": act,
         }))?;
     } else if act && count > 0 {
-        output::text(&format!("removed {} of {count}", removed.len()))?;
+        let lines: Vec<String> = removed.iter().map(|removed| one_line(&format!("removed {removed}"))).collect();
+        output::text(&lines.join("\n"))?;
     } else if count > 0 {
         let flag = if forwarding { " --forwarding" } else { "" };
         output::text(&format!("nothing was changed; `postern gc --node{flag} --yes` removes it"))?;
