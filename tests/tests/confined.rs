@@ -4,7 +4,7 @@ mod common;
 
 use anyhow::{Context, Result, ensure};
 use common::test_bin;
-use postern_tests::{Call, Node};
+use postern_tests::{Answer, Call, Node, plugin_bin};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -147,7 +147,8 @@ fn endless(patch: &serde_json::Value) -> serde_json::Value {
 
 #[test]
 fn the_gate_keeps_what_its_grants_need() -> Result<()> {
-    let seen = look("hostile", &endless(&json!({})), 3)?;
+    // The fourth takes away the directories of leases that were made for this run, should nothing be put in.
+    let seen = look("hostile", &endless(&json!({})), 4)?;
     let [gate, sandboxes @ ..] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
     ensure!(gate.threads.len() == 2, "the gate and its thread in the container's namespace: {gate:#?}");
     // Policy grants leases: a data directory may belong to another user.
@@ -180,4 +181,70 @@ fn without_leases_there_is_no_way_past_file_modes() -> Result<()> {
     // Leases in another directory than policy grants are refused, and so nothing is needed for them.
     let seen = look("hostile", &endless(&json!({"ipam": {"type": "static", "dataDir": "/var/lib/other"}})), 3)?;
     confined(seen.first().context("nothing is seen")?, NET_ADMIN | KILL)
+}
+
+/// The paths that Landlock's rules of a run stand on, in the order of the alphabet.
+fn ruled(node: &Node, verb: &str, config: &serde_json::Value) -> Result<(Answer, Vec<String>)> {
+    let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+    let trace = ["strace", "-qq", "-y", "-o", "/mnt/trace", "-e", "trace=landlock_add_rule"].map(str::to_owned);
+    let answer = node.call_under(&trace, &call.attachment("c1", &node.netns("c1"), "eth0"))?;
+    let trace = node.sh("cat /mnt/trace")?;
+    let mut paths: Vec<String> = trace
+        .lines()
+        .filter_map(|line| Some(line.split_once("parent_fd=")?.1.split(['<', '>']).nth(1)?.to_owned()))
+        .collect();
+    paths.sort();
+    Ok((answer, paths))
+}
+
+#[test]
+fn files_in_reach_are_those_of_the_run_on_the_first_add_too() -> Result<()> {
+    let config = |directory: &str| {
+        json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "cni0",
+            "ipam": {"type": "host-local", "dataDir": directory, "ranges": [[{"subnet": "10.9.0.0/24"}]]}})
+    };
+    let own = ["/proc/sys/net", "/run/postern", "/var/lib/postern", "/var/log/postern"];
+    // The default, and one whose way is a link.
+    for (prepare, directory, real) in [
+        ("true", "/var/lib/cni/networks", "/var/lib/cni/networks/net"),
+        ("mkdir /var/lib/real; ln -s real /var/lib/link", "/var/lib/link/new", "/var/lib/real/new/net"),
+    ] {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        node.sh(&format!("mount -t tmpfs trace /mnt; {prepare}"))?;
+        let mut expected: Vec<&str> = own.to_vec();
+        expected.push(real);
+        expected.sort_unstable();
+        // The first ADD makes the directories, the second finds them.
+        for verb in ["ADD", "DEL", "ADD", "CHECK"] {
+            let (answer, paths) = ruled(&node, verb, &config(directory))?;
+            ensure!(verb == "CHECK" || answer.status == 0, "{verb}: {answer:?}");
+            ensure!(paths == expected, "{directory}, {verb}: {paths:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_made_for_leases_goes_if_there_are_none() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    // Its last address is the gateway's.
+    let config = json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "cni0",
+        "ipam": {"type": "host-local", "dataDir": "/var/lib/a/b", "ranges": [[{"subnet": "10.9.0.0/30",
+            "rangeStart": "10.9.0.1", "rangeEnd": "10.9.0.1", "gateway": "10.9.0.1"}]]}});
+    let call = Call::new(&plugin_bin()?, "bridge", "ADD", config.to_string());
+    let call = call.attachment("c1", &node.netns("c1"), "eth0");
+    let made = || node.sh("find /var/lib/a /var/lib/cni 2>/dev/null || true");
+    let answer = node.call(&call)?;
+    ensure!(answer.status == 1 && answer.stdout.contains("no IP addresses available"), "{answer:?}");
+    // The lock of the native plugins stays, and with it the network's directory.
+    ensure!(made()?.lines().count() == 4, "{}", made()?);
+    node.sh("rm -r /var/lib/a")?;
+    let broken = json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "cni0",
+        "ipam": {"type": "host-local", "dataDir": "/var/lib/a/b", "ranges": [[{"subnet": "no network"}]]}});
+    let call = Call::new(&plugin_bin()?, "bridge", "ADD", broken.to_string());
+    let answer = node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))?;
+    ensure!(answer.status == 1 && made()?.is_empty(), "{answer:?} {}", made()?);
+    Ok(())
 }

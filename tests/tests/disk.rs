@@ -92,7 +92,7 @@ const DISKS: [Disk; 3] = [
         options: "size=1m,nr_inodes=64",
         spoil: "number=0; while touch $1/fill$number 2>/dev/null; do number=$((number+1)); done",
     },
-    Disk { name: "read-only", options: "size=256k", spoil: "mount -o remount,ro $1" },
+    Disk { name: "read-only", options: "size=256k", spoil: "mount --options-mode ignore -o remount,ro $1" },
 ];
 
 /// Directories that are written to, and whether nothing can be made without them.
@@ -104,7 +104,7 @@ fn spoiled(disk: &Disk, directory: &str, needed: bool) -> Result<()> {
     let place =
         Place::new(&format!("mkdir -p {directory}; mount -t tmpfs -o mode={mode},{} disk {directory}", disk.options))?;
     let script = |what: &str| place.node.sh(&format!("set -- {directory}; {what}"));
-    let usable = || script("mount -o remount,rw $1; rm -f $1/fill*");
+    let usable = || script("mount --options-mode ignore -o remount,rw $1; rm -f $1/fill*");
     for verb in ["ADD", "CHECK", "DEL", "GC"] {
         let named = || format!("{directory} is {}, {verb}", disk.name);
         let attached = verb != "ADD";

@@ -178,7 +178,10 @@ const PREPARED: [(&str, &str); 10] = [
         "mkdir -m 777 /mnt/open; mkdir /mnt/open/state; ln -s /mnt/open/state /run/postern",
         "/mnt/open can be written by others…`chmod go-w /mnt/open`",
     ),
-    ("mount -o remount,ro /run", "may not write to /run/postern, where records are kept…set XDG_RUNTIME_DIR"),
+    (
+        "mount --options-mode ignore -o remount,ro /run",
+        "may not write to /run/postern, where records are kept…set XDG_RUNTIME_DIR",
+    ),
     ("chmod 777 /run", "/run can be written by others…`chmod go-w /run`"),
     ("mkdir -m 777 /var/lib/postern", "/var/lib/postern can be written by others…`chmod go-w /var/lib/postern`"),
     ("mkdir -m 757 /var/log/postern", "/var/log/postern can be written by others…`chmod go-w /var/log/postern`"),
@@ -192,6 +195,74 @@ const PREPARED: [(&str, &str); 10] = [
 #[test]
 fn prepared_directories_are_not_used() -> Result<()> {
     each(PREPARED, |case| case.0.to_owned(), |(script, text)| refused(&mut installed(script)?, 999, text))
+}
+
+/// What is done to the node, `ipam.dataDir`, the network's name, and what an ADD says; nothing: it works.
+const LEASES: [(&str, &str, &str, u64, &str); 11] = [
+    ("", "/var/lib/cni/networks", "net", 0, ""),
+    ("mkdir -m 1777 /mnt/tmp", "/mnt/tmp/leases", "net", 0, ""),
+    (
+        "mkdir -m 777 /mnt/open; mkdir -p /mnt/open/leases/net",
+        "/mnt/open/leases",
+        "net",
+        5,
+        "/mnt/open can be written by",
+    ),
+    (
+        "mkdir -m 777 /mnt/open",
+        "/mnt/open/new/leases",
+        "net",
+        5,
+        "/mnt/open can be written by others…chmod go-w /mnt/open",
+    ),
+    ("mkdir -m 770 /mnt/open", "/mnt/open/new/leases", "net", 5, "/mnt/open can be written by others"),
+    (
+        "mkdir -m 777 /mnt/open; mkdir -p /var/lib/cni/networks; ln -s /var/lib/cni /mnt/open/cni",
+        "/mnt/open/cni/networks",
+        "net",
+        5,
+        "/mnt/open can be written by others",
+    ),
+    ("mkdir -m 1777 /mnt/tmp", "/mnt/tmp", "net", 5, "everybody may write to it (mode 1777)…a directory of its own"),
+    ("", "/var", "lib", 5, "/var/lib: it is a directory of the system…name another ipam.dataDir"),
+    ("ln -s /usr /mnt/usr", "/mnt/usr", "local", 5, "/usr/local: it is a directory of the system"),
+    ("", "leases", "net", 999, "ipam.dataDir leases is relative…give an absolute path"),
+    ("", "../leases", "net", 999, "ipam.dataDir ../leases is relative"),
+];
+
+#[test]
+fn leases_on_a_way_that_others_could_change_are_refused() -> Result<()> {
+    each(
+        LEASES,
+        |case| format!("{} {}/{}", case.0, case.1, case.2),
+        |(script, directory, network, code, words)| {
+            let mut watched = installed(script)?;
+            let config = serde_json::json!({"cniVersion": "1.0.0", "name": network, "type": "ptp",
+                "ipam": {"type": "host-local", "dataDir": directory, "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
+            let call = |verb: &str| {
+                let node = &watched.node;
+                let call = Call::new(Path::new(COPY), "ptp", verb, config.to_string());
+                node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+            };
+            let added = call("ADD")?;
+            let deleted = call("DEL")?;
+            if *code == 0 {
+                added.success()?;
+                let left = watched.node.sh(&format!("ls {directory}/{network}"))?;
+                ensure!(!left.contains("10.9"), "{left}");
+                return deleted.success().map(drop);
+            }
+            Refusal::of(&added)?.expect(*code, words)?;
+            if *code == 999 {
+                // Nothing can be there that this host has made: a DEL must not fail for ever.
+                deleted.success()?;
+                ensure!(deleted.stderr.contains("which is relative"), "{deleted:?}");
+            } else {
+                Refusal::of(&deleted)?.expect(*code, words)?;
+            }
+            watched.unchanged()
+        },
+    )
 }
 
 #[test]

@@ -16,8 +16,6 @@ const KNOWN: ABI = ABI::V5;
 /// What may be done below a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// List directories.
-    List,
     /// Read files and list directories.
     Read,
     /// Read and write files that are there: sysctls.
@@ -33,7 +31,6 @@ impl Access {
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
         let change = read | AccessFs::WriteFile | AccessFs::Truncate;
         match self {
-            Self::List => AccessFs::ReadDir.into(),
             Self::Read => read,
             Self::Change => change,
             Self::Own => {
@@ -85,7 +82,7 @@ impl Files {
             let is_directory = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFDIR.bits();
             let rights = if is_directory { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
             if rights.is_empty() {
-                // A file where a directory should be: there is nothing to list.
+                // A file where a directory should be: there is nothing to remove in it.
                 continue;
             }
             rules = rules.add_rule(PathBeneath::new(file, rights)).map_err(failed)?;

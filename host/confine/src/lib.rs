@@ -12,6 +12,7 @@ mod files;
 mod filter;
 mod helper;
 pub mod program;
+mod tidier;
 
 pub use capabilities::{empty_bounding_set, has_capability, keep_capabilities};
 pub use caps::Capability;
@@ -21,6 +22,7 @@ pub use files::{Access, Files};
 pub use filter::{Filter, Refusal, Rule};
 pub use helper::{Allowed, Helper, Rules};
 pub use program::{Direct, Environment, Nobody, Output, Program, Run};
+pub use tidier::Tidier;
 
 use std::fmt;
 

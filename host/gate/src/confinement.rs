@@ -15,7 +15,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
 use postern_confine::{
-    Access, Allowed, Capability, ConfineError, Confinement, Files, Filter, Helper, Nobody, Refusal, Rule,
+    Access, Allowed, Capability, ConfineError, Confinement, Files, Filter, Helper, Nobody, Refusal, Rule, Tidier,
     forget_environment,
 };
 use postern_firewall::iptables;
@@ -49,7 +49,7 @@ const NETWORK: [&str; 12] = [
 struct Needs {
     /// Netlink and sysctls.
     network: bool,
-    /// Directories with leases: `dataDir`, and the network's own in it.
+    /// Directories with leases: `dataDir`, and where the network's own in it really is.
     leases: Vec<(PathBuf, PathBuf)>,
     /// Files to read.
     files: Vec<PathBuf>,
@@ -65,8 +65,10 @@ struct Needs {
 pub fn confine(session: &mut Session, launcher: &mut Launcher, namespace: Option<Namespace>) -> Result<Made, Error> {
     launcher.close(&session.state);
     let needs = Needs::of(session, launcher).map_err(|error| Error::internal(error.to_string()))?;
-    let made = Made::of(session, &needs);
-    match give_up(session, launcher, namespace, &needs, &made) {
+    let made = Made::of(session, &needs).map_err(|error| {
+        Error::internal(format!("the host can start no process, and runs no plugin without it: {error}"))
+    })?;
+    match give_up(session, launcher, namespace, &needs) {
         Ok(()) => Ok(made),
         Err(error) => {
             made.tidy();
@@ -80,7 +82,6 @@ fn give_up(
     launcher: &Launcher,
     namespace: Option<Namespace>,
     needs: &Needs,
-    made: &Made,
 ) -> Result<(), Error> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::internal(format!("the host cannot confine itself, and runs no plugin unconfined: {error}"))
@@ -100,7 +101,7 @@ fn give_up(
         Rc::new(Helper::start(needs.programs.clone(), lock).map_err(|error| failed(&error))?)
     };
     forget_environment();
-    let confinement = needs.confinement(session, made, &launcher.pids()).map_err(|error| failed(&error))?;
+    let confinement = needs.confinement(session, &launcher.pids()).map_err(|error| failed(&error))?;
     let confinement = Arc::new(confinement);
     if let Some(namespace) = namespace {
         // Opened while /proc is in reach: links are born in it.
@@ -175,14 +176,16 @@ impl Needs {
         }
     }
 
-    /// Of the data directory no more than the list of networks: a record can name any directory.
+    /// Nothing of the data directory but this network's own, and nothing of one that others could lead elsewhere: opening
+    /// its leases is refused with the reason.
     fn add_leases(&mut self, session: &Session, directory: &str) {
         let directory = PathBuf::from(directory);
-        let network = directory.join(&session.request.conf.name);
-        let leases = (directory, network);
         // GC has as many records as there are attachments.
-        if !self.leases.contains(&leases) {
-            self.leases.push(leases);
+        if self.leases.iter().any(|(have, _)| *have == directory) {
+            return;
+        }
+        if let Ok(network) = postern_state::lease_place(&directory, &session.request.conf.name) {
+            self.leases.push((directory, network));
         }
     }
 
@@ -208,20 +211,18 @@ impl Needs {
         kept
     }
 
-    fn confinement(&self, session: &Session, made: &Made, sandboxes: &[Pid]) -> Result<Confinement, ConfineError> {
+    fn confinement(&self, session: &Session, sandboxes: &[Pid]) -> Result<Confinement, ConfineError> {
         // Records, notes on node objects; the audit log.
         let mut paths: Vec<(&Path, Access)> = vec![(&session.state, Access::Own), (&session.logs, Access::Own)];
         if !self.leases.is_empty() {
             paths.push((&session.library, Access::Own));
         }
-        for (directory, network) in &self.leases {
-            paths.push((directory, Access::List));
+        for (_, network) in &self.leases {
             // A link that lies there is refused when leases are opened: the rule must not stand on what it leads to.
             if network.symlink_metadata().is_ok_and(|found| found.is_dir()) {
                 paths.push((network, Access::Own));
             }
         }
-        paths.extend(made.0.iter().filter_map(|directory| Some((directory.parent()?, Access::Tidy))));
         paths.extend(self.files.iter().map(|file| (file.as_path(), Access::Read)));
         if self.network {
             // No deeper: what is below belongs to one namespace, and there are two.
@@ -351,11 +352,12 @@ const OLD_CALLS: [libc::c_long; 7] = [
 ];
 
 /// Directories that were made so that rules could stand on them.
-#[derive(Debug, Default)]
-pub struct Made(Vec<PathBuf>);
+#[derive(Debug)]
+pub struct Made(Option<Tidier>);
 
 impl Made {
-    fn of(session: &Session, needs: &Needs) -> Self {
+    /// Makes them before anything is given up, and whoever can remove them afterwards.
+    fn of(session: &Session, needs: &Needs) -> std::io::Result<Self> {
         let mut made = Vec::new();
         if session.request.verb == Verb::Add {
             for (_, directory) in &needs.leases {
@@ -367,13 +369,20 @@ impl Made {
                 }
             }
         }
-        Self(made)
+        if made.is_empty() {
+            return Ok(Self(None));
+        }
+        Tidier::start(&made).map(|tidier| Self(Some(tidier))).inspect_err(|_| {
+            for directory in &made {
+                let _ = remove_dir(directory);
+            }
+        })
     }
 
     /// Takes away those that nothing was put in.
     pub fn tidy(self) {
-        for directory in self.0 {
-            let _ = remove_dir(directory);
+        if let Some(tidier) = self.0 {
+            tidier.tidy();
         }
     }
 }

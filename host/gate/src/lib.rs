@@ -21,6 +21,7 @@ pub mod drift;
 mod effect;
 pub mod garbage;
 mod gate;
+mod inherited;
 mod launcher;
 mod manifest;
 mod native;
@@ -39,6 +40,7 @@ pub mod streams;
 
 pub use audit::LOG;
 pub use effect::{Effect, Lasting, lasting};
+pub use inherited::put_right;
 pub use postern_state::Header;
 pub use process::{ChildMain, Engine};
 

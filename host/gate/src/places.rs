@@ -1,16 +1,15 @@
 //! Where things are, and whom they must belong to.
 //!
-//! What is executed or decides (code, policy, records) must belong to root or to the effective user, and no directory on
-//! the way may be writable by others: whoever can put a file there has the host's privileges. Of a directory that others
-//! can write, a sticky one (`/tmp`) is good enough on the way, and never as the end of it.
+//! What is executed or decides (code, policy, records) must belong to root or to the effective user, and so must the way to
+//! it: `postern_state::trust` says how, since leases are held to the same.
 
 use nix::errno::Errno;
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
+use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{AccessFlags, access, geteuid};
-use postern_state::{Held, LeaseStore, Leases};
+use postern_state::{Held, LeaseStore, Leases, kind, trust_stat};
+pub use postern_state::{trust, trust_file};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -32,9 +31,6 @@ pub const LIBRARY: &str = "/var/lib/postern";
 
 /// The audit log, which outlives what it tells of.
 pub const LOGS: &str = "/var/log/postern";
-
-/// The user id that stands for everybody whom a user namespace does not map (`/proc/sys/kernel/overflowuid`).
-const OVERFLOW_UID: u32 = 65534;
 
 /// The catalog of this executable: beside it, or where it was installed.
 ///
@@ -164,34 +160,6 @@ fn writing(directory: &Path) -> nix::Result<()> {
     access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
 }
 
-/// Refuses a path that somebody else than root or the effective user could change, or lead elsewhere.
-///
-/// # Errors
-/// A text for people: what is wrong with which component of the path, and the way out.
-pub fn trust(path: &Path) -> Result<(), String> {
-    let failed = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let real = std::fs::canonicalize(path).map_err(|e| failed(path, &e))?;
-    let given = std::path::absolute(path).map_err(|e| failed(path, &e))?;
-    // Links on the way count too: whoever owns one says where it leads.
-    let ways = if given == real { vec![&real] } else { vec![&real, &given] };
-    for way in ways {
-        for (at, part) in way.ancestors().enumerate() {
-            let stat = lstat(part).map_err(|e| failed(part, &e))?;
-            trust_stat(part, &stat, at > 0)?;
-        }
-    }
-    Ok(())
-}
-
-/// The same for a file or directory that is open already, below a directory that [`trust`] has accepted.
-///
-/// # Errors
-/// As [`trust`].
-pub fn trust_file(path: &Path, file: impl AsFd) -> Result<(), String> {
-    let stat = fstat(file.as_fd()).map_err(|e| format!("{}: {e}", path.display()))?;
-    trust_stat(path, &stat, false)
-}
-
 /// Opens a file of a directory that [`trust`] has accepted: a regular one, in the directory itself, that nobody else can
 /// change. `None` if there is no such file.
 ///
@@ -220,100 +188,23 @@ pub fn open_trusted(path: &Path) -> Result<Option<File>, String> {
     Ok(Some(file))
 }
 
-fn kind(stat: &FileStat) -> SFlag {
-    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
-}
-
-/// `on_the_way`: in a sticky directory nobody can replace what belongs to another, but anybody can add.
-fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), String> {
-    let owner = stat.st_uid;
-    if owner != 0 && owner != geteuid().as_raw() && !(owner == OVERFLOW_UID && in_user_namespace()) {
-        return Err(format!(
-            "{path} belongs to user {owner}, who could replace what postern runs and believes with its own privileges; \
-             `chown root {path}` mends it, once you have looked at what is there",
-            path = path.display()
-        ));
-    }
-    let link = kind(stat) == SFlag::S_IFLNK;
-    let sticky = kind(stat) == SFlag::S_IFDIR && stat.st_mode & Mode::S_ISVTX.bits() != 0;
-    if stat.st_mode & (Mode::S_IWGRP | Mode::S_IWOTH).bits() != 0 && !link && !(sticky && on_the_way) {
-        return Err(format!(
-            "{path} can be written by others than its owner (mode {:o}); `chmod go-w {path}` mends it, once you have \
-             looked at what is there",
-            stat.st_mode & 0o7777,
-            path = path.display()
-        ));
-    }
-    Ok(())
-}
-
-/// Whether ids are mapped: then files of root outside appear to belong to the overflow user.
-fn in_user_namespace() -> bool {
-    std::fs::read_to_string("/proc/self/uid_map")
-        .is_ok_and(|map| map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn mode(path: &Path, mode: u32) {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    }
-
-    /// A fresh directory for one test, with an inner one that has a file.
-    fn place(name: &str) -> (PathBuf, PathBuf) {
-        let dir = std::env::temp_dir().join(format!("postern-places-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join("inner")).unwrap();
-        let file = dir.join("inner/policy.toml");
+    #[test]
+    fn opens_a_regular_file_and_nothing_else() {
+        let dir = std::env::temp_dir().join(format!("postern-places-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let file = dir.join("policy.toml");
         std::fs::write(&file, "").unwrap();
-        mode(&dir, 0o755);
-        mode(&dir.join("inner"), 0o755);
-        mode(&file, 0o644);
-        (dir, file)
-    }
-
-    #[test]
-    fn refuses_what_others_can_write() {
-        let (dir, file) = place("modes");
-        trust(&file).unwrap();
-        mode(&file, 0o664);
-        assert!(trust(&file).unwrap_err().contains("chmod go-w"));
-        mode(&file, 0o644);
-        mode(&dir.join("inner"), 0o777);
-        assert!(trust(&file).unwrap_err().contains("inner can be written by others"));
-        // Sticky: nobody can replace the file, but anybody can add one.
-        mode(&dir.join("inner"), 0o1777);
-        trust(&file).unwrap();
-        assert!(trust(&dir.join("inner")).unwrap_err().contains("(mode 1777)"));
-        std::fs::remove_dir_all(&dir).unwrap();
-    }
-
-    #[test]
-    fn refuses_a_way_through_a_directory_that_others_can_write() {
-        let (dir, file) = place("links");
-        std::fs::create_dir(dir.join("open")).unwrap();
-        symlink(dir.join("inner"), dir.join("open/way")).unwrap();
-        trust(&dir.join("open/way/policy.toml")).unwrap();
-        mode(&dir.join("open"), 0o777);
-        assert!(trust(&dir.join("open/way/policy.toml")).unwrap_err().contains("open can be written by others"));
-        symlink(&file, dir.join("inner/link.toml")).unwrap();
-        assert!(open_trusted(&dir.join("inner/link.toml")).unwrap_err().contains("is a symbolic link"));
-        assert!(open_trusted(&dir.join("inner")).unwrap_err().contains("is no regular file"));
-        assert!(open_trusted(&dir.join("inner/none")).unwrap().is_none());
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        symlink(&file, dir.join("link.toml")).unwrap();
+        assert!(open_trusted(&dir.join("link.toml")).unwrap_err().contains("is a symbolic link"));
+        assert!(open_trusted(&dir).unwrap_err().contains("is no regular file"));
+        assert!(open_trusted(&dir.join("none")).unwrap().is_none());
         assert!(open_trusted(&file).unwrap().is_some());
-        std::fs::remove_dir_all(&dir).unwrap();
-    }
-
-    #[test]
-    fn refuses_another_owner() {
-        let (dir, file) = place("owner");
-        let mut stat = lstat(&file).unwrap();
-        trust_stat(&file, &stat, false).unwrap();
-        stat.st_uid = 4242;
-        let said = trust_stat(&file, &stat, true).unwrap_err();
-        assert!(said.contains("belongs to user 4242") && said.contains("chown root"), "{said}");
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

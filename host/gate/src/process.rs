@@ -6,6 +6,7 @@
 //! `postern-sandbox`, before it looks at a byte of the guest.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
+use crate::inherited;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
@@ -61,6 +62,7 @@ impl Sandbox {
     /// # Errors
     /// A text for people: the kernel gives no process or no channel.
     pub fn start(code: OwnedFd, main: ChildMain) -> Result<Self, String> {
+        inherited::engine_limits().map_err(|text| format!("cannot start the sandbox process: {text}"))?;
         // Those of earlier delegates that have ended by now.
         while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status.pid().is_some()) {}
         let (ours, theirs) = UnixStream::pair().map_err(|e| format!("cannot open a channel to the sandbox: {e}"))?;

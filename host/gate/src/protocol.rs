@@ -7,6 +7,7 @@
 
 use crate::collect;
 use crate::confinement;
+use crate::inherited;
 use crate::launcher::Launcher;
 use crate::places::Places;
 use crate::plugin;
@@ -35,6 +36,7 @@ const CONTAINER: [&str; 6] = ["link", "veth", "addresses", "routes", "link-sysct
 
 /// Runs one invocation. Returns the exit status.
 pub fn main(name: &str, engine: Engine) -> u8 {
+    inherited::put_right();
     // What a runtime forgot to close is nobody's here.
     if let Err(error) = close_all_but(&[0, 1, 2]) {
         crate::say!("postern: inherited descriptors stay open: {error}");
@@ -69,6 +71,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     if env.validate()? == Some(Verb::Version) {
         return Ok(version_output(&versions(&launcher)?));
     }
+    inherited::limits().map_err(|text| Error::internal(format!("the host can't run plugin \"{name}\": {text}")))?;
     launcher.warm(name);
     let stdin = streams::read_input(STDIN_LIMIT, started + PATIENCE)
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;

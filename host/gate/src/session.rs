@@ -409,6 +409,7 @@ pub fn state(error: postern_state::StateError) -> OpError {
         StateError::Locked { .. } => ErrorCode::TryAgain,
         StateError::Refused(_) => ErrorCode::Exists,
         StateError::Exhausted(_) => ErrorCode::Exhausted,
+        StateError::Relative { .. } => ErrorCode::InvalidArgument,
         _ => ErrorCode::Io,
     };
     OpError::new(code, "", error.to_string())

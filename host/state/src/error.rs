@@ -23,6 +23,11 @@ pub enum StateError {
         /// What is wrong with it and how to put it right.
         reason: String,
     },
+    /// host-local's `dataDir` is relative: where it leads depends on who called.
+    Relative {
+        /// The directory, as it was given.
+        path: PathBuf,
+    },
     /// The request can't be met; the text is the native plugin's.
     Refused(String),
     /// No address is left in a range set; the text is the native plugin's.
@@ -97,6 +102,11 @@ impl fmt::Display for StateError {
                 write!(f, "lock {}: not free before the deadline; try again", path.display())
             }
             Self::Untrusted { path, reason } => write!(f, "refusing {}: {reason}", path.display()),
+            Self::Relative { path } => write!(
+                f,
+                "ipam.dataDir {} is relative, and would be another directory for each caller; give an absolute path",
+                path.display()
+            ),
             Self::Refused(text) | Self::Exhausted(text) => f.write_str(text),
             Self::OtherVersion { path, version, writer } => write!(
                 f,

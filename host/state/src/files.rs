@@ -1,14 +1,15 @@
 //! Files in one directory, by single names that are never followed, and locks that obey a deadline.
 
 use crate::error::{Result, StateError};
+use crate::trust::trust_owner;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use sha2::{Digest, Sha256};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,15 @@ impl Directory {
     /// Open `path`; `None` if it doesn't exist. Symbolic links on the way are the operator's and are followed.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
         match OpenOptions::new().read(true).custom_flags(OFlag::O_DIRECTORY.bits()).open(path) {
+            Ok(file) => Ok(Some(Self { file, path: path.to_owned() })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StateError::io("open directory", path, error)),
+        }
+    }
+
+    /// Open `path` as one on the way: for opening what is in it by name, not for listing. Needs no right to read it.
+    pub(crate) fn way(path: &Path) -> Result<Option<Self>> {
+        match OpenOptions::new().read(true).custom_flags((OFlag::O_DIRECTORY | OFlag::O_PATH).bits()).open(path) {
             Ok(file) => Ok(Some(Self { file, path: path.to_owned() })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(StateError::io("open directory", path, error)),
@@ -74,14 +84,23 @@ impl Directory {
 
     /// Refuse a directory in which somebody other than root or this process could put or replace files.
     pub(crate) fn trusted(self) -> Result<Self> {
-        let meta = self.file.metadata().map_err(|error| StateError::io("stat", &self.path, error))?;
-        let reason = if meta.uid() != 0 && meta.uid() != geteuid().as_raw() {
-            format!("it belongs to user {}; give it to root (chown)", meta.uid())
-        } else if meta.mode() & 0o002 != 0 {
-            format!("everybody may write to it (mode {:o}); take that away (chmod o-w)", meta.mode() & 0o7777)
-        } else {
-            return Ok(self);
+        let stat = fstat(&self.file).map_err(|errno| StateError::io("stat", &self.path, errno))?;
+        if let Err(reason) = trust_owner(&self.path, &stat, false) {
+            return Err(StateError::Untrusted { path: self.path, reason });
+        }
+        self.not_everybodys()
+    }
+
+    /// Refuse a directory in which everybody could put files.
+    pub(crate) fn not_everybodys(self) -> Result<Self> {
+        let mode = fstat(&self.file).map_err(|errno| StateError::io("stat", &self.path, errno))?.st_mode & 0o7777;
+        let way_out = match (mode & 0o002 != 0, mode & 0o1000 != 0) {
+            (false, _) => return Ok(self),
+            (true, false) => "take that away (chmod o-w)",
+            // A place for everybody's temporary files, perhaps.
+            (true, true) => "name a directory of its own",
         };
+        let reason = format!("everybody may write to it (mode {mode:o}); {way_out}");
         Err(StateError::Untrusted { path: self.path, reason })
     }
 

@@ -11,6 +11,7 @@
 
 use crate::error::{Result, StateError};
 use crate::files::{Directory, lock_before};
+use crate::trust::{is_system, trust_way};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, renameat2};
 use nix::unistd::linkat;
@@ -19,7 +20,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Our own temporary files: never an address, removed by the next scan if a crash leaves one.
@@ -29,6 +30,9 @@ const TEMPORARY_LAST: &str = ".postern-last";
 
 /// Longest lease file: a container ID and an interface name are far shorter.
 const LONGEST: usize = 256 << 10;
+
+/// What nearly every lease file is shorter than.
+const USUAL: usize = 1 << 10;
 
 /// A point in time as the file system keeps it: seconds and nanoseconds.
 pub(crate) type Time = (i64, u32);
@@ -75,21 +79,45 @@ struct Draft<'a> {
     named: bool,
 }
 
+/// Refuses a place for leases that somebody else could change or lead elsewhere, or that isn't a network's own. What is
+/// missing of it need not be there. Returns where it really is.
+///
+/// # Errors
+/// [`StateError::Relative`], [`StateError::Untrusted`], [`StateError::Io`].
+pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
+    let untrusted = |path: &Path, reason| StateError::Untrusted { path: path.to_owned(), reason };
+    if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
+        let reason = format!("network name {network:?} is no plain file name; choose another one");
+        return Err(untrusted(data_dir, reason));
+    }
+    if !data_dir.is_absolute() {
+        return Err(StateError::Relative { path: data_dir.to_owned() });
+    }
+    if let Some(directory) = Directory::way(data_dir)? {
+        directory.not_everybodys()?;
+    }
+    let place = trust_way(data_dir).map_err(|reason| untrusted(data_dir, reason))?.join(network);
+    // `/var` and a network `lib`: all that is below would be the network's.
+    if is_system(&place) {
+        let reason = "it is a directory of the system, and none of a network's; name another ipam.dataDir".to_owned();
+        return Err(untrusted(&place, reason));
+    }
+    Ok(place)
+}
+
 impl LeaseDir {
     /// Open the directory of `network`; `None` if absent and `create` isn't set.
     pub(crate) fn open(data_dir: &Path, network: &str, create: bool) -> Result<Option<Self>> {
-        if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
-            return Err(StateError::Untrusted {
-                path: data_dir.to_owned(),
-                reason: format!("network name {network:?} is no plain file name; choose another one"),
-            });
+        place(data_dir, network)?;
+        let mut parent = Directory::way(data_dir)?;
+        if parent.is_none() && create {
+            Directory::create(data_dir, 0o755)?;
+            // Somebody may have been quicker where everybody can make directories.
+            place(data_dir, network)?;
+            parent = Directory::way(data_dir)?;
         }
-        let parent = match create {
-            true => Some(Directory::create(data_dir, 0o755)?),
-            false => Directory::open(data_dir)?,
-        };
         let Some(parent) = parent else { return Ok(None) };
-        let directory = parent.trusted()?.subdirectory(network, create.then_some(0o755))?;
+        let directory = parent.subdirectory(network, create.then_some(0o755))?;
         Ok(directory.map(Directory::trusted).transpose()?.map(|directory| Self { directory }))
     }
 
@@ -145,8 +173,15 @@ impl LeaseDir {
         }
         let id = FileId::of(&meta);
         // One read for what is written at once; with thousands of files each further call counts.
-        let mut buffer = [0; LONGEST];
-        let length = file.read_at(&mut buffer, 0).map_err(failed)?;
+        let (mut small, mut large) = ([0; USUAL], Vec::new());
+        let buffer = if meta.len() < USUAL as u64 {
+            small.as_mut_slice()
+        } else {
+            // Not on the stack, which a runtime may have made a small one.
+            large.resize(LONGEST, 0);
+            large.as_mut_slice()
+        };
+        let length = file.read_at(buffer, 0).map_err(failed)?;
         let content = buffer.get(..length).unwrap_or_default();
         Ok(match std::str::from_utf8(content) {
             // A crash of the machine can leave the length without the data: blocks of zeros.

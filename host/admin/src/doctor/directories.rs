@@ -83,7 +83,7 @@ fn untrusted(examination: &mut Examination, path: &Path, reason: String) {
     examination.found(Severity::Error, path.display(), reason, why, remedy);
 }
 
-/// Lease directories are shared with native plugins, so less is asked of the way to them.
+/// Lease directories are shared with native plugins: a group may write to a network's.
 fn leases(examination: &mut Examination, directory: &Path) {
     examination.area = "directories";
     let networks = std::fs::read_dir(directory).into_iter().flatten().flatten().take(super::MOST);
@@ -92,13 +92,19 @@ fn leases(examination: &mut Examination, directory: &Path) {
         let Ok(meta) = std::fs::metadata(&path) else { continue };
         let name = quoted(&path.display().to_string());
         let why = "host-local refuses to give addresses out of it";
-        if meta.uid() != 0 && meta.uid() != geteuid().as_raw() {
-            let what = format!("belongs to user {}", meta.uid());
-            let remedy = Remedy::Command(format!("chown root {name}"));
-            examination.found(Severity::Error, path.display(), what, why, remedy);
-        } else if meta.mode() & 0o002 != 0 {
+        let foreign = meta.uid() != 0 && meta.uid() != geteuid().as_raw();
+        if !foreign && meta.mode() & 0o002 != 0 {
             let what = format!("everybody may write to it (mode {:o})", meta.mode() & 0o7777);
-            examination.found(Severity::Error, path.display(), what, why, Remedy::Command(format!("chmod o-w {name}")));
+            let remedy = match meta.mode() & 0o1000 {
+                0 => Remedy::Command(format!("chmod o-w {name}")),
+                _ => Remedy::Words("name a directory of its own as ipam.dataDir".to_owned()),
+            };
+            examination.found(Severity::Error, path.display(), what, why, remedy);
+        } else if (foreign || path == directory)
+            && let Err(reason) = places::trust(&path)
+        {
+            let remedy = Remedy::quoted_in(&reason);
+            examination.found(Severity::Error, path.display(), reason, why, remedy);
         }
     }
 }

@@ -399,6 +399,7 @@ fn state(error: StateError) -> OpError {
     let code = match error {
         StateError::Refused(_) => ErrorCode::Exists,
         StateError::Exhausted(_) => ErrorCode::Exhausted,
+        StateError::Relative { .. } => ErrorCode::InvalidArgument,
         _ => ErrorCode::Io,
     };
     OpError::new(code, "", error.to_string())

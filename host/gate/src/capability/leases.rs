@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use postern_state::{Leases, Owner, RangeInput, RangeSet, canonicalize};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Reply};
 use std::net::IpAddr;
+use std::path::Path;
 
 /// Where native host-local keeps its networks unless it is told otherwise.
 pub const DEFAULT_DIRECTORY: &str = "/var/lib/cni/networks";
@@ -21,6 +22,18 @@ pub fn directory(request: &Request) -> String {
     let ipam = fields.object("ipam").ok().flatten();
     let directory = ipam.and_then(|ipam| ipam.string("dataDir").ok().flatten()).filter(|dir| !dir.is_empty());
     directory.unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned())
+}
+
+/// Whether nothing can be kept there, since ADD refuses a relative directory: its leases were given by a native plugin, or
+/// by Postern 0.1, in whatever directory they were called from. What they gave there is for people to remove.
+fn is_relative(directory: &str) -> bool {
+    let relative = !Path::new(directory).is_absolute();
+    if relative {
+        crate::say!(
+            "postern: no lease is looked for in ipam.dataDir {directory:?}, which is relative: give an absolute path"
+        );
+    }
+    relative
 }
 
 /// Whose a lease of this request is.
@@ -91,7 +104,9 @@ pub fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
 /// `leases.release`.
 pub fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let directory = directory(&gate.session.request);
-    if let Some(leases) = gate.session.leases(&directory, false)? {
+    if !is_relative(&directory)
+        && let Some(leases) = gate.session.leases(&directory, false)?
+    {
         leases.release(&owner(&gate.session.request), gate.session.deadline).map_err(state)?;
     }
     gate.session.gone(|effect| matches!(effect, Effect::Lease { directory: of } if *of == directory));
@@ -100,6 +115,9 @@ pub fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 
 /// Gives back what an undone ADD took, or, by the record, all that its owner has.
 pub fn revert(session: &Session, directory: &str, taken: &[IpAddr], all: bool) -> Result<(), OpError> {
+    if is_relative(directory) {
+        return Ok(());
+    }
     let Some(leases) = session.leases(directory, false)? else { return Ok(()) };
     let owner = owner(&session.request);
     if all {
@@ -118,7 +136,10 @@ pub fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
         .map(|valid| Owner { container_id: valid.container_id.clone(), ifname: valid.ifname.clone() })
         .collect();
     let mut freed = 0;
-    if let Some(leases) = gate.session.leases(&directory(&gate.session.request), false)? {
+    let directory = directory(&gate.session.request);
+    if !is_relative(&directory)
+        && let Some(leases) = gate.session.leases(&directory, false)?
+    {
         let spared = |owner: &Owner| collect::is_busy(gate.session, &owner.container_id, &owner.ifname);
         freed = leases.retain(&owners, spared, gate.session.deadline).map_err(state)?.len();
     }

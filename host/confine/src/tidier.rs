@@ -1,0 +1,93 @@
+//! A process that takes empty directories away, for one that may not any more.
+//!
+//! Directories for leases are made before confinement. Should nothing be put in, they go again; but a right to remove
+//! directories is one to whatever lies beside them. So it stays with a process that is forked before, knows which
+//! directories are meant, and is told nothing but "now". It reads no other word, and ends with the process that it serves.
+#![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
+
+use crate::descriptors::close_all_but;
+use crate::environment::forget_environment;
+use crate::files::{Access, Files};
+use crate::filter::{Filter, Refusal, Rule};
+use crate::{ConfineError, Confinement};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
+use nix::unistd::{ForkResult, fork};
+use std::fs::remove_dir;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// The word that the process waits for.
+const NOW: [u8; 1] = *b"t";
+
+/// A running process. Dropping this ends it, and everything stays.
+#[derive(Debug)]
+pub struct Tidier {
+    channel: UnixStream,
+}
+
+impl Tidier {
+    /// Forks. For a process with one thread that has given up nothing yet. Of the directories the innermost is the first.
+    ///
+    /// # Errors
+    /// The kernel gives no process or no channel.
+    pub fn start(directories: &[PathBuf]) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        // SAFETY: the process has one thread, and the child never returns from `serve`.
+        match unsafe { fork() }? {
+            ForkResult::Parent { .. } => Ok(Self { channel: ours }),
+            ForkResult::Child => {
+                drop(ours);
+                serve(&theirs, directories)
+            }
+        }
+    }
+
+    /// Has those removed that are empty, and waits until that is done.
+    pub fn tidy(self) {
+        // A process that is gone has closed its end: nothing waits then.
+        let _ = (&self.channel).write_all(&NOW);
+        let _ = (&self.channel).read(&mut [0]);
+    }
+}
+
+fn serve(channel: &UnixStream, directories: &[PathBuf]) -> ! {
+    let mut word = [0];
+    // The end of the process that is served is no such word.
+    if confine(channel, directories).is_ok() && { channel }.read_exact(&mut word).is_ok() && word == NOW {
+        for directory in directories {
+            // What is no longer empty is in use.
+            let _ = remove_dir(directory);
+        }
+    }
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(0) }
+}
+
+fn confine(channel: &UnixStream, directories: &[PathBuf]) -> Result<(), ConfineError> {
+    close_all_but(&[channel.as_raw_fd()])?;
+    forget_environment();
+    set_pdeathsig(Signal::SIGKILL).map_err(|e| ConfineError::new("PR_SET_PDEATHSIG", e))?;
+    setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|e| ConfineError::new("setrlimit", e))?;
+    let parents = directories.iter().filter_map(|directory| directory.parent());
+    let files = Files::new(parents.map(|parent: &Path| (parent, Access::Tidy)))?;
+    let filter = Filter::new(&CALLS.map(Rule::Any), Refusal::Absent);
+    Confinement { capabilities: Vec::new(), files, filter }.apply()
+}
+
+#[cfg(target_arch = "x86_64")]
+const REMOVE: libc::c_long = libc::SYS_rmdir;
+#[cfg(not(target_arch = "x86_64"))]
+const REMOVE: libc::c_long = libc::SYS_unlinkat;
+
+const CALLS: [libc::c_long; 6] = [
+    libc::SYS_read,       // the word
+    libc::SYS_recvfrom,   // the same, of other standard libraries
+    REMOVE,               // directories
+    libc::SYS_brk,        // memory for a path
+    libc::SYS_close,      // rules
+    libc::SYS_exit_group, // the end
+];

@@ -1,0 +1,138 @@
+//! Processes that a runtime leaves odd: signals ignored or blocked, limits too low, streams closed, a working directory
+//! that is gone. Each run succeeds, or fails with an error object and has changed nothing; none is silent, none hangs.
+
+mod common;
+
+use anyhow::{Context, Result, ensure};
+use common::{Refusal, Watched, each};
+use postern_tests::{Answer, Call, plugin_bin};
+use serde_json::{Value, json};
+
+/// What may become of a run.
+enum End {
+    /// It succeeds.
+    Works,
+    /// It fails with these words.
+    Fails(&'static str),
+    /// Either: by whether the kernel holds this user to the limit, or whether a program is run.
+    Either(&'static str),
+    /// Where the answer goes nobody can read it, but it ends as it should.
+    Unheard,
+}
+
+use End::{Either, Fails, Unheard, Works};
+
+/// A condition: its name, the shell that makes it and goes on with `"$@"`, and what becomes of VERSION, ADD and DEL.
+type Odd = (&'static str, &'static str, [End; 3]);
+
+const LIMIT_OF_STACK: &str = "the runtime limits its stack to 64, and it needs 128";
+
+const ODD: [Odd; 24] = [
+    ("SIGCHLD is ignored", "exec env --ignore-signal=CHLD \"$@\"", [Works, Works, Works]),
+    ("all signals are ignored", "exec env --ignore-signal \"$@\"", [Works, Works, Works]),
+    ("all signals are blocked", "exec env --block-signal \"$@\"", [Works, Works, Works]),
+    ("SIGPIPE kills", "exec env --default-signal=PIPE \"$@\"", [Works, Works, Works]),
+    ("no file may grow", "ulimit -f 0; exec \"$@\"", [Works, Fails("File too large"), Either("File too large")]),
+    (
+        "no file may grow, which kills",
+        "ulimit -f 0; exec env --default-signal=XFSZ \"$@\"",
+        [Works, Fails("File too large"), Either("File too large")],
+    ),
+    ("a stack of 64 KiB", "ulimit -s 64; exec \"$@\"", [Works, Fails(LIMIT_OF_STACK), Fails(LIMIT_OF_STACK)]),
+    ("a stack of 128 KiB", "ulimit -s 128; exec \"$@\"", [Works, Works, Works]),
+    ("a stack of 256 KiB", "ulimit -s 256; exec \"$@\"", [Works, Works, Works]),
+    ("a stack of 64 KiB, which may be raised", "ulimit -S -s 64; exec \"$@\"", [Works, Works, Works]),
+    ("a stack without end", "ulimit -s unlimited 2>/dev/null || true; exec \"$@\"", [Works, Works, Works]),
+    (
+        "16 open files",
+        "ulimit -n 16; exec \"$@\"",
+        [
+            Works,
+            Fails("the runtime limits its number of open files to 16, and it needs"),
+            Fails("the runtime limits its number of open files to 16, and it needs"),
+        ],
+    ),
+    ("16 open files, which may be raised", "ulimit -S -n 16; exec \"$@\"", [Works, Works, Works]),
+    ("24 open files", "ulimit -n 24; exec \"$@\"", [Works, Works, Works]),
+    (
+        "4 GiB of addresses",
+        "ulimit -v 4194304; exec \"$@\"",
+        // DEL goes by the record, which takes no engine.
+        [Works, Fails("the runtime limits its address space to 4194304, and it needs 5242880"), Works],
+    ),
+    ("4 GiB of addresses, which may be raised", "ulimit -S -v 4194304; exec \"$@\"", [Works, Works, Works]),
+    ("5 GiB of addresses", "ulimit -v 5242880; exec \"$@\"", [Works, Works, Works]),
+    ("one process", "exec prlimit --nproc=1 \"$@\"", [Works, Either("cannot start"), Either("Try again")]),
+    ("nothing on standard input", "exec \"$@\" <&-", [Works, Fails("unexpected end"), Fails("unexpected end")]),
+    ("no standard output", "exec \"$@\" >&-", [Unheard, Unheard, Unheard]),
+    ("no standard error", "exec \"$@\" 2>&-", [Works, Works, Works]),
+    ("everybody may write", "umask 0; exec \"$@\"", [Works, Works, Works]),
+    ("nobody may do anything", "umask 777; exec nice -n 19 \"$@\"", [Works, Works, Works]),
+    ("no working directory", "cd /run; mkdir gone; cd gone; rmdir ../gone; exec \"$@\"", [Works, Works, Works]),
+];
+
+fn config(backend: &str) -> Value {
+    json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true,
+        "ipMasqBackend": backend, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}})
+}
+
+fn ended(answer: &Answer, end: &End) -> Result<()> {
+    match end {
+        Unheard => ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}"),
+        Works => drop(answer.success()?),
+        Either(_) if answer.status == 0 => drop(answer.success()?),
+        Fails(words) | Either(words) => {
+            let refusal = Refusal::of(answer)?;
+            ensure!(refusal.text.contains(words), "not \"{words}\": {}", refusal.text);
+        }
+    }
+    Ok(())
+}
+
+fn endure(backend: &str) -> Result<()> {
+    let bin = plugin_bin()?;
+    let mut watched = Watched::new(&["c1"])?;
+    let netns = watched.node.netns("c1");
+    let call =
+        |verb: &str| Call::new(&bin, "bridge", verb, config(backend).to_string()).attachment("c1", &netns, "eth0");
+    let plainly = |watched: &Watched, verb: &str| watched.node.call(&call(verb))?.success();
+    // What a node keeps, the bridge above all, is there before.
+    plainly(&watched, "ADD")?;
+    plainly(&watched, "DEL")?;
+    watched.look()?;
+    each(
+        ODD,
+        |odd| odd.0.to_owned(),
+        |(_, script, [version, add, del])| {
+            let shell = ["bash", "-c", script, "bash"].map(str::to_owned);
+            let oddly = |watched: &Watched, verb: &str| watched.node.call_under(&shell, &call(verb));
+            let answer = oddly(&watched, "VERSION")?;
+            ended(&answer, version).context("VERSION")?;
+            let answer = oddly(&watched, "ADD")?;
+            ended(&answer, add).context("ADD")?;
+            let attached = answer.status == 0;
+            if !attached {
+                watched.unchanged().context("after an ADD that failed")?;
+                plainly(&watched, "ADD").context("an ADD after it")?;
+            }
+            let lease = watched.node.sh("stat -c %a /var/lib/cni/networks/net /var/lib/cni/networks/net/10.9.0.*")?;
+            ensure!(lease.lines().all(|mode| matches!(mode, "755" | "700" | "600")), "modes of leases: {lease}");
+            let answer = oddly(&watched, "DEL")?;
+            ended(&answer, del).context("DEL")?;
+            if answer.status != 0 {
+                plainly(&watched, "DEL").context("a DEL after it")?;
+            }
+            watched.unchanged().context("after DEL")
+        },
+    )
+}
+
+#[test]
+fn a_run_works_or_says_why_not() -> Result<()> {
+    endure("nftables")
+}
+
+#[test]
+fn so_does_one_that_starts_programs() -> Result<()> {
+    endure("iptables")
+}
