@@ -74,6 +74,11 @@ impl Batch {
         Self { generation, changes: Vec::new() }
     }
 
+    /// The generation that the changes were planned on.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }

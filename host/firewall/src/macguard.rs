@@ -182,6 +182,7 @@ pub fn claim(
             (names.marks(rule) || names.concerns(rule))
                 && port_of(rule).is_some_and(|port| port != host_ifname && is_anothers(&port))
         };
+        nft.forget();
         if entries.iter().any(|rule| strange(&rule)) {
             return Ok(false);
         }
@@ -213,6 +214,7 @@ pub fn claim(
             }
         }
         ensure_entry(&entries, batch, &names, &wanted.entry);
+        nft.witness((id.to_owned(), host_ifname.to_owned(), mac), batch);
         Ok(true)
     })
 }
@@ -238,6 +240,11 @@ fn ensure_entry(entries: &[Rule], batch: &mut Batch, names: &Names, entry: &[Exp
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
 pub fn check(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<bool, FirewallError> {
+    // Made by this connection, and nobody has changed anything since: asking for the generation costs microseconds,
+    // asking for the rules grows with the number of attachments.
+    if nft.is_untouched(&(id.to_owned(), host_ifname.to_owned(), mac))? {
+        return Ok(true);
+    }
     is_complete(id, host_ifname, mac, |chain| nft.rules(TABLE, chain))
 }
 
@@ -276,6 +283,7 @@ pub fn remove(nft: &mut Nft, id: &str) -> Result<bool, FirewallError> {
 /// As [`remove`].
 pub fn remove_unless(nft: &mut Nft, id: &str, is_anothers: impl Fn(&str) -> bool) -> Result<bool, FirewallError> {
     let Ok(names) = Names::new(id) else { return Ok(false) };
+    nft.forget();
     nft.change(|nft, batch| {
         let removal = Removal::plan(nft, &names, |rule| !port_of(rule).is_some_and(|port| is_anothers(&port)))?;
         removal.put_into(batch);

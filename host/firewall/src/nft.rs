@@ -41,7 +41,12 @@ const NF_DROP: u32 = 0;
 #[derive(Debug)]
 pub struct Nft {
     transport: Transport,
+    /// What was whole when this connection last changed or compared it, and the generation of the rules since then.
+    witness: Option<(Witnessed, u32)>,
 }
+
+/// A guard that was whole: its ID, port and address.
+pub(crate) type Witnessed = (String, String, [u8; 6]);
 
 /// A table as the kernel reported it.
 pub(crate) struct TableState {
@@ -63,7 +68,7 @@ impl Nft {
     /// The kernel has no nfnetlink, or no descriptor is left.
     pub fn open(deadline: Instant) -> Result<Self, FirewallError> {
         Transport::open(deadline)
-            .map(|transport| Self { transport })
+            .map(|transport| Self { transport, witness: None })
             .map_err(|error| FirewallError::io("open", "netlink socket to nf_tables", &error))
     }
 
@@ -166,7 +171,10 @@ impl Nft {
         loop {
             let mut batch = Batch::new(self.generation()?);
             let outcome = plan(self, &mut batch).and_then(|value| self.commit(&batch).map(|()| value));
-            let Err(error) = outcome else { return outcome };
+            let Err(error) = outcome else {
+                self.passed(&batch);
+                return outcome;
+            };
             attempt += 1;
             let again = match error.errno.map(Errno::from_raw) {
                 Some(Errno::ERESTART | Errno::EINTR | Errno::EAGAIN) => Instant::now() < self.transport.deadline(),
@@ -180,6 +188,38 @@ impl Nft {
             if attempt > RETRIES {
                 std::thread::sleep(Duration::from_micros(u64::from(attempt.min(20)) * 50));
             }
+        }
+    }
+
+    /// A change of our own was made: what was whole is so still, as long as nobody else changed anything meanwhile.
+    fn passed(&mut self, batch: &Batch) {
+        let Some((_, generation)) = &mut self.witness else { return };
+        if *generation != batch.generation() {
+            self.witness = None;
+        } else if !batch.is_empty() {
+            // The kernel leaves 0 out.
+            *generation = generation.checked_add(1).unwrap_or(1);
+        }
+    }
+
+    /// Remembers what is being made whole by the change that is planned.
+    pub(crate) fn witness(&mut self, whole: Witnessed, batch: &Batch) {
+        self.witness = Some((whole, batch.generation()));
+    }
+
+    /// Forgets it: it is being removed.
+    pub(crate) fn forget(&mut self) {
+        self.witness = None;
+    }
+
+    /// Whether that was whole, and nobody but this connection has changed any rule of the namespace since.
+    pub(crate) fn is_untouched(&mut self, whole: &Witnessed) -> Result<bool, FirewallError> {
+        match &self.witness {
+            Some((seen, generation)) if seen == whole => {
+                let generation = *generation;
+                Ok(self.generation()? == generation)
+            }
+            _ => Ok(false),
         }
     }
 

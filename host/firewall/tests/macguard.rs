@@ -201,6 +201,31 @@ fn names_that_run_together() {
     }
 }
 
+/// What was just made is known to be whole only as long as nobody else changes anything.
+#[test]
+fn what_others_change_is_looked_at_again() {
+    own_namespace();
+    let mut nft = nft();
+    assert!(claim(&mut nft, ID, PORT, MAC, |_| true).unwrap());
+    assert!(check(&mut nft, ID, PORT, MAC).unwrap());
+    // Changes of our own, and of others that do no harm.
+    ensure(&mut nft, "cid2-eth0", "veth2", MAC).unwrap();
+    assert!(check(&mut nft, ID, PORT, MAC).unwrap() && !check(&mut nft, ID, "veth2", MAC).unwrap());
+    tool("nftables", "nft add table inet other");
+    assert!(check(&mut nft, ID, PORT, MAC).unwrap());
+    for damage in ["nft flush chain bridge nat PREROUTING", "nft flush chain bridge nat cni-br-iface-cid1-eth0-mac"] {
+        ensure(&mut nft, ID, PORT, MAC).unwrap();
+        tool("nftables", damage);
+        assert!(!check(&mut nft, ID, PORT, MAC).unwrap(), "{damage}");
+        // Our own change on top of it does not hide it.
+        ensure(&mut nft, "cid3-eth0", "veth3", MAC).unwrap();
+        assert!(!check(&mut nft, ID, PORT, MAC).unwrap(), "{damage}");
+    }
+    ensure(&mut nft, ID, PORT, MAC).unwrap();
+    remove(&mut nft, ID).unwrap();
+    assert!(!check(&mut nft, ID, PORT, MAC).unwrap());
+}
+
 /// What a version left that did not know of it: two guards that share a chain. Each can be removed, in any order.
 #[test]
 fn a_shared_chain_keeps_nobody_from_removing() {

@@ -1,6 +1,6 @@
 //! Removing what attachments left: a failed ADD, DEL by the record, garbage collection.
 
-use crate::capability::{leases, loopback, mac_guard, masquerade};
+use crate::capability::{ipam, leases, loopback, mac_guard, masquerade};
 use crate::effect::Effect;
 use crate::native;
 use crate::session::{Leftover, Session, kernel, state};
@@ -242,6 +242,8 @@ fn remove(session: &Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) 
             Some(taken) => leases::revert(session, directory, taken, false),
             None => leases::revert(session, directory, &[], true),
         },
+        // Nothing of such a name was ever run.
+        Effect::Native { plugin } if ipam::check_name(plugin).is_err() => Ok(()),
         Effect::Native { plugin } => {
             native_del(session, plugin).map_err(|error| OpError::new(ErrorCode::Delegate, plugin, error.to_string()))
         }

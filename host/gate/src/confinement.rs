@@ -10,7 +10,7 @@ use crate::launcher::Launcher;
 use crate::native;
 use crate::policy::{Granted, Policy};
 use crate::protocol::internal;
-use crate::session::{Session, state};
+use crate::session::{Session, can_be_path, state};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
@@ -179,6 +179,9 @@ impl Needs {
     /// Nothing of the data directory but this network's own, and nothing of one that others could lead elsewhere: opening
     /// its leases is refused with the reason.
     fn add_leases(&mut self, session: &Session, directory: &str) {
+        if !can_be_path(directory) {
+            return;
+        }
         let directory = PathBuf::from(directory);
         // GC has as many records as there are attachments.
         if self.leases.iter().any(|(have, _)| *have == directory) {

@@ -3,13 +3,14 @@
 //! Data travels one way: [`protocol`] reads the request, [`launcher`] finds the plugin in the [`catalog`] and forks its
 //! sandbox, [`plugin`] answers the guest's calls through [`gate`], which asks [`policy`], writes the intent into the
 //! attachment's record ([`session`], [`effect`]), lets one file of [`capability`] do the work and tells [`audit`];
-//! [`outcome`] looks at what the guest printed, and [`collect`] removes what a failed ADD, a DEL or a garbage collection
+//! [`outcome`] looks at what the guest printed and [`attached`] at what it made, and [`collect`] removes what a failed ADD, a DEL or a garbage collection
 //! has to. Nothing here links wasmtime.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
 
 pub mod adopt;
 mod alive;
+mod attached;
 pub mod audit;
 mod budget;
 pub mod capability;

@@ -1,9 +1,10 @@
 //! What a guest printed, before anybody believes it.
 
-use crate::effect::Effect;
+use crate::attached::{self, Lack};
 use crate::policy::Granted;
 use crate::session::{OwnAddress, Request, Session};
 use postern_cni::{CniResult, Error, IpConfig, Json, Verb};
+use postern_types::OpError;
 
 /// What a guest may print; the sandbox stops at the same size.
 const LIMIT: usize = 1 << 20;
@@ -16,8 +17,11 @@ pub trait Known {
     fn own(&self) -> &[OwnAddress];
     /// Whether a guest was shown the host's link of this name.
     fn has_shown(&self, link: &str) -> bool;
-    /// Whether the attachment has its spoofing protection.
-    fn has_mac_guard(&self) -> bool;
+    /// What policy demands of the attachment's port, and it does not have.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError>;
 }
 
 impl Known for Session {
@@ -33,10 +37,8 @@ impl Known for Session {
         self.shown.contains(link)
     }
 
-    fn has_mac_guard(&self) -> bool {
-        self.record().is_some_and(|record| {
-            record.effects(None).iter().any(|noted| matches!(noted.effect, Effect::MacGuard { .. }))
-        })
+    fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError> {
+        attached::lack(self, granted)
     }
 }
 
@@ -119,15 +121,14 @@ fn believe(run: &impl Known, granted: &Granted, plugin: &str, loopback: bool, re
     Ok(())
 }
 
-/// What policy demands of an ADD has been done.
+/// What policy demands of an ADD has been done, and is so now.
 fn require(run: &impl Known, granted: &Granted, plugin: &str) -> Result<(), Error> {
-    if granted.requires_mac_guard() && !run.has_mac_guard() {
-        return Err(Error::internal(format!(
-            "plugin \"{plugin}\" left out the spoofing protection that this network asks for"
-        ))
-        .with_details(format!("`[grant.mac-guard] required` in its policy, or in {}", granted.operator_file())));
-    }
-    Ok(())
+    let lack = run.lack(granted).map_err(|error| {
+        Error::internal(format!("what plugin \"{plugin}\" made can't be held against its policy: {error}"))
+    })?;
+    let Some(Lack { what, line }) = lack else { return Ok(()) };
+    let details = format!("`{line}` in its policy, or in {}", granted.operator_file());
+    Err(Error::internal(format!("plugin \"{plugin}\" {what}")).with_details(details))
 }
 
 /// An address is the attachment's own: leased in this run, handed out by IPAM, or in `prevResult`. Only who is asked for

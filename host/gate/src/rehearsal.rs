@@ -2,6 +2,7 @@
 //! request, the decision on each operation, and what is believed of a result. Who rehearses answers the operations
 //! itself; nothing here carries one out, and nothing here writes where plugins are taken by [`Launcher::take_unnoted`].
 
+pub use crate::attached::Lack;
 pub use crate::budget::Budget;
 pub use crate::gate::decide;
 pub use crate::launcher::{Launcher, Plugin};

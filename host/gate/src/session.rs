@@ -156,6 +156,8 @@ pub struct Session {
     pub started: u64,
     /// The address of the container's end of the pair that this run made.
     pub container_mac: Option<Mac>,
+    /// Index of the bridge that this run made the pair's host end a port of.
+    pub joined: Option<u32>,
     /// Host links that this run has shown to a guest: what a result may name.
     pub shown: BTreeSet<String>,
     nft: RefCell<Option<Nft>>,
@@ -196,6 +198,7 @@ impl Session {
             digest: String::new(),
             started: now(),
             container_mac: None,
+            joined: None,
             shown: BTreeSet::new(),
             nft: RefCell::new(None),
             worker: None,
@@ -361,6 +364,10 @@ impl Session {
     /// # Errors
     /// The directory can be written by others, or not be read.
     pub fn leases(&self, directory: &str, create: bool) -> Result<Option<Leases>, OpError> {
+        // A record, or a configuration, can have any text: in what can't be there are no leases.
+        if !create && !can_be_path(directory) {
+            return Ok(None);
+        }
         let store = LeaseStore {
             data_dir: PathBuf::from(directory),
             network: self.request.conf.name.clone(),
@@ -379,6 +386,11 @@ impl Session {
     pub fn owns(&self, net: &IpNet) -> bool {
         self.own.iter().any(|own| own.net == *net)
     }
+}
+
+/// Whether there can be a file of this path: `PATH_MAX` and `NAME_MAX` of limits.h, and no NUL.
+pub fn can_be_path(path: &str) -> bool {
+    path.len() < 4096 && !path.contains('\0') && path.split('/').all(|name| name.len() <= 255)
 }
 
 /// Milliseconds since 1970.

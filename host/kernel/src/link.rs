@@ -25,6 +25,8 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_SLAVE_DATA: u16 = 5;
+const IFLA_BRPORT_ISOLATED: u16 = 33;
 
 /// A link as the kernel showed it at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub struct Link {
     pub peer_index: Option<u32>,
     /// The namespace of the other end, numbered as this namespace does; `None` if it is this one.
     pub peer_netnsid: Option<i32>,
+    /// `IFLA_BRPORT_ISOLATED`: a port of a bridge that talks to no other isolated ports.
+    pub isolated: bool,
     /// `IFLA_IFALIAS`, free text.
     pub alias: Option<String>,
 }
@@ -77,6 +81,7 @@ impl Link {
             master: None,
             peer_index: None,
             peer_netnsid: None,
+            isolated: false,
             alias: None,
         };
         for attribute in Attributes(payload.get(HEADER..)?) {
@@ -93,6 +98,9 @@ impl Link {
                 IFLA_LINKINFO => {
                     let kind = attribute.nested().find(|info| info.kind == IFLA_INFO_KIND);
                     kind.and_then(|info| info.text()).unwrap_or_default().clone_into(&mut link.kind);
+                    let port = attribute.nested().find(|info| info.kind == IFLA_INFO_SLAVE_DATA);
+                    let flag = port.and_then(|port| port.nested().find(|part| part.kind == IFLA_BRPORT_ISOLATED));
+                    link.isolated = link.kind == "veth" && flag.and_then(|flag| flag.u8()) == Some(1);
                 }
                 IFLA_IFALIAS => {
                     link.alias = Some(String::from_utf8_lossy(attribute.value).trim_end_matches('\0').into())

@@ -48,6 +48,14 @@ impl Netlink {
     /// # Errors
     /// `EOPNOTSUPP` if the kernel has no VLAN filtering, `EINVAL` if the link is not a port, `ENODEV` if it is gone.
     pub fn vlans(&self, port: u32) -> Result<Vec<VlanId>> {
+        Ok(self.port_vlans(port)?.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// As [`Netlink::vlans`], each with whether untagged frames that come in are in it (PVID).
+    ///
+    /// # Errors
+    /// As [`Netlink::vlans`].
+    pub fn port_vlans(&self, port: u32) -> Result<Vec<(VlanId, bool)>> {
         let subject = Subject { operation: "list VLANs of", object: &format_args!("link {port}") };
         let mut header = vec![0; VLAN_HEADER - size_of::<u32>()];
         header.splice(..1, [AF_BRIDGE]);
@@ -88,7 +96,7 @@ fn vlan_message(port: u32, vid: VlanId, flags: BridgeVlanInfoFlags) -> LinkMessa
 }
 
 /// Reads an `RTM_NEWVLAN`. Neighbouring VLANs with the same options come as one entry with the range's last.
-fn decode_vlans(payload: &[u8], port: u32, vlans: &mut Vec<VlanId>) -> Option<()> {
+fn decode_vlans(payload: &[u8], port: u32, vlans: &mut Vec<(VlanId, bool)>) -> Option<()> {
     if u32_at(payload, 4)? != port {
         return Some(());
     }
@@ -98,7 +106,8 @@ fn decode_vlans(payload: &[u8], port: u32, vlans: &mut Vec<VlanId>) -> Option<()
         let first = u16_at(info.value, 2)?;
         let range = entry.nested().find(|part| part.kind == BRIDGE_VLANDB_ENTRY_RANGE);
         let last = range.map_or(Some(first), |range| range.u16())?;
-        vlans.extend(first..=last);
+        let is_pvid = u16_at(info.value, 0)? & BridgeVlanInfoFlags::Pvid.bits() != 0;
+        vlans.extend((first..=last).map(|id| (id, is_pvid)));
     }
     Some(())
 }
@@ -144,12 +153,15 @@ mod tests {
     fn lists_are_expanded_and_malformed_ones_refused() {
         let vlan_header = [7u32.to_ne_bytes(), 9u32.to_ne_bytes()].concat();
         let entry = |parts: &[Vec<u8>]| attribute(BRIDGE_VLANDB_ENTRY, &parts.concat());
-        let info = |vid: u16| attribute(BRIDGE_VLANDB_ENTRY_INFO, &[0u16.to_ne_bytes(), vid.to_ne_bytes()].concat());
+        let flagged = |flags: u16, vid: u16| {
+            attribute(BRIDGE_VLANDB_ENTRY_INFO, &[flags.to_ne_bytes(), vid.to_ne_bytes()].concat())
+        };
+        let info = |vid: u16| flagged(0, vid);
         let range = |vid: u16| attribute(BRIDGE_VLANDB_ENTRY_RANGE, &vid.to_ne_bytes());
-        let message = [vlan_header.clone(), entry(&[info(1)]), entry(&[info(10), range(12)])].concat();
+        let message = [vlan_header.clone(), entry(&[flagged(6, 1)]), entry(&[info(10), range(12)])].concat();
         let mut vlans = Vec::new();
         assert_eq!(decode_vlans(&message, 9, &mut vlans), Some(()));
-        assert_eq!(vlans, [1, 10, 11, 12]);
+        assert_eq!(vlans, [(1, true), (10, false), (11, false), (12, false)]);
         vlans.clear();
         assert_eq!(decode_vlans(&message, 8, &mut vlans), Some(()), "another port's");
         assert!(vlans.is_empty());

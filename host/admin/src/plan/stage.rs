@@ -9,7 +9,7 @@ use postern_cni::{CniResult, Env, Error, Verb, Version, check_version, code, con
 use postern_gate::capability::{ipam, leases, resolv_conf};
 use postern_gate::policy::Granted;
 use postern_gate::rehearsal::{
-    self, Budget, Known, Launcher, MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Plugin, Request,
+    self, Budget, Known, Lack, Launcher, MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Plugin, Request,
 };
 use postern_gate::{Engine, Lasting, lasting, places};
 use postern_sim::Kernel;
@@ -63,8 +63,9 @@ impl Known for Run {
         self.shown.contains(link)
     }
 
-    fn has_mac_guard(&self) -> bool {
-        self.guarded
+    fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError> {
+        // Nobody but the guest acts in a simulation: what it did is there.
+        Ok((granted.requires_mac_guard() && !self.guarded).then(Lack::of_guard))
     }
 }
 
@@ -285,6 +286,8 @@ impl Stage {
             }
             (_, Operation::BridgeAttach { port, .. }) => guest.joined = Some(port.clone()),
             (_, Operation::MacGuardEnsure { .. }) => run.guarded = true,
+            // The rules go with the pair.
+            (_, Operation::MacGuardRemove | Operation::LinkDelete { .. }) => run.guarded = false,
             _ => {}
         }
         Ok(reply)

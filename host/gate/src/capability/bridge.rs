@@ -113,6 +113,7 @@ pub fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec
     if tagged {
         netlink.set_up(index).map_err(about(&name))?;
     }
+    gate.session.joined = Some(bridge_index);
     gate.joined = Some(port.clone());
     Ok(Reply::Done)
 }

@@ -131,6 +131,11 @@ impl Granted {
         self.written("mac-guard").is_some_and(|grant| grant.on("required"))
     }
 
+    /// The grant of bridges, where it holds.
+    pub fn bridge(&self) -> Option<&Grant> {
+        self.grant("bridge")
+    }
+
     pub(super) fn grant(&self, capability: &str) -> Option<&Grant> {
         self.written(capability).filter(|grant| grant.holds())
     }

@@ -26,7 +26,7 @@ mod grammar;
 mod granted;
 mod limits;
 mod pattern;
-mod port;
+pub mod port;
 mod ranges;
 mod rules;
 mod template;

@@ -59,7 +59,7 @@ pub fn check(grant: &Grant, port: &PortSpec) -> Result<&'static str, Refused> {
     if tagged && port.preserve_default_vlan && !grant.on("preserve-default-vlan") {
         return refused("that keeps the default VLAN".to_owned(), "preserve-default-vlan", "\"true\"".to_owned());
     }
-    if !port.isolated && grant.sets("isolated") && !grant.texts("isolated").any(|text| text == "false") {
+    if !port.isolated && must_isolate(grant) {
         return refused("without isolation of the port".to_owned(), "isolated", "\"false\"".to_owned());
     }
     Ok(match (port.vlan, port.trunk.as_slice()) {
@@ -67,6 +67,49 @@ pub fn check(grant: &Grant, port: &PortSpec) -> Result<&'static str, Refused> {
         (None, [_, ..]) => "bridge.trunk",
         (None, []) => "bridge",
     })
+}
+
+/// Whether ports of this grant have to be something that a port without settings is not.
+pub fn demands(grant: &Grant) -> bool {
+    has_vlans(grant) || must_isolate(grant)
+}
+
+fn must_isolate(grant: &Grant) -> bool {
+    grant.sets("isolated") && !grant.texts("isolated").any(|text| text == "false")
+}
+
+/// Compares a port as the kernel has it with what the grant demands: isolation, and its VLANs, each with whether untagged
+/// frames are in it.
+///
+/// # Errors
+/// What the port is, as the rest of a sentence, and the key that demands otherwise.
+pub fn verify(grant: &Grant, isolated: bool, member: &[(VlanId, bool)]) -> Result<(), (String, &'static str)> {
+    if must_isolate(grant) && !isolated {
+        return Err(("without isolation".to_owned(), "isolated"));
+    }
+    if !has_vlans(grant) {
+        return Ok(());
+    }
+    let access: Vec<_> = grant.texts("vlan").filter_map(|text| vlans(&text)).collect();
+    let untagged = grant.texts("vlan").next().is_none() || grant.texts("vlan").any(|text| text == "0");
+    let pvid = member.iter().find(|(_, is_pvid)| *is_pvid).map(|(id, _)| *id);
+    let in_access = pvid.is_some_and(|id| access.iter().any(|granted| granted.contains(&id)));
+    if !in_access && !untagged {
+        return Err((pvid.map_or_else(|| "in no access VLAN".to_owned(), |id| format!("in access VLAN {id}")), "vlan"));
+    }
+    if grant.on("preserve-default-vlan") {
+        return Ok(());
+    }
+    let trunk: Vec<_> = grant.texts("trunk").filter_map(|text| vlans(&text)).collect();
+    let is_granted = |id: VlanId| {
+        let listed = access.iter().chain(&trunk).any(|granted| granted.contains(&id));
+        // Without an access VLAN untagged frames are in the bridge's default one.
+        listed || untagged && (id == 1 || pvid == Some(id))
+    };
+    match member.iter().find(|(id, _)| !is_granted(*id)) {
+        Some((id, _)) => Err((format!("in VLAN {id} too"), "trunk")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -147,6 +190,38 @@ mod tests {
         // What is no flag says nothing against isolation.
         assert_eq!(said(keys, r#"{"portIsolation":{}}"#, &open), refusal);
         assert_eq!(said("isolated = \"${config.portIsolation}\"", "{}", &open), refusal);
+    }
+
+    #[test]
+    fn a_port_is_held_against_what_is_demanded() {
+        let said = |keys: &str, isolated: bool, vlans: &[(VlanId, bool)]| {
+            let granted = granted(&format!("[grant.bridge]\nnames = [\"b\"]\n{keys}"), "{}");
+            let grant = granted.grant("bridge").unwrap();
+            assert_eq!(demands(grant), keys.contains("\"true\"") || keys.contains('5'), "{keys}");
+            verify(grant, isolated, vlans).map_or_else(|(what, key)| format!("{what}; {key}"), |()| String::new())
+        };
+        let default = [(1, true)];
+        for (keys, isolated, vlans, expected) in [
+            ("", false, &default[..], ""),
+            ("vlan = \"0\"\nisolated = \"false\"", false, &default, ""),
+            ("isolated = \"true\"", true, &default, ""),
+            ("isolated = \"true\"", false, &default, "without isolation; isolated"),
+            ("vlan = \"5\"", false, &[(5, true)], ""),
+            ("vlan = \"5\"", false, &default, "in access VLAN 1; vlan"),
+            ("vlan = \"5\"", false, &[(5, false), (6, true)], "in access VLAN 6; vlan"),
+            ("vlan = \"5\"", false, &[(5, false)], "in no access VLAN; vlan"),
+            ("vlan = \"5\"", false, &[], "in no access VLAN; vlan"),
+            ("vlan = \"5\"", false, &[(1, false), (5, true)], "in VLAN 1 too; trunk"),
+            ("vlan = \"5\"\npreserve-default-vlan = \"true\"", false, &[(1, false), (5, true)], ""),
+            ("vlan = \"5\"\ntrunk = [\"10-12\"]", false, &[(5, true), (10, false), (12, false)], ""),
+            ("vlan = \"5\"\ntrunk = [\"10-12\"]", false, &[(5, true), (13, false)], "in VLAN 13 too; trunk"),
+            ("vlan = \"0\"\ntrunk = [\"50\"]", false, &[(1, true), (50, false)], ""),
+            ("trunk = [\"50\"]", false, &[(99, true)], ""),
+            ("trunk = [\"50\"]", false, &[(1, true), (51, false)], "in VLAN 51 too; trunk"),
+            ("vlan = [\"0\", \"5\"]", false, &[(5, true)], ""),
+        ] {
+            assert_eq!(said(keys, isolated, vlans), expected, "{keys} {vlans:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,140 @@
+//! The attachment's port as it really is, before a result is believed: what policy demands of it is looked for in the
+//! kernel. A record says what was made, and not that it is there still, or there for the port that carries the traffic.
+
+use crate::capability::{mac_guard, veth};
+use crate::effect::Effect;
+use crate::policy::{Granted, port};
+use crate::session::{Session, kernel};
+use postern_types::{OpError, VlanId};
+
+/// The host end of the attachment's living pair.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// It is a port of the bridge that it was made one of.
+    pub is_joined: bool,
+    /// It talks to no other isolated ports.
+    pub isolated: bool,
+    /// Its VLANs, each with whether untagged frames are in it.
+    pub vlans: Vec<(VlanId, bool)>,
+    /// All rules are there by which only the container's own address can send there.
+    pub guarded: bool,
+}
+
+/// What a policy demands and the node does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// The rest of a sentence that begins with the plugin.
+    pub what: String,
+    /// The line of a policy that demands it.
+    pub line: String,
+}
+
+impl Lack {
+    /// Of spoofing protection.
+    pub fn of_guard() -> Self {
+        let what = "left out the spoofing protection that this network asks for".to_owned();
+        Self { what, line: "[grant.mac-guard] required".to_owned() }
+    }
+}
+
+/// Looks at the port, and compares. Nothing is looked at where policy demands nothing.
+///
+/// # Errors
+/// The kernel refuses to show it.
+pub fn lack(session: &Session, granted: &Granted) -> Result<Option<Lack>, OpError> {
+    if !granted.requires_mac_guard() && !granted.bridge().is_some_and(port::demands) {
+        return Ok(None);
+    }
+    Ok(compare(granted, look(session, granted)?.as_ref()))
+}
+
+fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
+    let Some(link) = veth::living(session)? else { return Ok(None) };
+    // A kernel without VLANs has none to show.
+    let in_vlans = link.master.is_some() && granted.bridge().is_some_and(port::has_vlans);
+    let vlans = match in_vlans {
+        true => session.host()?.port_vlans(link.index).map_err(kernel)?,
+        false => Vec::new(),
+    };
+    let recorded = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let guard = recorded.into_iter().find_map(|noted| match noted.effect {
+        Effect::MacGuard { host, mac, .. } if host.as_ref() == Some(&link.name) => mac,
+        _ => None,
+    });
+    let guarded = match guard.filter(|_| granted.requires_mac_guard()) {
+        Some(mac) => mac_guard::is_whole(session, &link.name, mac)?,
+        None => false,
+    };
+    // A plugin that attached nothing itself is shown what another of the list has attached.
+    let is_joined = link.master.is_some() && session.joined.is_none_or(|bridge| link.master == Some(bridge));
+    Ok(Some(Port { name: link.name, is_joined, isolated: link.isolated, vlans, guarded }))
+}
+
+/// The rule: what policy demands of this port and it does not have.
+fn compare(granted: &Granted, port: Option<&Port>) -> Option<Lack> {
+    let required = granted.requires_mac_guard();
+    let Some(port) = port else { return required.then(Lack::of_guard) };
+    if required && !port.guarded {
+        return Some(Lack::of_guard());
+    }
+    let grant = granted.bridge()?;
+    // Rules for a port guard nothing else, and VLANs and isolation are those of a port.
+    if !port.is_joined {
+        let what = format!("left \"{}\" without the bridge that it is to be guarded on", port.name);
+        return required.then(|| Lack { what, ..Lack::of_guard() });
+    }
+    let (what, key) = port::verify(grant, port.isolated, &port.vlans).err()?;
+    let what = format!("left port \"{}\" {what}, where the network demands otherwise", port.name);
+    Some(Lack { what, line: format!("[grant.bridge] {key}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use postern_cni::Json;
+    use std::path::Path;
+
+    #[test]
+    fn what_policy_demands_is_of_the_port_that_is_there() {
+        let said = |policy: &str, port: Option<&Port>| {
+            let policy = Policy::parse(policy, Path::new("bridge.toml")).unwrap();
+            let granted = policy.resolve(&Json::Null, "").unwrap();
+            compare(&granted, port).map_or_else(String::new, |lack| format!("{}; {}", lack.what, lack.line))
+        };
+        let plain = Port { name: "veth1".to_owned(), is_joined: true, vlans: vec![(1, true)], ..Port::default() };
+        let guarded = Port { guarded: true, ..plain.clone() };
+        let loose = Port { is_joined: false, ..guarded.clone() };
+        let isolated = Port { isolated: true, ..plain.clone() };
+        let tagged = Port { vlans: vec![(5, true)], ..plain.clone() };
+        let bridge = "[grant.bridge]\nnames = [\"b\"]\n";
+        let guard = format!("{bridge}[grant.mac-guard]\nrequired = \"true\"");
+        let out = "left out the spoofing protection that this network asks for; [grant.mac-guard] required";
+        for (policy, port, expected) in [
+            (bridge, None, ""),
+            (bridge, Some(&plain), ""),
+            (&guard, None, out),
+            (&guard, Some(&plain), out),
+            (&guard, Some(&guarded), ""),
+            (
+                &guard,
+                Some(&loose),
+                "left \"veth1\" without the bridge that it is to be guarded on; [grant.mac-guard] required",
+            ),
+            ("[grant.mac-guard]\nrequired = \"true\"", Some(&loose), ""),
+        ] {
+            assert_eq!(said(policy, port), expected, "{policy} {port:?}");
+        }
+        let key = |key: &str| format!("{bridge}{key}");
+        for (policy, good, bad, words) in [
+            (key("isolated = \"true\""), &isolated, &plain, "without isolation"),
+            (key("vlan = \"5\""), &tagged, &plain, "in access VLAN 1"),
+        ] {
+            assert_eq!((said(&policy, Some(good)), said(&policy, None)), (String::new(), String::new()));
+            let said = said(&policy, Some(bad));
+            assert!(said.starts_with(&format!("left port \"veth1\" {words}, where the network demands")), "{said}");
+        }
+    }
+}

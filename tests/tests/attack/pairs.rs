@@ -1,0 +1,166 @@
+//! An attachment has one living pair, and what policy requires of its port is looked for on that one: sequences of
+//! operations that are each allowed, by the plugin and by root in the container.
+
+use crate::common::Refusal;
+use crate::fortress::Fortress;
+use crate::{rogue, withstand};
+use anyhow::{Result, anyhow, ensure};
+use std::time::Duration;
+
+/// Spoofing protection is required, and the bridge is granted.
+const REQUIRED: &str = "[grant.mac-guard]\nrequired = \"true\"";
+
+const CREATE: &str = r#"{"op": "veth-create", "mtu": null, "mac": "02:00:00:00:00:11"}"#;
+const FIND: &str = r#"{"op": "bridge-find", "name": "hostile0"}"#;
+const DELETE: &str = r#"{"op": "link-delete", "link": 0}"#;
+const LEFT_OUT: &str = "left out the spoofing protection that this network asks for; …[grant.mac-guard] required";
+
+/// Handles: the pair is 0 and 1, the bridge 2, the next pair 3 and 4.
+fn attach(host: u32) -> String {
+    format!(
+        r#"{{"op": "bridge-attach", "bridge": 2, "host": {host}, "port": {{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}}}"#
+    )
+}
+
+fn guard(host: u32) -> String {
+    format!(r#"{{"op": "mac-guard-ensure", "host": {host}, "mac": "02:00:00:00:00:11"}}"#)
+}
+
+fn steps(steps: &[&str]) -> String {
+    format!("[{}]", steps.join(","))
+}
+
+#[test]
+fn protection_of_a_port_that_is_not_there() -> Result<()> {
+    let of = |name, list: &[&str]| rogue(name, &steps(list)).policy(REQUIRED);
+    let (first, second) = (attach(1), attach(4));
+    let (guarded, again) = (guard(1), guard(4));
+    withstand(&[
+        of("a guarded port", &[CREATE, FIND, &first, &guarded]).ends(0, ""),
+        of("guarded before it is a port", &[CREATE, FIND, &guarded, &first]).ends(0, ""),
+        of("a guarded port, and another in its place", &[CREATE, FIND, &first, &guarded, DELETE, CREATE, &second])
+            .ends(999, LEFT_OUT),
+        of(
+            "another in its place with the same address, both attached",
+            &[CREATE, FIND, &guarded, DELETE, CREATE, &second],
+        )
+        .ends(999, LEFT_OUT),
+        of(
+            "another in its place, which is guarded too",
+            &[CREATE, FIND, &first, &guarded, DELETE, CREATE, &second, &again],
+        )
+        .ends(0, ""),
+        of("a guard and no pair", &[CREATE, FIND, &first, &guarded, DELETE]).ends(999, LEFT_OUT),
+        of("a guard that is taken away", &[CREATE, FIND, &first, &guarded, r#""mac-guard-remove""#])
+            .ends(999, LEFT_OUT),
+        of("a guard of what is no port", &[CREATE, &guarded])
+            .ends(999, "without the bridge that it is to be guarded on"),
+        of("guard a pair that is gone", &[CREATE, FIND, DELETE, &guarded]).ends(999, "is gone"),
+        of("guard the pair before the last", &[CREATE, FIND, DELETE, CREATE, &second, &guarded]).ends(999, "is gone"),
+        of("guard with another pair's address", &[CREATE, FIND, DELETE, r#""veth-create""#, &second, &again])
+            .ends(999, "is not the address of the container's end"),
+    ])
+}
+
+/// Runs the steps; while they pause, root in the container does something.
+fn meanwhile(fortress: &Fortress, list: &[&str], script: &str) -> Result<postern_tests::Answer> {
+    let attack = rogue("meanwhile", &steps(list)).policy(REQUIRED);
+    fortress.operator_policy("rogue", REQUIRED)?;
+    let answer = std::thread::scope(|scope| {
+        let running = scope.spawn(|| attack.call(fortress));
+        std::thread::sleep(Duration::from_millis(500));
+        let done = fortress.node().sh_in("c1", script);
+        let answer = running.join().map_err(|_| anyhow!("the caller panicked"))?;
+        done.and(answer)
+    })?;
+    fortress.operator_policy("rogue", "")?;
+    Ok(answer)
+}
+
+/// Root in the container renames its link, so that the name is free: no second port comes by it.
+#[test]
+fn a_link_that_root_renames_makes_no_room_for_another() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let (first, second, guarded) = (attach(1), attach(4), guard(1));
+    let answer = meanwhile(
+        &fortress,
+        &[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#, CREATE, &second],
+        "ip link set eth0 down; ip link set eth0 name x1",
+    )?;
+    Refusal::of(&answer)?.expect(999, "veth.create: this attachment has a pair already…run DEL first")?;
+    fortress.unchanged()
+}
+
+/// The same with the link in another namespace, where the record alone knows of it.
+#[test]
+fn a_link_that_root_moves_away_makes_no_room_for_another() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let answer = meanwhile(
+        &fortress,
+        &[CREATE, FIND, r#"{"sleep": 900}"#, CREATE],
+        "unshare -n sleep 3 & sleep 0.1; ip link set eth0 netns $!; sleep 0.1",
+    )?;
+    Refusal::of(&answer)?.expect(999, "veth.create: this attachment has a pair already")?;
+    fortress.unchanged()
+}
+
+/// Root deletes the guarded pair; the next one is not taken for guarded.
+#[test]
+fn a_pair_that_root_deletes_takes_its_guard_with_it() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let (first, second, guarded) = (attach(1), attach(4), guard(1));
+    let answer = meanwhile(
+        &fortress,
+        &[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#, CREATE, &second],
+        "ip link del eth0",
+    )?;
+    Refusal::of(&answer)?.expect(999, LEFT_OUT)?;
+    fortress.unchanged()
+}
+
+/// The rules are looked for where they are, not in the record.
+#[test]
+fn rules_that_somebody_removed_are_missed() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let (first, guarded) = (attach(1), guard(1));
+    fortress.operator_policy("rogue", REQUIRED)?;
+    let attack = rogue("meanwhile", &steps(&[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#]));
+    let answer = std::thread::scope(|scope| {
+        let running = scope.spawn(|| attack.call(&fortress));
+        std::thread::sleep(Duration::from_millis(500));
+        let done = fortress.node().sh("nft flush chain bridge nat cni-br-iface-c1-eth0-mac");
+        let answer = running.join().map_err(|_| anyhow!("the caller panicked"))?;
+        done.and(answer)
+    })?;
+    fortress.operator_policy("rogue", "")?;
+    Refusal::of(&answer)?.expect(999, LEFT_OUT)?;
+    fortress.unchanged()
+}
+
+/// A second ADD without a DEL between takes nothing of the first one's away, and has no handle to its port.
+#[test]
+fn a_second_add_leaves_the_firsts_alone() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let (first, guarded) = (attach(1), guard(1));
+    fortress.operator_policy("rogue", REQUIRED)?;
+    rogue("first", &steps(&[CREATE, FIND, &first, &guarded])).call(&fortress)?.success()?;
+    fortress.look()?;
+    for (list, words) in [
+        (vec![r#""mac-guard-remove""#], "an earlier ADD made the spoofing protection of this attachment"),
+        (vec![r#""link-own""#, DELETE], "an earlier ADD made the pair of this attachment"),
+        (vec![r#""veth-find""#, FIND, &first], "is not the attachment's host end"),
+        (vec![r#""veth-find""#, FIND, &guarded], "is not the attachment's host end"),
+        (vec![CREATE], "already exists"),
+    ] {
+        let answer = rogue("again", &steps(&list)).call(&fortress)?;
+        Refusal::of(&answer)?.expect(999, words)?;
+        fortress.unchanged()?;
+    }
+    // DEL has the record: a renamed link does not help either.
+    fortress.node().sh_in("c1", "ip link set eth0 down; ip link set eth0 name x1")?;
+    Refusal::of(&rogue("renamed", &steps(&[CREATE])).call(&fortress)?)?.expect(999, "has a pair already")?;
+    fortress.plugin("rogue", "DEL", &rogue("", "[]").config)?.success()?;
+    let left = fortress.node().sh("ls /run/postern/attachments | wc -l; nft list table bridge nat")?;
+    ensure!(left.starts_with("2\n") && !left.contains("c1-eth0"), "{left}");
+    Ok(())
+}
