@@ -64,7 +64,9 @@ pub const GROUPS: &[Group] = &[
     group("veth", &["find", "[method]host-end.attributes", "[method]host-end.wait-running"], |_| {
         say("look at both ends of its own veth pair")
     }),
-    group("veth", &["create"], |_| say("create one veth pair between this container and the host")),
+    group("veth", &["create"], |_| {
+        say("create one veth pair between this container and the host, and no other while it lives")
+    }),
     with("veth", &["create"], &["[method]options.set-mac"], |_| {
         say("choose the link-layer address of the container's end of that pair")
     }),

@@ -132,12 +132,9 @@ fn records_that_were_tampered_with() -> Result<()> {
     let mut fortress = Fortress::new()?;
     crate::each(
         [
-            (
-                "a program by path",
-                r#"{"effect":"native","plugin":"../../../../bin/sh"}"#,
-                "invalid plugin name: ../../../../bin/sh",
-            ),
-            ("an absolute program", r#"{"effect":"native","plugin":"/bin/sh"}"#, "invalid plugin name: /bin/sh"),
+            // Nothing of such a name can have been run: there is nothing to run again.
+            ("a program by path", r#"{"effect":"native","plugin":"../../../../bin/sh"}"#, ""),
+            ("an absolute program", r#"{"effect":"native","plugin":"/bin/sh"}"#, ""),
             ("a program that is nowhere", r#"{"effect":"native","plugin":"sh"}"#, "failed to find plugin \"sh\""),
             ("somebody else's link", r#"{"effect":"veth","host":"op0","mac":"02:00:00:00:00:01"}"#, ""),
         ],
@@ -149,7 +146,9 @@ fn records_that_were_tampered_with() -> Result<()> {
                 .node()
                 .sh(&format!("echo '{{\"seq\":99,\"plugin\":\"hostile\",\"effect\":{effect}}}' >> {own}"))?;
             let answer = fortress.plugin("hostile", "DEL", &good())?;
-            if !words.is_empty() {
+            if words.is_empty() {
+                answer.success()?;
+            } else {
                 crate::Refusal::of(&answer)?.expect(999, words)?;
                 fortress.node().sh(&format!("sed -i /seq.:99/d {own}"))?;
                 fortress.plugin("hostile", "DEL", &good())?.success()?;
