@@ -171,8 +171,7 @@ fn a_host_route_is_never_put_in_front_of_another() -> Result<()> {
     .withstood_by(&mut fortress)
 }
 
-/// On a second ADD the pair is there already, and its address with it. What is noted first opens the record, which says
-/// whose the host end is.
+/// On a second ADD the pair is there already, and is the first one's: there is no hold on it.
 #[test]
 fn protection_of_an_earlier_pair_for_another_address() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -184,6 +183,6 @@ fn protection_of_an_earlier_pair_for_another_address() -> Result<()> {
     );
     let answer = again.call(&fortress)?;
     fortress.plugin("hostile", "DEL", &good)?.success()?;
-    crate::Refusal::of(&answer)?.expect(999, "02:00:00:00:00:99 is not the address of the container's end")?;
+    crate::Refusal::of(&answer)?.expect(999, "is not the attachment's host end")?;
     fortress.unchanged()
 }

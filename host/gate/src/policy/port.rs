@@ -218,7 +218,6 @@ mod tests {
             ("vlan = \"0\"\ntrunk = [\"50\"]", false, &[(1, true), (50, false)], ""),
             ("trunk = [\"50\"]", false, &[(99, true)], ""),
             ("trunk = [\"50\"]", false, &[(1, true), (51, false)], "in VLAN 51 too; trunk"),
-            ("vlan = [\"0\", \"5\"]", false, &[(5, true)], ""),
         ] {
             assert_eq!(said(keys, isolated, vlans), expected, "{keys} {vlans:?}");
         }
