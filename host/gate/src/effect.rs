@@ -36,7 +36,7 @@ pub enum Effect {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
         /// The host end that it guards.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, rename = "port", skip_serializing_if = "Option::is_none")]
         host: Option<String>,
         /// The one address that may send there.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -170,6 +170,8 @@ mod tests {
         let now = Effect::MacGuard { id: Some("postern/1".to_owned()), host: Some("veth1".to_owned()), mac };
         let text = serde_json::to_string(&now).unwrap();
         assert_eq!(read(&text), now);
+        // `host` is the pair's in a record, which people and scripts look for.
+        assert!(text.contains(r#""port":"veth1""#) && !text.contains("host"), "{text}");
 
         /// As earlier versions had it.
         #[derive(Debug, PartialEq, Deserialize)]
