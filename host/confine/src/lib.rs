@@ -12,6 +12,7 @@ mod files;
 mod filter;
 mod helper;
 pub mod program;
+mod tree;
 
 pub use capabilities::{empty_bounding_set, has_capability, keep_capabilities};
 pub use caps::Capability;

@@ -84,6 +84,7 @@ mod tests {
             master: None,
             peer_index: None,
             peer_netnsid: None,
+            vlan_filtering: false,
             alias: None,
         }
     }

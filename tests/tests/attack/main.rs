@@ -19,6 +19,7 @@ mod leases;
 mod limits;
 mod namespaces;
 mod output;
+mod release;
 mod results;
 mod sequences;
 mod state;

@@ -90,6 +90,7 @@ pub fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
 
 /// `leases.release`.
 pub fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    collect::before_release(gate.session)?;
     let directory = directory(&gate.session.request);
     if let Some(leases) = gate.session.leases(&directory, false)? {
         leases.release(&owner(&gate.session.request), gate.session.deadline).map_err(state)?;
