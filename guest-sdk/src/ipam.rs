@@ -30,7 +30,8 @@ fn ask_for_result() -> Result<String, Error> {
     ask!(Operation::IpamAdd, Reply::Result(result) => result)
 }
 
-/// Runs DEL.
+/// Runs DEL, once what uses the attachment's addresses is gone: the host removes what its record lists, and a plugin that
+/// makes a link deletes it before.
 pub fn del() -> Result<(), Error> {
     host!(
         component: sys::ipam::del().map_err(sys::failure),

@@ -34,7 +34,8 @@ pub fn held() -> Result<Vec<LeaseGrant>, Error> {
     )
 }
 
-/// Gives the attachment's addresses back. Nothing to give back is success.
+/// Gives the attachment's addresses back, once the host has removed what its record lists and what uses them. Nothing to
+/// give back is success.
 pub fn release() -> Result<(), Error> {
     host!(
         component: sys::leases::release().map_err(sys::failure),

@@ -27,7 +27,7 @@ pub fn check(end: &HostEnd, mac: Mac) -> Result<(), Error> {
     )
 }
 
-/// Removes the attachment's rules. Nothing to remove is success.
+/// Removes the attachment's rules; the host sets the guarded port down before. Nothing to remove is success.
 pub fn remove() -> Result<(), Error> {
     host!(
         component: sys::mac_guard::remove().map_err(sys::failure),

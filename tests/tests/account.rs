@@ -521,3 +521,33 @@ fn what_a_container_chooses_does_no_harm() -> Result<()> {
     ensure!(found == (Vec::new(), 0), "{found:?}");
     Ok(())
 }
+
+/// `doctor` and `plan` know that VLANs on a bridge without filtering separate nothing.
+#[test]
+fn a_bridge_that_filters_no_vlans() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let list = json!({"cniVersion": "1.0.0", "name": "tagged", "plugins": [
+        {"type": "bridge", "bridge": "br7", "vlan": 100, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}
+    ]});
+    node.sh("mkdir -p /run/net.d; ip link add br7 type bridge")?;
+    std::fs::write(node.path("/run/net.d/10-tagged.conflist"), list.to_string())?;
+    let bin = plugin_bin()?.display().to_string();
+    let said = node.sh(&format!("{bin}/postern doctor --conf-dir /run/net.d --json || true"))?;
+    let report: Value = serde_json::from_str(&said)?;
+    let findings = report.get("findings").and_then(Value::as_array).context("no findings")?;
+    let found = findings.iter().find(|finding| text(finding, "what").contains("does not filter VLANs"));
+    let found = found.with_context(|| format!("doctor finds nothing: {said}"))?;
+    let remedy = text(found, "remedy");
+    ensure!(text(found, "severity") == "error" && text(found, "place") == "br7", "{found}");
+    ensure!(remedy == "ip link set br7 type bridge vlan_filtering 1", "{remedy}");
+    let netns = node.netns("c1");
+    let plan =
+        node.sh(&format!("{bin}/postern plan /run/net.d/10-tagged.conflist --netns {netns} 2>&1 || echo status $?"))?;
+    ensure!(plan.contains("does not filter VLANs") && plan.ends_with("status 1\n"), "{plan}");
+    // Nothing is wrong with one that is not there yet.
+    node.sh("ip link del br7")?;
+    let said = node.sh(&format!("{bin}/postern doctor --conf-dir /run/net.d --json || true"))?;
+    ensure!(!said.contains("does not filter VLANs"), "{said}");
+    Ok(())
+}

@@ -263,3 +263,115 @@ fn a_stuck_program_blocks_nobody_else() -> Result<()> {
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     Ok(())
 }
+
+/// A program that writes down how many pairs the host has when it gives an address back.
+const PAIRS: &str = "sed -i 's/^case/[ $CNI_COMMAND = DEL ] \\&\\& ip -o link | grep -c veth >> \\/run\\/pairs.log\\ncase/' /run/cni-bin/script-ipam";
+
+/// Its DEL gives an address back: the host runs it last, by the record as well as to undo an ADD.
+#[test]
+fn a_native_program_gives_back_when_the_pair_is_gone() -> Result<()> {
+    for operations in [0, 5] {
+        let place = Place::new(&script(json!({"ipMasq": true})))?;
+        place.allow_native()?;
+        place.node.sh(PAIRS)?;
+        let limit = format!("printf '\\n[limits]\\noperations = {operations}\\n' >> {BIN}/postern.d/bridge.toml");
+        if operations == 0 {
+            place.add()?;
+            place.node.sh(&limit)?;
+            place.call("DEL", &place.node.netns("c1"), &place.config)?.success()?;
+        } else {
+            // The operation after `ipam.add` is refused.
+            place.node.sh(&limit)?;
+            let answer = place.call("ADD", &place.node.netns("c1"), &place.config)?;
+            ensure!(answer.status == 1, "{answer:?}");
+        }
+        let log = place.node.sh("cat /run/script-ipam.log")?;
+        ensure!(log == "ADD c1\nDEL c1\n", "{log}");
+        let pairs = place.node.sh("cat /run/pairs.log")?;
+        ensure!(pairs == "0\n", "operations {operations}: pairs at DEL: {pairs}");
+        ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    }
+    Ok(())
+}
+
+impl Place {
+    /// With a program that hangs while there is `/run/hang`, and leaves its own programs behind when it is killed. Their
+    /// argument tells them from those of other tests: all see the same processes.
+    fn hanging(seconds: u32) -> Result<Self> {
+        let mark = mark(seconds);
+        let place = Self::new(&script(json!({"cniVersion": "1.1.0"})))?;
+        place.allow_native()?;
+        place.node.sh(&format!(
+            "sed -i 's/^case/[ -e \\/run\\/hang ] \\&\\& {{ sleep {mark}; sleep 1; }}\\ncase/' {BIN}/script-ipam"
+        ))?;
+        place.node.sh(&format!("printf '\\n[limits]\\nseconds = {seconds}\\n' >> {BIN}/postern.d/bridge.toml"))?;
+        Ok(place)
+    }
+
+    fn sleeping(&self, seconds: u32) -> Result<String> {
+        let mark = mark(seconds);
+        self.node.sh(&format!(
+            "for at in /proc/[0-9]*; do tr '\\0' ' ' < $at/cmdline 2> /dev/null | grep -x 'sleep {mark} ' || true; done"
+        ))
+    }
+}
+
+/// How long the programs of a test sleep.
+fn mark(seconds: u32) -> String {
+    format!("1234.{seconds}{}", std::process::id())
+}
+
+/// One deadline for all that a run does, undoing included; and nothing goes on after it.
+#[test]
+fn a_program_that_hangs_takes_no_longer_than_the_limit() -> Result<()> {
+    let place = Place::hanging(4)?;
+    let netns = place.node.netns("c1");
+    let timed = |verb: &str, config: &Value| -> Result<()> {
+        place.node.sh("touch /run/hang")?;
+        let call = Call::new(Path::new(BIN), "bridge", verb, config.to_string());
+        let call = if matches!(verb, "GC" | "STATUS") { call } else { call.attachment("c1", &netns, "eth0") };
+        let begun = Instant::now();
+        let answer = place.node.call(&call)?;
+        let took = begun.elapsed();
+        println!("{verb}: {:.2} s, {}", took.as_secs_f32(), answer.stdout.replace('\n', " "));
+        ensure!(answer.status == 1 && answer.stdout.contains("\"msg\""), "{verb}: {answer:?}");
+        ensure!(took < Duration::from_millis(5500), "{verb} took {took:?}");
+        let sleeping = place.sleeping(4)?;
+        ensure!(sleeping.is_empty(), "{verb} left programs: {sleeping}");
+        place.node.sh("rm /run/hang").map(drop)
+    };
+    timed("ADD", &place.config)?;
+    // The pair is gone whatever becomes of the program.
+    ensure!(!place.left()?.contains("veth"), "{}", place.left()?);
+    place.call("DEL", &netns, &place.config)?.success()?;
+    let mut config = place.config.clone();
+    merge(&mut config, &json!({"prevResult": place.add()?, "cni.dev/valid-attachments": []}));
+    for verb in ["CHECK", "STATUS", "GC", "DEL"] {
+        timed(verb, &config)?;
+    }
+    place.call("DEL", &netns, &config)?.success()?;
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}
+
+/// A runtime that kills the run kills its programs with it, with all that they have started: nobody holds the record's lock.
+#[test]
+fn programs_of_a_killed_run_hold_no_lock() -> Result<()> {
+    let place = Place::hanging(60)?;
+    let netns = place.node.netns("c1");
+    place.node.sh("touch /run/hang")?;
+    let add = Call::new(Path::new(BIN), "bridge", "ADD", place.config.to_string());
+    let mut stuck = place.node.start(&add.attachment("c1", &netns, "eth0"))?;
+    place.node.sh("for i in $(seq 200); do grep -q ADD /run/script-ipam.log && exit; sleep .05; done; exit 1")?;
+    std::thread::sleep(Duration::from_millis(200));
+    ensure!(!place.sleeping(60)?.is_empty(), "it was to hang");
+    stuck.kill()?;
+    stuck.wait()?;
+    place.node.sh("rm /run/hang")?;
+    let begun = Instant::now();
+    place.call("DEL", &netns, &place.config)?.success()?;
+    ensure!(begun.elapsed() < Duration::from_secs(20), "DEL waited: {:?}", begun.elapsed());
+    ensure!(place.sleeping(60)?.is_empty(), "it goes on: {}", place.sleeping(60)?);
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}

@@ -123,7 +123,7 @@ fn an_ipam_plugin_that_leases_nothing() -> Result<()> {
     let expected = [
         "[result]",
         "addresses = [\"${config.ipam.addresses.*.address}\"]",
-        "gateways = [\"${config.ipam.addresses.*.gateway}\"]",
+        "gateways = [\"${config.ipam.addresses.*.address} via ${config.ipam.addresses.*.gateway}\"]",
     ];
     ensure!(lines(&stdout) == expected, "{stdout}");
     Ok(())

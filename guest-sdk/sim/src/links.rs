@@ -270,7 +270,9 @@ impl Kernel {
         let filters = self.held(bridge)?.vlan_filtering;
         if !filters && (port.vlan.is_some() || !port.trunk.is_empty()) {
             let name = &self.held(bridge)?.info.name;
-            return Err(OpError::new(ErrorCode::Unsupported, name, "the bridge does not filter VLANs"));
+            let message =
+                format!("bridge \"{name}\" does not filter VLANs: ports of different VLANs would reach each other");
+            return Err(OpError::new(ErrorCode::Unsupported, name, message));
         }
         let end = self.held_mut(host)?;
         end.master = Some(bridge);
@@ -291,6 +293,16 @@ impl Kernel {
         vlan: Option<VlanId>,
         force: bool,
     ) -> Result<Reply, OpError> {
+        let outside = |(address, gateway): &&(IpNet, Option<IpAddr>)| {
+            !address.contains(&gateway.unwrap_or_else(|| first_address(address)))
+        };
+        if let Some((address, gateway)) = self.own_addresses().iter().find(outside) {
+            let gateway = gateway.unwrap_or_else(|| first_address(address));
+            let message = format!(
+                "failed to set bridge addr: the gateway of {address} would be {gateway}, which does not lie in its network"
+            );
+            return Err(OpError::new(ErrorCode::InvalidArgument, address.to_string(), message));
+        }
         let target = match vlan {
             None => bridge,
             Some(vlan) => {
@@ -333,6 +345,10 @@ impl Kernel {
                 let message = format!("{address} has no gateway");
                 return Err(OpError::new(ErrorCode::InvalidArgument, address.to_string(), message));
             };
+            if gateway.is_ipv4() != address.addr().is_ipv4() {
+                let message = format!("{gateway} can't be the gateway of {address}: they are of different IP versions");
+                return Err(OpError::new(ErrorCode::InvalidArgument, address.to_string(), message));
+            }
             let local = |link: &Link| link.addresses.iter().any(|known| known.net.addr() == address.addr());
             if self.links.values().any(|link| link.place == Place::Host && local(link)) {
                 let message =

@@ -2,7 +2,7 @@
 
 use crate::imports::Imports;
 use crate::sentences::{CANNOT, GROUPS};
-use crate::words::Objects;
+use crate::words::{GATEWAY, Objects};
 use serde::{Serialize, Serializer};
 
 /// The table that says what a plugin may answer, whatever it imports: its name in place of a capability's.
@@ -76,7 +76,7 @@ pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
     }
     for result in grants.into_iter().flatten().filter(|grant| grant.capability == RESULT) {
         let objects = Objects::Of(&result.objects);
-        for (key, noun) in [("addresses", "address"), ("gateways", "gateway")] {
+        for (key, noun) in [("addresses", "address"), ("gateways", GATEWAY)] {
             if !objects.none(key) {
                 abilities.push(Ability {
                     capability: RESULT.to_owned(),
@@ -188,7 +188,7 @@ mod tests {
             sentences(&list, Some(&grants)),
             [
                 "attach its own end of the pair, and no other link, to bridge `br0`, as an isolated port only",
-                "join that bridge in the VLAN that the network's `vlan` names only",
+                "join that bridge in the VLAN that the network's `vlan` names only, if the bridge filters VLANs",
             ]
         );
         let filled = [grant("bridge", &[("names", &["br0"]), ("vlan", &["0"])])];

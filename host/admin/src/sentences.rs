@@ -121,7 +121,10 @@ pub const GROUPS: &[Group] = &[
     with("bridge", &["[method]bridge.attach"], &["[method]port.set-vlan"], |objects| {
         match objects.switch("vlan", "0") {
             Switch::Off => None,
-            Switch::On(_) => Some(format!("join that bridge in {} only", objects.words_but("vlan", "VLAN", "0"))),
+            Switch::On(_) => Some(format!(
+                "join that bridge in {} only, if the bridge filters VLANs",
+                objects.words_but("vlan", "VLAN", "0")
+            )),
         }
     }),
     with("bridge", &["[method]bridge.attach"], &["[method]port.set-trunk"], |objects| {
@@ -139,7 +142,9 @@ pub const GROUPS: &[Group] = &[
     group("bridge", &["[method]bridge.ensure-gateways"], |objects| {
         let when = objects.condition("gateways")?;
         bridge(objects, |bridge| {
-            format!("have the gateways of its own addresses put on {bridge}, or on its VLAN gateway{when}")
+            format!(
+                "have the gateways of its own addresses, each in its address's network, put on {bridge}, or on its VLAN gateway{when}"
+            )
         })
     }),
     group("bridge", &["[method]bridge.ensure-gateways"], |objects| {
@@ -164,7 +169,7 @@ pub const GROUPS: &[Group] = &[
         Some(format!("have frames dropped that come from its own container under another source address{must}"))
     }),
     group("mac-guard", &["check"], |_| say("compare the rules that do so")),
-    group("mac-guard", &["remove"], |_| say("remove the rules that do so")),
+    group("mac-guard", &["remove"], |_| say("remove the rules that do so, once its port is down")),
     group("ipam", &["add", "del", "check", "status", "gc"], |objects| {
         about(objects, "types", "IPAM plugin", |plugins| format!("run {plugins}, sandboxed under its own policy"))
     }),
@@ -191,7 +196,9 @@ pub const GROUPS: &[Group] = &[
         })
     }),
     group("leases", &["release"], |objects| {
-        about(objects, "directories", "directory", |directories| format!("give its own leases in {directories} back"))
+        about(objects, "directories", "directory", |directories| {
+            format!("give its own leases in {directories} back, once its pair and its rules are gone")
+        })
     }),
     group("leases", &["retain"], |objects| {
         about(objects, "directories", "directory", |directories| {

@@ -9,6 +9,9 @@ pub enum Objects<'a> {
     Of(&'a [(String, Vec<String>)]),
 }
 
+/// The noun of an IPAM plugin's gateways.
+pub const GATEWAY: &str = "gateway";
+
 /// Whether something that a policy switches may happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Switch {
@@ -90,8 +93,25 @@ impl Objects<'_> {
     }
 }
 
-/// One value with its noun.
+/// One value with its noun. A gateway is one for certain addresses.
 fn describe(noun: &str, value: &str) -> String {
+    if noun != GATEWAY {
+        return object(noun, value);
+    }
+    let Some((address, gateway)) = value.split_once(" via ") else {
+        return format!("{} for addresses in whose network it lies", object(noun, value));
+    };
+    let list =
+        |value: &str| placeholder(value).and_then(|(path, _)| path.rsplit_once(".*")).map(|(list, _)| list.to_owned());
+    let which = match (list(address), list(gateway)) {
+        (None, None) => "",
+        (one, other) if one == other => ", of the same entry",
+        _ => ", in whose network it lies",
+    };
+    format!("{} for {}{which}", object(noun, gateway), object("address", address))
+}
+
+fn object(noun: &str, value: &str) -> String {
     if value == "*" {
         return format!("any {noun}");
     }
@@ -167,6 +187,26 @@ mod tests {
         );
         assert_eq!(words(&[]), "no bridge");
         assert_eq!(Objects::Any.words("names", "bridge"), "any bridge that a policy names");
+    }
+
+    #[test]
+    fn a_gateway_is_one_for_certain_addresses() {
+        let words = |value: &str| {
+            let objects = [("gateways".to_owned(), vec![value.to_owned()])];
+            Objects::Of(&objects).words("gateways", GATEWAY)
+        };
+        assert_eq!(
+            words("${config.ipam.addresses.*.address} via ${config.ipam.addresses.*.gateway}"),
+            "every gateway that the network's `ipam.addresses.gateway` names for every address that the network's \
+             `ipam.addresses.address` names, of the same entry"
+        );
+        assert_eq!(
+            words("${args.IP.*} via ${args.GATEWAY.*}"),
+            "every gateway that `GATEWAY` of CNI_ARGS names for every address that `IP` of CNI_ARGS names, in whose \
+             network it lies"
+        );
+        assert_eq!(words("10.1.2.3/24 via 10.1.2.1"), "gateway `10.1.2.1` for address `10.1.2.3/24`");
+        assert_eq!(words("10.1.2.1"), "gateway `10.1.2.1` for addresses in whose network it lies");
     }
 
     #[test]

@@ -2,21 +2,22 @@
 //!
 //! It is forked before confinement, and only where policy and configuration name a program (iptables, a native IPAM
 //! plugin). It keeps the environment and the privileges that the runtime gave, runs the programs of its list and nothing
-//! else, and dies with the process that it serves.
+//! else, and ends with the process that it serves, whose end closes the channel. A program that runs then, or that goes on
+//! past its deadline, is killed with all that it has started: it would hold the attachment's lock.
 #![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
 
 use crate::descriptors::close_all_but;
 use crate::program::{Direct, Environment, Output, Program, Run};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::Signal;
+use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::{ForkResult, Pid, fork};
 use postern_types::channel::{ChannelError, receive, send};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -71,6 +72,8 @@ pub struct Helper {
     pid: Pid,
     channel: UnixStream,
     programs: Vec<Allowed>,
+    /// An answer did not come. It may come yet, and must not be taken for that to another question.
+    silent: Cell<bool>,
 }
 
 /// One request; the input follows in pieces.
@@ -112,7 +115,7 @@ impl Helper {
         let (ours, theirs) = UnixStream::pair()?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.
         match unsafe { fork() }? {
-            ForkResult::Parent { child } => Ok(Self { pid: child, channel: ours, programs }),
+            ForkResult::Parent { child } => Ok(Self { pid: child, channel: ours, programs, silent: Cell::new(false) }),
             ForkResult::Child => {
                 drop(ours);
                 serve(&theirs, &programs, lock)
@@ -136,24 +139,42 @@ impl Run for Helper {
         if left.is_zero() {
             return Err(Errno::ETIMEDOUT.into());
         }
+        if self.silent.get() {
+            return Err(io::Error::other("the helper that runs programs does not answer any more"));
+        }
         let request = Request {
             number,
             arguments: program.arguments.clone(),
             environment: program.environment.clone(),
             milliseconds: u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1),
         };
-        let until = Some(deadline + GRACE);
-        send(&self.channel, &request, until).map_err(broken)?;
-        send_text(&self.channel, &program.input, until).map_err(broken)?;
-        match receive(&self.channel, until).map_err(broken)? {
-            Answer::Ended { status, ended } => Ok(Output {
-                status,
-                ended,
-                stdout: receive_text(&self.channel, until).map_err(broken)?,
-                stderr: receive_text(&self.channel, until).map_err(broken)?,
-            }),
-            Answer::Failed { errno: Some(errno), .. } => Err(io::Error::from_raw_os_error(errno)),
-            Answer::Failed { errno: None, text } => Err(io::Error::other(text)),
+        match self.ask(&request, &program.input, deadline + GRACE) {
+            Ok(Ok(output)) => Ok(output),
+            Ok(Err((Some(errno), _))) => Err(io::Error::from_raw_os_error(errno)),
+            Ok(Err((None, text))) => Err(io::Error::other(text)),
+            Err(error) => {
+                self.silent.set(true);
+                Err(broken(error))
+            }
+        }
+    }
+}
+
+/// What became of a program: its output, or why there is none, as an error number where there is one and in words.
+type Ended = Result<Output, (Option<i32>, String)>;
+
+impl Helper {
+    fn ask(&self, request: &Request, input: &str, until: Instant) -> Result<Ended, ChannelError> {
+        let until = Some(until);
+        send(&self.channel, request, until)?;
+        send_text(&self.channel, input, until)?;
+        match receive(&self.channel, until)? {
+            Answer::Ended { status, ended } => {
+                let stdout = receive_text(&self.channel, until)?;
+                let stderr = receive_text(&self.channel, until)?;
+                Ok(Ok(Output { status, ended, stdout, stderr }))
+            }
+            Answer::Failed { errno, text } => Ok(Err((errno, text))),
         }
     }
 }
@@ -190,7 +211,8 @@ fn serve(channel: &UnixStream, programs: &[Allowed], lock: Option<BorrowedFd<'_>
     let mut kept = vec![2, channel.as_raw_fd()];
     kept.extend(lock.map(|lock| lock.as_raw_fd()));
     let inherited = lock.is_none_or(|lock| fcntl(lock, FcntlArg::F_SETFD(FdFlag::empty())).is_ok());
-    let confined = inherited && close_all_but(&kept).is_ok() && set_pdeathsig(Signal::SIGKILL).is_ok();
+    // Orphans of its programs become its own children, to be found when they have to be killed.
+    let confined = inherited && close_all_but(&kept).is_ok() && set_child_subreaper(true).is_ok();
     while confined && answer(channel, programs).is_ok() {}
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(0) }
@@ -206,7 +228,8 @@ fn answer(channel: &UnixStream, programs: &[Allowed]) -> Result<(), ChannelError
     }
     let path = allowed.path.clone();
     let program = Program { path, arguments: request.arguments, environment: request.environment, input };
-    match Direct.run(&program, Instant::now() + Duration::from_millis(request.milliseconds)) {
+    let deadline = Instant::now() + Duration::from_millis(request.milliseconds);
+    match Direct.run_while(&program, deadline, Some(channel.as_fd())) {
         Ok(output) => {
             send(channel, &Answer::Ended { status: output.status, ended: output.ended }, None)?;
             send_text(channel, &output.stdout, None)?;

@@ -13,6 +13,7 @@ mod filter;
 mod helper;
 pub mod program;
 mod tidier;
+mod tree;
 
 pub use capabilities::{empty_bounding_set, has_capability, keep_capabilities};
 pub use caps::Capability;

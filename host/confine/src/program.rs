@@ -1,6 +1,7 @@
 //! Programs: run to their end, and never for longer than allowed.
 #![allow(unsafe_code, reason = "what a child does between fork(2) and exec(3)")]
 
+use crate::tree;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -9,7 +10,7 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -68,11 +69,29 @@ pub struct Direct;
 
 impl Run for Direct {
     fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output> {
+        self.run_while(program, deadline, None)
+    }
+}
+
+impl Direct {
+    /// As [`Run::run`]; but if `whom` says that its other end is closed, nobody wants the program any more, and it is killed
+    /// as at the deadline.
+    ///
+    /// # Errors
+    /// As [`Run::run`]; `ECONNRESET` if nobody wants it any more.
+    pub(crate) fn run_while(
+        &self,
+        program: &Program,
+        deadline: Instant,
+        whom: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Output> {
         let mut command = Command::new(&program.path);
         match &program.environment {
             Environment::Empty => command.env_clear().current_dir("/"),
             Environment::Inherited(changes) => command.envs(changes.iter().map(|(name, value)| (name, value))),
         };
+        // A group of its own, to be killed as one.
+        command.process_group(0);
         // SAFETY: between fork(2) and exec(3) only prctl(2) is called.
         unsafe { command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?)) };
         let mut child = command
@@ -81,11 +100,9 @@ impl Run for Direct {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        let finished = finish(&mut child, deadline);
+        let finished = finish(&mut child, deadline, whom);
         if finished.is_err() {
-            // An error here means that it has ended meanwhile, which is what is wanted.
-            let _ = child.kill();
-            let _ = child.wait();
+            tree::kill(&mut child);
         }
         let (status, stdout, stderr) = finished?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -119,7 +136,7 @@ type Finished = (ExitStatus, Vec<u8>, Vec<u8>);
 
 /// Reads both outputs to their ends, then waits for the program's own. A child of the program that keeps them open is
 /// waited for as well, until the deadline.
-fn finish(child: &mut Child, deadline: Instant) -> io::Result<Finished> {
+fn finish(child: &mut Child, deadline: Instant, whom: Option<BorrowedFd<'_>>) -> io::Result<Finished> {
     let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::from(ErrorKind::BrokenPipe));
     };
@@ -129,13 +146,15 @@ fn finish(child: &mut Child, deadline: Instant) -> io::Result<Finished> {
     while output_open || complaints_open {
         let remaining = remaining(deadline)?;
         // A negative descriptor would be ignored by poll(2); one that is at its end is left out instead.
-        let mut wanted = Vec::with_capacity(2);
+        let mut wanted = Vec::with_capacity(3);
         if output_open {
             wanted.push(PollFd::new(stdout.as_fd(), PollFlags::POLLIN));
         }
         if complaints_open {
             wanted.push(PollFd::new(stderr.as_fd(), PollFlags::POLLIN));
         }
+        // Nothing but its end: what comes next over that line is read later.
+        wanted.extend(whom.map(|whom| PollFd::new(whom, PollFlags::empty())));
         let timeout = PollTimeout::try_from(remaining.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX);
         match poll(&mut wanted, timeout) {
             Ok(0) | Err(Errno::EINTR) => continue,
@@ -145,7 +164,11 @@ fn finish(child: &mut Child, deadline: Instant) -> io::Result<Finished> {
         let mut ready = wanted.iter().map(|fd| fd.any().unwrap_or(true));
         let output_ready = output_open && ready.next().unwrap_or(false);
         let complaints_ready = complaints_open && ready.next().unwrap_or(false);
+        let unwanted = ready.next().unwrap_or(false);
         drop(ready);
+        if unwanted {
+            return Err(Errno::ECONNRESET.into());
+        }
         if output_ready {
             let length = stdout.read(&mut piece)?;
             output.extend(piece.iter().take(length));
@@ -225,5 +248,38 @@ mod tests {
             assert_eq!(error.raw_os_error(), Some(Errno::ETIMEDOUT as i32));
         }
         assert!(start.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn what_it_started_is_killed_with_it() {
+        let running = |mark: &str| {
+            std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+                let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                line.split(|byte| *byte == 0).eq([b"sleep".as_slice(), mark.as_bytes(), b""])
+            })
+        };
+        for (script, mark) in [
+            ("sleep 61.5; true", "61.5"),
+            ("sh -c 'sleep 62.5; true' & wait", "62.5"),
+            // One that has left the group, and one whose parent has ended.
+            ("setsid sleep 63.5; true", "63.5"),
+            ("sleep 64.5 & exit 0", "64.5"),
+        ] {
+            let program = program("/bin/sh", &["-c", script], "");
+            let error = Direct.run(&program, Instant::now() + Duration::from_millis(300)).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::ETIMEDOUT as i32));
+            assert!(!running(mark), "{script}");
+        }
+    }
+
+    #[test]
+    fn nobody_wants_it_any_more() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        drop(theirs);
+        let start = Instant::now();
+        let sleeping = program("/bin/sh", &["-c", "sleep 60"], "");
+        let error = Direct.run_while(&sleeping, soon(), Some(ours.as_fd())).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::ECONNRESET as i32));
+        assert!(start.elapsed() < Duration::from_secs(3));
     }
 }

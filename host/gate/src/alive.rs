@@ -85,6 +85,7 @@ mod tests {
             peer_index: None,
             peer_netnsid: None,
             isolated: false,
+            vlan_filtering: false,
             alias: None,
         }
     }

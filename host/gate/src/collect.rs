@@ -14,34 +14,65 @@ use std::time::Instant;
 /// Undoes what this run did since `before`, last things first. What can't be undone stays in the record, for DEL, and is
 /// said on standard error: the runtime gets the error that made the ADD fail.
 pub fn undo(session: &mut Session, before: usize) {
-    session.allow_cleanup();
+    let before_cleanup = session.allow_cleanup();
     // The last of these goes first.
     if let Some(own) = session.undo.get_mut(before..) {
-        own.sort_by_key(|undo| !is_lease(&undo.effect));
+        own.sort_by_key(|undo| !gives_back(&undo.effect));
     }
-    let mut pair_stays = false;
+    let mut in_use = false;
     while session.undo.len() > before {
         let Some(last) = session.undo.pop() else { break };
-        if pair_stays && is_lease(&last.effect) {
+        if in_use && gives_back(&last.effect) {
             continue;
         }
         match remove_noted(session, &last.effect, Some(&last.leases)) {
             Ok(()) => session.taken_off(last.sequence),
             Err(error) => {
-                pair_stays |= is_pair(&last.effect);
+                in_use |= uses_addresses(&last.effect);
                 crate::say!("postern: could not undo {}: {error}", describe(&last.effect));
             }
         }
     }
+    // A delegate's ADD was undone, and its caller goes on.
+    session.set_deadline(before_cleanup);
 }
 
-/// Leases go last, and only if the pair is gone: their addresses are another's at once.
-fn is_lease(effect: &Effect) -> bool {
-    matches!(effect, Effect::Lease { .. })
+/// Whether removing it gives addresses back. That comes last, and only if nothing uses them any more: they are another's at
+/// once. What a native IPAM program did counts, since its DEL gives back what it gave.
+fn gives_back(effect: &Effect) -> bool {
+    matches!(effect, Effect::Lease { .. } | Effect::Native { .. })
 }
 
-fn is_pair(effect: &Effect) -> bool {
-    matches!(effect, Effect::Veth { .. })
+/// Whether it uses the attachment's addresses: the pair has them, and rules serve them.
+fn uses_addresses(effect: &Effect) -> bool {
+    matches!(effect, Effect::Veth { .. } | Effect::Masquerade { .. } | Effect::MacGuard { .. })
+}
+
+/// Removes all that the record lists and that uses the attachment's addresses, whichever plugin made it. Asked before a
+/// plugin's DEL gives them back, because the plugin could stop there: the record's word, not the plugin's, is what keeps two
+/// containers from having one address.
+///
+/// # Errors
+/// Something stays. It is also an error that the container has the link of an attachment without a whole record, which its
+/// plugin has to delete first.
+pub fn before_release(session: &mut Session) -> Result<(), OpError> {
+    remove_listed(session, None, uses_addresses).map_err(|error| {
+        let message = format!("no address is given back while something uses it: {}", error.message);
+        OpError { message, ..error }
+    })?;
+    if !session.owns_link || session.record_is_whole() {
+        return Ok(());
+    }
+    let Some(container) = session.container() else { return Ok(()) };
+    let name = &session.request.ifname;
+    let link = container.netlink().map_err(kernel)?.link_by_name(name).map_err(kernel)?;
+    if link.is_some_and(|link| link.kind == "veth") {
+        let message = format!("no address is given back while something uses it: the container has \"{name}\" still");
+        return Err(
+            OpError::new(ErrorCode::Exists, name, message).hint("a plugin deletes its link before its IPAM's DEL")
+        );
+    }
+    Ok(())
 }
 
 /// Removes what an earlier run of this ADD left, so that the node is as if it had never been called.
@@ -77,17 +108,35 @@ pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
 pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, OpError> {
     session.allow_cleanup();
     session.ending(plugin);
+    if session.record().is_none() {
+        return Ok(0);
+    }
+    let removed = remove_listed(session, plugin, |_| true)?;
+    session.ended(plugin);
+    Ok(removed)
+}
+
+/// Removes what the record lists for a plugin, or for all plugins, and is `wanted`: last things first, addresses last.
+fn remove_listed(
+    session: &mut Session,
+    plugin: Option<&str>,
+    wanted: impl Fn(&Effect) -> bool,
+) -> Result<usize, OpError> {
     let Some(record) = session.record() else { return Ok(0) };
     let mut left = record.effects(plugin);
+    left.retain(|noted| wanted(&noted.effect));
+    if left.is_empty() {
+        return Ok(0);
+    }
     left.reverse();
-    left.sort_by_key(|noted| is_lease(&noted.effect));
+    left.sort_by_key(|noted| gives_back(&noted.effect));
     let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
     // A pair of that name and address is the very one, whatever the record says of the boot: it was damaged then.
     let other_boot = other_boot && !has_pair(session, &left)?;
     let mut removed = 0;
-    let (mut failed, mut pair_stays) = (None, false);
+    let (mut failed, mut in_use) = (None, false);
     for noted in left {
-        if pair_stays && is_lease(&noted.effect) {
+        if in_use && gives_back(&noted.effect) {
             continue;
         }
         if other_boot && !noted.effect.outlives_boot() {
@@ -101,16 +150,12 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
                 removed += 1;
             }
             Err(error) => {
-                pair_stays |= is_pair(&noted.effect);
+                in_use |= uses_addresses(&noted.effect);
                 failed = Some(error);
             }
         }
     }
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    session.ended(plugin);
-    Ok(removed)
+    failed.map_or(Ok(removed), Err)
 }
 
 /// Whether a pair that the record lists is there.

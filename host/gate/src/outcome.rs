@@ -107,13 +107,30 @@ fn believe(run: &impl Known, granted: &Granted, plugin: &str, loopback: bool, re
             )));
         }
     }
+    one_family(plugin, result)?;
     for ip in &result.ips {
-        if !(loopback && ip.address.addr().is_loopback()) {
+        if !(loopback && ip.address.addr().is_loopback() && ip.gateway.is_none()) {
             believe_address(run, granted, plugin, ip)?;
         }
         if ip.interface.is_some_and(|index| index >= result.interfaces.len()) {
             return Err(Error::internal(format!(
                 "plugin \"{plugin}\" gives {} to an interface that its result does not have",
+                ip.address
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Every gateway is of the IP version of its address: no configuration and no policy makes sense of another one.
+///
+/// # Errors
+/// Code 999, naming the plugin, the address and the gateway.
+pub fn one_family(plugin: &str, result: &CniResult) -> Result<(), Error> {
+    for ip in &result.ips {
+        if let Some(gateway) = ip.gateway.filter(|gateway| gateway.is_ipv4() != ip.address.addr().is_ipv4()) {
+            return Err(Error::internal(format!(
+                "plugin \"{plugin}\" says gateway {gateway} for {}: they are of different IP versions",
                 ip.address
             )));
         }
@@ -157,8 +174,8 @@ fn believe_address(run: &impl Known, granted: &Granted, plugin: &str, ip: &IpCon
         return refused(format!("address {address}"), format!("addresses = [\"{address}\"]"));
     }
     match ip.gateway {
-        Some(gateway) if !agrees && !granted.may_name_gateway(&gateway) => {
-            refused(format!("gateway {gateway} for {address}"), format!("gateways = [\"{gateway}\"]"))
+        Some(gateway) if !agrees && !granted.may_name_gateway(&address, &gateway) => {
+            refused(format!("gateway {gateway} for {address}"), format!("gateways = [\"{address} via {gateway}\"]"))
         }
         _ => Ok(()),
     }
@@ -246,7 +263,8 @@ mod tests {
             ("", "10.9.0.2/24", ""),
             (result, "10.7.0.9/24", "10.7.0.1"),
             (result, "10.7.0.9/24", ""),
-            (result, "10.9.0.2/24", "10.7.0.1"),
+            // Of an operator's entry, also outside of the network.
+            ("[result]\ngateways = [\"10.9.0.2/24 via 10.7.0.1\"]", "10.9.0.2/24", "10.7.0.1"),
         ] {
             assert_eq!(said("ipam", policy, address, gateway), "", "{address} {gateway}");
         }
@@ -254,14 +272,47 @@ mod tests {
             ("", "10.7.0.9/24", "", "address 10.7.0.9/24", "addresses = [\"10.7.0.9/24\"]"),
             (result, "10.6.0.9/24", "10.7.0.1", "address 10.6.0.9/24", "addresses = [\"10.6.0.9/24\"]"),
             (result, "10.7.0.9/8", "", "address 10.7.0.9/8", "addresses = [\"10.7.0.9/8\"]"),
-            (result, "10.7.0.9/24", "10.7.0.2", "gateway 10.7.0.2 for 10.7.0.9/24", "gateways = [\"10.7.0.2\"]"),
-            ("", "10.9.0.2/24", "10.9.0.1", "gateway 10.9.0.1 for 10.9.0.2/24", "gateways = [\"10.9.0.1\"]"),
+            (
+                result,
+                "10.7.0.9/24",
+                "10.7.0.2",
+                "gateway 10.7.0.2 for 10.7.0.9/24",
+                "gateways = [\"10.7.0.9/24 via 10.7.0.2\"]",
+            ),
+            (
+                "",
+                "10.9.0.2/24",
+                "10.9.0.1",
+                "gateway 10.9.0.1 for 10.9.0.2/24",
+                "gateways = [\"10.9.0.2/24 via 10.9.0.1\"]",
+            ),
+            // Not in the network of the address that it is said for.
+            (
+                result,
+                "10.9.0.2/24",
+                "10.7.0.1",
+                "gateway 10.7.0.1 for 10.9.0.2/24",
+                "gateways = [\"10.9.0.2/24 via 10.7.0.1\"]",
+            ),
         ] {
             let expected = format!(
                 "plugin \"ipam\" hands out {what}, which it neither leased nor may choose; an operator can allow it with \
                  `[result] {line}` in /etc/postern/policy/ipam.toml"
             );
             assert_eq!(said("ipam", policy, address, gateway), expected);
+        }
+    }
+
+    #[test]
+    fn gateways_of_another_ip_version_are_nobodys() {
+        let policy = "[result]\naddresses = [\"10.9.0.2/16\"]\ngateways = [\"10.9.0.2/16 via 2001:db8:1::1\"]";
+        for plugin in ["bridge", "ipam"] {
+            assert_eq!(
+                said(plugin, policy, "10.9.0.2/16", "2001:db8:1::1"),
+                format!(
+                    "plugin \"{plugin}\" says gateway 2001:db8:1::1 for 10.9.0.2/16: they are of different IP versions"
+                )
+            );
         }
     }
 }

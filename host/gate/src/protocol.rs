@@ -11,7 +11,7 @@ use crate::inherited;
 use crate::launcher::Launcher;
 use crate::places::Places;
 use crate::plugin;
-use crate::policy::Policy;
+use crate::policy::{Limits, Policy};
 use crate::process::{self, Engine};
 use crate::session::{Request, Session};
 use crate::streams;
@@ -28,8 +28,11 @@ use std::time::{Duration, Instant};
 /// Standard input in bytes: a configuration with its `prevResult` is a few kilobytes.
 pub const STDIN_LIMIT: usize = 256 << 10;
 
-/// How long a runtime may take to send its request, and to read an error. A result has the time of its run.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a runtime may take to send its request. That is part of the run's time.
+const REQUEST_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long it may take to read an error, once the run is over. A result has the time of its run.
+const ERROR_WITHIN: Duration = Duration::from_secs(5);
 
 /// Capabilities that need the container's namespace.
 const CONTAINER: [&str; 6] = ["link", "veth", "addresses", "routes", "link-sysctl", "loopback"];
@@ -45,7 +48,7 @@ pub fn main(name: &str, engine: Engine) -> u8 {
         Ok(output) => (output, 0),
         Err(error) => (error.to_json(), 1),
     };
-    let written = print(output.as_bytes(), Instant::now() + PATIENCE);
+    let written = print(output.as_bytes(), Instant::now() + ERROR_WITHIN);
     process::reap();
     if written.is_ok() { status } else { 1 }
 }
@@ -73,7 +76,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     }
     inherited::limits().map_err(|text| Error::internal(format!("the host can't run plugin \"{name}\": {text}")))?;
     launcher.warm(name);
-    let stdin = streams::read_input(STDIN_LIMIT, started + PATIENCE)
+    let stdin = streams::read_input(STDIN_LIMIT, started + REQUEST_WITHIN)
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
     let raw = validate_conf(&stdin, STDIN_LIMIT)?;
     let verb = env.verb()?;
@@ -83,11 +86,13 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         Ok(ready) => ready,
         // What a plugin left can be removed without it.
         Err(reason) => {
-            return del_without_plugin(name, &env, verb, raw, &stdin, places).unwrap_or(Err(Error::internal(reason)));
+            let deadline = started + Limits::default().time();
+            let outcome = del_without_plugin(name, &env, verb, raw, &stdin, places, deadline);
+            return outcome.unwrap_or(Err(Error::internal(reason)));
         }
     };
     let version = check_version(verb, &config_version(&raw)?, &supported(&ready.policy)?)?;
-    let deadline = started + Duration::from_secs(ready.policy.limits().seconds().into());
+    let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
     let request = request(name, &env, verb, version, raw, &stdin)?;
     let namespace = namespace(&request, &ready.policy, env.allows_own_netns());
     if !request.conf.ipam_type.is_empty() && ready.policy.grants("ipam") && request.conf.ipam_type != name {
@@ -96,8 +101,10 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let owns_link = ready.policy.grants("veth");
     let digest = ready.digest.clone();
     launcher.put_back(name, ready);
-    let mut session = Session::new(request, deadline, places);
+    let mut session = Session::new(request, end, places);
+    session.keep_for_cleanup(cleanup);
     session.digest = digest;
+    session.owns_link = owns_link;
     if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
     }
@@ -117,7 +124,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let made = made?;
     let outcome = act(&mut session, &mut launcher, name, verb, owns_link).and_then(|output| {
         // A result that the runtime can't read is an attachment that it doesn't know of.
-        print(output.as_bytes(), deadline).inspect_err(|_| collect::undo(&mut session, 0))
+        print(output.as_bytes(), session.deadline).inspect_err(|_| collect::undo(&mut session, 0))
     });
     session.audit.flush();
     made.tidy();
@@ -192,12 +199,12 @@ fn del_without_plugin(
     raw: Json,
     stdin: &[u8],
     places: Places,
+    deadline: Instant,
 ) -> Option<Result<String, Error>> {
     if verb != Verb::Del {
         return None;
     }
     let request = request(name, env, verb, Version::LATEST, raw, stdin).ok()?;
-    let deadline = Instant::now() + Duration::from_secs(60);
     let mut session = Session::new(request, deadline, places);
     session.open_record().ok()?;
     session.record()?;

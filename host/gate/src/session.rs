@@ -21,9 +21,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long cleaning up may take once the time of the run itself is over.
-const CLEANUP_WITHIN: Duration = Duration::from_secs(15);
-
 /// Routes in one run: each takes the kernel's time and memory, which a container has for nothing.
 pub const MOST_ROUTES: usize = 1024;
 
@@ -78,6 +75,30 @@ impl OwnAddress {
         self.gateway.or_else(|| first_address(&self.net))
     }
 
+    /// Whether the gateway, where one was given, is of the address's IP version.
+    pub fn is_one_family(&self) -> bool {
+        self.gateway.is_none_or(|gateway| gateway.is_ipv4() == self.net.addr().is_ipv4())
+    }
+
+    /// The gateway as an address of a bridge, with the address's prefix length: the node gets a route to that network. So
+    /// it is the network of the address, and no other.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidArgument`]: the gateway does not lie in the address's network.
+    pub fn gateway_on_bridge(&self) -> Result<IpNet, OpError> {
+        let gateway = self.gateway_or_first().filter(|gateway| self.net.contains(gateway));
+        let net = gateway.and_then(|gateway| IpNet::new(gateway, self.net.prefix_len()).ok());
+        net.ok_or_else(|| {
+            let gateway = self.gateway_or_first().map_or("none".to_owned(), |gateway| gateway.to_string());
+            let message = format!(
+                "failed to set bridge addr: the gateway of {} would be {gateway}, which does not lie in its network",
+                self.net
+            );
+            OpError::new(ErrorCode::InvalidArgument, self.net.to_string(), message)
+                .hint("have IPAM give a gateway that lies in the network of its address, or leave isGateway out")
+        })
+    }
+
     /// Whether a result may say this gateway with the address: its own, or none.
     pub fn agrees_with(&self, gateway: Option<IpAddr>) -> bool {
         gateway.is_none() || gateway == self.gateway_or_first()
@@ -128,8 +149,10 @@ pub enum Leftover {
 pub struct Session {
     /// The request.
     pub request: Request,
-    /// No operation starts after it.
+    /// No operation starts after it, and none goes on. While this run cleans up it is `end`.
     pub deadline: Instant,
+    /// When the whole run is over, cleaning up included.
+    end: Instant,
     /// Where records are.
     pub state: PathBuf,
     /// Where the index of leases is.
@@ -154,6 +177,8 @@ pub struct Session {
     pub digest: String,
     /// When this run began, milliseconds since 1970.
     pub started: u64,
+    /// The plugin that the runtime called makes the attachment's link.
+    pub owns_link: bool,
     /// The address of the container's end of the pair that this run made.
     pub container_mac: Option<Mac>,
     /// Index of the bridge that this run made the pair's host end a port of.
@@ -177,7 +202,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that knows of no namespace but its own, and has no record open.
+    /// A session that knows of no namespace but its own, and has no record open. No time is kept for cleaning up.
     pub fn new(request: Request, deadline: Instant, places: Places) -> Self {
         let attachment = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
         let Places { state, library, logs } = places;
@@ -185,6 +210,7 @@ impl Session {
         Self {
             request,
             deadline,
+            end: deadline,
             state,
             library,
             runner: Rc::new(Direct),
@@ -197,6 +223,7 @@ impl Session {
             undo: Vec::new(),
             digest: String::new(),
             started: now(),
+            owns_link: false,
             container_mac: None,
             joined: None,
             shown: BTreeSet::new(),
@@ -256,11 +283,24 @@ impl Session {
         Ok(())
     }
 
-    /// Gives what is to be cleaned up time of its own: a run that went past its deadline must not leave its rules.
-    pub fn allow_cleanup(&mut self) {
-        self.deadline = self.deadline.max(Instant::now() + CLEANUP_WITHIN);
+    /// Keeps the last part of the run's time for cleaning up: a run that went past its deadline must not leave its rules.
+    pub fn keep_for_cleanup(&mut self, share: Duration) {
+        self.set_deadline(self.end.checked_sub(share).unwrap_or(self.end));
+    }
+
+    /// Gives what is to be cleaned up the time that was kept for it. Returns the deadline until now, for
+    /// [`Session::set_deadline`]: who goes on afterwards must not use that time up.
+    pub fn allow_cleanup(&mut self) -> Instant {
+        let before = self.deadline;
+        self.set_deadline(self.end);
+        before
+    }
+
+    /// No operation starts after it, and none goes on.
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = deadline;
         if let Some(nft) = self.nft.get_mut() {
-            nft.set_deadline(self.deadline);
+            nft.set_deadline(deadline);
         }
     }
 

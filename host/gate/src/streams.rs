@@ -5,6 +5,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a pipe that says that it can be written takes without a wait (`PIPE_BUF`, pipe(7)).
@@ -20,10 +21,16 @@ macro_rules! say {
     ($($words:tt)*) => { $crate::streams::say(format_args!($($words)*)) };
 }
 
+/// Nobody has read words for people in time. Nobody is waited for again, or a run would take a second for each line.
+static UNREAD: AtomicBool = AtomicBool::new(false);
+
 /// See [`say!`].
 pub fn say(words: fmt::Arguments<'_>) {
     let line = format!("{words}\n");
-    let _ = write(io::stderr(), line.as_bytes(), Instant::now() + PATIENCE);
+    let patience = if UNREAD.load(Ordering::Relaxed) { Duration::ZERO } else { PATIENCE };
+    if write(io::stderr(), line.as_bytes(), Instant::now() + patience) == Err(Errno::ETIMEDOUT) {
+        UNREAD.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Writes all of it, waiting for the reader until the deadline.

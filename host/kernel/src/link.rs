@@ -27,6 +27,8 @@ const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_SLAVE_DATA: u16 = 5;
 const IFLA_BRPORT_ISOLATED: u16 = 33;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_BR_VLAN_FILTERING: u16 = 7;
 
 /// A link as the kernel showed it at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +60,9 @@ pub struct Link {
     pub peer_netnsid: Option<i32>,
     /// `IFLA_BRPORT_ISOLATED`: a port of a bridge that talks to no other isolated ports.
     pub isolated: bool,
+    /// `IFLA_BR_VLAN_FILTERING`: whether a bridge keeps VLANs apart. False for every other link, for a kernel that can't
+    /// filter, and where it does not tell.
+    pub vlan_filtering: bool,
     /// `IFLA_IFALIAS`, free text.
     pub alias: Option<String>,
 }
@@ -82,6 +87,7 @@ impl Link {
             peer_index: None,
             peer_netnsid: None,
             isolated: false,
+            vlan_filtering: false,
             alias: None,
         };
         for attribute in Attributes(payload.get(HEADER..)?) {
@@ -101,6 +107,14 @@ impl Link {
                     let port = attribute.nested().find(|info| info.kind == IFLA_INFO_SLAVE_DATA);
                     let flag = port.and_then(|port| port.nested().find(|part| part.kind == IFLA_BRPORT_ISOLATED));
                     link.isolated = link.kind == "veth" && flag.and_then(|flag| flag.u8()) == Some(1);
+                    // Each kind has numbers of its own.
+                    if link.kind == "bridge" {
+                        let mut data = attribute.nested().filter(|info| info.kind == IFLA_INFO_DATA);
+                        link.vlan_filtering = data.any(|data| {
+                            let mut options = data.nested();
+                            options.any(|option| option.kind == IFLA_BR_VLAN_FILTERING && option.u8() == Some(1))
+                        });
+                    }
                 }
                 IFLA_IFALIAS => {
                     link.alias = Some(String::from_utf8_lossy(attribute.value).trim_end_matches('\0').into())
@@ -389,5 +403,25 @@ mod tests {
         }
         message.extend(attribute(IFLA_MTU, &[1]));
         assert_eq!(Link::decode(&message), None, "an MTU of one byte");
+    }
+
+    #[test]
+    fn a_bridge_tells_whether_it_filters_vlans() {
+        let link = |kind: &[u8], data: &[u8]| {
+            let mut message = vec![0; HEADER];
+            message[4] = 5;
+            message.extend(attribute(IFLA_IFNAME, b"br0\0"));
+            let info = [attribute(IFLA_INFO_KIND, kind), attribute(IFLA_INFO_DATA, data)].concat();
+            message.extend(attribute(IFLA_LINKINFO, &info));
+            Link::decode(&message).unwrap().vlan_filtering
+        };
+        let option = |value: &[u8]| attribute(IFLA_BR_VLAN_FILTERING, value);
+        assert!(link(b"bridge\0", &option(&[1])));
+        assert!(link(b"bridge\0", &[attribute(5, &[1; 4]), option(&[1]), attribute(8, &[0; 2])].concat()));
+        assert!(!link(b"bridge\0", &option(&[0])));
+        // A kernel that tells nothing, or something else, and a link that means another thing by the number.
+        assert!(!link(b"bridge\0", &[]));
+        assert!(!link(b"bridge\0", &option(&[])));
+        assert!(!link(b"vxlan\0", &option(&[1])));
     }
 }

@@ -105,6 +105,206 @@ fn addresses_that_an_ipam_plugin_claims() -> Result<()> {
     ])
 }
 
+/// An IPAM plugin (the hostile component, installed as static with static's policy) that says a gateway which is not the one
+/// of its address.
+#[test]
+fn gateways_that_belong_to_other_addresses() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    // The component that the operator trusts for static is the hostile one: static's policy, another code.
+    let policy =
+        std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/static/policy.toml"))?;
+    let policy: &'static str = Box::leak(policy.into_boxed_str());
+    fortress.operator_policy("hostile", policy)?;
+    let addresses = r#"[{"address": "10.9.0.2/16", "gateway": "10.9.0.1"}, {"address": "2001:db8:1::2/64", "gateway": "2001:db8:1::1"},
+        {"address": "10.8.0.2/24", "gateway": "10.8.0.254"}, {"address": "10.7.0.2/24"}, {"address": "10.6.0.2/32"},
+        {"address": "10.5.0.2/24", "gateway": "192.0.2.77"}, {"address": "10.4.0.2/24", "gateway": "2001:db8:4::1"}]"#;
+    let says = |name, plugin: &'static str, ips: &str, args: &'static str, code, words| {
+        let keys = r#"{"bridge": "hostile0", "isGateway": true, "ipam": {"type": "hostile", "ranges": null, "dataDir": null}}"#;
+        let result = format!(r#"{{"cniVersion": "1.0.0", "ips": [{ips}]}}"#);
+        honest(name, plugin, keys)
+            .with(&format!(r#"{{"ipam": {{"addresses": {addresses}}}}}"#))
+            .with(&serde_json::json!({"hostile": "says", "says": result}).to_string())
+            .env("CNI_ARGS", args)
+            .ends(code, words)
+    };
+    let unheard = "which it neither leased nor may choose";
+    let versions = "they are of different IP versions";
+    let outside = "which does not lie in its network";
+    let attacks = [
+        says(
+            "2001::/16 for the bridge",
+            "bridge",
+            r#"{"address": "10.9.0.2/16", "gateway": "2001:db8:1::1"}"#,
+            "",
+            999,
+            versions,
+        ),
+        says(
+            "the other way round",
+            "bridge",
+            r#"{"address": "2001:db8:1::2/64", "gateway": "10.9.0.1"}"#,
+            "",
+            999,
+            versions,
+        ),
+        says(
+            "that of another entry",
+            "bridge",
+            r#"{"address": "10.8.0.2/24", "gateway": "10.9.0.1"}"#,
+            "",
+            999,
+            unheard,
+        ),
+        says(
+            "that of another entry, in the network",
+            "bridge",
+            r#"{"address": "10.9.0.2/16", "gateway": "10.9.0.254"}"#,
+            "",
+            999,
+            unheard,
+        ),
+        says(
+            "one for an address without",
+            "bridge",
+            r#"{"address": "10.7.0.2/24", "gateway": "10.8.0.254"}"#,
+            "",
+            999,
+            unheard,
+        ),
+        says(
+            "the address of another prefix length",
+            "bridge",
+            r#"{"address": "10.9.0.2/8", "gateway": "10.9.0.1"}"#,
+            "",
+            999,
+            unheard,
+        ),
+        says(
+            "an operator's entry across versions",
+            "ptp",
+            r#"{"address": "10.4.0.2/24", "gateway": "2001:db8:4::1"}"#,
+            "",
+            999,
+            versions,
+        ),
+        says(
+            "an operator's entry, outside, for a bridge",
+            "bridge",
+            r#"{"address": "10.5.0.2/24", "gateway": "192.0.2.77"}"#,
+            "",
+            999,
+            outside,
+        ),
+        // The next address would be a neighbour's.
+        says("none for a whole address", "bridge", r#"{"address": "10.6.0.2/32"}"#, "", 999, outside),
+        says(
+            "a good one before a bad one",
+            "bridge",
+            r#"{"address": "10.9.0.2/16", "gateway": "10.9.0.1"}, {"address": "10.6.0.2/32"}"#,
+            "",
+            999,
+            outside,
+        ),
+        says(
+            "of CNI_ARGS for an address of the list",
+            "ptp",
+            r#"{"address": "10.7.0.2/24", "gateway": "10.7.0.9"}"#,
+            "IP=10.3.0.2/24;GATEWAY=10.7.0.9",
+            999,
+            unheard,
+        ),
+        says(
+            "of CNI_ARGS, outside",
+            "ptp",
+            r#"{"address": "10.3.0.2/24", "gateway": "10.7.0.9"}"#,
+            "IP=10.3.0.2/24;GATEWAY=10.7.0.9",
+            999,
+            unheard,
+        ),
+        says(
+            "that of the list for an address of CNI_ARGS",
+            "ptp",
+            r#"{"address": "10.3.0.2/24", "gateway": "10.9.0.1"}"#,
+            "IP=10.3.0.2/24;GATEWAY=10.3.0.1",
+            999,
+            unheard,
+        ),
+        // What has to work, as natively.
+        says(
+            "an operator's entry, outside, for a pair",
+            "ptp",
+            r#"{"address": "10.5.0.2/24", "gateway": "192.0.2.77"}"#,
+            "",
+            0,
+            "",
+        ),
+        says(
+            "of CNI_ARGS",
+            "ptp",
+            r#"{"address": "10.3.0.2/24", "gateway": "10.3.0.1"}"#,
+            "IP=10.3.0.2/24;GATEWAY=10.3.0.1",
+            0,
+            "",
+        ),
+    ];
+    // What a bridge that is a gateway leaves on the node for good.
+    fortress.prepare("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")?;
+    crate::each(
+        &attacks,
+        |attack| attack.name.to_owned(),
+        |attack| {
+            attack.withstood_by(&mut fortress)?;
+            fortress.operator_policy("hostile", policy)
+        },
+    )
+}
+
+/// A native IPAM program, and an earlier result, are held to the same.
+#[test]
+fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    fortress.prepare("mkdir /run/cni; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")?;
+    let policy = "[grant.ipam]\ntypes = [\"${config.ipam.type}\"]\nnative = [\"${config.ipam.type}\"]";
+    let cases = [
+        ("bridge", "10.9.0.2/16", "2001:db8:1::1", "they are of different IP versions"),
+        ("ptp", "10.9.0.2/16", "2001:db8:1::1", "they are of different IP versions"),
+        ("bridge", "10.9.0.2/24", "10.8.0.1", "which does not lie in its network"),
+    ];
+    crate::each(
+        cases,
+        |case| format!("{case:?}"),
+        |(plugin, address, gateway, words)| {
+            let result =
+                format!(r#"{{"cniVersion": "1.0.0", "ips": [{{"address": "{address}", "gateway": "{gateway}"}}]}}"#);
+            let program = format!("#!/bin/sh\ncat >/dev/null\n[ $CNI_COMMAND = ADD ] && echo '{result}'\nexit 0\n");
+            std::fs::write(fortress.node().path("/run/cni/native-ipam"), program)?;
+            fortress.prepare("chmod 755 /run/cni/native-ipam")?;
+            fortress.operator_policy(plugin, policy)?;
+            fortress.look()?;
+            honest("native", plugin, r#"{"bridge": "hostile0", "isGateway": true, "ipam": {"type": "native-ipam"}}"#)
+                .policy(policy)
+                .env("CNI_PATH", "/run/cni")
+                .ends(999, words)
+                .call(&fortress)
+                .and_then(|answer| crate::Refusal::of(&answer)?.expect(999, words))?;
+            fortress.unchanged()
+        },
+    )?;
+    // By an earlier result, a plugin in the middle of a chain.
+    let previous =
+        r#"{"prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.9.0.2/16", "gateway": "2001:db8:1::1"}]}}"#;
+    let spec = r#"{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}"#;
+    rogue(
+        "an earlier result's gateway for the bridge",
+        &format!(
+            r#"["veth-create", {{"op": "bridge-find", "name": "hostile0"}}, {{"op": "bridge-attach", "bridge": 2, "host": 1, "port": {spec}}}, {{"op": "bridge-ensure-gateways", "bridge": 2, "port": {spec}, "force": false}}]"#
+        ),
+    )
+    .with(previous)
+    .ends(999, "which does not lie in its network")
+    .withstood_by(&mut fortress)
+}
+
 /// What the host derives from a lease is as much the attacker's as the range that it asked for.
 #[test]
 fn gateways_that_are_somebody_elses() -> Result<()> {

@@ -116,3 +116,22 @@ fn ports_as_policy_does_not_want_them() -> Result<()> {
             .ends(110, "bridge.ensure-gateways is not for DEL"),
     ])
 }
+
+/// hostile0 filters nothing: VLANs would be numbers without a meaning.
+#[test]
+fn vlans_on_a_bridge_without_filtering() -> Result<()> {
+    let vlans =
+        "[grant.bridge]\nnames = [\"hostile0\"]\nvlan = \"${config.vlan | 0}\"\ntrunk = [\"${config.vlanTrunk.*.id}\"]";
+    let words = "bridge \"hostile0\" does not filter VLANs…`ip link set hostile0 type bridge vlan_filtering 1`";
+    withstand(&[
+        joins("an access VLAN", r#"{"vlan": 100}"#).policy(vlans).with(r#"{"vlan": 100}"#).ends(999, words),
+        joins("a trunk", r#"{"trunk": [7]}"#).policy(vlans).with(r#"{"vlanTrunk": [{"id": 7}]}"#).ends(999, words),
+        crate::honest("by the real plugin", "bridge", r#"{"bridge": "hostile0", "vlan": 100}"#).ends(999, words),
+        crate::honest(
+            "a trunk by the real plugin",
+            "bridge",
+            r#"{"bridge": "hostile0", "vlanTrunk": [{"minID": 5, "maxID": 7}]}"#,
+        )
+        .ends(999, words),
+    ])
+}

@@ -188,6 +188,7 @@ impl Place {
         let took = start.elapsed();
         self.policy(None)?;
         let outcome = judge(fault, self.verb, &answer)?;
+        self.no_address_is_free_and_used().with_context(|| format!("{outcome:?}"))?;
         match (self.verb, outcome) {
             ("ADD", Outcome::Succeeded | Outcome::Complained) => {
                 self.previous = answer.success()?;
@@ -211,6 +212,36 @@ impl Place {
         }
         ensure!(took < PROMPT, "the run took {:.1} s: {}", took.as_secs_f32(), answer.stdout.trim());
         Ok(outcome)
+    }
+
+    /// At every instant that a kill leaves behind: an address that the container has is held for it, and a port that is up
+    /// has the guard that the network asks for.
+    fn no_address_is_free_and_used(&self) -> Result<()> {
+        if self.scenario.config.pointer("/ipam/type").and_then(Value::as_str) == Some("static") {
+            return Ok(());
+        }
+        let used = self.node.sh(
+            "for c in c1 c2; do ip -n $c -o addr show dev eth0 scope global 2>/dev/null | awk -v c=$c '{print c, $4}'; done || true",
+        )?;
+        for (container, address) in used.lines().filter_map(|line| line.split_once(' ')) {
+            let address = address.split('/').next().unwrap_or_default();
+            let held = self.node.sh(&format!(
+                "grep -ls {container} /var/lib/cni/networks/net/{address} {}/leases/{container} || true; \
+                 ls {}/leases/{container} 2>/dev/null || true",
+                NATIVE.0, NATIVE.0
+            ))?;
+            ensure!(!held.is_empty(), "{container} has {address}, which is free");
+        }
+        if self.verb == "DEL" && self.scenario.config.get("macspoofchk").is_some() {
+            let up = self
+                .node
+                .sh("ip -o link show up master br9 2>/dev/null | grep -o 'veth[0-9a-f]*' | sort -u || true")?;
+            let rules = self.node.sh("nft list table bridge nat 2>/dev/null || true")?;
+            for port in up.lines() {
+                ensure!(rules.contains(port), "port {port} is up without its guard:\n{rules}");
+            }
+        }
+        Ok(())
     }
 
     /// Brings the node back.

@@ -10,6 +10,7 @@ mod policies;
 pub mod probe;
 mod rules;
 mod state;
+mod vlans;
 
 use crate::account::WITHIN;
 use crate::lists::List;
@@ -173,6 +174,7 @@ pub fn run(conf_dir: &Path, bin: &Path, json: bool) -> Result<ExitCode> {
     policies::examine(&mut examination, &node);
     lists::examine(&mut examination, &node, bin);
     overlap::examine(&mut examination, &node);
+    vlans::examine(&mut examination, &node);
     state::examine(&mut examination, &node);
     rules::examine(&mut examination, &node);
     conflicts::examine(&mut examination, &node);

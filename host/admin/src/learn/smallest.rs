@@ -80,7 +80,8 @@ const ADDRESSES: &[(&str, &str)] = &[
     ("/args/cni/ips", "${config.args.cni.ips.*}"),
     ("/runtimeConfig/ips", "${config.runtimeConfig.ips.*}"),
 ];
-const GATEWAYS: &[(&str, &str)] = &[("/ipam/addresses", "${config.ipam.addresses.*.gateway}")];
+const GATEWAYS: &[(&str, &str)] =
+    &[("/ipam/addresses", "${config.ipam.addresses.*.address} via ${config.ipam.addresses.*.gateway}")];
 
 /// The policy, with comments that say which network needed what.
 ///
@@ -136,7 +137,8 @@ pub fn widest(imports: &Imports) -> Result<String> {
             writeln!(out, "{} = {}", key.key, written(key.list, &values)?)?;
         }
     }
-    out.push_str("[result]\naddresses = [\"0.0.0.0/0\", \"::/0\"]\ngateways = [\"0.0.0.0/0\", \"::/0\"]\n");
+    out.push_str("[result]\naddresses = [\"0.0.0.0/0\", \"::/0\"]\n");
+    out.push_str("gateways = [\"0.0.0.0/0 via 0.0.0.0/0\", \"::/0 via ::/0\"]\n");
     Ok(out)
 }
 
@@ -221,8 +223,10 @@ fn handed_out(networks: &[Network], results: &[Value]) -> Result<String> {
     let [addresses, gateways] = &mut literal;
     for result in results.iter().filter(|result| result.get("interfaces").is_none()) {
         for ip in result.get("ips").and_then(Value::as_array).into_iter().flatten() {
-            addresses.extend(ip.get("address").and_then(Value::as_str).map(str::to_owned));
-            gateways.extend(ip.get("gateway").and_then(Value::as_str).map(str::to_owned));
+            let Some(address) = ip.get("address").and_then(Value::as_str) else { continue };
+            addresses.insert(address.to_owned());
+            gateways
+                .extend(ip.get("gateway").and_then(Value::as_str).map(|gateway| format!("{address} via {gateway}")));
         }
     }
     let mut out = String::new();

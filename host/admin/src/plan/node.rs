@@ -90,8 +90,7 @@ fn seed(kernel: &mut Kernel, netlink: &Netlink, place: Place) -> postern_kernel:
         seeded.promisc = link.promisc;
         seeded.routes = netlink.routes(link.index).unwrap_or_default();
         seeded.master = link.master.and_then(|master| handles.get(&master)).copied();
-        // What the kernel doesn't tell with the link is taken to be in nobody's way.
-        seeded.vlan_filtering = link.kind == "bridge";
+        seeded.vlan_filtering = link.vlan_filtering;
         seeded.pinned =
             link.kind == "bridge" && !links.iter().any(|port| port.master == Some(link.index) && port.mac == link.mac);
     }

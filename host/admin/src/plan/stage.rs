@@ -6,19 +6,19 @@ use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
 use crate::lists;
 use postern_cni::{CniResult, Env, Error, Verb, Version, check_version, code, config_version, validate_conf};
-use postern_gate::capability::{ipam, leases, resolv_conf};
+use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
 use postern_gate::policy::Granted;
 use postern_gate::rehearsal::{
     self, Budget, Known, Lack, Launcher, MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Plugin, Request,
 };
 use postern_gate::{Engine, Lasting, lasting, places};
-use postern_sim::Kernel;
+use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, Snapshot, StateError};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Operation, PortSpec, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The simulated node, and the guests that act on it.
 pub struct Stage {
@@ -147,7 +147,7 @@ impl Stage {
         if let Ok(Some(previous)) = request.conf.previous_result() {
             rehearsal::adopt(&mut own, &previous);
         }
-        let deadline = Instant::now() + Duration::from_secs(ready.policy.limits().seconds().into());
+        let deadline = Instant::now() + ready.policy.limits().time();
         let asked = Budget::new(usize::try_from(ready.policy.limits().operations()).unwrap_or(usize::MAX));
         let (routes, addresses) = (Budget::new(MOST_ROUTES), Budget::new(MOST_ADDRESSES));
         let (shown, leased, guarded) = (BTreeSet::new(), false, false);
@@ -250,12 +250,21 @@ impl Stage {
                 }
                 Ok(Reply::Done)
             }
+            Operation::BridgeEnsure { name, .. } if guest.granted.has_vlans() && self.is_unfiltered(name) => {
+                Err(bridge::unfiltered(name))
+            }
             Operation::BridgeEnsureGateways { port, .. } if guest.joined.as_ref() != Some(port) => {
                 let message = "gateways are for the port that this attachment has joined with";
                 Err(OpError::new(ErrorCode::InvalidArgument, "port", message))
             }
             _ => self.simulate(run, guest, operation),
         }
+    }
+
+    /// Whether there is a bridge of this name that keeps no VLANs apart.
+    fn is_unfiltered(&self, name: &str) -> bool {
+        let bridge = self.kernel.find(Place::Host, name).filter(|link| link.info.kind == "bridge");
+        bridge.is_some_and(|bridge| !bridge.vlan_filtering)
     }
 
     fn simulate(&mut self, run: &mut Run, guest: &mut Guest<'_>, operation: &Operation) -> Result<Reply, OpError> {

@@ -31,12 +31,14 @@ pub(super) struct LogFile {
     directory: PathBuf,
     limit: u64,
     open: Option<Open>,
+    /// How long the lock is waited for: once in vain, and never again in this run.
+    patience: Duration,
 }
 
 impl LogFile {
     /// The log in `directory`, which is opened when there is something to write.
     pub(super) fn new(directory: &Path, limit: u64) -> Self {
-        Self { directory: directory.to_owned(), limit, open: None }
+        Self { directory: directory.to_owned(), limit, open: None, patience: PATIENCE }
     }
 
     /// Where it is, for messages.
@@ -51,7 +53,10 @@ impl LogFile {
                 Some(open) => open,
                 None => Open::new(&self.directory)?,
             };
-            let locked = lock(&open.file)?;
+            let locked = lock(&open.file, self.patience)?;
+            if !locked {
+                self.patience = Duration::ZERO;
+            }
             let outcome = open.append(lines, locked, self.limit);
             // Not left to closing: a sandbox that was forked meanwhile has the lock's descriptor too.
             open.file.unlock()?;
@@ -147,13 +152,13 @@ fn same(one: &FileStat, other: &FileStat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// Whether the lock was had within [`PATIENCE`].
-fn lock(file: &File) -> io::Result<bool> {
+/// Whether the lock was had in time.
+fn lock(file: &File, patience: Duration) -> io::Result<bool> {
     let start = Instant::now();
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(true),
-            Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => return Ok(false),
+            Err(TryLockError::WouldBlock) if start.elapsed() > patience => return Ok(false),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
             Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(TryLockError::Error(e)) => return Err(e),

@@ -34,6 +34,10 @@ pub fn ensure(
         }
     };
     must_be_bridge(&bridge)?;
+    // Before there is a pair that could not be attached.
+    if gate.granted().has_vlans() && !bridge.vlan_filtering {
+        return Err(unfiltered(name));
+    }
     if promisc && !bridge.promisc {
         host.set_promisc(bridge.index, true).map_err(about(name))?;
     }
@@ -76,6 +80,14 @@ fn must_be_bridge(link: &Link) -> Result<(), OpError> {
         .hint("give the network another bridge name, or remove that link"))
 }
 
+/// A bridge on which VLANs separate nothing.
+pub fn unfiltered(name: &str) -> OpError {
+    let message = format!("bridge \"{name}\" does not filter VLANs: ports of different VLANs would reach each other");
+    OpError::new(ErrorCode::Unsupported, name, message).hint(format!(
+        "`ip link set {name} type bridge vlan_filtering 1` switches it on for all ports; or give the network a bridge of its own"
+    ))
+}
+
 fn held(gate: &Gate<'_>, handle: Handle) -> Result<(u32, String, Option<Mac>, u32), OpError> {
     match gate.object(handle)? {
         Object::Bridge { index, name, mac, mtu } => Ok((*index, name.clone(), *mac, *mtu)),
@@ -101,6 +113,10 @@ pub fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec
     let netlink = gate.session.host()?;
     let tagged = port.vlan.is_some() || !port.trunk.is_empty();
     if tagged {
+        let bridge = netlink.link_by_index(bridge_index).map_err(kernel)?.ok_or_else(|| link_gone(&bridge_name))?;
+        if !bridge.vlan_filtering {
+            return Err(unfiltered(&bridge_name));
+        }
         // A new port is in the default VLAN: not for a moment may the container talk there.
         netlink.set_down(index).map_err(about(&name))?;
     }
@@ -150,6 +166,8 @@ pub fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, for
         ));
     }
     let (index, name, mac, mtu) = held(gate, bridge)?;
+    // All of them before anything is made: what is put on a bridge stays there.
+    let gateways: Vec<IpNet> = gate.session.own.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
     let netlink = gate.session.host()?;
     let (target, shown) = match port.vlan {
         None => (Target { index, name, mac }, None),
@@ -160,7 +178,6 @@ pub fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, for
             (Target { index: link.index, name: link.name.clone(), mac: link.mac.map(Mac) }, Some(link))
         }
     };
-    let gateways: Vec<IpNet> = gate.session.own.iter().filter_map(gateway).collect();
     let mut pinned = false;
     for gateway in gateways {
         // At once: a later gateway that fails must not leave this one on a bridge whose address moves.
@@ -189,11 +206,6 @@ fn pin_hardware_address(netlink: &Netlink, target: &Target) -> Result<(), OpErro
     netlink
         .set_mac(target.index, mac)
         .map_err(|error| refused(error, &target.name, "failed to set bridge addr: could not set bridge's mac"))
-}
-
-/// The gateway of an address, with the address's prefix length.
-fn gateway(own: &OwnAddress) -> Option<IpNet> {
-    IpNet::new(own.gateway_or_first()?, own.net.prefix_len()).ok()
 }
 
 /// Puts an address on the bridge, unless it is there. Returns whether it was added.

@@ -2,7 +2,7 @@
 
 use crate::effect::Effect;
 use crate::gate::Gate;
-use crate::{native, plugin};
+use crate::{collect, native, outcome, plugin};
 use postern_cni::{CniResult, Error, Verb, Version};
 use postern_types::{DelegateError, ErrorCode, OpError, Reply};
 
@@ -18,6 +18,9 @@ pub fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
     if gate.depth >= most {
         return Err(OpError::new(ErrorCode::Exhausted, &name, format!("plugins delegate more than {most} deep"))
             .hint(format!("[limits] depth in {}", gate.granted().operator_file())));
+    }
+    if verb == Verb::Del {
+        collect::before_release(gate.session)?;
     }
     let outcome = if gate.launcher.has(&name) {
         plugin::run(gate.session, gate.launcher, &name, verb, gate.depth + 1)
@@ -81,6 +84,9 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
     }
     gate.session.audit.flush();
     let result = native::run(&program, gate.session, verb)?;
+    if let Some(result) = &result {
+        outcome::one_family(name, result)?;
+    }
     if verb == Verb::Del {
         gate.session.gone(|effect| matches!(effect, Effect::Native { plugin } if plugin == name));
     }

@@ -103,6 +103,7 @@ pub fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
 
 /// `leases.release`.
 pub fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    collect::before_release(gate.session)?;
     let directory = directory(&gate.session.request);
     if !is_relative(&directory)
         && let Some(leases) = gate.session.leases(&directory, false)?

@@ -3,13 +3,15 @@
 //! The rules have the native plugins' name of the attachment, unless another's port has that name already: then they have
 //! a name of their own, which the record tells. Who comes first has the native name.
 
+use crate::capability::about;
 use crate::capability::masquerade::firewall;
 use crate::capability::veth;
 use crate::effect::Effect;
 use crate::gate::Gate;
-use crate::session::Session;
+use crate::session::{Session, kernel};
 use postern_cni::Verb;
 use postern_firewall::macguard::{self, native_id, own_id};
+use postern_kernel::Link;
 use postern_state::Header;
 use postern_types::{ErrorCode, Handle, Mac, OpError, Reply};
 use std::cell::OnceCell;
@@ -108,12 +110,13 @@ fn recorded(session: &Session) -> Vec<(Option<String>, Option<String>)> {
 }
 
 /// Removes the rules, but for those of other attachments: their names can be the same. A name that no rules can have has
-/// none.
+/// none. The guarded port is set down before: nothing that the container sends passes it without its guard.
 ///
 /// # Errors
 /// The kernel refuses.
 pub fn revert(session: &Session, id: Option<&str>, host: Option<&str>) -> Result<(), OpError> {
     let id = id.map_or_else(|| native(session), str::to_owned);
+    take_down(session, &id, host)?;
     let own: Vec<String> =
         host.map(str::to_owned).into_iter().chain(veth::recorded(session).into_iter().map(|(host, _)| host)).collect();
     let netlink = session.host()?;
@@ -131,6 +134,42 @@ pub fn revert(session: &Session, id: Option<&str>, host: Option<&str>) -> Result
     };
     macguard::remove_unless(&mut *session.nft()?, &id, is_anothers).map_err(firewall)?;
     Ok(())
+}
+
+/// Sets the guarded port down, where it is up and in a bridge: `host`, or else all that the record lists, or else the one
+/// that the rules name.
+fn take_down(session: &Session, id: &str, host: Option<&str>) -> Result<(), OpError> {
+    let netlink = session.host()?;
+    let pairs = veth::recorded(session);
+    let mut ports = Vec::new();
+    for (name, mac) in pairs.iter().filter(|(name, _)| host.is_none_or(|host| host == name)) {
+        let link = netlink.link_by_name(name).map_err(kernel)?;
+        ports.extend(link.filter(|link| link.kind == "veth" && link.mac == Some(mac.0)));
+    }
+    if pairs.is_empty() {
+        ports.extend(unrecorded(session, id)?);
+    }
+    for port in ports.iter().filter(|port| port.up && port.master.is_some()) {
+        netlink.set_down(port.index).map_err(about(&port.name))?;
+    }
+    Ok(())
+}
+
+/// The ports that the rules name, of an attachment without a recorded pair: those whose other end is in the container's
+/// namespace, and that no other attachment's record lists.
+fn unrecorded(session: &Session, id: &str) -> Result<Vec<Link>, OpError> {
+    // Without its namespace there is no pair any more.
+    let Ok(namespace) = session.namespace() else { return Ok(Vec::new()) };
+    let netlink = session.host()?;
+    let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for port in macguard::list(&mut *session.nft()?).map_err(firewall)?.iter().filter(|port| port.id == id) {
+        let link = netlink.link_by_name(&port.ifname).map_err(kernel)?;
+        let link = link.filter(|link| link.kind == "veth" && link.peer_netnsid == Some(number));
+        let is_anothers = |name: &String| host_ends_of_others(session).is_none_or(|ends| ends.contains(name));
+        found.extend(link.filter(|link| !is_anothers(&link.name)));
+    }
+    Ok(found)
 }
 
 /// The host ends that the records of other attachments list; `None` if that can't be told.

@@ -24,6 +24,11 @@ pub fn ensure(gate: &Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             )
             .hint("let IPAM give a gateway")
         })?;
+        if !own.is_one_family() {
+            let message = format!("{gateway} can't be the gateway of {address}: they are of different IP versions");
+            return Err(OpError::new(ErrorCode::InvalidArgument, address.to_string(), message)
+                .hint("let IPAM give a gateway of the address's own version"));
+        }
         match netlink.add_address(index, IpNet::from(gateway)) {
             Ok(()) => {}
             // Two addresses of one attachment may share their gateway.

@@ -1,6 +1,6 @@
 //! A policy file: TOML in, checked grants out.
 
-use super::grammar::{self, Count, Key};
+use super::grammar::{self, Count, Key, Kind};
 use super::limits::Limits;
 use super::template::Template;
 use super::view::Origin;
@@ -182,7 +182,8 @@ fn templates(place: &str, key: &Key, value: &Value) -> Result<Vec<Template>, Str
     texts
         .iter()
         .map(|text| {
-            let template = Template::parse(text).map_err(|e| format!("{place}: {e}"))?;
+            let parsed = if key.kind == Kind::Gateway { Template::parse_gateway(text) } else { Template::parse(text) };
+            let template = parsed.map_err(|e| format!("{place}: {e}"))?;
             key.kind.check(&template).map_err(|e| format!("{place}: {e}"))?;
             Ok(template)
         })

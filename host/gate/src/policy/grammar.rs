@@ -30,7 +30,7 @@ pub enum Kind {
     Range,
     /// An address with prefix length, or a network.
     Address,
-    /// An address, or a network.
+    /// An address, or a network; `ADDRESS via GATEWAY` names one for an address.
     Gateway,
 }
 
@@ -139,6 +139,9 @@ impl Kind {
     /// # Errors
     /// A text for people: what the value is not, and what is possible.
     pub fn check(self, template: &Template) -> Result<(), String> {
+        if let Some((address, gateway)) = template.pair() {
+            return Self::Address.check(address).and_then(|()| self.check(gateway));
+        }
         if let Some(text) = template.by_default() {
             return self.check_text(&text);
         }
@@ -203,7 +206,10 @@ impl Kind {
                  object with `subnet`"
             }
             Self::Address => "address: it can be a CIDR, \"10.1.2.3/24\", or a whole network, \"10.1.0.0/16\"",
-            Self::Gateway => "gateway: it can be an address, \"10.1.2.1\", or a whole network, \"10.1.0.0/16\"",
+            Self::Gateway => {
+                "gateway: it can be an address, \"10.1.2.1\", a whole network, \"10.1.0.0/16\", or the one of an address, \
+                 \"10.1.2.3/24 via 10.1.2.1\""
+            }
         }
     }
 }
@@ -284,14 +290,19 @@ mod tests {
                 "a CIDR without host bits",
             ),
             (Kind::Address, &["10.1.2.3/24", "fd00::/64"], &["10.1.2.3", "", "10.1.2.3/33"], "it can be a CIDR"),
-            (Kind::Gateway, &["10.1.2.1", "10.1.0.0/16"], &["x", "", "10.1.2.1/33"], "it can be an address"),
+            (
+                Kind::Gateway,
+                &["10.1.2.1", "10.1.0.0/16", "10.1.2.3/24 via 10.1.2.1", "${args.IP.*} via ${args.GATEWAY.*}"],
+                &["x", "", "10.1.2.1/33", "10.1.2.3/24 via x", "10.1.2.3/24 via 10.1.2.1 via 10.1.2.2", "via"],
+                "it can be an address",
+            ),
         ];
         for (kind, good, bad, possible) in cases {
             for text in good {
-                assert_eq!(kind.check(&Template::parse(text).unwrap()), Ok(()), "{kind:?} {text}");
+                assert_eq!(kind.check(&Template::parse_gateway(text).unwrap()), Ok(()), "{kind:?} {text}");
             }
             for text in bad {
-                let error = kind.check(&Template::parse(text).unwrap()).unwrap_err();
+                let error = kind.check(&Template::parse_gateway(text).unwrap()).unwrap_err();
                 assert!(error.contains(possible), "{kind:?} {text}: {error}");
             }
         }

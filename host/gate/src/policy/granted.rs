@@ -4,10 +4,11 @@ use super::file;
 use super::grammar::Kind;
 use super::limits::Limits;
 use super::pattern::Pattern;
-use super::ranges;
 use super::template::{Content, Sources};
 use super::view::{GrantView, Origin};
+use super::{port, ranges};
 use crate::places;
+use ipnet::IpNet;
 use postern_cni::{parse_cidr, parse_ip};
 use postern_types::LeaseRange;
 use std::net::IpAddr;
@@ -37,6 +38,10 @@ pub enum Value {
     Text(Pattern),
     /// A range of the configuration, and which set of ranges it belongs to.
     Range(LeaseRange, Vec<usize>),
+    /// Addresses, each with the gateway that it may have.
+    Pairs(Vec<(Pattern, Pattern)>),
+    /// Addresses, and gateways that each of them may have if its network has them.
+    EachWithEach(Vec<Pattern>, Vec<Pattern>),
 }
 
 impl Grant {
@@ -56,6 +61,10 @@ impl Grant {
                             values.extend(ranges::read(&object)?.map(|range| Value::Range(range, set)));
                         }
                         Content::Object(_) => {}
+                        Content::Pairs(pairs) => values.push(Value::Pairs(pairs)),
+                        Content::EachWithEach(addresses, gateways) => {
+                            values.push(Value::EachWithEach(addresses, gateways));
+                        }
                     }
                 }
             }
@@ -72,7 +81,7 @@ impl Grant {
     fn patterns(&self, key: &str) -> impl Iterator<Item = &Pattern> {
         self.values(key).filter_map(|value| match value {
             Value::Text(pattern) => Some(pattern),
-            Value::Range(..) => None,
+            Value::Range(..) | Value::Pairs(_) | Value::EachWithEach(..) => None,
         })
     }
 
@@ -102,11 +111,15 @@ impl Grant {
     }
 
     fn objects(&self) -> Vec<(&'static str, Vec<String>)> {
-        let text = |value: &Value| match value {
-            Value::Text(pattern) => pattern.to_string(),
-            Value::Range(range, _) => ranges::show(range),
+        let list = |patterns: &[Pattern]| patterns.iter().map(Pattern::to_string).collect::<Vec<_>>().join(" or ");
+        let texts = |value: &Value| match value {
+            Value::Text(pattern) => vec![pattern.to_string()],
+            Value::Range(range, _) => vec![ranges::show(range)],
+            Value::Pairs(pairs) => pairs.iter().map(|(address, gateway)| format!("{address} via {gateway}")).collect(),
+            Value::EachWithEach(addresses, gateways) if addresses.is_empty() || gateways.is_empty() => Vec::new(),
+            Value::EachWithEach(addresses, gateways) => vec![format!("{} via {}", list(addresses), list(gateways))],
         };
-        self.keys.iter().map(|(key, values)| (*key, values.iter().map(text).collect())).collect()
+        self.keys.iter().map(|(key, values)| (*key, values.iter().flat_map(texts).collect())).collect()
     }
 }
 
@@ -136,6 +149,11 @@ impl Granted {
         self.grant("bridge")
     }
 
+    /// Whether the ports of this network are in VLANs.
+    pub fn has_vlans(&self) -> bool {
+        self.grant("bridge").is_some_and(port::has_vlans)
+    }
+
     pub(super) fn grant(&self, capability: &str) -> Option<&Grant> {
         self.written(capability).filter(|grant| grant.holds())
     }
@@ -162,21 +180,25 @@ impl Granted {
 
     /// Whether `[result]` has this address: a network of the policy file has all that lie in it, an address of the
     /// configuration is that one, with that prefix length.
-    pub fn may_hand_out(&self, address: &ipnet::IpNet) -> bool {
-        self.result.iter().flat_map(|result| result.patterns("addresses")).any(|pattern| {
-            parse_cidr(&pattern.to_string()).is_ok_and(|granted| {
-                let network = pattern.is_written() && granted.trunc() == granted;
-                granted == *address || network && granted.contains(address)
-            })
-        })
+    pub fn may_hand_out(&self, address: &IpNet) -> bool {
+        self.result.iter().flat_map(|result| result.patterns("addresses")).any(|pattern| is_address(pattern, address))
     }
 
-    /// Whether `[result]` has this gateway.
-    pub fn may_name_gateway(&self, gateway: &IpAddr) -> bool {
-        self.result.iter().flat_map(|result| result.patterns("gateways")).any(|pattern| {
-            let text = pattern.to_string();
-            parse_ip(&text).is_ok_and(|granted| granted == *gateway)
-                || pattern.is_written() && parse_cidr(&text).is_ok_and(|network| network.contains(gateway))
+    /// Whether `[result]` has this gateway for this address. One that is named for the address may lie anywhere, as with
+    /// the native plugins; any other one lies in the address's network.
+    pub fn may_name_gateway(&self, address: &IpNet, gateway: &IpAddr) -> bool {
+        let in_network = address.contains(gateway);
+        self.result.iter().flat_map(|result| result.values("gateways")).any(|value| match value {
+            Value::Text(pattern) => in_network && is_gateway(pattern, gateway),
+            Value::Pairs(pairs) => {
+                pairs.iter().any(|(of, named)| is_address(of, address) && is_gateway(named, gateway))
+            }
+            Value::EachWithEach(addresses, gateways) => {
+                in_network
+                    && addresses.iter().any(|of| is_address(of, address))
+                    && gateways.iter().any(|named| is_gateway(named, gateway))
+            }
+            Value::Range(..) => false,
         })
     }
 
@@ -202,6 +224,21 @@ impl Granted {
     }
 }
 
+/// Whether a value is this address: itself with its prefix length, or, in a policy file, a network that it lies in.
+fn is_address(pattern: &Pattern, address: &IpNet) -> bool {
+    parse_cidr(&pattern.to_string()).is_ok_and(|granted| {
+        let network = pattern.is_written() && granted.trunc() == granted;
+        granted == *address || network && granted.contains(address)
+    })
+}
+
+/// Whether a value is this gateway, or, in a policy file, a network that it lies in.
+fn is_gateway(pattern: &Pattern, gateway: &IpAddr) -> bool {
+    let text = pattern.to_string();
+    parse_ip(&text).is_ok_and(|granted| granted == *gateway)
+        || pattern.is_written() && parse_cidr(&text).is_ok_and(|network| network.contains(gateway))
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::super::Policy;
@@ -222,10 +259,13 @@ pub mod tests {
     fn a_result_has_addresses_of_the_configuration_exactly() {
         let policy = r#"[result]
             addresses = ["${config.ipam.addresses.*.address}", "${args.IP.*}"]
-            gateways = ["${config.ipam.addresses.*.gateway}", "${args.GATEWAY.*}"]"#;
-        let config =
-            r#"{"ipam":{"addresses":[{"address":"10.9.0.0/24","gateway":"10.9.0.1"},{"address":"FD00::7/64"}]}}"#;
-        let granted = granted_with(policy, config, "IP=10.8.0.3/16, fd00::8/64;GATEWAY=10.8.0.1");
+            gateways = [
+                "${config.ipam.addresses.*.address} via ${config.ipam.addresses.*.gateway}",
+                "${args.IP.*} via ${args.GATEWAY.*}",
+            ]"#;
+        let config = r#"{"ipam":{"addresses":[{"address":"10.9.0.0/24","gateway":"10.9.0.1"},{"address":"FD00::7/64"},
+            {"address":"10.7.0.2/16","gateway":"192.0.2.1"},{"address":"10.7.0.3/16","gateway":"fd00::1"}]}}"#;
+        let granted = granted_with(policy, config, "IP=10.8.0.3/16, fd00::8/64;GATEWAY=10.8.0.1,fd00::2");
         for (address, expected) in [
             ("10.9.0.0/24", true),
             ("10.9.0.7/24", false),
@@ -237,15 +277,43 @@ pub mod tests {
         ] {
             assert_eq!(granted.may_hand_out(&address.parse().unwrap()), expected, "{address}");
         }
-        for (gateway, expected) in [("10.9.0.1", true), ("10.8.0.1", true), ("10.9.0.2", false)] {
-            assert_eq!(granted.may_name_gateway(&gateway.parse().unwrap()), expected, "{gateway}");
+        for (address, gateway, expected) in [
+            ("10.9.0.0/24", "10.9.0.1", true),
+            ("10.9.0.0/24", "10.9.0.2", false),
+            // That of another entry, of another address, or of another prefix length.
+            ("10.9.0.0/24", "10.8.0.1", false),
+            ("10.9.0.0/24", "192.0.2.1", false),
+            ("10.9.0.7/24", "10.9.0.1", false),
+            ("10.9.0.0/16", "10.9.0.1", false),
+            ("fd00::7/64", "fd00::1", false),
+            ("10.7.0.2/16", "192.0.2.1", true),
+            ("10.7.0.3/16", "192.0.2.1", false),
+            // CNI_ARGS: each address with each gateway that lies in its network.
+            ("10.8.0.3/16", "10.8.0.1", true),
+            ("10.8.0.3/16", "fd00::2", false),
+            ("fd00::8/64", "fd00::2", true),
+            ("fd00::8/64", "10.8.0.1", false),
+        ] {
+            let said = granted.may_name_gateway(&address.parse().unwrap(), &gateway.parse().unwrap());
+            assert_eq!(said, expected, "{address} via {gateway}");
         }
+        let shown = granted.result_view().into_iter().find(|(key, _)| *key == "gateways").unwrap().1;
+        assert_eq!(
+            shown,
+            [
+                "10.9.0.0/24 via 10.9.0.1",
+                "10.7.0.2/16 via 192.0.2.1",
+                "10.7.0.3/16 via fd00::1",
+                "10.8.0.3/16 or fd00::8/64 via 10.8.0.1 or fd00::2"
+            ]
+        );
     }
 
     #[test]
     fn a_result_has_all_of_a_network_that_the_policy_names() {
-        let policy =
-            "[result]\naddresses = [\"10.0.0.0/8\", \"192.0.2.7/24\"]\ngateways = [\"10.0.0.0/8\", \"fd00::1\"]";
+        let policy = r#"[result]
+            addresses = ["10.0.0.0/8", "192.0.2.7/24"]
+            gateways = ["10.0.0.0/8", "fd00::1", "192.0.2.7/24 via 203.0.113.1", "198.51.100.0/24 via 203.0.113.0/24"]"#;
         let granted = granted(policy, "{}");
         for (address, expected) in [
             ("10.1.2.3/24", true),
@@ -258,8 +326,19 @@ pub mod tests {
         ] {
             assert_eq!(granted.may_hand_out(&address.parse().unwrap()), expected, "{address}");
         }
-        for (gateway, expected) in [("10.255.0.1", true), ("fd00::1", true), ("fd00::2", false)] {
-            assert_eq!(granted.may_name_gateway(&gateway.parse().unwrap()), expected, "{gateway}");
+        for (address, gateway, expected) in [
+            ("10.255.0.7/16", "10.255.0.1", true),
+            ("10.9.0.7/16", "10.255.0.1", false),
+            ("10.9.0.7/16", "fd00::1", false),
+            ("fd00::7/64", "fd00::1", true),
+            ("fd00::7/64", "fd00::2", false),
+            ("192.0.2.7/24", "203.0.113.1", true),
+            ("192.0.2.8/24", "203.0.113.1", false),
+            ("198.51.100.7/24", "203.0.113.9", true),
+            ("198.51.100.7/24", "203.0.114.9", false),
+        ] {
+            let said = granted.may_name_gateway(&address.parse().unwrap(), &gateway.parse().unwrap());
+            assert_eq!(said, expected, "{address} via {gateway}");
         }
     }
 
@@ -267,7 +346,8 @@ pub mod tests {
     fn without_result_nothing_can_be_handed_out() {
         let granted = granted("", "{}");
         assert!(
-            !granted.may_hand_out(&"10.0.0.1/8".parse().unwrap()) && !granted.may_name_gateway(&[10, 0, 0, 1].into())
+            !granted.may_hand_out(&"10.0.0.1/8".parse().unwrap())
+                && !granted.may_name_gateway(&"10.0.0.1/8".parse().unwrap(), &[10, 0, 0, 1].into())
         );
     }
 }

@@ -1,6 +1,7 @@
 //! `[limits]`: what a run may use up, each with a default, a floor and a ceiling.
 
 use serde::Deserialize;
+use std::time::Duration;
 
 macro_rules! limits {
     ($($(#[$doc:meta])* $key:ident: $default:literal in $least:literal..=$most:literal),* $(,)?) => {
@@ -36,8 +37,9 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Seconds from the start of the process to the end of the run, waits included.
-    seconds: 120 in 1..=3600,
+    /// Seconds from the start of the process to the end of the run, waits and cleaning up included. Runtimes wait for two
+    /// minutes (kubelet): they have to hear of the error before.
+    seconds: 90 in 1..=3600,
     /// Operations of one guest in one run.
     operations: 4096 in 0..=1_000_000,
     /// Handles to links and bridges that one guest can hold.
@@ -58,7 +60,20 @@ limits! {
     depth: 3 in 0..=8,
 }
 
+/// The most that is kept for cleaning up.
+const CLEANUP: Duration = Duration::from_secs(15);
+
 impl Limits {
+    /// How long a run may take, cleaning up included.
+    pub fn time(&self) -> Duration {
+        Duration::from_secs(self.seconds().into())
+    }
+
+    /// How much of that is kept for cleaning up: a quarter, and no more than 15 seconds.
+    pub fn cleanup(&self) -> Duration {
+        CLEANUP.min(self.time() / 4)
+    }
+
     /// Those that the sandbox looks after.
     pub fn of_guest(&self) -> postern_types::Limits {
         let bytes = |number: u32, shift: u32| usize::try_from(u64::from(number) << shift).unwrap_or(usize::MAX);
@@ -81,6 +96,15 @@ mod tests {
     fn defaults_are_those_of_the_sandbox() {
         assert_eq!(Limits::default().of_guest(), postern_types::Limits::default());
         assert_eq!(Limits::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_part_of_the_time_is_kept_for_cleaning_up() {
+        let of = |seconds| Limits { seconds: Some(seconds), ..Limits::default() };
+        assert_eq!(of(2).cleanup(), Duration::from_millis(500));
+        assert_eq!((of(40).cleanup(), of(3600).cleanup()), (Duration::from_secs(10), CLEANUP));
+        // A runtime that gives up after two minutes hears of it.
+        assert!(Limits::default().time() <= Duration::from_secs(100));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! withdraw = ["masquerade"]         # capabilities taken away again; for operator files
 //!
 //! [limits]
-//! seconds = 120                     # start to end, waits included
+//! seconds = 90                      # start to end, waits and cleaning up included
 //!
 //! [grant.bridge]                    # one table per WIT interface
 //! names = ["${config.bridge | cni0}"]

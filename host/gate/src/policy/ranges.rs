@@ -99,6 +99,7 @@ fn granted_sets(grant: &Grant) -> Vec<Set> {
         let (key, cover) = match value {
             Value::Text(pattern) => (None, parse_cidr(&pattern.to_string()).ok().map(Cover::Network)),
             Value::Range(range, set) => (Some(set.clone()), checked(range).map(Cover::Range)),
+            Value::Pairs(_) | Value::EachWithEach(..) => continue,
         };
         let Some(cover) = cover else { continue };
         match sets.iter_mut().find(|set| key.is_some() && set.key == key) {

@@ -16,6 +16,9 @@
 //!
 //! As a key `*` is every element of a list: there is one value for each. All placeholders of a value that have stars walk
 //! through the same list, together.
+//!
+//! A gateway can be named for an address: `ADDRESS via GATEWAY`, each of which is a value. If both have stars for the same
+//! list, or neither has any, each address has the gateway beside it. Otherwise every address goes with every gateway.
 
 use super::pattern::Pattern;
 use postern_cni::Json;
@@ -28,7 +31,12 @@ pub struct Template {
     parts: Vec<Part>,
     /// The list that the stars walk through, up to its last star.
     list: Option<Path>,
+    /// Instead of all this: an address, and the gateway that is named for it.
+    pair: Option<Box<(Self, Self)>>,
 }
+
+/// What stands between an address and its gateway.
+const VIA: &str = " via ";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
@@ -79,6 +87,10 @@ pub enum Content {
     Text(Pattern),
     /// An object that a placeholder by itself points to.
     Object(Json),
+    /// Addresses, each with its gateway.
+    Pairs(Vec<(Pattern, Pattern)>),
+    /// Addresses, and gateways for any of them.
+    EachWithEach(Vec<Pattern>, Vec<Pattern>),
 }
 
 impl Template {
@@ -100,7 +112,28 @@ impl Template {
             parts.push(Part::Literal(rest.to_owned()));
         }
         let list = common_list(text, &parts)?;
-        Ok(Self { text: text.to_owned(), parts, list })
+        Ok(Self { text: text.to_owned(), parts, list, pair: None })
+    }
+
+    /// Reads a value that can be a pair, `ADDRESS via GATEWAY`.
+    ///
+    /// # Errors
+    /// As [`Template::parse`].
+    pub fn parse_gateway(text: &str) -> Result<Self, String> {
+        let outside = |at: usize| {
+            let before = text.get(..at).unwrap_or_default();
+            before.rfind("${").is_none_or(|open| before.get(open..).is_some_and(|inside| inside.contains('}')))
+        };
+        let Some((at, via)) = text.match_indices(VIA).find(|(at, _)| outside(*at)) else { return Self::parse(text) };
+        let (address, gateway) = text.split_at(at);
+        let gateway = gateway.get(via.len()..).unwrap_or_default();
+        let pair = Some(Box::new((Self::parse(address.trim())?, Self::parse(gateway.trim())?)));
+        Ok(Self { text: text.to_owned(), parts: Vec::new(), list: None, pair })
+    }
+
+    /// The address, and the gateway that is named for it, of a value that is a pair.
+    pub fn pair(&self) -> Option<(&Self, &Self)> {
+        self.pair.as_deref().map(|(address, gateway)| (address, gateway))
     }
 
     /// As it is written.
@@ -130,19 +163,53 @@ impl Template {
     /// # Errors
     /// A text for people: the configuration spells a key twice.
     pub fn resolve(&self, sources: Sources<'_>) -> Result<Vec<Found>, String> {
-        let Some(list) = &self.list else {
-            let content = self.content(sources, &Json::Null)?;
-            return Ok(content.map(|content| Found { content, set: Vec::new() }).into_iter().collect());
-        };
-        let (root, steps) = list.start(sources)?;
-        let mut elements = Vec::new();
-        expand(&root, steps, &mut Vec::new(), &mut elements)?;
+        if let Some((address, gateway)) = self.pair() {
+            let content = Self::resolve_pair(address, gateway, sources)?;
+            return Ok(vec![Found { content, set: Vec::new() }]);
+        }
         let mut found = Vec::new();
-        for (mut set, element) in elements {
+        for (mut set, element) in self.elements(sources)? {
             set.pop();
             found.extend(self.content(sources, &element)?.map(|content| Found { content, set }));
         }
         Ok(found)
+    }
+
+    fn resolve_pair(address: &Self, gateway: &Self, sources: Sources<'_>) -> Result<Content, String> {
+        let together = match (&address.list, &gateway.list) {
+            (Some(one), Some(other)) => one.same_as(other),
+            (None, None) => true,
+            _ => false,
+        };
+        if !together {
+            return Ok(Content::EachWithEach(address.texts(sources)?, gateway.texts(sources)?));
+        }
+        let mut pairs = Vec::new();
+        for (_, element) in address.elements(sources)? {
+            let both = (address.content(sources, &element)?, gateway.content(sources, &element)?);
+            if let (Some(Content::Text(address)), Some(Content::Text(gateway))) = both {
+                pairs.push((address, gateway));
+            }
+        }
+        Ok(Content::Pairs(pairs))
+    }
+
+    /// The values that are text.
+    fn texts(&self, sources: Sources<'_>) -> Result<Vec<Pattern>, String> {
+        let text = |found: Found| match found.content {
+            Content::Text(pattern) => Some(pattern),
+            _ => None,
+        };
+        Ok(self.resolve(sources)?.into_iter().filter_map(text).collect())
+    }
+
+    /// The elements of the list that its stars walk through, with their positions; without stars a single nothing.
+    fn elements(&self, sources: Sources<'_>) -> Result<Vec<(Vec<usize>, Json)>, String> {
+        let Some(list) = &self.list else { return Ok(vec![(Vec::new(), Json::Null)]) };
+        let (root, steps) = list.start(sources)?;
+        let mut elements = Vec::new();
+        expand(&root, steps, &mut Vec::new(), &mut elements)?;
+        Ok(elements)
     }
 
     /// The value for one element of the list.
@@ -368,6 +435,7 @@ mod tests {
         let text = |found: Found| match found.content {
             Content::Text(pattern) => pattern.to_string(),
             Content::Object(_) => "{}".to_owned(),
+            other => format!("{other:?}"),
         };
         Ok(found(template, config, "IP=10.0.0.1/8, fd00::1/64;X=;Y=a=b;Z")?.into_iter().map(text).collect())
     }

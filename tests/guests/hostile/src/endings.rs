@@ -2,7 +2,7 @@
 
 use crate::say;
 use postern_guest::cni::{CniResult, Error, Interface, Version};
-use postern_guest::{link, veth};
+use postern_guest::{ipam, leases, link, mac_guard, veth};
 use std::hint::black_box;
 use std::io::Write;
 use std::process::ExitCode;
@@ -41,6 +41,29 @@ pub fn end(behaviour: &str, says: &str, made: &CniResult) -> Option<ExitCode> {
         "loop" => loop {
             black_box(behaviour);
         },
+        // The order that no plugin should have, and then no end.
+        "release-and-loop" => {
+            let _ = ipam::del();
+            loop {
+                black_box(behaviour);
+            }
+        }
+        "release-and-trap" => {
+            let _ = leases::release();
+            std::process::abort()
+        }
+        "lease-and-loop" => {
+            let _ = leases::release();
+            loop {
+                black_box(behaviour);
+            }
+        }
+        "unguard-and-loop" => {
+            let _ = mac_guard::remove();
+            loop {
+                black_box(behaviour);
+            }
+        }
         "call-loop" => loop {
             let _ = black_box(link::own());
         },

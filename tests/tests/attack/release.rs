@@ -1,0 +1,130 @@
+//! DEL in an order of the attacker's choice: an address that is given back is another's at once, and a port without its
+//! guard sends what it likes.
+
+use crate::common::test_bin;
+use crate::endings::orders;
+use crate::fortress::{Fortress, good};
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Call, merge};
+use serde_json::{Value, json};
+
+/// DEL by the hostile plugin, killed after a second: what it has done by then is all that is done.
+fn killed_del(fortress: &Fortress, config: &Value) -> Result<()> {
+    let call = Call::new(&test_bin()?, "hostile", "DEL", config.to_string());
+    let call = call.attachment("c1", &fortress.netns("c1"), "eth0");
+    let wrapper = ["timeout", "-s", "KILL", "1"].map(str::to_owned);
+    let answer = fortress.node().call_under(&wrapper, &call)?;
+    ensure!(answer.status != 0 && answer.stdout.is_empty(), "it was to be killed: {answer:?}");
+    Ok(())
+}
+
+/// The address of a result, without its prefix length.
+fn address(result: &Value) -> Result<String> {
+    let address = result.pointer("/ips/0/address").and_then(Value::as_str).context("no address")?;
+    Ok(address.split('/').next().unwrap_or_default().to_owned())
+}
+
+/// What of an attachment uses its address, and whether the address is another's to take.
+fn of(fortress: &Fortress, address: &str) -> Result<(String, bool)> {
+    let script = format!(
+        "ip -n c1 -o addr show dev eth0 2>/dev/null | grep -F ' {address}/' || true
+         nft list ruleset | grep -F '{address}' || true"
+    );
+    let free = fortress.node().sh(&format!("[ -e /var/lib/hostile/net/{address} ] || echo free"))?;
+    Ok((fortress.node().sh(&script)?, !free.is_empty()))
+}
+
+#[test]
+fn an_address_is_given_back_when_nothing_uses_it() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    // With time enough, so that it is killed and not stopped.
+    fortress.operator_policy("hostile", "[limits]\nseconds = 60")?;
+    fortress.look()?;
+    crate::each(
+        ["release-and-loop", "lease-and-loop"],
+        |behaviour| (*behaviour).to_owned(),
+        |behaviour| {
+            let added = fortress.plugin("hostile", "ADD", &good())?.success()?;
+            let address = address(&added)?;
+            let (used, free) = of(&fortress, &address)?;
+            ensure!(used.lines().count() >= 2 && !free, "these tests would show nothing: {used} {free}");
+            killed_del(&fortress, &orders(behaviour, json!({"on": "DEL"})))?;
+            let (used, free) = of(&fortress, &address)?;
+            fortress.plugin("hostile", "DEL", &good())?.success()?;
+            ensure!(free, "it did not give the address back: this shows nothing");
+            ensure!(used.is_empty(), "the address is free, and still used: {used}");
+            fortress.unchanged()
+        },
+    )?;
+    // One that traps has its record worked off.
+    let added = fortress.plugin("hostile", "ADD", &good())?.success()?;
+    fortress.plugin("hostile", "DEL", &orders("release-and-trap", json!({"on": "DEL"})))?.success()?;
+    ensure!(of(&fortress, &address(&added)?)? == (String::new(), true), "it traps, and something stays");
+    fortress.unchanged()
+}
+
+/// What can't be removed keeps its address.
+#[test]
+fn an_address_is_kept_while_something_uses_it() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    let added = fortress.plugin("hostile", "ADD", &good())?.success()?;
+    let address = address(&added)?;
+    let call = Call::new(&test_bin()?, "hostile", "DEL", orders("release-and-trap", json!({"on": "DEL"})).to_string());
+    let call = call.attachment("c1", &fortress.netns("c1"), "eth0");
+    // No rule and no link can be removed.
+    let wrapper = ["strace", "-qq", "-f", "-o", "/dev/null", "-e", "inject=sendmsg,sendto:error=ENOBUFS:when=12+"];
+    let answer = fortress.node().call_under(&wrapper.map(str::to_owned), &call)?;
+    let (used, free) = of(&fortress, &address)?;
+    fortress.plugin("hostile", "DEL", &good())?.success()?;
+    ensure!(used.is_empty() || !free, "{answer:?}: the address is free, and still used: {used}");
+    fortress.unchanged()
+}
+
+/// The guard goes when its port is down. The attachment is bridge's, the DEL a hostile plugin's.
+#[test]
+fn a_port_is_down_before_its_guard_goes() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    fortress.operator_policy("hostile", "[limits]\nseconds = 60")?;
+    let mut config = crate::base();
+    merge(&mut config, &json!({"type": "bridge", "bridge": "hostile0", "macspoofchk": true}));
+    // What the first port leaves on a bridge.
+    fortress.plugin("bridge", "ADD", &config)?.success()?;
+    fortress.plugin("bridge", "DEL", &config)?.success()?;
+    fortress.look()?;
+    let added = fortress.plugin("bridge", "ADD", &config)?.success()?;
+    let port = added.pointer("/interfaces/1/name").and_then(Value::as_str).context("no port")?.to_owned();
+    let guards = format!("nft list table bridge nat | grep -c '{port}' || true");
+    let up = format!("ip -o link show dev {port} up master hostile0");
+    ensure!(fortress.node().sh(&guards)?.trim() != "0" && !fortress.node().sh(&up)?.is_empty(), "there is no guard");
+    killed_del(&fortress, &orders("unguard-and-loop", json!({"on": "DEL", "macspoofchk": true})))?;
+    let (guards, up) = (fortress.node().sh(&guards)?, fortress.node().sh(&up)?);
+    fortress.plugin("bridge", "DEL", &config)?.success()?;
+    ensure!(guards.trim() == "0", "it did not remove the guard: this shows nothing");
+    ensure!(up.is_empty(), "the port is up without its guard: {up}");
+    fortress.unchanged()
+}
+
+/// The same without a record: a native plugin's attachment, by which port the rules name.
+#[test]
+fn so_it_is_without_a_record() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    fortress.operator_policy("hostile", "[limits]\nseconds = 60")?;
+    let mut config = crate::base();
+    merge(&mut config, &json!({"type": "bridge", "bridge": "hostile0", "macspoofchk": true}));
+    fortress.plugin("bridge", "ADD", &config)?.success()?;
+    fortress.plugin("bridge", "DEL", &config)?.success()?;
+    fortress.look()?;
+    let added = fortress.plugin("bridge", "ADD", &config)?.success()?;
+    let address = address(&added)?;
+    let port = added.pointer("/interfaces/1/name").and_then(Value::as_str).context("no port")?.to_owned();
+    fortress.node().sh("rm $(grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*)")?;
+    killed_del(&fortress, &orders("unguard-and-loop", json!({"on": "DEL", "macspoofchk": true})))?;
+    let up = fortress.node().sh(&format!("ip -o link show dev {port} up master hostile0"))?;
+    ensure!(up.is_empty(), "the port is up without its guard: {up}");
+    // Who deletes no link gets no address back.
+    killed_del(&fortress, &orders("release-and-loop", json!({"on": "DEL"})))?;
+    let (used, free) = of(&fortress, &address)?;
+    ensure!(!free && !used.is_empty(), "the address is free: {used}");
+    fortress.plugin("bridge", "DEL", &config)?.success()?;
+    fortress.unchanged()
+}
