@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 pub use error::{Result, StateError};
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
-pub use record::{Effect, Header, Record, RecordKey, Section, Stage, Summary, is_busy, list, tidy};
+pub use record::{Effect, Header, Record, RecordKey, Section, Stage, Summary, is_busy, list, list_others, tidy};
 
 /// Identity of the running kernel, from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)): changes with every boot. Read
 /// once per process.
