@@ -1,0 +1,114 @@
+//! The floor: the netlink messages of an ADD and of a DEL with nothing around them. What they take is the kernel's, on a node
+//! as full as it is.
+
+use crate::Sample;
+use crate::nft::{Guard, Masquerade, Nft};
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use postern_kernel::{Namespace, Netlink, Sysctl, VethSpec, Worker, random_mac, sysctl};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const HOST_END: &str = "floor";
+const BRIDGE: &str = "scale0";
+const ADDRESS: &str = "10.100.255.250/16";
+const COMMENT: &str = "ffffffffffffffff-ffffffffffffffff, net: scale0, if: eth0, id: floor";
+
+/// What is measured beside the pair.
+#[derive(Clone, Copy)]
+pub struct Features {
+    pub masquerade: bool,
+    pub guard: bool,
+}
+
+/// Both verbs once, each in a process of its own, as plugins are.
+pub fn measure(features: Features) -> Result<[Sample; 2]> {
+    let own = std::env::current_exe()?;
+    let flags = [features.masquerade.to_string(), features.guard.to_string()];
+    let call = |verb: &str| -> Result<Sample> {
+        let output = Command::new(&own).arg("floor").arg(verb).args(&flags).output()?;
+        ensure!(output.status.success(), "floor {verb}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout)?;
+        let (wall, cpu) = text.trim().split_once(' ').with_context(|| text.clone())?;
+        Ok(Sample { wall: wall.parse()?, cpu: cpu.parse()? })
+    };
+    Ok([call("add")?, call("del")?])
+}
+
+/// `floor add|del MASQUERADE GUARD`: prints microseconds on the wall and of the processor.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let [verb, masquerade, guard] = arguments else { bail!("floor add|del MASQUERADE GUARD") };
+    let features = Features { masquerade: masquerade.parse()?, guard: guard.parse()? };
+    // The namespace is entered before: that costs the same on any node.
+    let worker = Worker::start(&Namespace::open("/run/netns/probe")?, || Ok(()))?;
+    worker.netlink()?;
+    let home = Namespace::current()?;
+    let before = cpu()?;
+    let start = Instant::now();
+    match verb.as_str() {
+        "add" => add(&worker, &home, features)?,
+        _ => delete(features)?,
+    }
+    println!("{} {}", start.elapsed().as_micros(), cpu()? - before);
+    Ok(())
+}
+
+fn add(worker: &Worker, home: &Namespace, features: Features) -> Result<()> {
+    let container = worker.netlink()?;
+    let host = Netlink::open()?;
+    let bridge = host.link_by_name(BRIDGE)?.context("no bridge")?;
+    let mac = random_mac();
+    container.create_veth(&VethSpec {
+        name: "floor0",
+        mtu: None,
+        mac: Some(mac),
+        peer_name: HOST_END,
+        peer_mac: random_mac(),
+        peer_ns: home.fd(),
+    })?;
+    let own = container.link_by_name("floor0")?.context("no link")?;
+    let end = host.link_by_name(HOST_END)?.context("no link")?;
+    host.set_up(end.index)?;
+    sysctl::set(&Sysctl::Ipv6Conf { link: HOST_END.to_owned(), key: "accept_ra" }, "0")?;
+    host.attach_port(end.index, bridge.index, false, false)?;
+    if features.guard {
+        Nft::open()?.add_guard(&Guard { id: "floor-floor0", port: HOST_END, mac })?;
+    }
+    for (family, key, value) in [("ipv6", "accept_dad", "0"), ("ipv4", "arp_notify", "1")] {
+        let link = "floor0".to_owned();
+        let sysctl = if family == "ipv4" { Sysctl::Ipv4Conf { link, key } } else { Sysctl::Ipv6Conf { link, key } };
+        worker.sysctl_set(&sysctl, value)?;
+    }
+    container.add_address(own.index, ADDRESS.parse()?)?;
+    container.set_up(own.index)?;
+    host.addresses(bridge.index)?;
+    if features.masquerade {
+        Nft::open()?.add_masquerade(&Masquerade { source: [10, 100, 255, 250], comment: COMMENT })?;
+    }
+    while !host.link_by_index(end.index)?.is_some_and(|link| link.running) {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    Ok(())
+}
+
+fn delete(features: Features) -> Result<()> {
+    let mut nft = Nft::open()?;
+    if features.masquerade {
+        // Which one it is was told as it was made.
+        nft.delete_masquerade()?;
+    }
+    if features.guard {
+        nft.delete_guard("floor-floor0")?;
+    }
+    let host = Netlink::open()?;
+    let end = host.link_by_name(HOST_END)?.context("no link")?;
+    host.delete_link(end.index)?;
+    drop(nft);
+    Ok(())
+}
+
+fn cpu() -> Result<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    Ok(u64::try_from(usage.user_time().num_microseconds() + usage.system_time().num_microseconds())?)
+}

@@ -1,0 +1,300 @@
+//! What a run costs on a node with many attachments. Fills a node, and after each count measures ADD, CHECK and DEL of one
+//! more, the GC verb with all valid, and the floor: the same netlink messages, sent by a program that does nothing else. What a
+//! run takes beyond the floor is ours.
+//!
+//! `postern-bench-scale [--counts 1,1000,10000] [--runs N] [--patch JSON] [--json FILE] [--then COMMAND] [LABEL=DIRECTORY...]`,
+//! under `tests/in-namespaces`. Directories of plugins are measured by turns on the same node; without one it is the one under
+//! test, beside the native plugins. The first one fills the node. A bridge and its network take 1,000 attachments, a namespace
+//! of the filling a hundred of them: what the host has of each is the same as with a namespace of its own.
+
+#![allow(clippy::print_stdout, reason = "its output is a table")]
+
+mod floor;
+mod nft;
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use postern_tests::{merge, native_bin, plugin_bin};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// A bridge takes 1023 ports.
+const PER_BRIDGE: usize = 1000;
+const PER_NAMESPACE: usize = 100;
+/// Runs before the first that counts.
+const WARM_UP: usize = 2;
+/// How many fill the node at once.
+const WORKERS: usize = 3;
+
+/// Plugins to measure.
+struct Side {
+    label: String,
+    bin: PathBuf,
+}
+
+/// Microseconds of one call: on the wall, and of processors.
+#[derive(Clone, Copy)]
+struct Sample {
+    wall: u64,
+    cpu: u64,
+}
+
+struct Options {
+    counts: Vec<usize>,
+    runs: usize,
+    patch: Value,
+    file: Option<String>,
+    then: Option<String>,
+    sides: Vec<Side>,
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, rest @ ..] = arguments.as_slice()
+        && first == "floor"
+    {
+        return floor::run(rest);
+    }
+    ensure!(
+        std::env::var_os("POSTERN_PRIVATE").is_some(),
+        "not in private namespaces: start it with tests/in-namespaces"
+    );
+    let options = options(arguments)?;
+    sh(&["ip", "netns", "add", "probe"])?;
+    let mut filled = 0;
+    let mut rows = Vec::new();
+    println!("{:<12}{:>7} {:<7}{:>11}{:>9}{:>9}{:>10}", "", "count", "", "median ms", "quarter", "CPU ms", "beyond");
+    for count in &options.counts {
+        let first = options.sides.first().context("no plugins")?;
+        fill(first, &options.patch, filled, *count)?;
+        filled = filled.max(*count);
+        rows.extend(measure(&options, *count)?);
+    }
+    if let Some(file) = &options.file {
+        std::fs::write(file, serde_json::to_string_pretty(&rows)?).with_context(|| file.clone())?;
+    }
+    // To look at a full node by other means.
+    if let Some(then) = &options.then {
+        let status = Command::new("sh").args(["-c", then]).status()?;
+        ensure!(status.success(), "{then}: {status}");
+    }
+    Ok(())
+}
+
+fn options(arguments: Vec<String>) -> Result<Options> {
+    let mut options =
+        Options { counts: vec![1, 1000], runs: 20, patch: json!({}), file: None, then: None, sides: Vec::new() };
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--counts" => options.counts = value()?.split(',').map(str::parse).collect::<Result<_, _>>()?,
+            "--runs" => options.runs = value()?.parse()?,
+            "--patch" => options.patch = serde_json::from_str(&value()?)?,
+            "--json" => options.file = Some(value()?),
+            "--then" => options.then = Some(value()?),
+            side => match side.split_once('=') {
+                Some((label, bin)) => options.sides.push(Side { label: label.to_owned(), bin: bin.into() }),
+                None => bail!(
+                    "unknown argument {side}; usage: postern-bench-scale [--counts N,...] [--runs N] [--patch JSON] \
+                     [--json FILE] [--then COMMAND] [LABEL=DIRECTORY...]"
+                ),
+            },
+        }
+    }
+    if options.sides.is_empty() {
+        options.sides = vec![
+            Side { label: "ours".to_owned(), bin: plugin_bin()? },
+            Side { label: "native".to_owned(), bin: native_bin()? },
+        ];
+    }
+    Ok(options)
+}
+
+fn sh(words: &[&str]) -> Result<()> {
+    let (program, rest) = words.split_first().context("no program")?;
+    let output = Command::new(program).args(rest).output()?;
+    ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// The network of a bridge.
+fn network(bridge: usize, patch: &Value) -> Value {
+    let mut config = json!({
+        "cniVersion": "1.1.0", "name": format!("scale{bridge}"), "type": "bridge", "bridge": format!("scale{bridge}"),
+        "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": format!("10.{}.0.0/16", 100 + bridge)}]]},
+    });
+    merge(&mut config, patch);
+    config
+}
+
+/// Container and interface of an attachment of the filling.
+fn filler(number: usize) -> (String, String) {
+    (format!("fill{}", number / PER_NAMESPACE), format!("eth{}", number % PER_NAMESPACE))
+}
+
+/// Attaches numbers `from` to `to`, by real runs.
+fn fill(side: &Side, patch: &Value, from: usize, to: usize) -> Result<()> {
+    for number in from / PER_NAMESPACE..to.div_ceil(PER_NAMESPACE) {
+        // Those of a beginning that is there already are refused.
+        let _ = sh(&["ip", "netns", "add", &format!("fill{number}")]);
+    }
+    let next = AtomicUsize::new(from);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let work = || -> Result<()> {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= to {
+                    return Ok(());
+                }
+                let (container, ifname) = filler(number);
+                let config = network(number / PER_BRIDGE, patch);
+                let (_, output, succeeded) = call(&side.bin, "ADD", &container, &container, &ifname, &config)?;
+                ensure!(succeeded, "attachment {number}: {output}");
+            }
+        };
+        let threads: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?)
+    })?;
+    println!("filled {from} to {to} in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn measure(options: &Options, count: usize) -> Result<Vec<Value>> {
+    const VERBS: [&str; 4] = ["ADD", "CHECK", "DEL", "GC"];
+    let config = network(0, &options.patch);
+    let mut valid: Vec<Value> = (0..count.min(PER_BRIDGE))
+        .map(filler)
+        .map(|(container, ifname)| json!({"containerID": container, "ifname": ifname}))
+        .collect();
+    valid.push(json!({"containerID": "probe", "ifname": "eth0"}));
+    let mut collection = config.clone();
+    merge(&mut collection, &json!({"cni.dev/valid-attachments": valid}));
+    let mut floors: [Vec<Sample>; 2] = Default::default();
+    let mut samples: Vec<[Vec<Sample>; 4]> = options.sides.iter().map(|_| Default::default()).collect();
+    let is_on = |key: &str| config.get(key) == Some(&json!(true));
+    let features = floor::Features { masquerade: is_on("ipMasq"), guard: is_on("macspoofchk") };
+    for run in 0..WARM_UP + options.runs {
+        let floor = floor::measure(features)?;
+        if run >= WARM_UP {
+            floors.iter_mut().zip(floor).for_each(|(all, sample)| all.push(sample));
+        }
+        for turn in 0..options.sides.len() {
+            let index = (turn + run) % options.sides.len();
+            let (Some(side), Some(all)) = (options.sides.get(index), samples.get_mut(index)) else { continue };
+            let mut previous = Value::Null;
+            for (verb, all) in VERBS.iter().zip(all) {
+                let mut given = if *verb == "GC" { collection.clone() } else { config.clone() };
+                if previous.is_object() && *verb != "GC" {
+                    merge(&mut given, &json!({"prevResult": previous}));
+                }
+                let (sample, output, succeeded) = call(&side.bin, verb, "probe", "probe", "eth0", &given)?;
+                if !succeeded {
+                    println!(
+                        "    {} {verb} failed: {}",
+                        side.label,
+                        output.split_whitespace().collect::<Vec<_>>().join(" ")
+                    );
+                    call(&side.bin, "DEL", "probe", "probe", "eth0", &given)?;
+                }
+                if *verb == "ADD" {
+                    previous = serde_json::from_str(&output).unwrap_or_default();
+                }
+                if run >= WARM_UP && succeeded {
+                    all.push(sample);
+                }
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    let [add, del] = &floors;
+    for (verb, floor) in [("ADD", add), ("DEL", del)] {
+        rows.push(row("floor", count, verb, floor, None));
+    }
+    for (side, samples) in options.sides.iter().zip(&samples) {
+        for (verb, samples) in VERBS.iter().zip(samples) {
+            let floor = match *verb {
+                "ADD" => Some(add),
+                "DEL" => Some(del),
+                _ => None,
+            };
+            rows.push(row(&side.label, count, verb, samples, floor));
+        }
+    }
+    Ok(rows)
+}
+
+fn row(label: &str, count: usize, verb: &str, samples: &[Sample], floor: Option<&Vec<Sample>>) -> Value {
+    let wall = |samples: &[Sample], percent| part(samples.iter().map(|sample| sample.wall).collect(), percent);
+    let cpu = |samples: &[Sample]| part(samples.iter().map(|sample| sample.cpu).collect(), 50);
+    let beyond = floor.map(|floor| (wall(samples, 50) - wall(floor, 50), cpu(samples) - cpu(floor)));
+    let text = beyond.map(|(wall, cpu)| format!("{wall:>10.2}{cpu:>9.2}")).unwrap_or_default();
+    println!(
+        "{label:<12}{count:>7} {verb:<7}{:>11.2}{:>9.2}{:>9.2}{text}",
+        wall(samples, 50),
+        wall(samples, 25),
+        cpu(samples)
+    );
+    json!({
+        "name": label, "count": count, "verb": verb, "median_ms": wall(samples, 50), "quarter_ms": wall(samples, 25),
+        "cpu_ms": cpu(samples), "beyond_ms": beyond.map(|(wall, _)| wall), "beyond_cpu_ms": beyond.map(|(_, cpu)| cpu),
+    })
+}
+
+/// A part of a hundred of sorted microseconds, ms.
+#[allow(clippy::cast_precision_loss, reason = "microseconds of one call")]
+fn part(mut micros: Vec<u64>, percent: usize) -> f64 {
+    micros.sort_unstable();
+    micros.get((micros.len().saturating_sub(1) * percent) / 100).map_or(f64::NAN, |micros| *micros as f64 / 1000.0)
+}
+
+/// One call: what it took, what it printed, whether it succeeded.
+fn call(
+    bin: &Path,
+    verb: &str,
+    container: &str,
+    netns: &str,
+    ifname: &str,
+    config: &Value,
+) -> Result<(Sample, String, bool)> {
+    let mut command = Command::new(bin.join("bridge"));
+    command.env("CNI_COMMAND", verb).env("CNI_PATH", bin);
+    if verb != "GC" {
+        command
+            .env("CNI_CONTAINERID", container)
+            .env("CNI_NETNS", format!("/run/netns/{netns}"))
+            .env("CNI_IFNAME", ifname);
+    }
+    timed(&mut command, &config.to_string())
+}
+
+/// Starts a program, gives it its input, and waits for its end.
+fn timed(command: &mut Command, input: &str) -> Result<(Sample, String, bool)> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let cpu_before = children_cpu()?;
+    let start = Instant::now();
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let mut stdout = String::new();
+    if let Some(mut pipe) = child.stdout.take() {
+        pipe.read_to_string(&mut stdout)?;
+    }
+    let status = child.wait()?;
+    let wall = u64::try_from(start.elapsed().as_micros())?;
+    Ok((Sample { wall, cpu: children_cpu()?.saturating_sub(cpu_before) }, stdout, status.success()))
+}
+
+/// CPU time of all children waited for so far, theirs included, µs.
+fn children_cpu() -> Result<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    Ok(u64::try_from(usage.user_time().num_microseconds() + usage.system_time().num_microseconds())?)
+}
