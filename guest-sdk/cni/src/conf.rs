@@ -65,6 +65,20 @@ impl NetConf {
     /// Code 999 for a key of the wrong type, in words to which native plugins add a prefix of their own
     /// (see [`Error::context`]). `prevResult` must be an object; it is decoded by [`NetConf::previous_result`].
     pub fn parse(raw: Json) -> Result<NetConf, Error> {
+        let read = Self::read(&raw)?;
+        Ok(NetConf { raw, ..read })
+    }
+
+    /// The same, and [`NetConf::unread`] of what can't be parsed.
+    pub fn parse_or_unread(raw: Json) -> NetConf {
+        match Self::read(&raw) {
+            Ok(read) => NetConf { raw, ..read },
+            Err(_) => Self::unread(raw),
+        }
+    }
+
+    /// The common keys, without the configuration itself.
+    fn read(raw: &Json) -> Result<NetConf, Error> {
         let fields = raw.fields(STRUCTURE)?;
         let mut capabilities = BTreeMap::new();
         for (name, value) in fields.map("capabilities")?.unwrap_or_default() {
@@ -92,7 +106,7 @@ impl NetConf {
             dns,
             valid_attachments: attachments(&fields, "cni.dev/valid-attachments")?,
             attachments: attachments(&fields, "cni.dev/attachments")?,
-            raw,
+            raw: Json::Null,
         })
     }
 

@@ -6,7 +6,7 @@ use crate::output::{self, confirmed, one_line};
 use anyhow::{Error, Result};
 use postern_gate::Header;
 use postern_gate::adopt::{self, Leftover, Scope, all_namespaces};
-use postern_gate::garbage::{self, Garbage, Programs, Report};
+use postern_gate::garbage::{self, Garbage, Programs, Report, Shared};
 use postern_gate::places::Places;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -56,8 +56,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if act {
         let config = |network: &str, plugin: &str| config(&options.conf_dir, network, plugin);
         let programs = Programs { path: &options.cni_path, config: &config };
+        let shared = Shared::default();
         for item in &report.garbage {
-            match garbage::remove(&places, item, &programs) {
+            match garbage::remove(&places, item, &programs, &shared) {
                 Ok(done) => removed += usize::from(done),
                 Err(error) => failed.push(format!("{}: {error}", name(&item.header))),
             }

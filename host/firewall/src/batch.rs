@@ -1,6 +1,6 @@
 //! One nftables transaction: all of it happens, or nothing.
 
-use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
+use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REQUEST};
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::{
     ChainAttribute, ChainMessage, Hook, HookNumber, InetHookNumber, NfTablesMessage, RuleAttribute, RuleMessage,
@@ -135,6 +135,11 @@ impl Batch {
     /// Adds a rule at the chain's end.
     pub(crate) fn append_rule(&mut self, table: Table, chain: &str, rule: &[Expression], comment: Option<&[u8]>) {
         self.new_rule(table, chain, NLM_F_CREATE | NLM_F_APPEND, rule, comment);
+    }
+
+    /// The same, and the kernel shows what it made: with the handle by which the rule is found again.
+    pub(crate) fn append_seen_rule(&mut self, table: Table, chain: &str, rule: &[Expression], comment: Option<&[u8]>) {
+        self.new_rule(table, chain, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ECHO, rule, comment);
     }
 
     /// Adds a rule at the chain's beginning.

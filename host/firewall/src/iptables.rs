@@ -18,6 +18,8 @@
 //! Each call costs one `iptables-save` per family and, if there is something to change, one `iptables-restore`, which
 //! makes all changes at once.
 
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -327,29 +329,30 @@ pub fn remove_all(key: &MasqueradeKey, spared: &[IpAddr], means: Means<'_>) -> R
     Ok(changes)
 }
 
-/// Removes the masquerading of all containers in `network` except those with a valid container ID, in both families,
-/// and returns the removed container IDs. `valid` is asked after the rules were read, as by
-/// [`crate::masquerade::nft_retain`].
+/// Removes the masquerading of all containers in `network` except those with a valid or busy container ID, in both families,
+/// and returns the removed container IDs. Who is busy is asked only if there is something to remove, and after the rules were
+/// read, as by [`crate::masquerade::nft_retain`].
 ///
 /// # Errors
 /// As [`remove_all`].
 pub fn retain(
     network: &str,
-    valid: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
+    valid: &[(String, String)],
+    busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
     means: Means<'_>,
 ) -> Result<Vec<String>, FirewallError> {
-    let mut removed = Vec::new();
+    let valid: HashSet<&str> = valid.iter().map(|(container_id, _)| container_id.as_str()).collect();
+    let mut removed: Vec<String> = Vec::new();
     for programs in families(means)? {
         let rules = programs.look()?.rules;
-        let valid = valid()?;
-        for rule in rules {
-            let Some(container_id) = container_of(&rule.rule, network) else {
-                continue;
-            };
-            if !valid.iter().any(|(valid, _)| *valid == container_id) && !removed.contains(&container_id) {
-                removed.push(container_id);
-            }
+        let containers: BTreeSet<String> =
+            rules.iter().filter_map(|saved| container_of(&saved.rule, network)).collect();
+        let mut stale: Vec<String> = containers.into_iter().filter(|id| !valid.contains(id.as_str())).collect();
+        if !stale.is_empty() {
+            let busy = busy()?;
+            stale.retain(|id| !busy.iter().any(|(busy, _)| busy == id) && !removed.contains(id));
         }
+        removed.extend(stale);
     }
     for container_id in &removed {
         let key =
@@ -445,9 +448,26 @@ pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallErr
 /// # Errors
 /// As [`may_exist`].
 pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
+    others_may_exist(nft, "", &[])
+}
+
+/// The same for all containers and networks but these containers of `network`. Given are container IDs and interface names.
+///
+/// # Errors
+/// As [`may_exist`].
+pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]) -> Result<bool, FirewallError> {
+    let chains_of = |(container_id, _): &(String, String)| {
+        let (network, container_id) = (network.to_owned(), container_id.clone());
+        MasqueradeKey { network, container_id, ifname: String::new() }.iptables_chains()
+    };
+    let own = OnceCell::new();
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        let chains = nft.chain_names(Table { family, name: "nat" })?;
-        if chains.iter().any(|chain| chain.starts_with(CHAIN_PREFIX)) {
+        let mut chains = nft.chain_names(Table { family, name: "nat" })?;
+        chains.retain(|chain| chain.starts_with(CHAIN_PREFIX));
+        let is_known = |chain: &String| {
+            own.get_or_init(|| known.iter().flat_map(chains_of).collect::<HashSet<String>>()).contains(chain)
+        };
+        if !chains.iter().all(is_known) {
             return Ok(true);
         }
     }

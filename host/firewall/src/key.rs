@@ -1,13 +1,13 @@
 //! Whose masquerading it is, and the names that the native plugins derive from that.
 
-use std::fmt::Write as _;
-
 use sha2::{Digest as _, Sha512};
 
 use crate::FirewallError;
 
 /// nft's limit for a rule comment, which the native plugins cut theirs to (`NFTNL_UDATA_COMMENT_MAXLEN`).
 const COMMENT_MAX: usize = 128;
+/// Bytes of an instance: two hashes, and a hyphen.
+pub(crate) const INSTANCE: usize = 33;
 
 /// An attachment, as the masquerading rules name it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub struct MasqueradeKey {
 impl MasqueradeKey {
     /// The part of the nft comment that identifies the attachment.
     pub(crate) fn instance(&self) -> String {
-        format!("{}-{}", network_hash(&self.network), hashed(16, "", &format!("{}:{}", self.ifname, self.container_id)))
+        format!("{}-{}", network_hash(&self.network), instance_hash(&self.ifname, &self.container_id))
     }
 
     /// The nft rule comment. Bytes, because the cut at [`COMMENT_MAX`] may fall into a character.
@@ -106,15 +106,25 @@ fn joined(parts: &[&str]) -> String {
     parts.iter().map(|part| format!("{}:{part}", part.len())).collect()
 }
 
+/// The other half of an instance.
+pub(crate) fn instance_hash(ifname: &str, container_id: &str) -> String {
+    hashed(16, "", &format!("{ifname}:{container_id}"))
+}
+
+/// Container ID and interface as an nft comment says them; of a cut one perhaps not all.
+pub(crate) fn named_by(comment: &[u8]) -> Option<(&str, &str)> {
+    let (_, rest) = std::str::from_utf8(comment).ok()?.split_once(", if: ")?;
+    let (ifname, container_id) = rest.split_once(", id: ")?;
+    Some((container_id, ifname))
+}
+
 /// The first `length` characters of `prefix` and the hexadecimal SHA-512 of `text`.
 fn hashed(length: usize, prefix: &str, text: &str) -> String {
-    let mut name = prefix.to_owned();
-    for byte in Sha512::digest(text.as_bytes()) {
-        // Writing to a String can't fail.
-        let _ = write!(name, "{byte:02x}");
-    }
-    name.truncate(length);
-    name
+    // By hand, and no more digits than wanted: a collection of garbage makes a thousand of them.
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    let digest = Sha512::digest(text.as_bytes());
+    let digits = digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    prefix.chars().chain(digits).take(length).collect()
 }
 
 #[cfg(test)]

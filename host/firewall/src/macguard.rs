@@ -159,8 +159,9 @@ pub fn ensure(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Resul
     claim(nft, id, host_ifname, mac, |_| false).map(drop)
 }
 
-/// The same, unless chains of these names guard another port for which `is_anothers` holds: then nothing is changed.
-/// Returns whether the rules are there. Who comes first has the name: look and change are one transaction.
+/// The same, unless chains of these names guard another port for which `is_anothers` holds: then nothing is changed, and there
+/// is no answer. Who comes first has the name: look and change are one transaction. The answer is the handle of the rule by
+/// which frames enter, if it was made now: the record keeps it, and the rule is found by it again.
 ///
 /// # Errors
 /// As [`ensure`].
@@ -170,10 +171,10 @@ pub fn claim(
     host_ifname: &str,
     mac: [u8; 6],
     is_anothers: impl Fn(&str) -> bool,
-) -> Result<bool, FirewallError> {
+) -> Result<Option<Vec<u64>>, FirewallError> {
     let names = Names::new(id)?;
     let wanted = Wanted::new(&names, host_ifname, mac)?;
-    nft.change(|nft, batch| {
+    let (is_ours, made) = nft.change_and_see(|nft, batch| {
         let exists = nft.table(TABLE)?.is_some();
         let there: Vec<&str> = if exists { names.chains(nft)? } else { Vec::new() };
         // Where no chain has the name no rule can lead to it: nothing of others has to be looked at.
@@ -216,7 +217,8 @@ pub fn claim(
         ensure_entry(&entries, batch, &names, &wanted.entry);
         nft.witness((id.to_owned(), host_ifname.to_owned(), mac), batch);
         Ok(true)
-    })
+    })?;
+    Ok(is_ours.then(|| made.iter().map(|rule| rule.handle).collect()))
 }
 
 /// Exactly one rule in `PREROUTING` is to bear the attachment's comment: the wanted one.
@@ -230,7 +232,7 @@ fn ensure_entry(entries: &[Rule], batch: &mut Batch, names: &Names, entry: &[Exp
         }
     }
     if !found {
-        batch.append_rule(TABLE, PREROUTING, entry, Some(names.comment.as_bytes()));
+        batch.append_seen_rule(TABLE, PREROUTING, entry, Some(names.comment.as_bytes()));
     }
 }
 
@@ -246,6 +248,40 @@ pub fn check(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Result
         return Ok(true);
     }
     is_complete(id, host_ifname, mac, |chain| nft.rules(TABLE, chain))
+}
+
+/// The same with handles from [`claim`]: where one of them is the attachment's still, the rules of others are not looked at.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_known(
+    nft: &mut Nft,
+    id: &str,
+    host_ifname: &str,
+    mac: [u8; 6],
+    handles: &[u64],
+) -> Result<bool, FirewallError> {
+    if let Ok(names) = Names::new(id)
+        && let Some(entry) = known(nft, &names, handles)?
+    {
+        let of_chain =
+            |chain: &str| if chain == PREROUTING { Ok(vec![entry.clone()]) } else { nft.rules(TABLE, chain) };
+        if is_complete(id, host_ifname, mac, of_chain)? {
+            return Ok(true);
+        }
+    }
+    check(nft, id, host_ifname, mac)
+}
+
+/// The rule of these names that has one of these handles still: handles start over when a chain is made anew.
+fn known(nft: &mut Nft, names: &Names, handles: &[u64]) -> Result<Option<Rule>, FirewallError> {
+    for handle in handles {
+        let found = nft.rule(TABLE, PREROUTING, *handle)?;
+        if let Some(rule) = found.filter(|rule| rule.handle == *handle && names.marks(rule)) {
+            return Ok(Some(rule));
+        }
+    }
+    Ok(None)
 }
 
 /// As [`check`], of the rules that each chain has by `rules`.
@@ -274,18 +310,28 @@ fn complete(names: &Names, present: &[Rule], wanted: &[Vec<Expression>]) -> bool
 /// A rule that is no guard's refers to a chain (`EBUSY`), the kernel refuses, or the deadline passes. That nothing is
 /// there, or that nothing can be there as no rules can have the name, is no error.
 pub fn remove(nft: &mut Nft, id: &str) -> Result<bool, FirewallError> {
-    remove_unless(nft, id, |_| false)
+    remove_unless(nft, id, &[], |_| false)
 }
 
-/// The same, but for rules that guard a port for which `is_anothers` holds, and for chains that another's rules lead to.
+/// The same, but for rules that guard a port for which `is_anothers` holds, and for chains that another's rules lead to. With
+/// handles from [`claim`], where one of them is the attachment's still, the rules of others are not looked at.
 ///
 /// # Errors
 /// As [`remove`].
-pub fn remove_unless(nft: &mut Nft, id: &str, is_anothers: impl Fn(&str) -> bool) -> Result<bool, FirewallError> {
+pub fn remove_unless(
+    nft: &mut Nft,
+    id: &str,
+    handles: &[u64],
+    is_anothers: impl Fn(&str) -> bool,
+) -> Result<bool, FirewallError> {
     let Ok(names) = Names::new(id) else { return Ok(false) };
+    let goes = |rule: &Rule| !port_of(rule).is_some_and(|port| is_anothers(&port));
     nft.forget();
     nft.change(|nft, batch| {
-        let removal = Removal::plan(nft, &names, |rule| !port_of(rule).is_some_and(|port| is_anothers(&port)))?;
+        let removal = match Removal::of_known(nft, &names, handles, goes)? {
+            Some(removal) => removal,
+            None => Removal::plan(nft, &names, goes)?,
+        };
         removal.put_into(batch);
         Ok(!batch.is_empty())
     })
@@ -314,6 +360,25 @@ impl<'a> Removal<'a> {
         let mac_held = targets.contains(&names.mac_chain) || port_held && chains.contains(&names.port_chain.as_str());
         chains.retain(|chain| if *chain == names.port_chain { !port_held } else { !mac_held });
         Ok(Self { entries: going.iter().map(|rule| rule.handle).collect(), chains })
+    }
+
+    /// The same by the handle of the rule that leads to the chains, if the kernel says that no other rule does.
+    fn of_known(
+        nft: &mut Nft,
+        names: &'a Names,
+        handles: &[u64],
+        goes: impl Fn(&Rule) -> bool,
+    ) -> Result<Option<Self>, FirewallError> {
+        let Some(entry) = known(nft, names, handles)?.filter(goes) else { return Ok(None) };
+        let chains = [names.port_chain.as_str(), names.mac_chain.as_str()];
+        for chain in chains {
+            let uses = nft.chain(TABLE, chain)?.map(|chain| chain.uses);
+            let own = u32::try_from(nft.rules(TABLE, chain)?.len()).unwrap_or(u32::MAX);
+            if uses != own.checked_add(1) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Self { entries: vec![entry.handle], chains: chains.to_vec() }))
     }
 
     /// Rules first: a chain that another one jumps to can't be deleted.

@@ -12,6 +12,7 @@
 //! The table and its chains are shared by all attachments of the node and stay when the last one goes
 //! ([`crate::node`]).
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,7 +21,7 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
 
 use crate::batch::{BaseChain, Batch, Table};
-use crate::key::network_hash;
+use crate::key::{INSTANCE, instance_hash, named_by, network_hash};
 use crate::rule::{self, Expression, Rule, Side};
 use crate::{FirewallError, MasqueradeKey, Nft};
 
@@ -69,12 +70,62 @@ pub fn nft_ensure(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result
     })
 }
 
+/// As [`nft_ensure`] for an attachment that has no rules yet, so that nobody has to look for them among those of all others.
+/// Returns the handles of the new rules: the record keeps them, and the rules are found by them again.
+///
+/// # Errors
+/// As [`nft_ensure`].
+pub fn nft_add(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<Vec<u64>, FirewallError> {
+    let comment = key.nft_comment();
+    let ((), made) = nft.change_and_see(|nft, batch| {
+        ensure_base(nft, batch)?;
+        for rule in wanted(addrs) {
+            batch.append_seen_rule(TABLE, CHECKS, &rule, Some(&comment));
+        }
+        Ok(())
+    })?;
+    Ok(made.iter().map(|rule| rule.handle).collect())
+}
+
+/// The rules of these handles; `None` if one of them is not there, or not this attachment's: handles start over when a chain is
+/// made anew.
+fn known(nft: &mut Nft, key: &MasqueradeKey, handles: &[u64]) -> Result<Option<Vec<Rule>>, FirewallError> {
+    let instance = key.instance();
+    let mut rules = Vec::new();
+    for handle in handles {
+        match nft.rule(TABLE, CHECKS, *handle)? {
+            Some(rule) if rule.handle == *handle && rule.commented(instance.as_bytes()) => rules.push(rule),
+            _ => return Ok(None),
+        }
+    }
+    Ok((!rules.is_empty()).then_some(rules))
+}
+
 /// Whether all that [`nft_ensure`] makes is there: the rules of each address, and the way that leads to them.
 ///
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
 pub fn nft_check(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
     is_complete(key, addrs, |chain| nft.rules(TABLE, chain))
+}
+
+/// The same of rules with handles from [`nft_add`]: where they are the attachment's still, no others are looked at.
+///
+/// # Errors
+/// The kernel refuses to show it, or the deadline passes.
+pub fn nft_check_known(
+    nft: &mut Nft,
+    key: &MasqueradeKey,
+    addrs: &[IpNet],
+    handles: &[u64],
+) -> Result<bool, FirewallError> {
+    if let Some(known) = known(nft, key, handles)? {
+        let of_chain = |chain: &str| if chain == CHECKS { Ok(known.clone()) } else { nft.rules(TABLE, chain) };
+        if is_complete(key, addrs, of_chain)? {
+            return Ok(true);
+        }
+    }
+    nft_check(nft, key, addrs)
 }
 
 /// As [`nft_check`], of the rules that each chain has by `rules`.
@@ -98,54 +149,76 @@ pub(crate) fn is_complete<R: AsRef<[Rule]>>(
 /// # Errors
 /// The kernel refuses, or the deadline passes. That nothing is there is no error.
 pub fn nft_remove(nft: &mut Nft, key: &MasqueradeKey) -> Result<usize, FirewallError> {
+    nft_remove_known(nft, key, &[])
+}
+
+/// The same with handles from [`nft_add`]: where they are the attachment's still, they are its rules, and no others are looked
+/// at. Each comment is read before its rule is deleted.
+///
+/// # Errors
+/// As [`nft_remove`].
+pub fn nft_remove_known(nft: &mut Nft, key: &MasqueradeKey, handles: &[u64]) -> Result<usize, FirewallError> {
     let instance = key.instance();
     nft.change(|nft, batch| {
-        let mut removed = 0;
-        for rule in nft.rules(TABLE, CHECKS)? {
-            if rule.commented(instance.as_bytes()) {
-                batch.delete_rule(TABLE, CHECKS, rule.handle);
-                removed += 1;
-            }
+        let rules = match known(nft, key, handles)? {
+            Some(known) => known,
+            None => nft.rules(TABLE, CHECKS)?,
+        };
+        let own: Vec<&Rule> = rules.iter().filter(|rule| rule.commented(instance.as_bytes())).collect();
+        for rule in &own {
+            batch.delete_rule(TABLE, CHECKS, rule.handle);
         }
-        Ok(removed)
+        Ok(own.len())
     })
 }
 
-/// Removes the masquerading rules of all attachments of `network` except the valid ones, and returns the comments of the
-/// removed rules, each once: they name network, interface and container.
+/// Removes the masquerading rules of all attachments of `network` except the valid and the busy ones, and returns the comments
+/// of the removed rules, each once: they name network, interface and container.
 ///
-/// `valid` gives (container ID, interface name). It is asked after the rules were read: an attachment that is being made
-/// can be known by then.
+/// Both are (container ID, interface name). Who is busy is asked only if there is something to remove, and after the rules were
+/// read: an attachment that is being made can be known by then.
 ///
 /// # Errors
-/// The kernel refuses, the deadline passes, or who is valid can't be told.
+/// The kernel refuses, the deadline passes, or who is busy can't be told.
 pub fn nft_retain(
     nft: &mut Nft,
     network: &str,
-    valid: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
+    valid: &[(String, String)],
+    busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
 ) -> Result<Vec<String>, FirewallError> {
     let ours = format!("{}-", network_hash(network));
-    let instance = |(container_id, ifname): (String, String)| {
-        MasqueradeKey { network: network.to_owned(), container_id, ifname }.instance()
+    let named: HashSet<(&str, &str)> = valid.iter().map(|(id, ifname)| (id.as_str(), ifname.as_str())).collect();
+    let instances = |all: &[(String, String)]| -> HashSet<String> {
+        all.iter().map(|(container_id, ifname)| format!("{ours}{}", instance_hash(ifname, container_id))).collect()
+    };
+    // Made only if a comment alone doesn't tell: long ones are cut.
+    let valid_instances = OnceCell::new();
+    let is_valid = |rule: &Rule| {
+        rule.comment.as_deref().and_then(named_by).is_some_and(|names| named.contains(&names))
+            || instance_of(rule)
+                .is_some_and(|instance| valid_instances.get_or_init(|| instances(valid)).contains(instance))
     };
     let mut removed = Vec::new();
+    let mut seen = HashSet::new();
     loop {
         let chunk = nft.change(|nft, batch| {
-            let mut chunk = Vec::new();
-            let rules = nft.rules(TABLE, CHECKS)?;
-            let valid: Vec<String> = valid()?.into_iter().map(instance).collect();
-            for rule in rules {
-                let kept = valid.iter().any(|instance| rule.commented(instance.as_bytes()));
-                if rule.commented(ours.as_bytes()) && !kept && chunk.len() < CHUNK {
-                    batch.delete_rule(TABLE, CHECKS, rule.handle);
-                    chunk.push(String::from_utf8_lossy(rule.comment.as_deref().unwrap_or_default()).into_owned());
-                }
+            let mut rules = nft.rules(TABLE, CHECKS)?;
+            rules.retain(|rule| rule.commented(ours.as_bytes()) && !is_valid(rule));
+            if rules.is_empty() {
+                return Ok(Vec::new());
             }
-            Ok(chunk)
+            let busy = instances(&busy()?);
+            rules.retain(|rule| instance_of(rule).is_none_or(|instance| !busy.contains(instance)));
+            rules.truncate(CHUNK);
+            for rule in &rules {
+                batch.delete_rule(TABLE, CHECKS, rule.handle);
+            }
+            Ok(rules)
         })?;
         let last = chunk.len() < CHUNK;
-        for comment in chunk {
-            if !removed.contains(&comment) {
+        for rule in chunk {
+            let comment = String::from_utf8_lossy(rule.comment.as_deref().unwrap_or_default()).into_owned();
+            if seen.insert(comment.clone()) {
                 removed.push(comment);
             }
         }
@@ -153,6 +226,11 @@ pub fn nft_retain(
             return Ok(removed);
         }
     }
+}
+
+/// What a rule's comment begins with: the hashes of network and attachment.
+fn instance_of(rule: &Rule) -> Option<&str> {
+    std::str::from_utf8(rule.comment.as_deref()?.get(..INSTANCE)?).ok()
 }
 
 /// A masquerading rule as it was seen.

@@ -27,8 +27,10 @@ const CHAIN_TABLE: u16 = 1;
 const CHAIN_NAME: u16 = 3;
 const CHAIN_HOOK: u16 = 4;
 const CHAIN_POLICY: u16 = 5;
+const CHAIN_USE: u16 = 6;
 const CHAIN_TYPE: u16 = 7;
 const RULE_CHAIN: u16 = 2;
+const RULE_EXPRESSIONS: u16 = 4;
 /// `NFTA_HOOK_HOOKNUM`, and the values of it and of the policy that are looked for (linux/netfilter.h).
 const HOOK_NUMBER: u16 = 1;
 const NF_INET_FORWARD: u32 = 2;
@@ -58,6 +60,8 @@ pub(crate) struct TableState {
 pub(crate) struct ChainState {
     /// "nat", "filter", …: base chains only.
     pub(crate) kind: Option<String>,
+    /// Rules in it, and rules that lead to it.
+    pub(crate) uses: u32,
 }
 
 impl Nft {
@@ -105,7 +109,10 @@ impl Nft {
     pub(crate) fn chain(&mut self, table: Table, name: &str) -> Result<Option<ChainState>, FirewallError> {
         let attributes = vec![ChainAttribute::Table(table.name.to_owned()), ChainAttribute::Name(name.to_owned())];
         match self.get(table.family, NfTablesMessage::GetChain(ChainMessage { attributes })) {
-            Ok(reply) => Ok(Some(ChainState { kind: find(&reply, CHAIN_TYPE).map(text) })),
+            Ok(reply) => Ok(Some(ChainState {
+                kind: find(&reply, CHAIN_TYPE).map(text),
+                uses: find(&reply, CHAIN_USE).and_then(be32).unwrap_or(u32::MAX),
+            })),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(FirewallError::errno("read chain", format!("{table} {name}"), errno)),
         }
@@ -145,6 +152,20 @@ impl Nft {
             .map_err(|errno| FirewallError::errno("list rules of", format!("{table} {chain}"), errno))
     }
 
+    /// The rule of this handle, without a look at the others of its chain; `None` if there is none.
+    pub(crate) fn rule(&mut self, table: Table, chain: &str, handle: u64) -> Result<Option<Rule>, FirewallError> {
+        let attributes = vec![
+            RuleAttribute::Table(table.name.to_owned()),
+            RuleAttribute::Chain(chain.to_owned()),
+            RuleAttribute::Handle(handle),
+        ];
+        match self.get(table.family, NfTablesMessage::GetRule(RuleMessage { attributes })) {
+            Ok(reply) => Ok(Some(Rule::read(&reply))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(FirewallError::errno("read rule of", format!("{table} {chain}"), errno)),
+        }
+    }
+
     /// The rules of all chains of a table, as [`Nft::rules`], by chain and in one request: none if there is no such table.
     pub(crate) fn rules_by_chain(&mut self, table: Table) -> Result<HashMap<String, Vec<Rule>>, FirewallError> {
         let attributes = vec![RuleAttribute::Table(table.name.to_owned())];
@@ -165,12 +186,20 @@ impl Nft {
     /// An empty batch costs nothing.
     pub(crate) fn change<T>(
         &mut self,
-        mut plan: impl FnMut(&mut Self, &mut Batch) -> Result<T, FirewallError>,
+        plan: impl FnMut(&mut Self, &mut Batch) -> Result<T, FirewallError>,
     ) -> Result<T, FirewallError> {
+        self.change_and_see(plan).map(|(value, _)| value)
+    }
+
+    /// As [`Nft::change`], and the rules of [`Batch::append_seen_rule`] as the kernel made them, in their order.
+    pub(crate) fn change_and_see<T>(
+        &mut self,
+        mut plan: impl FnMut(&mut Self, &mut Batch) -> Result<T, FirewallError>,
+    ) -> Result<(T, Vec<Rule>), FirewallError> {
         let mut attempt = 0;
         loop {
             let mut batch = Batch::new(self.generation()?);
-            let outcome = plan(self, &mut batch).and_then(|value| self.commit(&batch).map(|()| value));
+            let outcome = plan(self, &mut batch).and_then(|value| self.commit(&batch).map(|made| (value, made)));
             let Err(error) = outcome else {
                 self.passed(&batch);
                 return outcome;
@@ -223,9 +252,10 @@ impl Nft {
         }
     }
 
-    fn commit(&mut self, batch: &Batch) -> Result<(), FirewallError> {
+    fn commit(&mut self, batch: &Batch) -> Result<Vec<Rule>, FirewallError> {
+        let mut made = Vec::new();
         if batch.is_empty() {
-            return Ok(());
+            return Ok(made);
         }
         let sent = batch.write(&mut self.transport);
         let failed = |sequence: u32, errno| {
@@ -241,8 +271,14 @@ impl Nft {
         let mut error = None;
         self.transport
             .receive(sent.first, sent.last, |reply| {
-                let Reply::Status { sequence, errno } = reply else {
-                    return Ok(false);
+                let (sequence, errno) = match reply {
+                    Reply::Status { sequence, errno } => (sequence, errno),
+                    // An echo. The new generation is told as well, which has no expressions.
+                    Reply::Message(attributes) => {
+                        made.extend(find(attributes, RULE_EXPRESSIONS).map(|_| Rule::read(attributes)));
+                        return Ok(false);
+                    }
+                    Reply::DumpEnd | Reply::Interrupted => return Ok(false),
                 };
                 if errno != 0 && error.is_none() {
                     error = Some(failed(sequence, Errno::from_raw(errno)));
@@ -252,7 +288,7 @@ impl Nft {
                 Ok(sequence == sent.last || sequence == sent.first)
             })
             .map_err(whole)?;
-        error.map_or(Ok(()), Err)
+        error.map_or(Ok(made), Err)
     }
 
     /// Asks for one object: its attributes.

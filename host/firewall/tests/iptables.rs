@@ -129,8 +129,8 @@ fn names_that_run_together() {
         remove(&first, &addrs(&["10.1.0.3/16"]), soon()).unwrap();
         assert!(check(&second, &addrs(&["10.2.0.3/16"]), soon()).unwrap());
         // A collection of the one's network spares the other's.
-        assert_eq!(retain("net", || Ok(Vec::new()), soon()).unwrap(), Vec::<String>::new());
-        assert_eq!(retain("net1", || Ok(Vec::new()), soon()).unwrap(), ["abc"]);
+        assert_eq!(retain("net", &[], || Ok(Vec::new()), soon()).unwrap(), Vec::<String>::new());
+        assert_eq!(retain("net1", &[], || Ok(Vec::new()), soon()).unwrap(), ["abc"]);
         assert_eq!((rules().len(), chains()), (0, 0));
     });
 }
@@ -242,7 +242,10 @@ fn collection_keeps_valid_and_foreign_rules() {
         ensure(&key("cid1"), &addrs(&DUAL), soon()).unwrap();
         ensure(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap();
         tool("iptables", "iptables -t nat -A POSTROUTING -s 192.0.2.1 -j ACCEPT");
-        assert_eq!(retain("mynet", || Ok(vec![("cid2".to_owned(), String::new())]), soon()).unwrap(), ["cid1"]);
+        assert_eq!(
+            retain("mynet", &[("cid2".to_owned(), String::new())], || Ok(Vec::new()), soon()).unwrap(),
+            ["cid1"]
+        );
         assert!(check(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap());
         assert!(check(&other, &addrs(&["10.9.0.2/16"]), soon()).unwrap());
         let after = rules();

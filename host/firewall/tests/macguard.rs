@@ -4,7 +4,7 @@ mod common;
 
 use common::{nft, own_namespace, ruleset, tool};
 use postern_firewall::macguard::{
-    ID_MAX, Port, check, claim, ensure, list, own_id, remove, remove_unless, remove_unused, validate,
+    ID_MAX, Port, check, check_known, claim, ensure, list, own_id, remove, remove_unless, remove_unused, validate,
 };
 
 const ID: &str = "cid1-eth0";
@@ -174,26 +174,26 @@ fn names_that_run_together() {
     let mut nft = nft();
     let all = |_: &str| true;
     for (first, second) in [("c-eth0", "c-eth0-mac"), ("c-eth0-mac", "c-eth0"), ("a-b-c", "a-b-c")] {
-        assert!(claim(&mut nft, first, "veth1", MAC, all).unwrap());
+        assert!(claim(&mut nft, first, "veth1", MAC, all).unwrap().is_some());
         let before = ruleset();
-        assert!(!claim(&mut nft, second, "veth2", MAC, all).unwrap(), "{first} has the name");
+        assert!(claim(&mut nft, second, "veth2", MAC, all).unwrap().is_none(), "{first} has the name");
         assert_eq!(ruleset(), before);
         let own = own_id("net", "c", second);
-        assert!(claim(&mut nft, &own, "veth2", MAC, all).unwrap());
+        assert!(claim(&mut nft, &own, "veth2", MAC, all).unwrap().is_some());
         assert!(check(&mut nft, first, "veth1", MAC).unwrap() && check(&mut nft, &own, "veth2", MAC).unwrap());
         // By the name that the second does not have nothing of the first goes.
         let both = ruleset();
-        assert!(!remove_unless(&mut nft, second, |port| port == "veth1").unwrap());
+        assert!(!remove_unless(&mut nft, second, &[], |port| port == "veth1").unwrap());
         assert_eq!(ruleset(), both);
         assert!(remove(&mut nft, &own).unwrap());
         assert_eq!(ruleset(), before);
         // The first comes again, and nothing is changed; once its port is gone the name is free.
-        assert!(claim(&mut nft, first, "veth1", MAC, all).unwrap());
+        assert!(claim(&mut nft, first, "veth1", MAC, all).unwrap().is_some());
         assert_eq!(ruleset(), before);
-        assert!(claim(&mut nft, second, "veth2", MAC, |port| port != "veth1").unwrap());
+        assert!(claim(&mut nft, second, "veth2", MAC, |port| port != "veth1").unwrap().is_some());
         assert!(check(&mut nft, second, "veth2", MAC).unwrap());
         // What is left of the first holds what it leads to, and never the other way round.
-        remove_unless(&mut nft, first, |port| port == "veth2").unwrap();
+        remove_unless(&mut nft, first, &[], |port| port == "veth2").unwrap();
         assert!(check(&mut nft, second, "veth2", MAC).unwrap(), "{}", ruleset());
         remove(&mut nft, second).unwrap();
         remove(&mut nft, first).unwrap();
@@ -301,4 +301,38 @@ fn ports_are_listed_and_those_that_are_gone_lose_their_guard() {
     assert!(remove_unused(&mut nft, "cid2-eth0", |_| false).unwrap());
     tool("nftables", "nft flush chain bridge nat PREROUTING");
     assert_eq!(ruleset(), BASE);
+}
+
+/// The handle that the record tells is enough to check and to remove a guard, if it is the guard's still.
+#[test]
+fn a_guard_is_found_by_its_handle() {
+    own_namespace();
+    let mut nft = nft();
+    let none = |_: &str| false;
+    let first = claim(&mut nft, "c1-eth0", "veth1", MAC, none).unwrap().unwrap();
+    assert_eq!(first.len(), 1);
+    assert_eq!(claim(&mut nft, "c1-eth0", "veth1", MAC, none).unwrap(), Some(Vec::new()), "it was there");
+    assert!(check_known(&mut nft, "c1-eth0", "veth1", MAC, &first).unwrap());
+    assert!(!check_known(&mut nft, "c1-eth0", "veth1", [9; 6], &first).unwrap());
+    let before = ruleset();
+    let second = claim(&mut nft, "c2-eth0", "veth2", MAC, none).unwrap().unwrap();
+    assert!(remove_unless(&mut nft, "c2-eth0", &second, none).unwrap());
+    assert_eq!(ruleset(), before);
+    // Another's rule leads to the chain: that the handle doesn't tell, and the kernel does.
+    let both =
+        "add rule bridge nat PREROUTING iifname \"veth9\" jump cni-br-iface-c1-eth0 comment \"macspoofchk-c1-eth0\"";
+    tool("nftables", &format!("nft '{both}'"));
+    assert!(remove_unless(&mut nft, "c1-eth0", &first, |port| port == "veth9").unwrap());
+    let left = ruleset();
+    assert!(
+        left.contains("veth9") && !left.contains("veth1") && left.contains("chain cni-br-iface-c1-eth0-mac"),
+        "{left}"
+    );
+    // The handles start over, and are another's.
+    tool("nftables", "nft delete table bridge nat");
+    let other = claim(&mut nft, "c3-eth0", "veth3", MAC, none).unwrap().unwrap();
+    let before = ruleset();
+    assert!(!check_known(&mut nft, "c1-eth0", "veth1", MAC, &other).unwrap());
+    assert!(!remove_unless(&mut nft, "c1-eth0", &other, none).unwrap());
+    assert_eq!(ruleset(), before);
 }

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{addrs, key, nft, own_namespace, ruleset, tool};
-use postern_firewall::masquerade::{nft_check, nft_ensure, nft_list, nft_remove, nft_remove_seen, nft_retain};
+use postern_firewall::masquerade::{
+    nft_add, nft_check, nft_check_known, nft_ensure, nft_list, nft_remove, nft_remove_known, nft_remove_seen,
+    nft_retain,
+};
 use postern_firewall::{MasqueradeKey, Nft};
 
 /// What the native bridge plugin 1.9.1 leaves for network mynet, container cid1, interface eth0.
@@ -178,7 +181,7 @@ fn collection_keeps_valid_and_foreign_rules() {
         nft_ensure(&mut nft, &key(container), &addrs(&[&format!("10.1.0.{}/16", number + 2), "fd00:1::2/64"])).unwrap();
     }
     tool("nftables", "nft add rule inet cni_plugins_masquerade masq_checks ip saddr 192.0.2.1 counter");
-    let removed = nft_retain(&mut nft, "mynet", || Ok(vec![valid("cid2", "eth0"), valid("cid1", "eth7")])).unwrap();
+    let removed = nft_retain(&mut nft, "mynet", &[valid("cid2", "eth0")], || Ok(vec![valid("cid1", "eth7")])).unwrap();
     assert_eq!(removed.len(), 2, "{removed:?}");
     assert!(removed[0].ends_with("id: cid1") && removed[1].ends_with("id: cid3"), "{removed:?}");
     let after = ruleset();
@@ -201,7 +204,7 @@ fn collection_of_thousands() {
                done | nft -f -
            done"#,
     );
-    assert_eq!(nft_retain(&mut nft(), "mynet", || Ok(vec![valid("cid1", "eth0")])).unwrap().len(), 1203);
+    assert_eq!(nft_retain(&mut nft(), "mynet", &[valid("cid1", "eth0")], || Ok(Vec::new())).unwrap().len(), 1203);
     assert_eq!(ruleset(), NATIVE);
 }
 
@@ -351,4 +354,45 @@ fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
     assert_eq!(nft_remove_seen(&mut nft, &seen).unwrap(), 0);
     let left = ruleset();
     assert_eq!(left.matches("ip saddr").count(), others.len(), "{left}");
+}
+
+/// The handles that the record tells are enough to check and to remove rules, if they are the attachment's still.
+#[test]
+fn rules_are_found_by_their_handles() {
+    own_namespace();
+    let mut nft = nft();
+    let made = nft_add(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
+    assert_eq!(ruleset(), NATIVE);
+    assert_eq!(made.len(), 2);
+    assert!(nft_check_known(&mut nft, &key("cid1"), &addrs(&DUAL), &made).unwrap());
+    assert!(!nft_check_known(&mut nft, &key("cid2"), &addrs(&DUAL), &made).unwrap());
+    let other = nft_add(&mut nft, &key("cid2"), &addrs(&["10.1.0.3/16"])).unwrap();
+    assert_eq!(nft_remove_known(&mut nft, &key("cid2"), &other).unwrap(), 1);
+    assert_eq!(ruleset(), NATIVE);
+    // Of some that are gone nobody is believed.
+    assert_eq!(nft_remove_known(&mut nft, &key("cid1"), &[made[0], other[0]]).unwrap(), 2);
+    // The handles start over, and are another's.
+    tool("nftables", "nft delete table inet cni_plugins_masquerade");
+    let again = nft_add(&mut nft, &key("cid2"), &addrs(&DUAL)).unwrap();
+    let before = ruleset();
+    assert!(!nft_check_known(&mut nft, &key("cid1"), &addrs(&DUAL), &again).unwrap());
+    assert_eq!(nft_remove_known(&mut nft, &key("cid1"), &again).unwrap(), 0);
+    assert_eq!(ruleset(), before);
+}
+
+/// A comment that is cut tells by its hashes alone whose it is.
+#[test]
+fn collection_knows_the_valid_by_name_and_by_hash() {
+    own_namespace();
+    let mut nft = nft();
+    let long = "x".repeat(100);
+    for (number, id) in ["short", &long, "stale", "busy"].into_iter().enumerate() {
+        nft_add(&mut nft, &key(id), &addrs(&[&format!("10.1.0.{number}/16")])).unwrap();
+    }
+    let all = |ids: &[&str]| ids.iter().map(|id| ((*id).to_owned(), "eth0".to_owned())).collect::<Vec<_>>();
+    let nobody = || panic!("nobody is asked who is busy where all are valid");
+    assert!(nft_retain(&mut nft, "mynet", &all(&["short", &long, "stale", "busy"]), nobody).unwrap().is_empty());
+    let removed = nft_retain(&mut nft, "mynet", &all(&["short", &long]), || Ok(all(&["busy"]))).unwrap();
+    assert!(removed.len() == 1 && removed[0].ends_with("id: stale"), "{removed:?}");
+    assert_eq!(nft_list(&mut nft).unwrap().len(), 3);
 }

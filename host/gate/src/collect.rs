@@ -4,9 +4,10 @@ use crate::capability::{ipam, leases, loopback, mac_guard, masquerade};
 use crate::effect::Effect;
 use crate::native;
 use crate::session::{Leftover, Session, kernel, state};
-use postern_cni::{Error, Verb};
-use postern_state::{Record, RecordKey, StateError};
+use postern_cni::{Attachment, Error, Verb};
+use postern_state::{Record, RecordKey, StateError, Summary};
 use postern_types::{ErrorCode, OpError};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Instant;
@@ -134,8 +135,8 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
     let network = &session.request.conf.name;
     let here = session.host()?.cookie().map_err(kernel)?;
     let (mut removed, mut failed) = (0, None);
-    postern_state::tidy(&session.state).map_err(state)?;
-    for summary in postern_state::list(&session.state).map_err(state)? {
+    let valid: HashSet<(&str, &str)> = valid.iter().copied().collect();
+    for summary in strangers(session)? {
         let Some(key) = &summary.key else { continue };
         // One that could not be read is told of, and set aside if it never can be; or it can be read at the second try.
         let again = || Record::<Effect>::open_existing(&session.state, key, Instant::now());
@@ -164,6 +165,20 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
         }
     }
     failed.map_or(Ok(removed), Err)
+}
+
+/// All records but those of this network's valid attachments, which are not even opened: their files' names tell whose they are.
+/// None if the runtime has not said who is valid, as nothing may be removed then.
+///
+/// # Errors
+/// The records can't be listed.
+pub fn strangers(session: &Session) -> Result<Vec<Summary>, OpError> {
+    let network = &session.request.conf.name;
+    let Some(valid) = session.request.conf.still_valid() else { return Ok(Vec::new()) };
+    let here = session.host()?.cookie().map_err(kernel)?;
+    let key = |valid: &&Attachment| RecordKey::new(here, network, &valid.container_id, &valid.ifname);
+    let known = session.valid.get_or_init(|| valid.iter().map(key).collect());
+    postern_state::list_others(&session.state, known).map_err(state)
 }
 
 /// Whether an attachment of this network is being made, or was made since this collection began: whoever said which

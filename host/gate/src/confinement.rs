@@ -4,13 +4,14 @@
 //! Everything is decided from policy, configuration and the record, before the first guest is started.
 
 use crate::capability::{leases, resolv_conf};
+use crate::collect;
 use crate::disk;
 use crate::effect::Effect;
 use crate::launcher::Launcher;
 use crate::native;
 use crate::policy::{Granted, Policy};
 use crate::protocol::internal;
-use crate::session::{Session, can_be_path, state};
+use crate::session::{Session, can_be_path};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
@@ -255,7 +256,8 @@ fn recorded(session: &Session) -> Result<Vec<Effect>, OpError> {
     let mut effects: Vec<Effect> = own.into_iter().map(|noted| noted.effect).collect();
     if session.request.verb == Verb::Gc {
         let network = &session.request.conf.name;
-        for summary in postern_state::list(&session.state).map_err(state)? {
+        // The valid ones' stay, and are not even opened.
+        for summary in collect::strangers(session)? {
             if summary.header.is_some_and(|header| header.network == *network) {
                 // One that can't be read is told by who removes it.
                 let read = summary.effects.into_iter().filter_map(|noted| serde_json::from_value(noted.effect).ok());

@@ -10,9 +10,11 @@ use crate::alive::{all_namespaces, is_alive};
 use crate::collect;
 use crate::effect::Effect;
 use crate::places::Places;
-use crate::session::{Session, now};
+use crate::session::{Session, SharedNft, now};
 use postern_kernel::{Link, Namespaces, Netlink};
 use postern_state::{Header, Record, RecordKey, Section, Stage, StateError, Summary};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -207,10 +209,31 @@ fn is_superseded(header: &Header, boot: &str, all: &[Summary]) -> bool {
     all.iter().filter_map(|summary| summary.header.as_ref()).any(same)
 }
 
-/// [`is_superseded`] by what the records say now.
-fn is_made_again(places: &Places, header: &Header) -> Result<bool, String> {
-    let boot = postern_state::boot_id().map_err(|e| e.to_string())?;
-    Ok(is_superseded(header, &boot, &postern_state::list(&places.state).map_err(|e| e.to_string())?))
+/// What the removals of one collection have in common.
+#[derive(Default)]
+pub struct Shared {
+    nft: SharedNft,
+    /// The records that were looked at when the first was asked for that may be superseded.
+    seen: RefCell<Option<HashMap<RecordKey, Header>>>,
+}
+
+impl Shared {
+    /// [`is_superseded`] by what the records say now. Those that were seen before are not opened again, unless they are of the
+    /// same attachment: a collection of all records after a reboot would read each as often as there are records.
+    fn is_made_again(&self, places: &Places, header: &Header) -> Result<bool, String> {
+        let boot = postern_state::boot_id().map_err(|e| e.to_string())?;
+        let is_same = |other: &Header| {
+            (&other.network, &other.container_id, &other.ifname)
+                == (&header.network, &header.container_id, &header.ifname)
+        };
+        let mut seen = self.seen.borrow_mut();
+        let seen = seen.get_or_insert_default();
+        let known = seen.iter().filter(|(_, header)| !is_same(header)).map(|(key, _)| key.clone()).collect();
+        let others = postern_state::list_others(&places.state, &known).map_err(|e| e.to_string())?;
+        let found = is_superseded(header, &boot, &others);
+        seen.extend(others.into_iter().filter_map(|summary| Some((summary.key?, summary.header?))));
+        Ok(found)
+    }
 }
 
 /// What native IPAM programs are run with. Not the record says so: whoever could forge one would have programs run.
@@ -225,7 +248,7 @@ pub struct Programs<'a> {
 ///
 /// # Errors
 /// A text for people: what could not be removed; it stays in the record.
-pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Result<bool, String> {
+pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, shared: &Shared) -> Result<bool, String> {
     let deadline = Instant::now() + WITHIN;
     let record = match Record::<Effect>::open_existing(&places.state, &garbage.key, Instant::now()) {
         Ok(Some(record)) if *record.header() == garbage.header => record,
@@ -241,10 +264,11 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>) -> Re
         return Ok(false);
     }
     let mut session = Session::of_record(record, deadline, places.clone());
+    session.share(&shared.nft);
     let without = prepare(&mut session, garbage, programs);
     // Asked again, with the lock held: whoever was asked whether to remove it may have taken his time.
     let superseded =
-        garbage.superseded || garbage.reason == Reason::OtherBoot && is_made_again(places, &garbage.header)?;
+        garbage.superseded || garbage.reason == Reason::OtherBoot && shared.is_made_again(places, &garbage.header)?;
     let removed = if superseded {
         session.forget();
         Ok(true)

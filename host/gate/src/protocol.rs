@@ -240,7 +240,7 @@ pub fn request(
         ("CNI_PATH", &env.path),
     ];
     // A configuration whose common keys have wrong types is the plugin's to refuse, in its own words.
-    let conf = NetConf::parse(raw.clone()).unwrap_or_else(|_| NetConf::unread(raw));
+    let conf = NetConf::parse_or_unread(raw);
     Ok(Request {
         plugin: plugin.to_owned(),
         verb,

@@ -15,7 +15,7 @@ use postern_kernel::{Namespace, Netlink, Worker};
 use postern_state::{LeaseStore, Leases, Record, RecordKey, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::cell::{OnceCell, RefCell, RefMut};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -104,6 +104,10 @@ fn first_address(net: &IpNet) -> Option<IpAddr> {
     }
 }
 
+/// A socket for nftables, opened at its first use. When it is closed after something was deleted, the kernel waits for readers of
+/// the old rules: whoever removes many things has one for all.
+pub type SharedNft = Rc<RefCell<Option<Nft>>>;
+
 /// Something to undo if this ADD fails.
 #[derive(Clone, Debug)]
 pub struct Undo {
@@ -160,7 +164,9 @@ pub struct Session {
     pub joined: Option<u32>,
     /// Host links that this run has shown to a guest: what a result may name.
     pub shown: BTreeSet<String>,
-    nft: RefCell<Option<Nft>>,
+    /// The records of the attachments that are valid, as the runtime says for GC.
+    pub valid: OnceCell<HashSet<RecordKey>>,
+    nft: SharedNft,
     worker: Option<Worker>,
     namespace: Option<Namespace>,
     host: OnceCell<Netlink>,
@@ -200,7 +206,8 @@ impl Session {
             container_mac: None,
             joined: None,
             shown: BTreeSet::new(),
-            nft: RefCell::new(None),
+            valid: OnceCell::new(),
+            nft: SharedNft::default(),
             worker: None,
             namespace: None,
             host: OnceCell::new(),
@@ -222,6 +229,7 @@ impl Session {
         request.path.clone_from(&self.request.path);
         request.stdin.clone_from(&self.request.stdin);
         session.runner = Rc::clone(&self.runner);
+        session.share(&self.nft);
         session
     }
 
@@ -245,6 +253,11 @@ impl Session {
         session
     }
 
+    /// Uses a socket for nftables that other sessions use too.
+    pub fn share(&mut self, nft: &SharedNft) {
+        self.nft = Rc::clone(nft);
+    }
+
     /// Whether there is time left: asked before each operation, and before each of the many things that one does.
     ///
     /// # Errors
@@ -259,9 +272,6 @@ impl Session {
     /// Gives what is to be cleaned up time of its own: a run that went past its deadline must not leave its rules.
     pub fn allow_cleanup(&mut self) {
         self.deadline = self.deadline.max(Instant::now() + CLEANUP_WITHIN);
-        if let Some(nft) = self.nft.get_mut() {
-            nft.set_deadline(self.deadline);
-        }
     }
 
     /// Starts the thread that lives in the container's namespace, confined by `confine`.
@@ -352,8 +362,9 @@ impl Session {
     /// The kernel gives no socket.
     pub fn nft(&self) -> Result<RefMut<'_, Nft>, OpError> {
         let mut nft = self.nft.borrow_mut();
-        if nft.is_none() {
-            *nft = Some(Nft::open(self.deadline).map_err(crate::capability::masquerade::firewall)?);
+        match &mut *nft {
+            Some(nft) => nft.set_deadline(self.deadline),
+            None => *nft = Some(Nft::open(self.deadline).map_err(crate::capability::masquerade::firewall)?),
         }
         RefMut::filter_map(nft, Option::as_mut)
             .map_err(|_| OpError::new(ErrorCode::Kernel, "nftables", "the nftables socket is not open"))

@@ -227,5 +227,7 @@ pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
 
 /// The first 128 bits of a digest in hexadecimal: a file name.
 pub(crate) fn short_hex(digest: &[u8; 32]) -> String {
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    // By hand: a collection of garbage makes a thousand of them.
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    digest.iter().take(16).flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -123,6 +123,14 @@ impl Index {
         }
     }
 
+    /// All that it tells of.
+    pub(crate) fn entries(&self) -> io::Result<Vec<Entry>> {
+        match self {
+            Self::Fresh(entries) => Ok(entries.clone()),
+            Self::Table(table) => table.entries(),
+        }
+    }
+
     pub(crate) fn insert(&mut self, entry: Entry) -> io::Result<()> {
         if let Self::Table(table) = self {
             // Three quarters full: the next commit writes a new table without the leases given up.

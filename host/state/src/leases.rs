@@ -13,7 +13,7 @@ pub use snapshot::Snapshot;
 use crate::error::{Result, StateError};
 use crate::files::{digest, short_hex};
 use crate::lease_dir::{DirLock, FileId, LeaseDir, Slot};
-use crate::lease_index::{Entry, Index, Mark, boot_number, key_of};
+use crate::lease_index::{Entry, Index, Key, Mark, boot_number, key_of};
 use crate::ranges::{Range, RangeSet};
 use ipnet::IpNet;
 use std::collections::{HashMap, HashSet};
@@ -205,7 +205,8 @@ impl Leases {
 
     /// Remove every lease of this network whose owner isn't in `valid`, whoever wrote it, and return them. An old lease
     /// that names just a container stays if the container has a valid attachment. Of those that are to go `spared` is
-    /// asked, under the lock: a run that is under way may have taken one that nobody else knows of.
+    /// asked, under the lock: a run that is under way may have taken one that nobody else knows of. Where the
+    /// index can be believed, no file of a valid owner is opened.
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
@@ -215,11 +216,22 @@ impl Leases {
         spared: impl Fn(&Owner) -> bool,
         deadline: Instant,
     ) -> Result<Vec<(IpAddr, Owner)>> {
-        let lock = self.directory.lock(deadline)?;
+        let mut lock = self.directory.lock(deadline)?;
+        let mut removed = Vec::new();
+        if let Some(index) = self.believed()
+            && let Ok(strangers) = strangers(&index, valid)
+        {
+            let mut session = Session { leases: self, _lock: lock, index, intact: true, changed: false };
+            if session.remove_all(&strangers, &spared, &mut removed)? {
+                session.finish();
+                removed.sort();
+                return Ok(removed);
+            }
+            lock = session._lock;
+        }
         let valid: HashSet<String> =
             valid.iter().flat_map(|owner| [owner.text(), owner.old_text().to_owned()]).collect();
         let mut kept = Vec::new();
-        let mut removed = Vec::new();
         for (entry, text) in self.scan(false)? {
             if valid.contains(&text) || spared(&Owner::of(&text)) {
                 kept.push(entry);
@@ -249,14 +261,16 @@ impl Leases {
         Ok(full_set(sets, &taken))
     }
 
+    /// The index, if it tells of all leases that there are. Only under the lock.
+    fn believed(&self) -> Option<Index> {
+        let (mtime, ctime) = self.directory.times().ok()?;
+        Index::load(&self.index_path, &Mark { mtime, ctime, boot: self.boot })
+    }
+
     /// Take the lock and get an index that is right.
     fn lock(&self, deadline: Instant) -> Result<Session<'_>> {
         let lock = self.directory.lock(deadline)?;
-        let believed = self
-            .directory
-            .times()
-            .ok()
-            .and_then(|(mtime, ctime)| Index::load(&self.index_path, &Mark { mtime, ctime, boot: self.boot }));
+        let believed = self.believed();
         let changed = believed.is_none();
         let index = match believed {
             Some(index) => index,
@@ -314,6 +328,18 @@ impl Leases {
         }
         Ok(reading)
     }
+}
+
+/// The leases of which the index doesn't say that their owner is valid.
+fn strangers(index: &Index, valid: &[Owner]) -> std::io::Result<Vec<Entry>> {
+    let mut entries = index.entries()?;
+    let known: HashSet<Key> = valid.iter().map(|owner| key_of(&owner.text())).collect();
+    entries.retain(|entry| !known.contains(&entry.key));
+    if !entries.is_empty() {
+        let old: HashSet<Key> = valid.iter().map(|owner| key_of(owner.old_text())).collect();
+        entries.retain(|entry| !old.contains(&entry.key));
+    }
+    Ok(entries)
 }
 
 /// What is in the directory.
@@ -462,6 +488,30 @@ impl Session<'_> {
             }
         }
         Ok(Some(found))
+    }
+
+    /// Remove these leases, but those that `spared` says; `false` if a file contradicts the index: it has to be made anew.
+    fn remove_all(
+        &mut self,
+        entries: &[Entry],
+        spared: impl Fn(&Owner) -> bool,
+        removed: &mut Vec<(IpAddr, Owner)>,
+    ) -> Result<bool> {
+        for entry in entries {
+            let text = match self.leases.directory.read(entry.address)? {
+                Slot::Held(text, _) if key_of(&text) == entry.key => text,
+                // Removed this instant by a script that takes no lock.
+                Slot::Absent => continue,
+                _ => return Ok(false),
+            };
+            let owner = Owner::of(&text);
+            if !spared(&owner) {
+                self.leases.directory.remove(entry.address)?;
+                self.forget(&text, entry.address);
+                removed.push((entry.address, owner));
+            }
+        }
+        Ok(true)
     }
 
     fn note(&mut self, entry: Entry) {

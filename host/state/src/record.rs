@@ -31,7 +31,7 @@ use section::Change;
 
 pub use key::{Header, RecordKey};
 pub use section::{Section, Stage};
-pub use summary::{Summary, is_busy, list, tidy};
+pub use summary::{Summary, is_busy, list, list_others, tidy};
 
 /// Format version of the records that this code writes and reads.
 const VERSION: u64 = 1;
@@ -60,6 +60,17 @@ pub struct Effect<E> {
     pub plugin: String,
     /// What it is.
     pub effect: E,
+    /// By which numbers the kernel knows it, where that was noted since ([`Record::note_handles`]).
+    #[serde(skip)]
+    pub handles: Vec<u64>,
+}
+
+/// A note on the numbers by which the kernel knows an effect.
+#[derive(Serialize)]
+struct Known<'a> {
+    plugin: &'a str,
+    of: u64,
+    handles: &'a [u64],
 }
 
 /// A note that an effect was undone.
@@ -222,7 +233,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// [`StateError::Exhausted`] if the record is full: what can't be read again can't be removed either.
     /// [`StateError::Io`]. With either nothing is noted, and the act must not be begun.
     pub fn append(&mut self, plugin: &str, effect: &E) -> Result<u64> {
-        let effect = Effect { seq: self.next_seq, plugin: plugin.to_owned(), effect: effect.clone() };
+        let effect =
+            Effect { seq: self.next_seq, plugin: plugin.to_owned(), effect: effect.clone(), handles: Vec::new() };
         let line = self.line(&effect)?;
         if self.live.len() >= MOST_EFFECTS || self.length + line.len() as u64 > MOST_BYTES {
             return Err(self.full());
@@ -231,6 +243,25 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.next_seq += 1;
         self.live.push(effect);
         Ok(self.next_seq - 1)
+    }
+
+    /// Note by which numbers the kernel knows effect `seq`, now that it is there: with them nobody has to look for it. Earlier
+    /// versions pass this line over. Unknown numbers of effects are ignored.
+    ///
+    /// # Errors
+    /// As [`Record::append`]: go on all the same, it can be looked for.
+    pub fn note_handles(&mut self, seq: u64, handles: &[u64]) -> Result<()> {
+        let Some(place) = self.live.iter().position(|effect| effect.seq == seq) else { return Ok(()) };
+        let plugin = self.live.get(place).map(|effect| effect.plugin.clone()).unwrap_or_default();
+        let line = self.line(&Known { plugin: &plugin, of: seq, handles })?;
+        if self.length + line.len() as u64 > MOST_BYTES {
+            return Err(self.full());
+        }
+        self.write(&line)?;
+        if let Some(effect) = self.live.get_mut(place) {
+            effect.handles = handles.to_vec();
+        }
+        Ok(())
     }
 
     /// Note that the ADD of `plugin`, of the component with this SHA-256 (hexadecimal), is about to change things.

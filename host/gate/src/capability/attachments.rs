@@ -16,18 +16,15 @@ pub fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     if gate.granted().has("masquerade") {
         let session = &*gate.session;
         let network = &session.request.conf.name;
-        let kept = || {
-            let mut kept: Vec<(String, String)> =
-                valid.iter().map(|(id, ifname)| ((*id).to_owned(), (*ifname).to_owned())).collect();
-            let busy =
-                collect::busy(session).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
-            kept.extend(busy?);
-            Ok(kept)
-        };
-        let rules = masquerade::nft_retain(&mut *session.nft()?, network, kept);
+        let valid: Vec<(String, String)> =
+            valid.iter().map(|(id, ifname)| ((*id).to_owned(), (*ifname).to_owned())).collect();
+        let busy =
+            || collect::busy(session).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
+        let rules = masquerade::nft_retain(&mut *session.nft()?, network, &valid, busy);
         removed += rules.map_err(firewall)?.len();
-        if iptables::any_may_exist(&mut *session.nft()?).map_err(firewall)? {
-            removed += iptables::retain(network, kept, means(session)).map_err(firewall)?.len();
+        // A program is started only if there is something of others than the valid ones.
+        if iptables::others_may_exist(&mut *session.nft()?, network, &valid).map_err(firewall)? {
+            removed += iptables::retain(network, &valid, busy, means(session)).map_err(firewall)?.len();
         }
     }
     Ok(Reply::Removed(u32::try_from(removed).unwrap_or(u32::MAX)))

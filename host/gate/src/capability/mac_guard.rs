@@ -41,21 +41,23 @@ pub fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpEr
     let own = own_id(&request.conf.name, &request.container_id, &request.ifname);
     if !gate.session.has(&guard(Some(own.clone()))) {
         gate.session.intend(guard(None))?;
-        if claim(gate.session, &native, &name, mac)? {
+        if let Some(handles) = claim(gate.session, &native, &name, mac)? {
+            gate.session.known_by(&guard(None), &handles);
             return Ok(Reply::Done);
         }
         gate.session.intend(guard(Some(own.clone())))?;
         gate.session.gone(|effect| *effect == guard(None));
     }
-    if claim(gate.session, &own, &name, mac)? {
+    if let Some(handles) = claim(gate.session, &own, &name, mac)? {
+        gate.session.known_by(&guard(Some(own)), &handles);
         return Ok(Reply::Done);
     }
     let message = format!("the rules named {own} guard a port that is not \"{name}\"");
     Err(OpError::new(ErrorCode::Exists, own, message).hint("`postern doctor` shows whose they are"))
 }
 
-/// Makes the rules, unless their name is that of rules for another port which is there.
-fn claim(session: &Session, id: &str, host: &str, mac: Mac) -> Result<bool, OpError> {
+/// Makes the rules, unless their name is that of rules for another port which is there. The handles are of what was made.
+fn claim(session: &Session, id: &str, host: &str, mac: Mac) -> Result<Option<Vec<u64>>, OpError> {
     let netlink = session.host()?;
     // What can't be told is there.
     let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
@@ -76,9 +78,9 @@ pub fn check(gate: &Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> 
 /// # Errors
 /// The kernel refuses to show them.
 pub fn is_whole(session: &Session, host: &str, mac: Mac) -> Result<bool, OpError> {
-    let id = recorded(session).into_iter().find_map(|(id, of)| id.filter(|_| of.as_deref() == Some(host)));
-    let id = id.unwrap_or_else(|| native(session));
-    macguard::check(&mut *session.nft()?, &id, host, mac.0).map_err(firewall)
+    let guard = recorded(session).into_iter().find(|guard| guard.host.as_deref() == Some(host)).unwrap_or_default();
+    let id = guard.id.unwrap_or_else(|| native(session));
+    macguard::check_known(&mut *session.nft()?, &id, host, mac.0, &guard.handles).map_err(firewall)
 }
 
 /// `mac-guard.remove`.
@@ -88,20 +90,28 @@ pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     }
     let mut guards = recorded(gate.session);
     if guards.is_empty() {
-        guards.push((None, None));
+        guards.push(Recorded::default());
     }
-    for (id, host) in guards {
+    for Recorded { id, host, .. } in guards {
         revert(gate.session, id.as_deref(), host.as_deref())?;
     }
     gate.session.gone(|effect| matches!(effect, Effect::MacGuard { .. }));
     Ok(Reply::Done)
 }
 
-/// The guards that the record lists: what each is named after, and its host end.
-fn recorded(session: &Session) -> Vec<(Option<String>, Option<String>)> {
+/// A guard that the record lists.
+#[derive(Default)]
+struct Recorded {
+    id: Option<String>,
+    host: Option<String>,
+    /// By which the kernel knows it.
+    handles: Vec<u64>,
+}
+
+fn recorded(session: &Session) -> Vec<Recorded> {
     let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
     let guards = effects.into_iter().filter_map(|noted| match noted.effect {
-        Effect::MacGuard { id, host, .. } => Some((id, host)),
+        Effect::MacGuard { id, host, .. } => Some(Recorded { id, host, handles: noted.handles }),
         _ => None,
     });
     guards.collect()
@@ -113,6 +123,8 @@ fn recorded(session: &Session) -> Vec<(Option<String>, Option<String>)> {
 /// # Errors
 /// The kernel refuses.
 pub fn revert(session: &Session, id: Option<&str>, host: Option<&str>) -> Result<(), OpError> {
+    let noted = recorded(session).into_iter().find(|guard| (guard.id.as_deref(), guard.host.as_deref()) == (id, host));
+    let handles = noted.map(|guard| guard.handles).unwrap_or_default();
     let id = id.map_or_else(|| native(session), str::to_owned);
     let own: Vec<String> =
         host.map(str::to_owned).into_iter().chain(veth::recorded(session).into_iter().map(|(host, _)| host)).collect();
@@ -129,7 +141,7 @@ pub fn revert(session: &Session, id: Option<&str>, host: Option<&str>) -> Result
         true => is_there(port) && is_claimed(port),
         false => !own.iter().any(|own| own == port) && is_there(port),
     };
-    macguard::remove_unless(&mut *session.nft()?, &id, is_anothers).map_err(firewall)?;
+    macguard::remove_unless(&mut *session.nft()?, &id, &handles, is_anothers).map_err(firewall)?;
     Ok(())
 }
 

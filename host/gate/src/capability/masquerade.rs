@@ -48,13 +48,36 @@ pub fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, Op
         // What can't be made must not be written down: nobody could remove it.
         iptables::validate(&key).map_err(firewall)?;
     }
-    gate.session.intend(Effect::Masquerade { backend, addresses: own.clone() })?;
+    let effect = Effect::Masquerade { backend, addresses: own.clone() };
+    gate.session.intend(effect.clone())?;
     match backend {
+        Backend::Nftables if is_first(gate.session) => {
+            let handles = masquerade::nft_add(&mut *gate.session.nft()?, &key, &own).map_err(firewall)?;
+            gate.session.known_by(&effect, &handles);
+            Ok(())
+        }
         Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own),
         Backend::Iptables => iptables::ensure(&key, &own, means(gate.session)),
     }
     .map_err(firewall)?;
     Ok(Reply::Done)
+}
+
+/// Whether the rules that this run is about to make are the attachment's first: its record is whole, and lists no others.
+/// Nobody has to look for earlier ones then, among those of all attachments.
+fn is_first(session: &Session) -> bool {
+    let Some(record) = session.record() else { return false };
+    let listed = record.effects(None).into_iter().filter(|noted| matches!(noted.effect, Effect::Masquerade { .. }));
+    let listed: Vec<u64> = listed.map(|noted| noted.seq).collect();
+    let own = session.undo.last().and_then(|undo| undo.sequence);
+    record.warnings().is_empty() && own.is_some_and(|own| listed == [own])
+}
+
+/// The handles of this attachment's rules, as far as its record tells them.
+fn handles(session: &Session, addresses: &[IpNet]) -> Vec<u64> {
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let made = Effect::Masquerade { backend: Backend::Nftables, addresses: addresses.to_vec() };
+    effects.into_iter().filter(|noted| noted.effect == made).flat_map(|noted| noted.handles).collect()
 }
 
 /// `masquerade.check`.
@@ -64,7 +87,10 @@ pub fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError
         return Ok(Reply::Done);
     }
     let whole = match backend.unwrap_or(Backend::Nftables) {
-        Backend::Nftables => masquerade::nft_check(&mut *gate.session.nft()?, &key, &own),
+        Backend::Nftables => {
+            let handles = handles(gate.session, &own);
+            masquerade::nft_check_known(&mut *gate.session.nft()?, &key, &own, &handles)
+        }
         Backend::Iptables => iptables::check(&key, &own, means(gate.session)),
     }
     .map_err(firewall)?;
@@ -108,7 +134,8 @@ pub fn revert(session: &Session, backend: Backend, addresses: &[IpNet]) -> Resul
     let key = key(session);
     match backend {
         Backend::Nftables => {
-            masquerade::nft_remove(&mut *session.nft()?, &key).map_err(firewall)?;
+            let handles = handles(session, addresses);
+            masquerade::nft_remove_known(&mut *session.nft()?, &key, &handles).map_err(firewall)?;
         }
         Backend::Iptables => {
             // Asking the kernel is cheaper than starting programs that find nothing.

@@ -238,6 +238,16 @@ impl Session {
         self.record.as_mut().ok_or_else(|| OpError::new(ErrorCode::Io, "record", "the record is not open"))
     }
 
+    /// Notes by which numbers the kernel knows an effect that was made. What is not noted can be looked for.
+    pub fn known_by(&mut self, effect: &Effect, handles: &[u64]) {
+        let noted = self.record.iter().flat_map(|record| record.effects(None)).filter(|noted| noted.effect == *effect);
+        let last = noted.map(|noted| noted.seq).next_back();
+        if let (false, Some(sequence), Some(record)) = (handles.is_empty(), last, self.record.as_mut()) {
+            let noted = record.note_handles(sequence, handles);
+            self.tell(noted);
+        }
+    }
+
     /// Whether this attachment has that effect.
     pub fn has(&self, effect: &Effect) -> bool {
         self.record.as_ref().is_some_and(|record| record.effects(None).iter().any(|noted| noted.effect == *effect))

@@ -248,6 +248,25 @@ fn retain_removes_all_others_whoever_wrote_them() {
 }
 
 #[test]
+fn retain_opens_no_lease_of_the_valid_where_the_index_is_believed() {
+    let scratch = Scratch::new();
+    let leases = scratch.leases();
+    for id in ["a", "b", "c"] {
+        reserve(&leases, id, &[SMALL], &[]).unwrap();
+    }
+    assert!(believed(&leases));
+    // Written in place, so that who reads it sees somebody else's.
+    std::fs::write(scratch.file("10.0.0.2"), "other\r\neth0").unwrap();
+    assert_eq!(leases.retain(&[owner("a"), owner("b"), owner("c")], |_| false, soon()).unwrap(), []);
+    assert_eq!(leases.retain(&[owner("a"), owner("b")], |_| false, soon()).unwrap(), [(ip("10.0.0.4"), owner("c"))]);
+    assert!(believed(&leases));
+    // A stranger that isn't what the index says: all files are read.
+    assert_eq!(leases.retain(&[owner("b")], |_| false, soon()).unwrap(), [(ip("10.0.0.2"), owner("other"))]);
+    assert_eq!(leases.held(&owner("b"), soon()).unwrap(), [ip("10.0.0.3")]);
+    assert!(believed(&leases));
+}
+
+#[test]
 fn leases_of_an_earlier_boot_are_free() {
     let scratch = Scratch::new();
     let before = scratch.leases();

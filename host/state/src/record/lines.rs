@@ -33,6 +33,9 @@ struct Line {
     #[serde(default)]
     effect: Value,
     removed: Option<u64>,
+    of: Option<u64>,
+    #[serde(default)]
+    handles: Vec<u64>,
     #[serde(flatten)]
     change: Option<Change>,
 }
@@ -109,10 +112,13 @@ pub(super) fn parse<E: DeserializeOwned>(path: &Path, content: &[u8]) -> std::re
                 let detail = error.to_string();
                 Fault::Unusable(StateError::UnknownEffect { path: path.to_owned(), line: number, detail })
             })?;
-            parsed.live.push(Effect { seq, plugin: line.plugin, effect });
+            parsed.live.push(Effect { seq, plugin: line.plugin, effect, handles: Vec::new() });
             parsed.next_seq = parsed.next_seq.max(seq.saturating_add(1));
         } else if let Some(seq) = line.removed {
             parsed.live.retain(|effect| effect.seq != seq);
+        } else if let Some(seq) = line.of {
+            let noted = parsed.live.iter_mut().find(|effect| effect.seq == seq);
+            noted.into_iter().for_each(|effect| effect.handles.clone_from(&line.handles));
         } else if let Some(change) = line.change {
             section::apply(&mut parsed.sections, &line.plugin, change);
         }

@@ -7,6 +7,7 @@ use crate::files::{Directory, read_all};
 use nix::fcntl::OFlag;
 use nix::sys::stat::{FileStat, SFlag};
 use serde_json::Value;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -37,52 +38,72 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
     let Some(directory) = open_directory(root, false)? else { return Ok(Vec::new()) };
     let mut names = directory.names()?;
     names.sort();
+    Ok(names.iter().filter_map(|name| look(&directory, name)).collect())
+}
+
+/// As [`list`], without the records of `known`, whose files are not even opened: the name of a file tells whose it is. Of the
+/// others, empty files are removed as by [`tidy`].
+///
+/// # Errors
+/// As [`list`].
+pub fn list_others(root: &Path, known: &HashSet<RecordKey>) -> Result<Vec<Summary>> {
+    let Some(directory) = open_directory(root, false)? else { return Ok(Vec::new()) };
+    let is_known = |name: &String| RecordKey::parse(name).is_some_and(|key| known.contains(&key));
+    let mut names: Vec<String> = directory.names()?.into_iter().filter(|name| !is_known(name)).collect();
+    names.sort();
     let mut summaries = Vec::new();
     for name in names {
-        let path = directory.path_of(&name);
-        let key = RecordKey::parse(&name);
-        let mut summary = Summary {
-            path,
-            key,
-            header: None,
-            effects: Vec::new(),
-            sections: Vec::new(),
-            problems: Vec::new(),
-            is_of_other_version: false,
-        };
-        if summary.key.is_none() {
-            if !name.contains(CORRUPT) {
-                continue;
-            }
-            summary.problems.push("corrupt, set aside".to_owned());
+        if let Some(summary) = look(&directory, &name) {
+            summaries.push(summary);
+        } else if let Some(key) = RecordKey::parse(&name) {
+            remove_empty(&directory, &key)?;
         }
-        let content = match directory.read(&name) {
-            Ok(Some(content)) => content,
-            Ok(None) => continue,
-            Err(error) => {
-                summary.problems.push(error.to_string());
-                summaries.push(summary);
-                continue;
-            }
-        };
-        match parse::<Value>(&summary.path, &content) {
-            Ok(Some(parsed)) => {
-                summary.header = Some(parsed.header);
-                summary.effects = parsed.live;
-                summary.sections = parsed.sections;
-                summary.problems.extend(parsed.warnings);
-            }
-            // Being begun, or killed then.
-            Ok(None) => continue,
-            Err(Fault::Corrupt(detail)) => summary.problems.push(detail),
-            Err(Fault::Unusable(error)) => {
-                summary.problems.push(error.to_string());
-                summary.is_of_other_version = true;
-            }
-        }
-        summaries.push(summary);
     }
     Ok(summaries)
+}
+
+/// What is in a file of the directory; `None` if that is no record, or none yet.
+fn look(directory: &Directory, name: &str) -> Option<Summary> {
+    let path = directory.path_of(name);
+    let key = RecordKey::parse(name);
+    let mut summary = Summary {
+        path,
+        key,
+        header: None,
+        effects: Vec::new(),
+        sections: Vec::new(),
+        problems: Vec::new(),
+        is_of_other_version: false,
+    };
+    if summary.key.is_none() {
+        if !name.contains(CORRUPT) {
+            return None;
+        }
+        summary.problems.push("corrupt, set aside".to_owned());
+    }
+    let content = match directory.read(name) {
+        Ok(content) => content?,
+        Err(error) => {
+            summary.problems.push(error.to_string());
+            return Some(summary);
+        }
+    };
+    match parse::<Value>(&summary.path, &content) {
+        Ok(parsed) => {
+            // None: being begun, or killed then.
+            let parsed = parsed?;
+            summary.header = Some(parsed.header);
+            summary.effects = parsed.live;
+            summary.sections = parsed.sections;
+            summary.problems.extend(parsed.warnings);
+        }
+        Err(Fault::Corrupt(detail)) => summary.problems.push(detail),
+        Err(Fault::Unusable(error)) => {
+            summary.problems.push(error.to_string());
+            summary.is_of_other_version = true;
+        }
+    }
+    Some(summary)
 }
 
 /// Remove the files of runs that were killed as they began their record: they are empty, and nothing was begun. How many.

@@ -73,6 +73,47 @@ fn effects_survive_the_process_in_order() {
 }
 
 #[test]
+fn handles_are_noted_beside_their_effect() {
+    let scratch = Scratch::new();
+    let mut record = open(&scratch);
+    record.append("bridge", &link("a")).unwrap();
+    record.append("bridge", &Act::Lease).unwrap();
+    record.note_handles(1, &[7, u64::MAX]).unwrap();
+    record.note_handles(9, &[1]).unwrap();
+    drop(record);
+    let record = existing(&scratch).unwrap().unwrap();
+    assert!(record.warnings().is_empty());
+    let seen: Vec<_> = record.effects(None).into_iter().map(|noted| (noted.effect, noted.handles)).collect();
+    assert_eq!(seen, [(link("a"), vec![7, u64::MAX]), (Act::Lease, vec![])]);
+    // A line that a version doesn't know is passed over: this is what earlier ones do with the note.
+    let text = std::fs::read_to_string(path(&scratch)).unwrap();
+    std::fs::write(path(&scratch), text.replace("\"of\"", "\"unknown\"").replace("\"handles\"", "\"numbers\""))
+        .unwrap();
+    drop(record);
+    let record = existing(&scratch).unwrap().unwrap();
+    assert!(record.warnings().is_empty());
+    assert_eq!(record.effects(None).len(), 2);
+}
+
+#[test]
+fn records_of_the_known_are_not_opened() {
+    let scratch = Scratch::new();
+    let root = scratch.path("state");
+    drop(open(&scratch));
+    let other = Header { container_id: "other".to_owned(), ..header() };
+    drop(Record::<Act>::open_or_create(&root, &other, soon()).unwrap());
+    // What is in the file of a known one is not looked at.
+    std::fs::write(path(&scratch), "no record").unwrap();
+    let empty = Header { container_id: "empty".to_owned(), ..header() };
+    let empty = root.join("attachments").join(empty.key().as_str());
+    std::fs::write(&empty, "").unwrap();
+    let others = list_others(&root, &[header().key()].into_iter().collect()).unwrap();
+    assert_eq!(others.iter().map(|summary| summary.header.clone()).collect::<Vec<_>>(), [Some(other.clone())]);
+    assert!(!empty.exists());
+    assert_eq!(list_others(&root, &[other.key()].into_iter().collect()).unwrap()[0].problems.len(), 1);
+}
+
+#[test]
 fn sections_tell_how_far_each_plugin_got() {
     let scratch = Scratch::new();
     let mut record = open(&scratch);
