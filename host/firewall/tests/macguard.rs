@@ -206,7 +206,7 @@ fn names_that_run_together() {
 fn what_others_change_is_looked_at_again() {
     own_namespace();
     let mut nft = nft();
-    assert!(claim(&mut nft, ID, PORT, MAC, |_| true).unwrap());
+    assert!(claim(&mut nft, ID, PORT, MAC, |_| true).unwrap().is_some());
     assert!(check(&mut nft, ID, PORT, MAC).unwrap());
     // Changes of our own, and of others that do no harm.
     ensure(&mut nft, "cid2-eth0", "veth2", MAC).unwrap();

@@ -1,0 +1,105 @@
+//! A run does the same on a full node as on an empty one: it opens no other attachment's files, and has nobody else's rules
+//! shown. Counted, not timed: by the files that are opened and the bytes that the kernel answers.
+
+use anyhow::{Result, ensure};
+use postern_tests::{Call, Node, merge, plugin_bin};
+use serde_json::{Value, json};
+
+/// Where strace leaves its trace.
+const TRACE: &str = "/var/log/trace";
+/// Attachments of the full node that runs made, and rules that nobody made.
+const OTHERS: usize = 40;
+const RULES: usize = 400;
+/// Answers about one's own link that may come more often: until a link is up it is asked for again and again.
+const SLACK: u64 = 24 << 10;
+
+fn config() -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "macspoofchk": true,
+        "ipMasq": true, "ipMasqBackend": "nftables",
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]},
+    })
+}
+
+/// Files that a run opened, and bytes that it received.
+#[derive(Debug)]
+struct Cost {
+    opened: u64,
+    received: u64,
+}
+
+/// Runs a verb for interface `ifname` of the container, and counts.
+fn cost(node: &Node, verb: &str, ifname: &str, config: &Value) -> Result<(Cost, Value)> {
+    let wrapper = ["strace", "-qq", "-o", TRACE, "-e", "trace=openat,recvfrom", "-e", "signal=none"].map(str::to_owned);
+    let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+    let call = if verb == "GC" { call } else { call.attachment("c1", &node.netns("c1"), ifname) };
+    let result = node.call_under(&wrapper, &call)?.success()?;
+    let mut cost = Cost { opened: 0, received: 0 };
+    for line in std::fs::read_to_string(node.path(TRACE))?.lines() {
+        let answer = line.rsplit_once(" = ").map_or("", |(_, answer)| answer);
+        if line.starts_with("openat(") {
+            cost.opened += 1;
+        } else if let Ok(received) = answer.parse::<u64>() {
+            cost.received += received;
+        }
+    }
+    Ok((cost, result))
+}
+
+/// ADD, CHECK and DEL of one attachment.
+fn life(node: &Node) -> Result<[Cost; 3]> {
+    let (add, result) = cost(node, "ADD", "eth0", &config())?;
+    let mut config = config();
+    merge(&mut config, &json!({"prevResult": result}));
+    Ok([add, cost(node, "CHECK", "eth0", &config)?.0, cost(node, "DEL", "eth0", &config)?.0])
+}
+
+fn collection(node: &Node, others: usize) -> Result<Cost> {
+    let valid: Vec<Value> =
+        (1..=others).map(|number| json!({"containerID": "c1", "ifname": format!("eth{number}")})).collect();
+    let mut config = config();
+    merge(&mut config, &json!({"cni.dev/valid-attachments": valid}));
+    Ok(cost(node, "GC", "", &config)?.0)
+}
+
+fn attach(node: &Node, number: usize) -> Result<()> {
+    let call = Call::new(&plugin_bin()?, "bridge", "ADD", config().to_string());
+    node.call(&call.attachment("c1", &node.netns("c1"), &format!("eth{number}")))?.success().map(drop)
+}
+
+#[test]
+fn a_run_does_the_same_on_a_full_node() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    attach(&node, 1)?;
+    life(&node)?;
+    let empty = life(&node)?;
+    let collected = collection(&node, 1)?;
+
+    for number in 2..=OTHERS {
+        attach(&node, number)?;
+    }
+    // A transaction of an ordinary user is not long.
+    for chunk in (0..RULES).collect::<Vec<_>>().chunks(50) {
+        let lines = chunk.iter().map(|number| {
+            format!(
+                "add rule inet cni_plugins_masquerade masq_checks ip saddr 10.8.{}.{} masquerade\n\
+                 add rule bridge nat PREROUTING iifname \"stranger{number}\" accept\n",
+                number / 250,
+                number % 250
+            )
+        });
+        std::fs::write(node.path("/var/log/rules"), lines.collect::<String>())?;
+        node.sh("nft -f /var/log/rules")?;
+    }
+    let full = life(&node)?;
+    for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
+        ensure!(full.opened <= empty.opened + 2, "{verb} opens more: {empty:?}, on a full node {full:?}");
+        ensure!(full.received <= empty.received + SLACK, "{verb} looks at others: {empty:?}, on a full node {full:?}");
+    }
+    let all = collection(&node, OTHERS)?;
+    ensure!(all.opened <= collected.opened + 2, "GC opens what is valid: {collected:?}, with all valid {all:?}");
+    let status = node.sh("ls /run/postern/attachments | wc -l")?;
+    ensure!(status.trim() == OTHERS.to_string(), "{status} records of {OTHERS} are left");
+    Ok(())
+}
