@@ -12,7 +12,7 @@ use postern_cni::{CniResult, Json, NetConf, Verb, Version};
 use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
 use postern_kernel::{Namespace, Netlink, Worker};
-use postern_state::{LeaseStore, Leases, Record, RecordKey, StateError};
+use postern_state::{DataPath, LeaseStore, Leases, Record, RecordKey, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::BTreeSet;
@@ -158,6 +158,8 @@ pub struct Session {
     pub container_mac: Option<Mac>,
     /// Index of the bridge that this run made the pair's host end a port of.
     pub joined: Option<u32>,
+    /// What this run made for the attachment's packets to pass, for its record.
+    pub path: DataPath,
     /// Host links that this run has shown to a guest: what a result may name.
     pub shown: BTreeSet<String>,
     nft: RefCell<Option<Nft>>,
@@ -199,6 +201,7 @@ impl Session {
             started: now(),
             container_mac: None,
             joined: None,
+            path: DataPath::default(),
             shown: BTreeSet::new(),
             nft: RefCell::new(None),
             worker: None,

@@ -1,30 +1,23 @@
-//! A node that is broken on purpose: what `postern ls`, `show` and `doctor` say of it, and that what they say mends it.
-
-use anyhow::{Context, Result, ensure};
-use postern_tests::{Call, Node, flat, plugin_bin};
-use serde_json::{Value, json};
-use std::path::PathBuf;
-
-/// The containers: one that is broken, and one that nothing may be said of.
-const CONTAINERS: [&str; 2] = ["c1", "c2"];
+//! Ways to break a node, what is said of each, and what mends it.
 
 /// One way to break a node.
-struct Broken {
+pub struct Broken {
     /// What is wrong.
-    name: &'static str,
+    pub name: &'static str,
     /// How it is done: a script, with `$record` (c1's), `$veth` (its host end) and `$bin`.
-    by: &'static str,
+    pub by: &'static str,
     /// The state that `ls` has for c1, and a part of what `show c1` says; empty: not looked at.
-    state: &'static str,
-    show: &'static str,
+    pub state: &'static str,
+    pub show: &'static str,
     /// A part of what `doctor` finds, and its severity.
-    doctor: &'static str,
-    severity: &'static str,
+    pub doctor: &'static str,
+    pub severity: &'static str,
     /// What mends it; `Doctor` is the command that doctor prints.
-    mend: Mend,
+    pub mend: Mend,
 }
 
-enum Mend {
+/// What mends it.
+pub enum Mend {
     /// The command that doctor prints.
     Doctor,
     /// The same, and it is `postern gc --native`.
@@ -33,11 +26,14 @@ enum Mend {
     Again,
     /// What it says in words, as a script.
     Script(&'static str),
+    /// The same where it can't tell whether anybody uses it: it names nothing that removes anything.
+    Words(&'static str),
     /// The version that wrote the record, which alone knows it: this undoes what made the record a later one's.
     Writer(&'static str),
 }
 
-const BROKEN: [Broken; 32] = [
+/// All of them.
+pub const BROKEN: [Broken; 48] = [
     Broken {
         name: "the pair was deleted",
         by: "ip link delete $veth",
@@ -132,10 +128,10 @@ const BROKEN: [Broken; 32] = [
         name: "the container's address was changed",
         by: "ip -n c1 link set eth0 address 02:00:00:00:00:99",
         state: "drift",
-        show: "or for another address than 02:00:00:00:00:99",
-        doctor: "or for another address than 02:00:00:00:00:99",
+        show: "eth0 in the container has address 02:00:00:00:00:99, and was given",
+        doctor: "eth0 in the container has address 02:00:00:00:00:99, and was given",
         severity: "error",
-        mend: Mend::Again,
+        mend: Mend::Doctor,
     },
     Broken {
         name: "the namespace was deleted",
@@ -208,7 +204,7 @@ const BROKEN: [Broken; 32] = [
         show: "",
         doctor: "eth0, which has no record",
         severity: "warning",
-        mend: Mend::Doctor,
+        mend: Mend::Words("rm /var/lib/cni/networks/net/10.9.0.77"),
     },
     Broken {
         name: "a rule of nobody",
@@ -218,7 +214,7 @@ const BROKEN: [Broken; 32] = [
         show: "",
         doctor: "rules of an attachment without a record for 10.9.0.78",
         severity: "warning",
-        mend: Mend::Doctor,
+        mend: Mend::Words("nft delete rule inet cni_plugins_masquerade masq_checks handle $(nft -a list ruleset | sed -n 's/.*id: gone.*handle //p')"),
     },
     Broken {
         name: "spoofing protection of a native plugin whose port is gone",
@@ -226,7 +222,7 @@ const BROKEN: [Broken; 32] = [
              nft add rule bridge nat PREROUTING iifname veth9 jump cni-br-iface-gone-eth0 comment '\"macspoofchk-gone-eth0\"'",
         state: "ok",
         show: "",
-        doctor: "rules of an attachment without a record: gone-eth0",
+        doctor: "rules of an attachment without a record: gone-eth0, whose port veth9 is gone",
         severity: "warning",
         mend: Mend::Native,
     },
@@ -255,7 +251,7 @@ const BROKEN: [Broken; 32] = [
         show: "",
         doctor: "drops what no rule accepts, and no rule is about 10.9.0.0/24",
         severity: "warning",
-        mend: Mend::Script("nft delete table ip filter"),
+        mend: Mend::Doctor,
     },
     Broken {
         name: "code that was cut",
@@ -329,195 +325,194 @@ const BROKEN: [Broken; 32] = [
         severity: "error",
         mend: Mend::Doctor,
     },
+    Broken {
+        name: "the container's link was set down",
+        by: "ip -n c1 link set eth0 down",
+        state: "drift",
+        show: "eth0 in the container is down",
+        doctor: "eth0 in the container is down",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "the container's default route was removed",
+        by: "ip -n c1 route delete default",
+        state: "drift",
+        show: "the container has no route to 0.0.0.0/0 via 10.9.0.1 through eth0",
+        doctor: "the container has no route to 0.0.0.0/0 via 10.9.0.1 through eth0",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "the container's default route leads elsewhere",
+        by: "ip -n c1 route replace default via 10.9.0.99 dev eth0",
+        state: "drift",
+        show: "no route to 0.0.0.0/0 via 10.9.0.1",
+        doctor: "no route to 0.0.0.0/0 via 10.9.0.1",
+        severity: "error",
+        // What leads elsewhere is in the way of the command.
+        mend: Mend::Script("ip -n c1 route replace default via 10.9.0.1 dev eth0"),
+    },
+    Broken {
+        name: "the container's route to its own network was removed",
+        by: "ip -n c1 route delete 10.9.0.0/24",
+        state: "drift",
+        show: "no route to its own network 10.9.0.0/24",
+        doctor: "no route to its own network 10.9.0.0/24",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "the bridge was set down",
+        by: "ip link set br9 down",
+        state: "drift",
+        show: "the bridge br9 is down",
+        doctor: "eth0 and 1 more: the bridge br9 is down",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "the bridge has lost its gateway address",
+        by: "ip address delete 10.9.0.1/24 dev br9",
+        state: "drift",
+        show: "br9 does not have the gateway 10.9.0.1/24",
+        doctor: "br9 does not have the gateway 10.9.0.1/24",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "the host end was moved to another bridge",
+        by: "ip link add br8 type bridge; ip link set $veth master br8",
+        state: "drift",
+        show: "is a port of br8, and was made one of br9",
+        doctor: "is a port of br8, and was made one of br9",
+        severity: "error",
+        mend: Mend::Again,
+    },
+    Broken {
+        name: "a record of the version before, and no bridge",
+        by: "sed -i 's/,\"path\":{.*}}}/}}/' $record; ! grep -q path\\\" $record; ip link set $veth nomaster",
+        state: "drift",
+        show: "is a port of no bridge",
+        doctor: "is a port of no bridge",
+        severity: "error",
+        // It does not tell how the port was set up.
+        mend: Mend::Again,
+    },
+    Broken {
+        name: "the directory of the leases was removed",
+        by: "rm -r /var/lib/cni/networks/net",
+        state: "drift",
+        show: "the lease of 10.9.0.2 is gone",
+        doctor: "the lease of 10.9.0.2 is gone",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "records on a disk that is read-only",
+        by: "mkdir /run/ro; cp -a /run/postern /run/ro/; mount -t tmpfs -o mode=700 state /run/postern; \
+             cp -a /run/ro/postern/* /run/postern/; mount -o remount,ro /run/postern",
+        state: "",
+        show: "",
+        doctor: "/run/postern: is on a file system that is read-only",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "the index of leases on a disk that is read-only",
+        by: "mkdir /run/ro; cp -a /var/lib/postern /run/ro/; mount -t tmpfs -o mode=755 library /var/lib/postern; \
+             cp -a /run/ro/postern/* /var/lib/postern/; mount -o remount,ro /var/lib/postern",
+        state: "",
+        show: "",
+        doctor: "/var/lib/postern: is on a file system that is read-only",
+        severity: "warning",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "leases on a disk that is read-only",
+        by: "mkdir /run/ro; cp -a /var/lib/cni/networks/net /run/ro/; \
+             mount -t tmpfs -o mode=755 leases /var/lib/cni/networks/net; \
+             cp -a /run/ro/net/* /var/lib/cni/networks/net/; mount -o remount,ro /var/lib/cni/networks/net",
+        state: "",
+        show: "",
+        doctor: "/var/lib/cni/networks/net: is on a file system that is read-only",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "a log that is no file",
+        by: "rm /var/log/postern/audit.jsonl; mkdir /var/log/postern/audit.jsonl",
+        state: "",
+        show: "",
+        doctor: "/var/log/postern/audit.jsonl: can't be written",
+        severity: "warning",
+        mend: Mend::Script("rmdir /var/log/postern/audit.jsonl"),
+    },
+    Broken {
+        name: "a log on a disk that is read-only",
+        by: "rm -r /var/log/postern; mkdir /var/log/postern; mount -t tmpfs -o mode=755,ro log /var/log/postern",
+        state: "",
+        show: "",
+        doctor: "/var/log/postern: is on a file system that is read-only",
+        severity: "warning",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "policies of an operator that others can write, and none is there",
+        by: "mount -t tmpfs -o mode=755 etc /etc; mkdir -p /etc/postern/policy; chmod 0777 /etc/postern/policy",
+        state: "",
+        show: "",
+        doctor: "can be written by others than its owner",
+        severity: "warning",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "half a plugin that nobody calls",
+        by: "cp $bin/postern.d/ptp.toml $bin/postern.d/half.toml",
+        state: "",
+        show: "",
+        doctor: "there is no plugin \"half\"",
+        severity: "warning",
+        mend: Mend::Script("rm $bin/postern.d/half.toml"),
+    },
 ];
 
-/// A node with two containers, and a catalog of its own, so that it can be broken.
-struct Patient {
-    node: Node,
-    bin: String,
-}
-
-impl Patient {
-    fn new() -> Result<Self> {
-        let node = Node::new()?;
-        let bin = "/run/cni/bin".to_owned();
-        node.sh(&format!("umask 022; mkdir -p /run/cni /run/conf; cp -a {} {bin}", plugin_bin()?.display()))?;
-        let mut list = config();
-        let plugin = list.as_object_mut().context("no object")?;
-        let name = plugin.remove("name");
-        let list = json!({"cniVersion": "1.1.0", "name": name, "plugins": [plugin]});
-        node.sh(&format!("cat > /run/conf/net.conflist <<'END'\n{list}\nEND"))?;
-        let patient = Self { node, bin };
-        for container in CONTAINERS {
-            patient.node.add_container(container)?;
-            patient.call("ADD", container)?;
-        }
-        Ok(patient)
-    }
-
-    fn call(&self, verb: &str, container: &str) -> Result<()> {
-        let call = Call::new(&PathBuf::from(&self.bin), "bridge", verb, config().to_string());
-        self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))?.success().map(drop)
-    }
-
-    /// A script on the node, with the names that rows use.
-    fn script(&self, script: &str) -> Result<String> {
-        self.node.sh(&format!(
-            "bin={}; origin={}; record=$(grep -ls '\"container_id\":\"c1\"' /run/postern/attachments/* || true); \
-             veth=$(sed -n 's/.*\"host\":\"\\([^\"]*\\)\".*/\\1/p' \"$record\" 2>/dev/null || true)\n{script}",
-            self.bin,
-            plugin_bin()?.display()
-        ))
-    }
-
-    /// What a verb prints, whatever its exit status, and that.
-    fn postern(&self, arguments: &str) -> Result<(String, i64)> {
-        let said = self.node.sh(&format!("rc=0; {}/postern {arguments} 2>&1 || rc=$?; echo; echo $rc", self.bin))?;
-        let (said, status) = said.trim_end().rsplit_once('\n').context("no status")?;
-        ensure!(said.chars().all(|c| c == '\n' || !c.is_control()), "{arguments} speaks to the terminal: {said:?}");
-        Ok((said.to_owned(), status.parse()?))
-    }
-
-    fn doctor(&self) -> Result<(Value, i64)> {
-        let (said, status) = self.postern(&format!("doctor --json --conf-dir /run/conf --bin {}", self.bin))?;
-        Ok((serde_json::from_str(&said).with_context(|| said.clone())?, status))
-    }
-
-    /// What doctor finds, without what this kernel or this place lacks.
-    fn findings(&self) -> Result<(Vec<Value>, i64)> {
-        let (report, status) = self.doctor()?;
-        let findings = report.get("findings").and_then(Value::as_array).cloned().unwrap_or_default();
-        Ok((findings.into_iter().filter(|finding| text(finding, "area") != "kernel").collect(), status))
-    }
-
-    /// The state of each container.
-    fn states(&self) -> Result<Vec<(String, String)>> {
-        let (said, status) = self.postern("ls --json")?;
-        ensure!(status == 0, "ls: {said}");
-        let list: Vec<Value> = serde_json::from_str(&said)?;
-        Ok(list.iter().map(|one| (text(one, "container").to_owned(), text(one, "state").to_owned())).collect())
-    }
-
-    fn row(&self, broken: &Broken) -> Result<()> {
-        self.script(broken.by)?;
-        if !broken.state.is_empty() {
-            let states = self.states()?;
-            let of =
-                |name: &str| states.iter().find(|(container, _)| container == name).map(|(_, state)| state.as_str());
-            // A record that can't be read does not tell whose it is.
-            let named = if broken.state == "damaged" { "" } else { "c1" };
-            ensure!(of(named) == Some(broken.state), "ls: {states:?}");
-            let table = self.postern("ls")?.0;
-            ensure!(table.contains(&broken.state.replace('-', " ")), "ls: {table}");
-        }
-        if !broken.show.is_empty() {
-            let (said, status) = self.postern("show c1")?;
-            ensure!(status == 0 && said.contains("DIFFERS") && flat(&said).contains(broken.show), "show: {said}");
-            ensure!(said.contains("remedy"), "show has no remedy: {said}");
-        }
-        let (findings, status) = self.findings()?;
-        let words = |finding: &Value| format!("{}: {}", text(finding, "place"), text(finding, "what"));
-        let all: Vec<String> = findings.iter().map(&words).collect();
-        let found = findings
-            .iter()
-            .find(|finding| words(finding).contains(broken.doctor))
-            .with_context(|| format!("doctor: {all:?}"))?;
-        ensure!(text(found, "severity") == broken.severity, "doctor: {found}");
-        ensure!(!text(found, "why").is_empty() && !text(found, "remedy").is_empty(), "doctor: {found}");
-        let worst = findings.iter().map(|finding| text(finding, "severity")).min().unwrap_or_default();
-        ensure!(status == if worst == "error" { 1 } else { 3 }, "doctor: status {status}: {all:?}");
-        if broken.name == "a record was damaged" {
-            let remedy = text(found, "remedy");
-            ensure!(remedy.find("`cat ") < remedy.find("`rm ") && remedy.contains("`cat "), "doctor: {found}");
-        }
-        match broken.mend {
-            Mend::Doctor | Mend::Native => {
-                ensure!(found.get("is_command") == Some(&json!(true)), "doctor: {found}");
-                let is_native = text(found, "remedy") == "postern gc --native";
-                ensure!(is_native == matches!(broken.mend, Mend::Native), "doctor: {found}");
-                // Who sits there is asked.
-                let command = match text(found, "remedy") {
-                    collect @ ("postern gc" | "postern gc --native") => format!("$bin/{collect} --yes"),
-                    other => other.to_owned(),
-                };
-                self.script(&command).with_context(|| format!("remedy {command}"))?;
-            }
-            Mend::Again => {}
-            Mend::Script(script) => drop(self.script(script)?),
-            Mend::Writer(script) => {
-                ensure!(text(found, "remedy") == "use the version of postern that wrote it", "doctor: {found}");
-                ensure!(found.get("is_command") != Some(&json!(true)), "doctor: {found}");
-                self.script(script)?;
-            }
-        }
-        let again = match broken.mend {
-            // What befell all of them.
-            Mend::Again if ["the bridge was deleted", "masquerading was flushed"].contains(&broken.name) => {
-                &CONTAINERS[..]
-            }
-            Mend::Again => &["c1"],
-            _ if ["container-gone", "previous-boot", "incomplete", "damaged"].contains(&broken.state) => &["c1"],
-            _ => &[],
-        };
-        self.script("[ -e /run/netns/c1 ] || ip netns add c1")?;
-        for container in again {
-            self.call("DEL", container)?;
-            self.call("ADD", container)?;
-        }
-        self.is_healthy().context("after the remedy")
-    }
-
-    fn is_healthy(&self) -> Result<()> {
-        let (findings, status) = self.findings()?;
-        ensure!(findings.is_empty() && status == 0, "doctor: status {status}: {findings:?}");
-        let states = self.states()?;
-        ensure!(states == CONTAINERS.map(|name| (name.to_owned(), "ok".to_owned())), "ls: {states:?}");
-        Ok(())
-    }
-}
-
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn config() -> Value {
-    json!({
-        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
-        "ipMasqBackend": "nftables", "macspoofchk": true,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
-    })
-}
-
-#[test]
-fn what_is_broken_is_said_and_mended() -> Result<()> {
-    let mut failures = Vec::new();
-    for broken in &BROKEN {
-        let patient = Patient::new()?;
-        patient.is_healthy().context("a new node")?;
-        if let Err(error) = patient.row(broken) {
-            failures.push(format!("{}: {error:#}", broken.name));
-        }
-    }
-    ensure!(failures.is_empty(), "{} of {} failed:\n{}", failures.len(), BROKEN.len(), failures.join("\n"));
-    Ok(())
-}
-
-/// A namespace is found by a path that somebody else chose, and its links have names that nobody would choose.
-#[test]
-fn what_a_container_chooses_does_no_harm() -> Result<()> {
-    let patient = Patient::new()?;
-    let holder = patient.node.sh(
-        "path=/run/$(printf 'x\\033[2J\\r y'); nsenter --net=/run/netns/c1 ip link add \"$(printf '\\033[2J')\" type veth
-         setsid unshare --mount --propagation private sh -c '
-           mkdir \"$1\"; touch \"$1/a\"; mount --bind /run/netns/c1 \"$1/a\"; umount /run/netns/c1; echo ready; exec sleep 60' sh \"$path\" \
-           >/run/ready 2>/dev/null </dev/null & holder=$!
-         while ! grep -q ready /run/ready; do sleep .02; done
-         umount /run/netns/c1; mkfifo /run/netns/pipe; echo $holder",
-    )?;
-    let shown = patient.postern("show c1")?;
-    let found = patient.findings()?;
-    patient.node.sh(&format!("kill {holder}"))?;
-    ensure!(shown.1 == 0 && shown.0.contains("c1/eth0: ok") && shown.0.contains("\\u{1b}[2J"), "{}", shown.0);
-    ensure!(found == (Vec::new(), 0), "{found:?}");
-    Ok(())
-}
+/// The same for the containers of a routed network.
+pub const ROUTED: [Broken; 4] = [
+    Broken {
+        name: "the host's route to the container was removed",
+        by: "ip route delete 10.9.0.2 dev $veth",
+        state: "drift",
+        show: "packets of this node to 10.9.0.2 do not go to veth",
+        doctor: "packets of this node to 10.9.0.2 do not go to veth",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "the host end has lost the gateway address",
+        by: "ip address delete 10.9.0.1/32 dev $veth",
+        state: "drift",
+        show: "does not have the gateway 10.9.0.1/32",
+        doctor: "does not have the gateway 10.9.0.1/32",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "the routed container's link was set down",
+        by: "ip -n c1 link set eth0 down",
+        state: "drift",
+        show: "eth0 in the container is down",
+        doctor: "eth0 in the container is down",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "the routed container's route to its own network was removed",
+        by: "ip -n c1 route delete 10.9.0.0/24",
+        state: "drift",
+        show: "no route to its own network 10.9.0.0/24",
+        doctor: "no route to its own network 10.9.0.0/24",
+        severity: "error",
+        mend: Mend::Again,
+    },
+];
