@@ -25,6 +25,7 @@ pub struct Case {
     changed: Option<Value>,
     environment: Vec<(String, Option<String>)>,
     prepare: String,
+    broken: String,
     steps: String,
     fast: bool,
 }
@@ -46,10 +47,11 @@ pub enum Flag {
     OwnNetns,
 }
 
-/// One step of a case, written `VERB[:CONTAINER[/INTERFACE]][@FLAG,FLAG...]`; `KILL:CONTAINER` removes a namespace.
+/// One step of a case, written `VERB[:CONTAINER[/INTERFACE]][@FLAG,FLAG...]`; `KILL:CONTAINER` removes a namespace,
+/// and `BREAK` runs the case's script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What to call, or `KILL`.
+    /// What to call, or `KILL` or `BREAK`.
     pub verb: String,
     /// `c1` unless said.
     pub container: String,
@@ -74,6 +76,7 @@ impl Case {
             changed: None,
             environment: Vec::new(),
             prepare: String::new(),
+            broken: String::new(),
             steps: "ADD CHECK DEL DEL".to_owned(),
             fast: false,
         }
@@ -110,6 +113,13 @@ impl Case {
     #[must_use]
     pub fn prepare(mut self, script: &str) -> Self {
         script.clone_into(&mut self.prepare);
+        self
+    }
+
+    /// A shell script that a step `BREAK` runs on the node.
+    #[must_use]
+    pub fn broken(mut self, script: &str) -> Self {
+        script.clone_into(&mut self.broken);
         self
     }
 
@@ -158,6 +168,10 @@ impl Case {
                 node.remove_container(&step.container)?;
                 continue;
             }
+            if step.verb == "BREAK" {
+                node.sh(&self.broken).context("what breaks the node")?;
+                continue;
+            }
             let attachment = (step.container.clone(), step.interface.clone());
             let answer = node.call(&self.call(step, side, (native, ours), previous.get(&attachment), &node)?)?;
             if step.verb == "ADD" && answer.status == 0 {
@@ -185,7 +199,7 @@ impl Case {
 
     /// How many calls a run makes.
     pub fn calls(&self) -> usize {
-        self.steps.split_whitespace().filter(|step| !step.starts_with("KILL")).count()
+        self.steps.split_whitespace().filter(|step| !step.starts_with("KILL") && *step != "BREAK").count()
     }
 
     fn call(

@@ -17,6 +17,10 @@ pub fn check(config: &Config, request: &Request) -> Result<(), Error> {
     check_bridge(config, &result)?;
     let expected = request.own_interface(&result)?;
     let pair = container_end(expected)?;
+    // Nothing passes a pair of which one end is down. Without addresses the container may be meant to set up its own.
+    if config.container_up && !pair.container_attributes.up {
+        return Err(Error::new(format!("Interface {} is down", expected.name)));
+    }
     host_end(config, &result, &pair)?;
     check::configuration(&pair.container, &expected.name, &result)?;
     if let (true, Some(mac)) = (config.mac_guard, pair.container_attributes.mac) {
@@ -42,8 +46,12 @@ fn check_bridge(config: &Config, result: &CniResult) -> Result<(), Error> {
     if !expected.sandbox.is_empty() {
         return Err(Error::new(format!("Interface {name} should not be in sandbox")));
     }
-    if !expected.mac.is_empty() && expected.mac != mac(&bridge.attributes()?) {
+    let found = bridge.attributes()?;
+    if !expected.mac.is_empty() && expected.mac != mac(&found) {
         return Err(Error::new(format!("Bridge interface {name} Mac doesn't match: {}", expected.mac)));
+    }
+    if !found.up {
+        return Err(Error::new(format!("Bridge interface {name} is down")));
     }
     let (wanted, promisc) = (config.promisc, bridge.promisc());
     if wanted != promisc {
@@ -81,6 +89,9 @@ fn host_end(config: &Config, result: &CniResult, pair: &Pair) -> Result<(), Erro
     };
     if !expected.mac.is_empty() && expected.mac != mac(&pair.host_attributes) {
         return Err(Error::new(format!("Interface {name} Mac doesn't match: {} not found", expected.mac)));
+    }
+    if !pair.host_attributes.up {
+        return Err(Error::new(format!("Interface {name} is down")));
     }
     Ok(())
 }

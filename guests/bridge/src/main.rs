@@ -26,7 +26,8 @@
 //! * ADD: bridge, pair, port, guard, addresses, gateway, masquerading; then it waits until the port is operational. The
 //!   result has the bridge, the host's end, the container's end, and the VLAN gateway `<bridge>.<vlan>` if there is one.
 //! * DEL: removes whatever is there; all of it is tried, and the first failure is told. The bridge stays.
-//! * CHECK: IPAM's CHECK (layer 3), bridge, pair, addresses, routes, guard, masquerading.
+//! * CHECK: IPAM's CHECK (layer 3), bridge and pair, which must be up, addresses, routes, guard, masquerading; the host
+//!   looks for the gateways.
 //! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
 
 mod check;

@@ -14,7 +14,8 @@
 //!   everything else, the address's own network too, through the gateway; on the host the gateway's address is put on
 //!   the other end, and the container's addresses are routed there; masquerading.
 //! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told.
-//! * CHECK: IPAM's CHECK, the link, its addresses and routes, masquerading.
+//! * CHECK: IPAM's CHECK, the pair, which must be up, addresses and routes, masquerading; the host looks for the gateway
+//!   and its own route.
 //! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
 //!
 //! Better than the native plugin: there is no waiting for duplicate address detection, whole addresses (/32, /128) and
@@ -94,6 +95,11 @@ impl Plugin for PointToPoint {
         if !expected.mac.is_empty() && expected.mac != found {
             let mac = &expected.mac;
             return Err(Error::new(format!("ptp: Interface {name} Mac {mac} doesn't match container Mac: {found}")));
+        }
+        for end in [&pair.container_attributes, &pair.host_attributes] {
+            if !end.up {
+                return Err(Error::new(format!("ptp: Interface {} is down", end.name)));
+            }
         }
         check::configuration(&pair.container, name, &result)?;
         config.masquerade.check()

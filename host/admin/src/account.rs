@@ -3,6 +3,7 @@
 use crate::log::utc;
 use crate::subject;
 use anyhow::Result;
+use postern_gate::busy::Holder;
 use postern_gate::catalog::Manifest;
 use postern_gate::drift::{Account, Deviation, Fact, State};
 use postern_gate::places::{self, Places};
@@ -34,6 +35,8 @@ pub struct Attachment {
     pub state: State,
     /// A process is at work on it at this moment.
     pub under_way: bool,
+    /// The processes that are, as far as they can be told.
+    pub held_by: Vec<Holder>,
     /// The record's file.
     pub record: PathBuf,
     /// What there is, effect by effect.
@@ -84,6 +87,7 @@ impl Attachment {
             plugins,
             state: account.state,
             under_way: account.is_held,
+            held_by: account.holders,
             record: account.path,
             facts: account.facts,
             differences: account.deviations,
@@ -92,7 +96,7 @@ impl Attachment {
 
     /// The state for people.
     pub fn words(&self) -> String {
-        let under_way = if self.under_way { " (under way)" } else { "" };
+        let under_way = if self.under_way && self.state != State::Stuck { " (under way)" } else { "" };
         format!("{}{under_way}", self.state)
     }
 

@@ -3,6 +3,8 @@
 use crate::account::{self, Attachment, Plugin, SHORT, short};
 use crate::output::{self, WIDTH, one_line};
 use anyhow::Result;
+use postern_gate::places::Places;
+use postern_gate::writable;
 
 /// The columns.
 const HEADINGS: [&str; 7] = ["NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "PLUGINS", "SINCE", "STATE"];
@@ -17,6 +19,11 @@ const SHRINKABLE: [(usize, usize); 4] = [(4, 8), (0, 8), (3, 18), (2, 8)];
 /// The kernel or the state directory can't be looked at.
 pub fn run(json: bool, whole: bool) -> Result<()> {
     let attachments = account::attachments()?;
+    // What keeps runs from writing is no attachment's, and on standard error: a script reads the list alone.
+    for obstacle in writable::obstacles(&Places::expected()) {
+        let said = format!("{} {}", obstacle.path.display(), obstacle.what);
+        eprintln!("postern: {}; `postern doctor` says what mends it", one_line(&said));
+    }
     if json {
         return output::json(&attachments);
     }

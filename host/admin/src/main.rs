@@ -158,13 +158,14 @@ enum Verb {
     Log(log::Options),
     /// The attachments of this node, and how they are.
     ///
-    /// States: ok; incomplete (its ADD or DEL has not ended); container gone; previous boot; drift (record and kernel differ:
-    /// `postern show` says where); damaged (the record can't be read).
+    /// States: ok; stuck (a run for it does not end: `postern show` says which process); incomplete (its ADD or DEL has not
+    /// ended); container gone; previous boot; drift (record and kernel differ: `postern show` says where); damaged (the record
+    /// can't be read).
     Ls {
         /// A list of objects, to which keys are only ever added.
         ///
         /// network, container, interface, netns, since (milliseconds since 1970), addresses, plugins [{plugin, digest,
-        /// installed, stage}], state, under_way, record, facts [{plugin, kind, found}], differences [{what, remedy,
+        /// installed, stage}], state, under_way, held_by [{pid, name, since, is_stopped}], record, facts [{plugin, kind, found}], differences [{what, remedy,
         /// is_command}].
         #[arg(long)]
         json: bool,

@@ -58,6 +58,9 @@ fn text(one: &Attachment) -> String {
     for plugin in &one.plugins {
         line("plugin", &component(plugin));
     }
+    for holder in &one.held_by {
+        line("at work", &format!("process {} ({}), for {} s", holder.pid, holder.name, holder.age.as_secs()));
+    }
     for fact in &one.facts {
         line(fact.kind, &fact.found);
     }

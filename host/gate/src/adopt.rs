@@ -10,6 +10,7 @@ mod cache;
 mod judge;
 
 pub use crate::alive::all_namespaces;
+pub(crate) use cache::was_told;
 pub use judge::YOUNG;
 
 use crate::audit::Audit;

@@ -7,6 +7,8 @@
 
 mod file;
 
+pub use file::openable;
+
 use crate::effect::{Effect, Lasting, lasting};
 use crate::session::now;
 use file::{LIMIT, LogFile};

@@ -3,19 +3,24 @@
 //! Reading only: nothing is made, no lock is kept. Much of what is looked at (links and addresses in a container, the
 //! names of its files) is the container's to choose: whoever prints it makes it fit for a terminal.
 
+mod own;
+mod path;
+
 pub use crate::shell::quoted;
 
 use crate::alive::is_alive;
+use crate::busy::{self, Holder};
 use crate::capability::mac_guard;
 use crate::effect::Effect;
 use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_firewall::MasqueradeKey;
 use postern_kernel::{Found, Link};
-use postern_state::{Header, Owner, RecordKey, Section, Stage, Summary};
-use postern_types::{Backend, Mac};
+use postern_state::{Header, RecordKey, Section, Stage, Summary};
+use postern_types::Mac;
 use serde::Serialize;
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How it is with an attachment, the worst that holds.
@@ -24,6 +29,8 @@ use std::path::{Path, PathBuf};
 pub enum State {
     /// Record and kernel agree.
     Ok,
+    /// A run for it holds its record for longer than any run should take.
+    Stuck,
     /// Its ADD, or its DEL, has not ended.
     Incomplete,
     /// Its network namespace is not there any more.
@@ -40,6 +47,7 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ok => "ok",
+            Self::Stuck => "stuck",
             Self::Incomplete => "incomplete",
             Self::ContainerGone => "container gone",
             Self::PreviousBoot => "previous boot",
@@ -88,6 +96,8 @@ pub struct Account {
     pub state: State,
     /// A living process is at work on it.
     pub is_held: bool,
+    /// The processes that hold its record, as far as they can be told.
+    pub holders: Vec<Holder>,
     /// Why its namespace may be alive nevertheless, if its state is [`State::ContainerGone`].
     pub doubt: Option<String>,
     /// Effect by effect, what there is.
@@ -155,6 +165,7 @@ impl Sight {
             addresses: Vec::new(),
             state: State::Ok,
             is_held: false,
+            holders: Vec::new(),
             doubt: None,
             facts: Vec::new(),
             deviations: Vec::new(),
@@ -195,7 +206,32 @@ impl Sight {
         }
         self.inside(&mut account, &header, container, pair);
         account.state = self.state(&mut account, &header);
+        if account.is_held {
+            self.stuck(&mut account);
+        }
         account
+    }
+
+    /// A run that takes longer than any should is told with whoever keeps its record.
+    fn stuck(&self, account: &mut Account) {
+        let Ok(meta) = account.path.symlink_metadata() else { return };
+        account.holders = self.busy.get(&(meta.dev(), meta.ino())).cloned().unwrap_or_default();
+        let Some(first) = account.holders.iter().min_by_key(|holder| holder.since).cloned() else { return };
+        if first.age < busy::PATIENCE {
+            return;
+        }
+        let stage = account.sections.iter().map(|section| section.stage).find(|stage| *stage != Stage::Given);
+        let run = match (first.verb(), stage) {
+            (Some(verb), _) => verb.to_owned(),
+            (None, Some(Stage::Ending)) => "DEL".to_owned(),
+            (None, Some(_)) => "ADD".to_owned(),
+            (None, None) => "run".to_owned(),
+        };
+        let what = format!("its {run} does not end: {}", busy::words(&account.holders, "its record"));
+        // What is half done is no drift.
+        account.deviations.clear();
+        account.differs(what, busy::remedy(&account.holders), true);
+        account.state = State::Stuck;
     }
 
     /// A record that was removed while it was compared may have been made again by now: then it is another one.
@@ -231,7 +267,12 @@ impl Sight {
             account.doubt = alive.err();
             let doubt = account.doubt.iter().map(|gap| format!(", or can't be found from here: {gap}"));
             let what = format!("its network namespace is gone{}", doubt.collect::<String>());
-            account.is_left(what);
+            match account.doubt {
+                Some(_) => {
+                    account.differs(what, "`postern gc` as root on the host, in its PID namespace, can tell", false)
+                }
+                None => account.is_left(what),
+            }
             return State::ContainerGone;
         }
         if let Some(section) = unfinished {
@@ -296,118 +337,7 @@ impl Sight {
                 true,
             );
         }
-        if plugin == "bridge" && link.master.is_none() {
-            let bridge = self.bridge_of(&account.addresses);
-            let remedy =
-                bridge.map(|bridge| format!("ip link set dev {} master {}", quoted(name), quoted(&bridge.name)));
-            let is_command = remedy.is_some();
-            let remedy = remedy.unwrap_or_else(|| AGAIN.to_owned());
-            account.differs(format!("the host end {name} is a port of no bridge"), remedy, is_command);
-        }
-    }
-
-    /// A bridge that has an address in the network of one of these.
-    fn bridge_of(&self, addresses: &[IpNet]) -> Option<&Link> {
-        let host = self.namespaces.by_cookie(self.here)?;
-        let (index, _) = host.addresses.iter().find(|(index, have)| {
-            let is_bridge = self.link_at(*index).is_some_and(|link| link.kind == "bridge");
-            is_bridge && addresses.iter().any(|address| address.contains(&have.net.addr()))
-        })?;
-        self.link_at(*index)
-    }
-
-    fn masquerading(&self, account: &mut Account, plugin: &str, backend: Backend, addresses: &[IpNet]) {
-        let Some(key) = account.masquerade_key() else { return };
-        for address in addresses {
-            let (name, present) = match backend {
-                Backend::Nftables => (
-                    "nftables",
-                    self.rules().and_then(|rules| rules.masquerade(&key, &[*address]).map_err(|e| e.to_string())),
-                ),
-                Backend::Iptables => (
-                    "iptables",
-                    self.iptables().and_then(|tables| tables.has(&key, &[*address]).map_err(|e| e.to_string())),
-                ),
-            };
-            let found = match present {
-                Ok(true) => format!("{} by {name}", address.addr()),
-                Ok(false) => {
-                    let what = format!("{} is not masqueraded: its rules in {name} are gone", address.addr());
-                    account.differs(what, AGAIN, false);
-                    format!("{} by {name}: its rules are gone", address.addr())
-                }
-                Err(reason) => format!("{} by {name}: can't be looked at: {reason}", address.addr()),
-            };
-            account.fact(plugin, "masquerading", found);
-        }
-    }
-
-    fn guard(
-        &self,
-        account: &mut Account,
-        header: &Header,
-        plugin: &str,
-        id: Option<String>,
-        container: Option<&Found>,
-    ) {
-        let host = account.effects.iter().find_map(|effect| match effect {
-            Effect::Veth { host, .. } => Some(host.clone()),
-            _ => None,
-        });
-        let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
-        let id = id.or_else(|| account.guard_ids().into_iter().next());
-        let (Some(host), Some(mac), Some(id)) = (host, own.and_then(|own| own.mac), id) else {
-            return account.fact(plugin, "spoofing protection", "can't be compared without the pair");
-        };
-        let found = match self.rules().and_then(|rules| rules.guard(&id, &host, mac).map_err(|e| e.to_string())) {
-            Ok(true) => format!("{host} may send as {} only", Mac(mac)),
-            Ok(false) => {
-                let what = format!(
-                    "the spoofing protection of {host} is not all there, or for another address than {}",
-                    Mac(mac)
-                );
-                account.differs(what, AGAIN, false);
-                format!("not all there for {}", Mac(mac))
-            }
-            Err(reason) => format!("can't be looked at: {reason}"),
-        };
-        account.fact(plugin, "spoofing protection", found);
-    }
-
-    fn lease(&self, account: &mut Account, header: &Header, plugin: &str, directory: &Path) {
-        let leases = self.leases(directory, &header.network);
-        let leases = match leases.as_ref() {
-            Ok(leases) => leases,
-            Err(reason) => return account.fact(plugin, "leases", format!("can't be looked at: {reason}")),
-        };
-        let own = Owner::new(&header.container_id, &header.ifname);
-        for held in leases.iter().filter(|held| held.owner.as_ref() == Some(&own)) {
-            account.fact(plugin, "lease", format!("{} in {}", held.address, held.path.display()));
-        }
-        for address in account.addresses.clone() {
-            let held = leases.iter().find(|held| held.address == address.addr());
-            match held.map(|held| held.owner.as_ref()) {
-                Some(Some(owner)) if *owner == own => {}
-                Some(owner) => {
-                    let by = owner.map_or_else(
-                        || "nobody known".to_owned(),
-                        |owner| format!("{} {}", owner.container_id, owner.ifname),
-                    );
-                    account.differs(format!("address {} is leased to {by} too", address.addr()), AGAIN, false);
-                }
-                None => {
-                    let file = directory.join(&header.network).join(address.addr().to_string());
-                    let remedy = format!(
-                        "printf '%s\\r\\n%s' {} {} > {}",
-                        quoted(&header.container_id),
-                        quoted(&header.ifname),
-                        quoted(&file.display().to_string())
-                    );
-                    let what = format!("the lease of {} is gone, and another may get the address", address.addr());
-                    account.differs(what, remedy, true);
-                }
-            }
-        }
+        self.beyond(account, plugin, link);
     }
 
     /// What is in the container's namespace.
@@ -463,6 +393,7 @@ impl Sight {
             let is_command = !found.path.starts_with("/proc");
             account.differs(format!("{} in the container does not have {address}", own.name), remedy, is_command);
         }
+        self.container_end(account, header, found, own);
     }
 }
 
@@ -500,6 +431,7 @@ fn addresses(sections: &[Section], effects: &[(String, Effect)]) -> Vec<IpNet> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use postern_types::Backend;
 
     #[test]
     fn addresses_are_those_of_sections_or_else_of_rules() {
@@ -514,6 +446,7 @@ mod tests {
             stage: Stage::Given,
             since: 1,
             addresses: vec!["10.0.0.3/24".to_owned(), "nonsense".to_owned(), "10.0.0.3/24".to_owned()],
+            path: postern_state::DataPath::default(),
         };
         assert_eq!(addresses(&[section], &effects), [address("10.0.0.3/24")]);
     }

@@ -71,7 +71,7 @@ impl Places {
         };
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
         let own = runtime.map_or_else(|| PathBuf::from(STATE), |dir| PathBuf::from(dir).join("postern"));
-        let state = or(STATE, &own);
+        let state = if is_blocked(Path::new(STATE)) { PathBuf::from(STATE) } else { or(STATE, &own) };
         Self { library: or(LIBRARY, &state), logs: or(LOGS, &state), state }
     }
 
@@ -82,7 +82,7 @@ impl Places {
     pub fn find() -> Result<Self, String> {
         let state = PathBuf::from(STATE);
         // On a disk that has become read-only nothing can be made, but what is there can be read, and what it lists removed.
-        let state = if usable(&state) || writing(&state) == Err(Errno::EROFS) { state } else { below_runtime_dir()? };
+        let state = if usable(&state) || is_blocked(&state) { state } else { below_runtime_dir()? };
         trust(&state)?;
         let library = PathBuf::from(LIBRARY);
         let library = if usable(&library) { library } else { state.clone() };
@@ -116,6 +116,12 @@ impl Places {
         let leases = self.leases(data_dir, network)?;
         leases.map_or(Ok(Vec::new()), |leases| leases.all().map_err(|e| e.to_string()))
     }
+}
+
+/// Whether the directory is there and nobody at all may write to it: its disk is read-only, or it must not be changed
+/// (chattr(1)). Its user is this one nevertheless.
+fn is_blocked(directory: &Path) -> bool {
+    matches!(writing(directory), Err(Errno::EROFS | Errno::EPERM))
 }
 
 /// Whether [`usable`] would say so, without making anything.

@@ -5,9 +5,11 @@
 //! when the rest is; and the container's namespace is looked at before the plugin runs instead of after, so that a wrong
 //! one changes nothing.
 
+use crate::busy;
 use crate::collect;
 use crate::confinement;
 use crate::inherited;
+use crate::intact;
 use crate::launcher::Launcher;
 use crate::places::Places;
 use crate::plugin;
@@ -75,6 +77,8 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         return Ok(version_output(&versions(&launcher)?));
     }
     inherited::limits().map_err(|text| Error::internal(format!("the host can't run plugin \"{name}\": {text}")))?;
+    // For whoever finds this run hanging: the environment, which has the verb, is overwritten soon.
+    busy::introduce(&env.command, name);
     launcher.warm(name);
     let stdin = streams::read_input(STDIN_LIMIT, started + REQUEST_WITHIN)
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
@@ -181,6 +185,7 @@ fn act(
         };
     }
     match outcome? {
+        None if verb == Verb::Check => intact::check(session).map(|()| String::new()).map_err(Error::internal),
         Some(result) => session
             .made(&result)
             .map_err(internal)

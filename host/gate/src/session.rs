@@ -12,7 +12,7 @@ use postern_cni::{CniResult, Json, NetConf, Verb, Version};
 use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
 use postern_kernel::{Namespace, Netlink, Worker};
-use postern_state::{LeaseStore, Leases, Record, RecordKey, StateError};
+use postern_state::{DataPath, LeaseStore, Leases, Record, RecordKey, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::{BTreeSet, HashSet};
@@ -187,6 +187,8 @@ pub struct Session {
     pub container_mac: Option<Mac>,
     /// Index of the bridge that this run made the pair's host end a port of.
     pub joined: Option<u32>,
+    /// What this run made for the attachment's packets to pass, for its record.
+    pub path: DataPath,
     /// Host links that this run has shown to a guest: what a result may name.
     pub shown: BTreeSet<String>,
     /// The records of the attachments that are valid, as the runtime says for GC.
@@ -232,6 +234,7 @@ impl Session {
             owns_link: false,
             container_mac: None,
             joined: None,
+            path: DataPath::default(),
             shown: BTreeSet::new(),
             valid: OnceCell::new(),
             nft: SharedNft::default(),

@@ -1,5 +1,6 @@
 //! What the kernel and the disk have of all attachments, looked at once, for an account of the node. Reading only.
 
+use crate::busy::{self, File, Holder};
 use crate::drift::{Account, State};
 use crate::places::Places;
 use crate::session::now;
@@ -37,10 +38,14 @@ pub struct Sight {
     pub boot: String,
     /// When it was looked at, milliseconds since 1970.
     pub started: u64,
+    /// A socket in the host's namespace.
+    pub(crate) host: Netlink,
     /// The host's links.
     pub links: Vec<Link>,
-    /// All network namespaces that could be found.
+    /// All network namespaces that could be found, those of attachments with their routes.
     pub namespaces: Namespaces,
+    /// Processes that hold locks of records.
+    pub(crate) busy: BTreeMap<File, Vec<Holder>>,
     nft: RefCell<Option<Nft>>,
     rules: Result<Rules, String>,
     iptables: Result<Iptables, String>,
@@ -69,6 +74,10 @@ pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
     let (sight, second) = look()?;
     let confirmed = |mut account: Account| {
         let before = first.iter().find(|before| before.path == account.path);
+        // For how long it has been so changes from look to look.
+        if account.state == State::Stuck && before.is_some_and(|before| before.state == State::Stuck) {
+            return account;
+        }
         let earlier = before.map(|before| before.deviations.as_slice()).unwrap_or_default();
         account.deviations.retain(|deviation| earlier.contains(deviation));
         if account.deviations.is_empty() && account.state != State::Incomplete {
@@ -100,13 +109,18 @@ impl Sight {
             Some(nft) => Iptables::look(nft, means).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),
         };
+        let known = || records.iter().flatten();
+        let routes_of = known().filter_map(|summary| summary.header.as_ref()?.netns_cookie).collect();
+        let locked: Vec<File> = known().filter_map(|summary| postern_state::locked(&summary.path)).collect();
         let sight = Self {
             places,
             started,
             here: host.cookie().map_err(|e| e.to_string())?,
             boot: postern_state::boot_id().map_err(|e| e.to_string())?,
             links: host.links().map_err(|e| e.to_string())?,
-            namespaces: Namespaces::find(within).map_err(|e| e.to_string())?,
+            namespaces: Namespaces::find_with_routes(within, routes_of).map_err(|e| e.to_string())?,
+            busy: busy::holders(&locked),
+            host,
             nft: RefCell::new(nft),
             rules,
             iptables,
@@ -130,6 +144,11 @@ impl Sight {
     /// The link of the host of that index.
     pub fn link_at(&self, index: u32) -> Option<&Link> {
         self.links.iter().find(|link| link.index == index)
+    }
+
+    /// Whether the host has a link of that name now; what can't be told exists.
+    pub fn has_link(&self, name: &str) -> bool {
+        self.host.link_by_name(name).map_or(true, |link| link.is_some())
     }
 
     /// Does something with nftables.

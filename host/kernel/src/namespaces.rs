@@ -17,6 +17,7 @@ use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::Mode;
+use postern_types::Route;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -62,6 +63,8 @@ pub struct Found {
     pub addresses: Vec<(u32, Address)>,
     /// Why links or addresses are not here, if they are not: for one, there are too many.
     pub unread: Option<String>,
+    /// Its unicast routes, each with its link's index; `None` if they were not asked for, or there are too many.
+    pub routes: Option<Vec<(u32, Route)>>,
 }
 
 /// Something that may lead to a namespace but could not be looked at.
@@ -94,11 +97,19 @@ impl Namespaces {
     /// # Errors
     /// Those of `clone(2)`, and of reading `/proc`.
     pub fn find(within: Duration) -> Result<Self> {
+        Self::find_with_routes(within, BTreeSet::new())
+    }
+
+    /// The same, with the routes of the namespaces of these numbers.
+    ///
+    /// # Errors
+    /// As [`Namespaces::find`].
+    pub fn find_with_routes(within: Duration, routes_of: BTreeSet<u64>) -> Result<Self> {
         let subject = Subject { operation: "look for", object: &"network namespaces" };
         let deadline = Instant::now() + within;
         let thread = thread::Builder::new()
             .name("namespaces".to_owned())
-            .spawn(move || Search::new(deadline).and_then(Search::run))
+            .spawn(move || Search::new(deadline, routes_of).and_then(Search::run))
             .map_err(|error| subject.failed(&error))?;
         let result = thread.join().map_err(|_| subject.broken("the thread that looked for them failed"))?;
         result.map_err(|error| subject.failed(&error))
@@ -141,6 +152,8 @@ impl Namespaces {
 /// A search under way, in a thread of its own that goes from one namespace to the next.
 struct Search {
     deadline: Instant,
+    /// Numbers of the namespaces whose routes are asked for.
+    routes_of: BTreeSet<u64>,
     late: bool,
     /// This thread, which is in the namespace that it looked at last.
     own: PathBuf,
@@ -168,9 +181,10 @@ fn target(path: &Path) -> io::Result<Key> {
 }
 
 impl Search {
-    fn new(deadline: Instant) -> io::Result<Self> {
+    fn new(deadline: Instant, routes_of: BTreeSet<u64>) -> io::Result<Self> {
         Ok(Self {
             deadline,
+            routes_of,
             late: false,
             own: Path::new("/proc").join(fs::read_link(OWN)?),
             found: BTreeMap::new(),
@@ -301,7 +315,7 @@ impl Search {
         }
         let looked = setns(namespace, CloneFlags::CLONE_NEWNET)
             .map_err(|errno| format!("enter namespace: {}", describe(errno as i32)))
-            .and_then(|()| look_around(key, path).map_err(|error| error.to_string()));
+            .and_then(|()| look_around(key, path, &self.routes_of).map_err(|error| error.to_string()));
         match looked {
             Ok(found) => drop(self.found.insert(key, found)),
             Err(reason) => self.refuse(key, path, reason),
@@ -409,10 +423,11 @@ fn why_not_reached(error: &io::Error) -> String {
 }
 
 /// What the calling thread's namespace has. Without its number it can't be told from others.
-fn look_around(key: Key, path: &Path) -> Result<Found> {
+fn look_around(key: Key, path: &Path, routes_of: &BTreeSet<u64>) -> Result<Found> {
     let netlink = Netlink::open()?;
     let cookie = netlink.cookie()?;
     let (links, addresses) = (netlink.links(), netlink.all_addresses());
+    let routes = if routes_of.contains(&cookie) { netlink.all_routes().ok() } else { None };
     let refused = [links.as_ref().err(), addresses.as_ref().err()].into_iter().flatten().next();
     Ok(Found {
         identity: key,
@@ -423,5 +438,6 @@ fn look_around(key: Key, path: &Path) -> Result<Found> {
         unread: refused.map(KernelError::to_string),
         links: links.unwrap_or_default(),
         addresses: addresses.unwrap_or_default(),
+        routes,
     })
 }

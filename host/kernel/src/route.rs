@@ -85,6 +85,20 @@ impl Netlink {
     /// # Errors
     /// Those of the request; that there is no route is none.
     pub fn is_local(&self, address: IpAddr) -> Result<bool> {
+        Ok(self.way(address)?.is_some_and(|(kind, _)| kind == libc::RTN_LOCAL))
+    }
+
+    /// The link through which packets of this host to that address leave; `None` if there is no way, or if it is an address
+    /// of this host.
+    ///
+    /// # Errors
+    /// As [`Netlink::is_local`].
+    pub fn link_towards(&self, address: IpAddr) -> Result<Option<u32>> {
+        Ok(self.way(address)?.filter(|(kind, _)| *kind == libc::RTN_UNICAST).and_then(|(_, link)| link))
+    }
+
+    /// The kind of route that packets to this address take, and the link that they leave through.
+    fn way(&self, address: IpAddr) -> Result<Option<(u8, Option<u32>)>> {
         let subject = Subject { operation: "look up route to", object: &address };
         let message = destination(IpNet::from(address)).map_err(|why| subject.invalid(&why))?;
         let mut message = message.build();
@@ -92,12 +106,26 @@ impl Netlink {
         message.header.table = 0;
         message.header.protocol = RouteProtocol::Unspec;
         message.header.kind = RouteType::Unspec;
-        match self.get(subject, &RouteNetlinkMessage::GetRoute(message), |payload| u8_at(payload, 7)) {
-            Ok(kind) => Ok(kind == libc::RTN_LOCAL),
+        let read = |payload: &[u8]| {
+            let link = Attributes(payload.get(HEADER..)?).find(|attribute| attribute.kind == RTA_OIF);
+            Some((u8_at(payload, 7)?, link.and_then(|link| link.u32())))
+        };
+        match self.get(subject, &RouteNetlinkMessage::GetRoute(message), read) {
+            Ok(way) => Ok(Some(way)),
             // No route, an unreachable one, or a prohibited one.
-            Err(error) if error.errno.is_some() => Ok(false),
+            Err(error) if error.errno.is_some() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The unicast routes of all tables, each with the link that it leads through.
+    ///
+    /// # Errors
+    /// `EAGAIN` if they keep changing while they are listed; there may be too many.
+    pub fn all_routes(&self) -> Result<Vec<(u32, Route)>> {
+        let subject = Subject { operation: "list", object: &"routes" };
+        let request = Request::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
+        self.dump(subject, request, |payload, routes| each_hop(payload, |link, route| routes.push((link, route))))
     }
 
     /// The unicast routes of the main table through link `oif`, IPv4 first; of a route with several next hops one for
@@ -171,8 +199,17 @@ fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteMessage, Str
     Ok(message)
 }
 
-/// Reads an `RTM_NEWROUTE` and appends what of it goes through link `oif`.
+/// Reads an `RTM_NEWROUTE` and appends what of it goes through link `oif` by the main table.
 fn decode(payload: &[u8], oif: u32, routes: &mut Vec<Route>) -> Option<()> {
+    each_hop(payload, |link, route| {
+        if link == oif && route.table == Some(MAIN) {
+            routes.push(route);
+        }
+    })
+}
+
+/// Reads an `RTM_NEWROUTE`, and hands a unicast one on with its link: once, or for each of its next hops.
+fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route)) -> Option<()> {
     let unspecified: IpAddr = match libc::c_int::from(u8_at(payload, 0)?) {
         libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
         libc::AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
@@ -215,11 +252,12 @@ fn decode(payload: &[u8], oif: u32, routes: &mut Vec<Route>) -> Option<()> {
             _ => {}
         }
     }
-    if route.table != Some(MAIN) {
-        return Some(());
-    }
-    if link == Some(oif) {
-        routes.push(route.clone());
+    if let Some(link) = link {
+        if next_hops.is_empty() {
+            each(link, route);
+            return Some(());
+        }
+        each(link, route.clone());
     }
     // struct rtnexthop: length, flags, weight, link; then attributes of its own.
     while !next_hops.is_empty() {
@@ -227,14 +265,11 @@ fn decode(payload: &[u8], oif: u32, routes: &mut Vec<Route>) -> Option<()> {
         let hop = next_hops.get(..length)?;
         next_hops = next_hops.get(length.next_multiple_of(4)..).unwrap_or_default();
         let attributes = Attributes(hop.get(NEXT_HOP..)?);
-        if u32_at(hop, 4)? != oif {
-            continue;
-        }
         let mut route = route.clone();
         for attribute in attributes.filter(|attribute| matches!(attribute.kind, RTA_GATEWAY | RTA_VIA)) {
             route.gateway = Some(gateway(&attribute)?);
         }
-        routes.push(route);
+        each(u32_at(hop, 4)?, route);
     }
     Some(())
 }

@@ -64,7 +64,7 @@ fn measure(root: &Path) -> Result<Vec<(&'static str, Duration)>, Box<dyn Error>>
             record.append("bridge", &effect)?;
         }
         lap();
-        record.made("bridge", vec!["10.1.0.2/24".to_owned()])?;
+        record.made("bridge", vec!["10.1.0.2/24".to_owned()], postern_state::DataPath::default())?;
         record.given("bridge", 0)?;
         drop(record);
         lap();

@@ -14,6 +14,7 @@ mod files;
 mod lease_dir;
 mod lease_index;
 mod leases;
+mod locked;
 pub mod node;
 mod ranges;
 mod record;
@@ -24,8 +25,9 @@ use std::sync::OnceLock;
 pub use error::{Result, StateError};
 pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
+pub use locked::locked;
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
-pub use record::{Effect, Header, Record, RecordKey, Section, Stage, Summary, is_busy, list, list_others, tidy};
+pub use record::{DataPath, Effect, Header, Record, RecordKey, Section, Stage, Summary, is_busy, list, list_others, tidy};
 pub use trust::{kind, trust, trust_file, trust_stat};
 
 /// Identity of the running kernel, from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)): changes with every boot. Read

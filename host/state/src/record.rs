@@ -30,7 +30,7 @@ use lines::{Fault, FirstLine, Parsed, parse};
 use section::Change;
 
 pub use key::{Header, RecordKey};
-pub use section::{Section, Stage};
+pub use section::{DataPath, Section, Stage};
 pub use summary::{Summary, is_busy, list, list_others, tidy};
 
 /// Format version of the records that this code writes and reads.
@@ -45,6 +45,8 @@ const MOST_EFFECTS: usize = 256;
 /// line, so with all of them a record stays below twice this.
 const MOST_BYTES: u64 = 256 << 10;
 const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be written can be read");
+/// Bytes that the first line of a record has taken room for on a disk.
+const PAGE: u64 = 4096;
 /// A time in milliseconds with as many digits as those of this age.
 const A_TIME: u64 = 1_700_000_000_000;
 const CREATE: OFlag = OFlag::O_RDWR.union(OFlag::O_CREAT);
@@ -272,17 +274,26 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.change(plugin, Change::Begun { digest: digest.to_owned(), time })
     }
 
-    /// Note that `plugin` has made everything, and the addresses of its result. The room for [`Record::given`] is taken with
-    /// it: a disk that is full by then can't make the runtime's attachment look like a failed one.
+    /// Note that `plugin` has made everything, the addresses of its result, and how its packets go; the latter only where
+    /// the record still fits one page with it. The room for [`Record::given`] is taken with it: a disk that is full by then
+    /// can't make the runtime's attachment look like a failed one.
     ///
     /// # Errors
     /// [`StateError::Io`], and [`StateError::Exhausted`] if the record is full: the ADD must be undone then.
-    pub fn made(&mut self, plugin: &str, addresses: Vec<String>) -> Result<()> {
-        let change = Change::Made { addresses };
-        let mut lines = self.line(&Changed { plugin, change: &change })?;
-        let written = lines.len() as u64;
+    pub fn made(&mut self, plugin: &str, addresses: Vec<String>, path: DataPath) -> Result<()> {
         // As long as the line that will take its place; until then it counts as one that was not finished.
         let given = self.line(&Changed { plugin, change: &Change::Given(A_TIME) })?;
+        let mut change = Change::Made { addresses: addresses.clone(), path: path.clone() };
+        let mut lines = self.line(&Changed { plugin, change: &change })?;
+        // The routes are what a plugin may have many of.
+        for path in [DataPath { routes: Vec::new(), ..path }, DataPath::default()] {
+            if self.length + (lines.len() + given.len()) as u64 <= PAGE {
+                break;
+            }
+            change = Change::Made { addresses: addresses.clone(), path };
+            lines = self.line(&Changed { plugin, change: &change })?;
+        }
+        let written = lines.len() as u64;
         lines.resize(lines.len() + given.len() - 1, b' ');
         lines.push(b'\n');
         if self.length + lines.len() as u64 > MOST_BYTES {

@@ -37,6 +37,8 @@ pub fn cases() -> Vec<Case> {
             merge(&mut config, &with(&dual, json!({"ipam": {"type": "host-local"}})));
             Case::new("ptp/dual-with-dad", "ptp", &config)
         },
+        ptp("check-no-host-route", &json!({})).broken("ip route delete 10.9.0.2").steps("ADD CHECK BREAK CHECK DEL"),
+        ptp("check-no-gateway", &json!({})).broken("for link in $(ip -o link show type veth | sed 's/^[0-9]*: \\([^@]*\\)@.*/\\1/'); do ip address delete 10.9.0.1/32 dev $link; done").steps("ADD CHECK BREAK CHECK DEL"),
         ptp("two-containers", &json!({})).steps("ADD:c1 ADD:c2 CHECK:c1 DEL:c1 CHECK:c2 DEL:c2"),
         ptp("two-interfaces", &json!({"ipam": {"routes": []}})).steps("ADD:c1/eth0 ADD:c1/eth1 DEL:c1/eth1 DEL:c1/eth0"),
         ptp("repeated-add", &json!({})).steps("ADD ADD CHECK DEL"),

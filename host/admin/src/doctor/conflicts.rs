@@ -27,7 +27,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     backends(examination);
     if value("net/ipv4/conf/all/rp_filter").as_deref() == Some("1") {
         let why = "packets that come in by another way than answers would go are dropped: networks with several ways out suffer";
-        let remedy = Remedy::Command("sysctl -w net.ipv4.conf.all.rp_filter=2".to_owned());
+        let remedy = set("net/ipv4/conf/all/rp_filter", "2");
         examination.found(Severity::Note, "net.ipv4.conf.all.rp_filter", "is strict (1)", why, remedy);
     }
 }
@@ -35,6 +35,14 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 /// A sysctl of this network namespace.
 fn value(path: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{path}")).ok().map(|text| text.trim().to_owned())
+}
+
+/// The command that sets a sysctl. Not every node has the program for it.
+fn set(path: &str, value: &str) -> Remedy {
+    Remedy::Command(match program("sysctl") {
+        Some(_) => format!("sysctl -w {}={value}", path.replace('/', ".")),
+        None => format!("echo {value} > /proc/sys/{path}"),
+    })
 }
 
 /// The networks of attachments, whose packets must pass.
@@ -70,8 +78,7 @@ fn forwarding(examination: &mut Examination, node: &Node) {
             let name = path.replace('/', ".");
             let users: Vec<String> = users.iter().cloned().collect();
             let why = format!("containers of {} reach nothing beyond this node", users.join(", "));
-            let remedy = Remedy::Command(format!("sysctl -w {name}=1"));
-            examination.found(Severity::Error, &name, "is off", &why, remedy);
+            examination.found(Severity::Error, &name, "is off", &why, set(path, "1"));
         }
     }
 }
@@ -113,17 +120,7 @@ fn forward_policy(examination: &mut Examination, sight: &Sight, networks: &[IpNe
         for network in networks.iter().filter(|network| network.addr().is_ipv4() == v4 || chain.starts_with("inet")) {
             if !accepts(&text, network, &bridges(sight, network)) {
                 let what = format!("drops what no rule accepts, and no rule is about {network}");
-                let family = if network.addr().is_ipv4() { "iptables" } else { "ip6tables" };
-                let words = if chain.starts_with("inet firewalld") {
-                    Remedy::Command(format!("firewall-cmd --zone=trusted --add-source={network}"))
-                } else if chain.starts_with("inet") {
-                    Remedy::Words(format!("a rule in it that accepts packets from and to {network}"))
-                } else {
-                    Remedy::Command(format!(
-                        "{family} -I FORWARD -s {network} -j ACCEPT && {family} -I FORWARD -d {network} -j ACCEPT"
-                    ))
-                };
-                examination.found(Severity::Warning, &chain, what, &why, words);
+                examination.found(Severity::Warning, &chain, what, &why, acceptance(&chain, network));
             }
         }
     }
@@ -132,6 +129,35 @@ fn forward_policy(examination: &mut Examination, sight: &Sight, networks: &[IpNe
         let remedy = Remedy::Words("networks with \"ipMasqBackend\": \"nftables\" keep theirs".to_owned());
         examination.found(Severity::Note, "firewalld", "is in use", why, remedy);
     }
+}
+
+/// The command that has a chain accept a network's packets, by the program that the node has and that knows the chain.
+fn acceptance(chain: &str, network: &IpNet) -> Remedy {
+    let twice = |command: &str, from: &str, to: &str, accept: &str| {
+        Remedy::Command(format!("{command} {from} {network} {accept} && {command} {to} {network} {accept}"))
+    };
+    let words: Vec<&str> = chain.split(' ').collect();
+    let family = if network.addr().is_ipv4() { "ip" } else { "ip6" };
+    match words.as_slice() {
+        ["iptables-legacy", ..] if program("iptables-legacy").is_some() => {
+            twice("iptables-legacy -I FORWARD", "-s", "-d", "-j ACCEPT")
+        }
+        ["inet", "firewalld", ..] if program("firewall-cmd").is_some() => {
+            Remedy::Command(format!("firewall-cmd --zone=trusted --add-source={network}"))
+        }
+        // `nft` has shown the chain. What is no plain name can't be typed.
+        [of @ ("ip" | "ip6" | "inet"), table, chain] if [*table, *chain].iter().all(|name| is_plain(name)) => {
+            let insert = format!("nft insert rule {of} {table} {chain}");
+            twice(&insert, &format!("{family} saddr"), &format!("{family} daddr"), "accept")
+        }
+        _ => Remedy::Words(format!("a rule in it that accepts packets from and to {network}")),
+    }
+}
+
+/// Whether nft(8) takes this for a name.
+fn is_plain(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
 }
 
 /// Names of the bridges that have an address in a network.
@@ -153,10 +179,14 @@ fn accepts(rules: &str, network: &IpNet, bridges: &[String]) -> bool {
     })
 }
 
+/// Where a program is.
+fn program(name: &str) -> Option<PathBuf> {
+    PROGRAMS.iter().map(|directory| PathBuf::from(directory).join(name)).find(|path| path.is_file())
+}
+
 /// What a program prints.
 fn shown(name: &str, arguments: Vec<String>) -> Result<String, String> {
-    let found = PROGRAMS.iter().map(|directory| PathBuf::from(directory).join(name)).find(|path| path.is_file());
-    let path = found.ok_or_else(|| format!("there is no {name}"))?;
+    let path = program(name).ok_or_else(|| format!("there is no {name}"))?;
     let program = Program { path, arguments, environment: Environment::Empty, input: String::new() };
     let output = Direct.run(&program, Instant::now() + WITHIN).map_err(|e| e.to_string())?;
     match output.status {

@@ -6,6 +6,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::geteuid;
 use postern_gate::capability::leases::DEFAULT_DIRECTORY;
 use postern_gate::drift::quoted;
+use postern_gate::writable::{self, Obstacle};
 use postern_gate::{Effect, places};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -32,7 +33,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let policy = Path::new(places::OPERATOR_POLICY);
     if policy.exists() {
         said.push(policy.to_owned());
-        trusted(examination, policy);
+        operators(examination, node, policy);
     }
     for directory in [&places.state, &places.library] {
         if directory.exists() {
@@ -50,9 +51,19 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         if directory.exists() {
             leases(examination, &directory);
             flags(examination, &directory, true);
+            let why = "host-local can't give addresses of that network out";
+            let networks = postern_state::networks(&directory).ok().flatten().unwrap_or_default();
+            let networks = networks.iter().take(super::MOST).map(|network| directory.join(network));
+            let is_readable = writable::refused(&directory, why).is_none();
+            let refused = networks.filter(|_| is_readable).filter_map(|network| writable::refused(&network, why));
+            refused.filter(is_certain).for_each(|obstacle| refuse(examination, &obstacle));
         }
         said.push(directory);
     }
+    // A file system that is read-only is told once, with the directory itself.
+    let told: Vec<String> = examination.report.findings.iter().map(|finding| finding.place.clone()).collect();
+    let untold = |obstacle: &Obstacle| !told.contains(&obstacle.path.display().to_string());
+    writable::obstacles(places).iter().filter(|one| untold(one)).for_each(|one| refuse(examination, one));
     memory(examination, &places.state);
     let mut seen = BTreeSet::new();
     said.retain(|path| path.exists() && seen.insert(path.clone()));
@@ -73,6 +84,38 @@ pub fn lease_directories(node: &Node) -> BTreeSet<PathBuf> {
 fn trusted(examination: &mut Examination, path: &Path) {
     if let Err(reason) = places::trust(path) {
         untrusted(examination, path, reason);
+    }
+}
+
+/// What keeps runs from writing. Who is not root may well not write where root's runs do.
+fn is_certain(obstacle: &Obstacle) -> bool {
+    obstacle.is_command || geteuid().is_root()
+}
+
+fn refuse(examination: &mut Examination, obstacle: &Obstacle) {
+    examination.area = "directories";
+    let severity = if obstacle.is_survived { Severity::Warning } else { Severity::Error };
+    let remedy = obstacle.remedy.clone();
+    let remedy = if obstacle.is_command { Remedy::Command(remedy) } else { Remedy::Words(remedy) };
+    examination.found(severity, obstacle.path.display(), obstacle.what.clone(), obstacle.why, remedy);
+}
+
+/// The operator's policies are read one by one: a run is refused only if its plugin has one there.
+fn operators(examination: &mut Examination, node: &Node, directory: &Path) {
+    let Err(reason) = places::trust(directory) else { return };
+    let has = |plugin: &&String| directory.join(format!("{plugin}.toml")).exists();
+    let refused: Vec<&str> = node.plugins.iter().filter(has).map(String::as_str).collect();
+    examination.area = "directories";
+    let remedy = Remedy::quoted_in(&reason);
+    match refused.as_slice() {
+        [] => {
+            let why = "no plugin has a policy there yet; the run of one that had would be refused";
+            examination.found(Severity::Warning, directory.display(), reason, why, remedy);
+        }
+        plugins => {
+            let why = format!("every run of {} is refused: others could have written its policy", plugins.join(", "));
+            examination.found(Severity::Error, directory.display(), reason, &why, remedy);
+        }
     }
 }
 
@@ -124,10 +167,8 @@ fn flags(examination: &mut Examination, path: &Path, is_written: bool) {
         }
         return;
     }
-    if system.flags().contains(FsFlags::ST_RDONLY) {
-        let remedy = Remedy::Command(format!("mount -o remount,rw \"$(findmnt -nT {name} -o TARGET)\""));
-        let why = "runs write there, and fail";
-        return examination.found(Severity::Error, path.display(), "is mounted read-only", why, remedy);
+    if let Some(obstacle) = writable::refused(path, "runs write there, and fail").filter(is_certain) {
+        return refuse(examination, &obstacle);
     }
     let free = system.blocks_available().saturating_mul(system.fragment_size());
     let why = "a run that can't write its record or a lease changes nothing and fails";

@@ -57,10 +57,10 @@ fn examine_plugin(
             return examination.found(Severity::Note, list.path.display(), what, why, Remedy::None);
         }
         let what = format!("there is no plugin \"{plugin}\", neither in the catalog nor in {}", bin.display());
-        let remedy = Remedy::Words(
-            "postern add FILE.wasm --policy FILE, or the native program; --bin names another directory of them"
-                .to_owned(),
-        );
+        let remedy = Remedy::Words(format!(
+            "install the program \"{plugin}\" there, or a component of that name by `postern add`; --bin names another \
+             directory of programs"
+        ));
         // Without a directory of programs this one has none either, and a runtime may look elsewhere.
         let severity = if bin.is_dir() { Severity::Error } else { Severity::Note };
         return examination.found(severity, list.path.display(), what, "every ADD of the network fails", remedy);
@@ -90,7 +90,8 @@ fn examine_plugin(
     } else if !is_installed(ipam) && !may("native") {
         let what = format!("IPAM plugin \"{ipam}\" is not in the catalog, and \"{plugin}\" may not run it natively");
         let remedy = Remedy::Words(format!(
-            "install it with `postern add`, or native = [\"{ipam}\"] below [grant.ipam] in {file}"
+            "place a component of that name by `postern add`, or write native = [\"{ipam}\"] beside `types` below \
+             [grant.ipam] in {file}"
         ));
         examination.found(Severity::Error, list.path.display(), what, &why, remedy);
     }

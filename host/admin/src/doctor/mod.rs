@@ -30,6 +30,8 @@ use std::process::ExitCode;
 const ERRORS: u8 = 1;
 /// Exit status when there are warnings only.
 const WARNINGS: u8 = 3;
+/// What helps where not all of the node can be looked at.
+const ELSEWHERE: &str = "run `postern doctor` as root on the host, in its PID namespace: from there it can be told";
 /// Files and names that one look takes in; more are counted only.
 const MOST: usize = 4096;
 
@@ -141,9 +143,8 @@ struct Node {
 }
 
 impl Node {
-    /// What removes something of a native plugin that nobody uses, by its mark: `postern gc --native` if that offers to,
-    /// else `by_hand`.
-    fn removal(&self, mark: &str, by_hand: Remedy) -> Remedy {
+    /// Whether `postern gc --native` offers to remove something of a native plugin, by its mark: nobody uses it then.
+    fn is_offered(&self, mark: &str) -> bool {
         let offered = self.native.get_or_init(|| {
             let directories: Vec<PathBuf> = directories::lease_directories(self).into_iter().collect();
             let scope = Scope { places: &self.places, directories: &directories, namespaces: all_namespaces };
@@ -151,10 +152,7 @@ impl Node {
             let offered = adopt::find(scope).unwrap_or_default().leftovers;
             offered.iter().map(Leftover::mark).collect()
         });
-        match offered.iter().any(|offered| offered == mark) {
-            true => Remedy::Command("postern gc --native".to_owned()),
-            false => by_hand,
-        }
+        offered.iter().any(|offered| offered == mark)
     }
 }
 

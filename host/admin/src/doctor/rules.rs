@@ -1,9 +1,14 @@
 //! Rules that bear the marks of attachments of which nothing else is left.
+//!
+//! A native plugin's attachment has no record, and needs its rules as long as it lives. So only what `postern gc --native`
+//! has found to be unused is offered for removal, and by that command, which looks once more.
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_firewall::account::{Marked, strange_guards, strange_masquerades};
+use postern_firewall::macguard;
 use postern_gate::drift::Account;
 use postern_gate::sight::Sight;
+use std::collections::BTreeMap;
 
 pub fn examine(examination: &mut Examination, node: &Node) {
     let Ok(sight) = &node.sight else { return };
@@ -15,25 +20,74 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         Ok(records) if !first.is_empty() => strangers(sight, &sight.accounts(records), &mut |_| {}),
         _ => Vec::new(),
     };
-    let all = again.into_iter().filter(|marked| first.contains(marked));
-    for Marked { place, mark, addresses, commands } in all {
-        // A native plugin's container, which has no record.
-        if addresses.iter().any(|address| sight.namespaces.with_address(*address).is_some()) {
-            continue;
+    let ports = ports(sight);
+    for marked in again.into_iter().filter(|marked| first.contains(marked)) {
+        match (&marked.addresses[..], ports.get(&marked.mark)) {
+            // Spoofing protection names no address, but a port: a living container has it.
+            ([], Some(ports)) if ports.iter().any(|port| sight.has_link(port)) => {}
+            ([], Some(ports)) => {
+                let what = format!(
+                    "rules of an attachment without a record: {}, whose port {} is gone",
+                    marked.mark,
+                    ports.join(", ")
+                );
+                left_over(examination, node, &marked, what);
+            }
+            ([], None) => {
+                let what = format!("rules of an attachment without a record: {}", marked.mark);
+                let why = "they name neither port nor address: whether a container needs them can't be told";
+                examination.found(Severity::Note, &marked.place, what, why, look(&marked));
+            }
+            (addresses, _) if addresses.iter().any(|address| sight.namespaces.with_address(*address).is_some()) => {}
+            (addresses, _) => {
+                let of: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                let what = format!("rules of an attachment without a record for {}: {}", of.join(", "), marked.mark);
+                left_over(examination, node, &marked, what);
+            }
         }
-        let of: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let of = if of.is_empty() { String::new() } else { format!(" for {}, which no namespace has", of.join(", ")) };
-        let what = format!("rules of an attachment without a record{of}: {mark}");
-        let why = "they are in the way of the next container that gets the address, and are looked at for every packet";
-        // Spoofing protection names no address: a native container may be behind it.
-        let is_certain = !addresses.is_empty() && sight.namespaces.is_complete();
-        let severity = if is_certain { Severity::Error } else { Severity::Warning };
-        let remedy = match commands.is_empty() {
-            true => Remedy::Words("look at them, and delete them".to_owned()),
-            false => Remedy::Command(commands.join(" && ")),
-        };
-        examination.found(severity, place, what, why, node.removal(&mark, remedy));
     }
+}
+
+/// What nobody was found to use.
+fn left_over(examination: &mut Examination, node: &Node, marked: &Marked, what: String) {
+    let Ok(sight) = &node.sight else { return };
+    let why = "they are in the way of the next container that gets the address, and are looked at for every packet";
+    if node.is_offered(&marked.mark) {
+        let remedy = Remedy::Command("postern gc --native".to_owned());
+        // Without an address nothing but the port speaks for it.
+        let is_certain = !marked.addresses.is_empty() && sight.namespaces.is_complete();
+        let severity = if is_certain { Severity::Error } else { Severity::Warning };
+        return examination.found(severity, &marked.place, what, why, remedy);
+    }
+    match sight.namespaces.gap() {
+        Some(_) => {
+            let why = "a container may use them: not all namespaces could be looked at";
+            examination.found(Severity::Warning, &marked.place, what, why, Remedy::Words(super::ELSEWHERE.to_owned()));
+        }
+        None => {
+            let why = "no namespace has the address, but nothing shows that a native plugin made them for a container";
+            examination.found(Severity::Warning, &marked.place, what, why, look(marked));
+        }
+    }
+}
+
+/// A command that shows what nobody should delete unseen.
+fn look(marked: &Marked) -> Remedy {
+    let shows = match marked.place.split(' ').collect::<Vec<_>>().as_slice() {
+        [program @ ("iptables" | "ip6tables"), ..] => format!("{program}-save -t nat"),
+        ["bridge", ..] => "nft -a list table bridge nat".to_owned(),
+        _ => "nft -a list table inet cni_plugins_masquerade".to_owned(),
+    };
+    Remedy::Words(format!("find out who made them: `{shows}` shows them"))
+}
+
+/// The ports that spoofing protection is for, by its ID.
+fn ports(sight: &Sight) -> BTreeMap<String, Vec<String>> {
+    let mut ports: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for port in sight.nft(|nft| macguard::list(nft).map_err(|e| e.to_string())).unwrap_or_default() {
+        ports.entry(port.id).or_default().push(port.ifname);
+    }
+    ports
 }
 
 /// Rules of attachments other than these.

@@ -4,11 +4,13 @@ use super::directories::lease_directories;
 use super::{Examination, MOST, Node, Remedy, Severity};
 use crate::account;
 use postern_gate::adopt::YOUNG;
+use postern_gate::busy;
 use postern_gate::drift::{Deviation, State, quoted};
 use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
 use postern_gate::sight::Sight;
+use postern_kernel::{Found, Link};
 use postern_state::Held;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub fn examine(examination: &mut Examination, node: &Node) {
     let sight = match &node.sight {
@@ -32,12 +34,14 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             Err(error) => examination.leave_out(format!("leases: {error}")),
         }
     }
+    locks(examination, node);
     objects(examination, sight);
     lonely_pairs(examination, node, sight);
 }
 
 fn records(examination: &mut Examination, node: &Node) {
-    for account in node.accounts.iter().filter(|account| !account.is_held) {
+    let mut shared: Vec<Shared<'_>> = Vec::new();
+    for account in node.accounts.iter().filter(|account| !account.is_held || account.state == State::Stuck) {
         let place = match &account.header {
             Some(header) => account::name(header),
             None => account.path.display().to_string(),
@@ -50,13 +54,36 @@ fn records(examination: &mut Examination, node: &Node) {
             State::Incomplete => (Severity::Error, "what it made is held for nobody"),
             State::PreviousBoot => (Severity::Error, "its leases are held for nobody"),
             State::Damaged => (Severity::Error, "what it told of can't be removed by DEL"),
+            State::Stuck => {
+                (Severity::Error, "its runtime waits for it, and so does every other call for the container")
+            }
             State::Drift | State::Ok => (Severity::Error, "the container's network does not work as it was set up"),
         };
-        for Deviation { what, remedy, is_command } in &account.deviations {
-            let remedy = if *is_command { Remedy::Command(remedy.clone()) } else { Remedy::Words(remedy.clone()) };
-            examination.found(severity, &place, what.clone(), why, remedy);
+        for deviation in &account.deviations {
+            // One command for all is about something that they share: a bridge that is down.
+            let same =
+                |known: &&mut Shared<'_>| known.deviation == deviation && deviation.is_command && known.why == why;
+            match shared.iter_mut().find(same).filter(|_| account.state == State::Drift) {
+                Some(known) => known.more = known.more.saturating_add(1),
+                None => shared.push(Shared { severity, why, place: place.clone(), more: 0, deviation }),
+            }
         }
     }
+    for Shared { severity, why, place, more, deviation } in shared {
+        let Deviation { what, remedy, is_command } = deviation.clone();
+        let place = if more == 0 { place } else { format!("{place} and {more} more") };
+        let remedy = if is_command { Remedy::Command(remedy) } else { Remedy::Words(remedy) };
+        examination.found(severity, &place, what, why, remedy);
+    }
+}
+
+/// A deviation of one attachment, or of several.
+struct Shared<'a> {
+    severity: Severity,
+    why: &'static str,
+    place: String,
+    more: usize,
+    deviation: &'a Deviation,
 }
 
 /// Leases of nobody.
@@ -91,21 +118,50 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
             examination.found(Severity::Note, path, "a new lease without a record", why, remedy);
             continue;
         }
-        let remedy = node.removal(&path, Remedy::Command(format!("rm {}", quoted(&path))));
-        match &held.owner {
-            Some(owner) => {
-                let what = format!(
-                    "leased to {} {}, which has no record; no namespace has the address",
-                    owner.container_id, owner.ifname
-                );
-                let why = "the address is held for nobody";
-                examination.found(doubt(sight), path, what, why, remedy);
-            }
-            None => {
-                let why = "the address can't be given to anybody";
-                examination.found(Severity::Warning, path, "is no lease, and nobody's", why, remedy);
-            }
+        let is_complete = sight.namespaces.is_complete();
+        let elsewhere = || Remedy::Words(super::ELSEWHERE.to_owned());
+        let Some(owner) = &held.owner else {
+            let why = "the address can't be given to anybody";
+            let remedy = if is_complete { Remedy::Command(format!("rm {}", quoted(&path))) } else { elsewhere() };
+            examination.found(Severity::Warning, path, "is no lease, and nobody's", why, remedy);
+            continue;
+        };
+        let what = format!(
+            "leased to {} {}, which has no record; no namespace has the address",
+            owner.container_id, owner.ifname
+        );
+        if node.is_offered(&path) {
+            let remedy = Remedy::Command("postern gc --native".to_owned());
+            examination.found(doubt(sight), path, what, "the address is held for nobody", remedy);
+        } else if is_complete {
+            let why = "the runtime still knows the container, or where it is does not tell";
+            let remedy = Remedy::Words("`postern gc --native` says why it stays".to_owned());
+            examination.found(Severity::Note, path, what, why, remedy);
+        } else {
+            let why = "the address may be held for nobody: not all namespaces could be looked at";
+            examination.found(Severity::Warning, path, what, why, elsewhere());
         }
+    }
+}
+
+/// Locks that a hung program keeps: every run that needs one waits for it.
+fn locks(examination: &mut Examination, node: &Node) {
+    let mut paths = vec![PathBuf::from("/run/xtables.lock")];
+    for directory in lease_directories(node) {
+        let networks = postern_state::networks(&directory).ok().flatten().unwrap_or_default();
+        paths.extend(networks.iter().take(MOST).map(|network| directory.join(network).join("lock")));
+    }
+    let held: Vec<_> = paths.iter().filter_map(|path| Some((path, postern_state::locked(path)?))).collect();
+    let files: Vec<busy::File> = held.iter().map(|(_, file)| *file).collect();
+    let holders = busy::holders(&files);
+    for (path, file) in held {
+        let Some(holders) = holders.get(&file) else { continue };
+        if holders.iter().all(|holder| holder.age < busy::PATIENCE) {
+            continue;
+        }
+        let why = "every run that needs it waits, and fails at its deadline";
+        let remedy = Remedy::Command(busy::remedy(holders));
+        examination.found(Severity::Error, path.display(), busy::words(holders, "it"), why, remedy);
     }
 }
 
@@ -134,7 +190,10 @@ fn objects(examination: &mut Examination, sight: &Sight) {
         if object.boot_id != sight.boot || is_link && sight.link(&object.name).is_none() {
             let place = format!("{} {}", object.kind, object.name);
             let why = "the next ADD makes it again if it needs it";
-            let remedy = Remedy::Command("postern gc --node".to_owned());
+            let remedy = Remedy::Words(
+                "nothing has to be done; `postern gc --node` forgets it, and removes what else no attachment uses"
+                    .to_owned(),
+            );
             examination.found(Severity::Note, place, "Postern made it, and it is gone", why, remedy);
         }
     }
@@ -146,13 +205,36 @@ fn lonely_pairs(examination: &mut Examination, node: &Node, sight: &Sight) {
         let effects = node.accounts.iter().flat_map(|account| &account.effects);
         effects.into_iter().any(|effect| matches!(effect, postern_gate::Effect::Veth { host, .. } if host == name))
     };
-    for link in sight.links.iter().filter(|link| link.kind == "veth" && link.operstate == "lower-layer-down") {
+    for link in sight.links.iter().filter(|link| link.kind == "veth" && is_lonely(link)) {
         let digits = link.name.strip_prefix("veth").unwrap_or_default();
         if digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known(&link.name) {
-            let why = "it may be what an interrupted ADD of a native plugin left, or belong to another program";
-            let what = "a pair of which no record tells, with its other end down";
-            let remedy = Remedy::Words(format!("if nobody knows it: `ip link delete {}`", quoted(&link.name)));
-            examination.found(Severity::Note, &link.name, what, why, remedy);
+            // The other end is in a namespace, which lives: whose it is, only people can tell.
+            let why =
+                "it may be what an interrupted ADD of a native plugin left, or a container's that set its end down";
+            let (what, remedy) = match other_end(sight, link) {
+                Some((found, name)) => (
+                    format!("a pair of which no record tells; its other end, {name}, is down"),
+                    format!("look at who has it: it is in {} (processes: {})", found.path.display(), found.processes),
+                ),
+                None => (
+                    "a pair of which no record tells, with its other end down".to_owned(),
+                    "find out who has the other end, which is in no namespace that could be looked at".to_owned(),
+                ),
+            };
+            examination.found(Severity::Note, &link.name, what, why, Remedy::Words(remedy));
         }
     }
+}
+
+/// Whether the end is up and the other one is not. Where both ends happen to have one index, the kernel says `down`.
+fn is_lonely(link: &Link) -> bool {
+    link.up && ["down", "lower-layer-down"].contains(&link.operstate)
+}
+
+/// Where the other end of a pair is, and its name.
+fn other_end<'a>(sight: &'a Sight, link: &Link) -> Option<(&'a Found, &'a str)> {
+    let away = sight.namespaces.found.iter().filter(|found| found.cookie != sight.here);
+    away.flat_map(|found| found.links.iter().map(move |end| (found, end)))
+        .find(|(_, end)| end.kind == "veth" && link.peer_index == Some(end.index) && end.peer_index == Some(link.index))
+        .map(|(found, end)| (found, end.name.as_str()))
 }

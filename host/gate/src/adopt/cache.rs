@@ -2,6 +2,8 @@
 
 use super::judge::{Cached, Names};
 use crate::places;
+use postern_state::Header;
+use postern_types::Mac;
 use serde_json::Value;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -79,4 +81,25 @@ impl Cache {
             Err(error) => unclear(&format!("{netns}: {error}")),
         }
     }
+}
+
+/// Whether the result that a runtime keeps of an attachment has this address for the container's end: a plugin behind ours
+/// (tuning) may have changed it, and the attachment is in order then.
+pub(crate) fn was_told(header: &Header, mac: Mac) -> bool {
+    let Header { network, container_id, ifname, .. } = header;
+    let name = format!("{network}-{container_id}-{ifname}");
+    if name.contains('/') {
+        return false;
+    }
+    let mut text = String::new();
+    let Ok(Some(file)) = places::open_trusted(&Path::new(RESULTS).join(name)) else { return false };
+    if file.take(LIMIT).read_to_string(&mut text).is_err() {
+        return false;
+    }
+    let json: Value = serde_json::from_str(&text).unwrap_or_default();
+    let links = json.pointer("/result/interfaces").and_then(Value::as_array);
+    links.into_iter().flatten().any(|link| {
+        let text = |key: &str| link.get(key).and_then(Value::as_str).unwrap_or_default();
+        text("name") == ifname && !text("sandbox").is_empty() && text("mac").parse() == Ok(mac)
+    })
 }

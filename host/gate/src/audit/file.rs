@@ -25,6 +25,31 @@ const NEW: &str = "audit.jsonl.new";
 /// stop all others: they write without it then, and at worst into the file that it is about to set aside.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Whether the log can be opened for writing, if it is there: nothing is written, and nothing made.
+///
+/// # Errors
+/// What is in the way: not a file, not to be trusted, or what the kernel says.
+pub fn openable(path: &Path) -> io::Result<()> {
+    let directory = match places::directory(path) {
+        Ok(directory) => directory,
+        Err(_) if !path.exists() => return Ok(()),
+        Err(reason) => return Err(io::Error::other(reason)),
+    };
+    places::trust_file(path, &directory).map_err(io::Error::other)?;
+    let careful = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    match openat(&directory, LOG, OFlag::O_WRONLY | OFlag::O_APPEND | careful, Mode::empty()) {
+        Ok(file) => {
+            let file = File::from(file);
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other("it is no regular file"));
+            }
+            places::trust_file(&path.join(LOG), &file).map_err(io::Error::other)
+        }
+        Err(Errno::ENOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// One process's way to the log.
 #[derive(Debug)]
 pub(super) struct LogFile {

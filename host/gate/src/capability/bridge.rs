@@ -130,6 +130,8 @@ pub fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec
         netlink.set_up(index).map_err(about(&name))?;
     }
     gate.session.joined = Some(bridge_index);
+    gate.session.path.bridge = Some(bridge_name);
+    gate.session.path.port_settings = tagged || port.hairpin || port.isolated;
     gate.joined = Some(port.clone());
     Ok(Reply::Done)
 }
@@ -179,6 +181,8 @@ pub fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, for
         }
     };
     let mut pinned = false;
+    let mut noted: Vec<String> = gateways.iter().map(|gateway| format!("{} {gateway}", target.name)).collect();
+    noted.dedup();
     for gateway in gateways {
         // At once: a later gateway that fails must not leave this one on a bridge whose address moves.
         if ensure_address(netlink, &target, gateway, force)? && !pinned {
@@ -187,6 +191,7 @@ pub fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, for
         }
     }
     // No handle is given out for a VLAN gateway: nothing can be done to it from outside.
+    gate.session.path.gateways = noted;
     gate.session.shown.extend(shown.iter().map(|link| link.name.clone()));
     Ok(Reply::MaybeLink(shown.map(|link| Gate::show(Handle::MAX, link))))
 }

@@ -36,9 +36,10 @@ pub fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 }
 
 /// `link.up`.
-pub fn up(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+pub fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.own(handle)?;
     gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index).map_err(about(&name))?;
+    gate.session.path.up = true;
     Ok(Reply::Done)
 }
 

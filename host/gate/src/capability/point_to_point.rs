@@ -11,9 +11,10 @@ use postern_types::{ErrorCode, Handle, OpError, Reply, Route};
 const SCOPE_HOST: u8 = 254;
 
 /// `point-to-point.ensure`.
-pub fn ensure(gate: &Gate<'_>, host: Handle) -> Result<Reply, OpError> {
+pub fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.host_end(host)?;
     let netlink = gate.session.host()?;
+    let mut gateways = Vec::new();
     for own in &gate.session.own {
         let address = own.net;
         let gateway = own.gateway.ok_or_else(|| {
@@ -29,6 +30,7 @@ pub fn ensure(gate: &Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             return Err(OpError::new(ErrorCode::InvalidArgument, address.to_string(), message)
                 .hint("let IPAM give a gateway of the address's own version"));
         }
+        gateways.push(format!("{name} {}", IpNet::from(gateway)));
         match netlink.add_address(index, IpNet::from(gateway)) {
             Ok(()) => {}
             // Two addresses of one attachment may share their gateway.
@@ -61,5 +63,7 @@ pub fn ensure(gate: &Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             }
         }
     }
+    gateways.dedup();
+    (gate.session.path.gateways, gate.session.path.routed) = (gateways, true);
     Ok(Reply::Done)
 }

@@ -7,6 +7,7 @@ use crate::gate::{Gate, Object, link_gone};
 use crate::session::{Session, kernel};
 use postern_cni::Verb;
 use postern_kernel::{Link, Sysctl, VethSpec, random_mac, random_veth_name, sysctl};
+use postern_state::DataPath;
 use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, VethPair};
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,8 @@ pub fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result
     }
     let own = container.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
     gate.session.container_mac = Some(mac);
+    // What an earlier pair of this run had went with it.
+    gate.session.path = DataPath::default();
     let host = gate.session.host()?;
     let end = host.link_by_name(&peer_name).map_err(kernel)?.ok_or_else(|| link_gone(&peer_name))?;
     host.set_up(end.index).map_err(about(&peer_name))?;

@@ -2,7 +2,7 @@
 
 use super::{Leftover, Session, Undo, kernel, now, state};
 use crate::effect::Effect;
-use postern_cni::{CniResult, Verb};
+use postern_cni::{CniResult, Route, Verb};
 use postern_kernel::{Namespace, Worker};
 use postern_state::{Header, Record, Section, Stage, StateError};
 use postern_types::{ErrorCode, OpError};
@@ -108,7 +108,12 @@ impl Session {
     pub fn made(&mut self, result: &CniResult) -> Result<(), OpError> {
         let addresses = result.ips.iter().map(|ip| ip.address.to_string()).collect();
         match &mut self.record {
-            Some(record) if self.begun => record.made(&self.request.plugin, addresses).map_err(state),
+            Some(record) if self.begun => {
+                let mut path = std::mem::take(&mut self.path);
+                path.mac = self.container_mac.map(|mac| mac.to_string());
+                path.routes = result.routes.iter().filter_map(route).collect();
+                record.made(&self.request.plugin, addresses, path).map_err(state)
+            }
             _ => Ok(()),
         }
     }
@@ -304,4 +309,10 @@ impl Session {
             crate::say!("postern: {error}");
         }
     }
+}
+
+/// A route of a result, as a record has it.
+fn route(route: &Route) -> Option<String> {
+    let dst = route.dst?.trunc();
+    Some(route.gw.map_or_else(|| dst.to_string(), |gateway| format!("{dst} {gateway}")))
 }

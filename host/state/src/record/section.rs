@@ -17,6 +17,46 @@ pub struct Section {
     pub since: u64,
     /// The addresses of its result, with prefix lengths.
     pub addresses: Vec<String>,
+    /// What it made for its packets to pass; empty in a record of an earlier version.
+    pub path: DataPath,
+}
+
+/// How an attachment's packets go, as it was when its ADD had made all: what an account of the node compares the kernel
+/// with. Each part is absent if the plugin made no such thing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DataPath {
+    /// The link-layer address of the container's end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// The container's end was set up, other than by giving it addresses.
+    #[serde(skip_serializing_if = "is_false")]
+    pub up: bool,
+    /// The routes of the result: a destination with prefix length, then a blank and the next hop if it names one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<String>,
+    /// The bridge that the host's end is a port of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bridge: Option<String>,
+    /// The port has settings of its own (VLANs, isolation, hairpin mode): to join the bridge again is not enough.
+    #[serde(skip_serializing_if = "is_false")]
+    pub port_settings: bool,
+    /// Gateways of the addresses on the host: a link, then a blank and the address with prefix length.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<String>,
+    /// The host has a route to each address through its end.
+    #[serde(skip_serializing_if = "is_false")]
+    pub routed: bool,
+}
+
+impl DataPath {
+    fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// How far an ADD got. Only [`Stage::Given`] is an attachment: a runtime believes no process that was killed, and where DEL
@@ -49,6 +89,9 @@ pub(super) enum Change {
     Made {
         /// With prefix lengths.
         addresses: Vec<String>,
+        /// Earlier versions pass it over, and write none.
+        #[serde(default, skip_serializing_if = "DataPath::is_unknown")]
+        path: DataPath,
     },
     /// The runtime has the result; milliseconds since 1970.
     Given(u64),
@@ -63,14 +106,15 @@ pub(super) fn apply(sections: &mut Vec<Section>, plugin: &str, change: Change) {
     match change {
         Change::Begun { digest, time } => {
             sections.retain(|section| section.plugin != plugin);
-            let (plugin, addresses) = (plugin.to_owned(), Vec::new());
-            sections.push(Section { plugin, digest, begun: time, stage: Stage::Begun, since: time, addresses });
+            let (plugin, addresses, path) = (plugin.to_owned(), Vec::new(), DataPath::default());
+            sections.push(Section { plugin, digest, begun: time, stage: Stage::Begun, since: time, addresses, path });
         }
         Change::Ended(_) => sections.retain(|section| section.plugin != plugin),
-        Change::Made { addresses } => {
+        Change::Made { addresses, path } => {
             for section in sections.iter_mut().filter(|section| section.plugin == plugin) {
                 section.stage = Stage::Made;
                 section.addresses.clone_from(&addresses);
+                section.path.clone_from(&path);
             }
         }
         Change::Ending(_) => {

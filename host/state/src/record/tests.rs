@@ -119,7 +119,7 @@ fn sections_tell_how_far_each_plugin_got() {
     let mut record = open(&scratch);
     record.begin("bridge", "d1", 7).unwrap();
     record.append("bridge", &link("a")).unwrap();
-    record.made("bridge", vec!["10.0.0.2/24".to_owned()]).unwrap();
+    record.made("bridge", vec!["10.0.0.2/24".to_owned()], DataPath::default()).unwrap();
     record.given("bridge", 9).unwrap();
     record.begin("tuning", "d2", 8).unwrap();
     drop(record);
@@ -131,6 +131,7 @@ fn sections_tell_how_far_each_plugin_got() {
         stage: Stage::Given,
         since: 9,
         addresses: vec!["10.0.0.2/24".to_owned()],
+        path: DataPath::default(),
     };
     let tuning = Section {
         plugin: "tuning".to_owned(),
@@ -139,6 +140,7 @@ fn sections_tell_how_far_each_plugin_got() {
         stage: Stage::Begun,
         since: 8,
         addresses: Vec::new(),
+        path: DataPath::default(),
     };
     assert_eq!(record.sections(), [bridge.clone(), tuning]);
     assert_eq!(list(&scratch.path("state")).unwrap()[0].sections, record.sections());
@@ -151,6 +153,31 @@ fn sections_tell_how_far_each_plugin_got() {
     assert!(record.remove_file().unwrap());
 }
 
+/// How packets go is kept as far as the record stays within the page that its first line has taken.
+#[test]
+fn a_data_path_is_kept_within_a_page() {
+    for (count, is_kept) in [(3, true), (30, true), (200, false)] {
+        let scratch = Scratch::new();
+        let mut record = open(&scratch);
+        record.begin("bridge", "d", 1).unwrap();
+        let wanted = DataPath {
+            mac: Some("02:00:00:00:00:01".to_owned()),
+            routes: (0..count).map(|number| format!("10.{number}.0.0/16 10.9.0.1")).collect(),
+            gateways: vec!["br9 10.9.0.1/24".to_owned()],
+            ..DataPath::default()
+        };
+        record.made("bridge", vec!["10.0.0.2/24".to_owned()], wanted.clone()).unwrap();
+        record.given("bridge", 2).unwrap();
+        drop(record);
+        assert!(std::fs::metadata(path(&scratch)).unwrap().len() <= 4096);
+        let record = existing(&scratch).unwrap().unwrap();
+        let section = &record.sections()[0];
+        assert_eq!((section.stage, section.addresses.len()), (Stage::Given, 1));
+        let expected = if is_kept { wanted } else { DataPath { routes: Vec::new(), ..wanted } };
+        assert_eq!(section.path, expected, "{count}");
+    }
+}
+
 /// What is known when the runtime has its answer can be noted on a disk that is full.
 #[test]
 fn the_last_line_needs_no_room() {
@@ -158,7 +185,7 @@ fn the_last_line_needs_no_room() {
     let size = || std::fs::metadata(path(&scratch)).unwrap().len();
     let mut record = open(&scratch);
     record.begin("bridge", "d", 1).unwrap();
-    record.made("bridge", vec!["10.0.0.2/24".to_owned()]).unwrap();
+    record.made("bridge", vec!["10.0.0.2/24".to_owned()], DataPath::default()).unwrap();
     let full = size();
     record.given("bridge", 1_795_266_000_123).unwrap();
     assert_eq!(size(), full);
@@ -173,7 +200,7 @@ fn the_last_line_needs_no_room() {
         let mut record = open(&scratch);
         record.end(None).unwrap();
         record.begin("bridge", "d", 1).unwrap();
-        record.made("bridge", Vec::new()).unwrap();
+        record.made("bridge", Vec::new(), DataPath::default()).unwrap();
         let effects = record.effects(None).len();
         record.append("bridge", &link(name)).unwrap();
         drop(record);

@@ -1,0 +1,47 @@
+//! Whether somebody holds the lock of a file, asked without keeping it.
+
+use nix::fcntl::OFlag;
+use std::fs::{OpenOptions, TryLockError};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Device and inode of a file whose `flock(2)` somebody holds; `None` if nobody does, or if that can't be asked.
+#[must_use]
+pub fn locked(path: &Path) -> Option<(u64, u64)> {
+    let careful = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits();
+    let file = OpenOptions::new().read(true).custom_flags(careful).open(path).ok()?;
+    let meta = file.metadata().ok()?;
+    if !meta.is_file() {
+        return None;
+    }
+    // Shared, and given back at once: whoever wants the lock meanwhile waits for microseconds.
+    match file.try_lock_shared() {
+        Ok(()) => {
+            let _ = file.unlock();
+            None
+        }
+        Err(TryLockError::WouldBlock) => Some((meta.dev(), meta.ino())),
+        Err(TryLockError::Error(_)) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn a_lock_is_seen_and_not_kept() {
+        let path = std::env::temp_dir().join(format!("postern-locked-{}", std::process::id()));
+        let file = File::create(&path).unwrap();
+        assert_eq!(locked(&path), None);
+        file.lock().unwrap();
+        let meta = file.metadata().unwrap();
+        assert_eq!(locked(&path), Some((meta.dev(), meta.ino())));
+        file.unlock().unwrap();
+        assert_eq!(locked(&path), None);
+        file.try_lock().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(locked(&path), None);
+    }
+}

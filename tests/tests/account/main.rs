@@ -1,0 +1,184 @@
+//! A node that is broken on purpose: what `postern ls`, `show` and `doctor` say of it, and that what they say mends it.
+
+mod patient;
+mod table;
+
+use anyhow::{Context, Result, bail, ensure};
+use patient::{Patient, bridged, routed, text};
+use postern_tests::{Call, Node, flat, native_bin, plugin_bin};
+use serde_json::{Value, json};
+use table::{BROKEN, Broken, ROUTED};
+
+/// Breaks a node in each of these ways, and mends it.
+fn try_all(ways: &[Broken], config: &Value) -> Result<()> {
+    let mut failures = Vec::new();
+    for broken in ways {
+        let patient = Patient::new(config.clone())?;
+        patient.is_healthy().context("a new node")?;
+        if let Err(error) = patient.row(broken) {
+            failures.push(format!("{}: {error:#}", broken.name));
+        }
+    }
+    ensure!(failures.is_empty(), "{} of {} failed:\n{}", failures.len(), ways.len(), failures.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn what_is_broken_is_said_and_mended() -> Result<()> {
+    try_all(&BROKEN, &bridged())
+}
+
+#[test]
+fn what_is_broken_in_a_routed_network_is_said_and_mended() -> Result<()> {
+    try_all(&ROUTED, &routed())
+}
+
+/// A native plugin's attachments have no record: no remedy takes anything of them, and nothing is said of their rules.
+#[test]
+fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
+    let patient = Patient::new(bridged())?;
+    let native = json!({
+        "cniVersion": "1.0.0", "name": "native", "type": "bridge", "bridge": "br7", "isGateway": true, "ipMasq": true,
+        "ipMasqBackend": "nftables", "macspoofchk": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.78.0.0/24"}]]},
+    });
+    for container in ["n1", "n2"] {
+        patient.node.add_container(container)?;
+        let call = Call::new(&native_bin()?, "bridge", "ADD", native.to_string());
+        patient.node.call(&call.attachment(container, &patient.node.netns(container), "eth0"))?.success()?;
+    }
+    // Of another native program, which sets its container's end down.
+    patient.node.sh("ip link add veth0123abcd type veth peer name eth1 netns n1; ip link set veth0123abcd up
+         for try in $(seq 200); do ip link show veth0123abcd | grep -q 'state [A-Z]*DOWN' && break; sleep .02; done")?;
+    patient.node.sh("find /var/lib/cni/networks/native -type f -exec touch -d '1 hour ago' {} +")?;
+    let picture = || {
+        patient.node.sh("nft list table bridge nat; nft list table inet cni_plugins_masquerade; ip -o link; ls /var/lib/cni/networks/native")
+    };
+    let before = picture()?;
+    let (findings, _) = patient.findings()?;
+    let commands: Vec<&Value> =
+        findings.iter().filter(|finding| finding.get("is_command") == Some(&json!(true))).collect();
+    ensure!(commands.is_empty(), "a remedy for what is alive: {commands:?}");
+    ensure!(findings.iter().all(|finding| text(finding, "area") != "rules"), "{findings:?}");
+    let pair = findings
+        .iter()
+        .find(|finding| text(finding, "place") == "veth0123abcd")
+        .with_context(|| format!("{findings:?}"))?;
+    ensure!(
+        text(pair, "what").contains("its other end, eth1, is down") && !text(pair, "remedy").contains("delete"),
+        "{pair}"
+    );
+    // One is gone: only its own rules are a finding, and what mends it leaves the other's.
+    patient.node.remove_container("n2")?;
+    let (findings, _) = patient.findings()?;
+    let rules: Vec<&Value> = findings.iter().filter(|finding| text(finding, "area") == "rules").collect();
+    ensure!(rules.iter().any(|finding| text(finding, "what").contains("n2-eth0, whose port")), "{findings:?}");
+    ensure!(!rules.iter().any(|finding| text(finding, "what").contains("n1")), "{rules:?}");
+    patient.script("$bin/postern gc --native --yes || true")?;
+    let after = picture()?;
+    for part in before.lines().filter(|line| line.contains("n1-eth0") || line.contains("id: n1")) {
+        ensure!(after.contains(part.trim()), "{part} is gone:\n{after}");
+    }
+    Ok(())
+}
+
+/// Both are the kernel's to tell, and neither is an attachment's: the list is the same, and people are told.
+#[test]
+fn what_keeps_runs_from_writing_is_said_by_ls() -> Result<()> {
+    let patient = Patient::new(bridged())?;
+    patient.node.sh("rm /var/log/postern/audit.jsonl; ln -s /dev/null /var/log/postern/audit.jsonl")?;
+    let (said, status) = patient.postern("ls")?;
+    ensure!(status == 0 && flat(&said).contains("/var/log/postern/audit.jsonl can't be written"), "{said}");
+    ensure!(flat(&said).contains("`postern doctor` says what mends it"), "{said}");
+    let list = patient.node.sh(&format!("{}/postern ls --json 2>/dev/null", patient.bin))?;
+    let list: Vec<Value> = serde_json::from_str(&list)?;
+    ensure!(list.len() == 2 && list.iter().all(|one| text(one, "state") == "ok"), "{list:?}");
+    Ok(())
+}
+
+/// A run that hangs keeps its attachment's record locked: who, since when, and with which verb.
+#[test]
+fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
+    let patient = Patient::new(bridged())?;
+    // The nft lock of the kernel can't be held from here: the run is stopped as soon as it has the record.
+    let pid = patient.node.sh(&format!(
+        "cat > /run/hang <<'END'\n{}\nEND
+         CNI_COMMAND=DEL CNI_CONTAINERID=c1 CNI_NETNS=/run/netns/c1 CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/bridge </run/hang >/run/out 2>&1 & pid=$!
+         record=$(grep -ls '\"container_id\":\"c1\"' /run/postern/attachments/*)
+         for try in $(seq 2000); do
+           if grep -q . /proc/$pid/fdinfo/* 2>/dev/null && cat /proc/$pid/fdinfo/* 2>/dev/null | grep -q FLOCK; then kill -STOP $pid; break; fi
+         done
+         cat /proc/$pid/fdinfo/* 2>/dev/null | grep -q FLOCK && echo $pid",
+        serde_json::to_string(&bridged())?,
+        bin = patient.bin
+    ))?;
+    let pid = pid.trim();
+    let soon = patient.postern("ls")?.0;
+    ensure!(soon.contains("(under way)") && !soon.contains("stuck"), "{soon}");
+    std::thread::sleep(std::time::Duration::from_secs(31));
+    let states = patient.states()?;
+    ensure!(states == [("c1".to_owned(), "stuck".to_owned()), ("c2".to_owned(), "ok".to_owned())], "{states:?}");
+    let (shown, _) = patient.postern("show c1")?;
+    let told =
+        format!("its DEL does not end: its record is locked by process {pid} (DEL bridge, stopped), started at ");
+    ensure!(flat(&shown).contains(&told) && shown.contains("net/c1/eth0: stuck"), "{shown}");
+    let (findings, status) = patient.findings()?;
+    let [stuck] = findings.as_slice() else { bail!("{findings:?}") };
+    ensure!(status == 1 && text(stuck, "what").contains(&told), "{stuck}");
+    ensure!(text(stuck, "remedy") == format!("kill -CONT {pid}"), "{stuck}");
+    patient.node.sh(text(stuck, "remedy"))?;
+    patient.node.sh(&format!("while [ -e /proc/{pid} ] && grep -q . /proc/{pid}/cmdline; do sleep .02; done"))?;
+    let states = patient.states()?;
+    ensure!(states == [("c2".to_owned(), "ok".to_owned())], "{states:?}");
+    Ok(())
+}
+
+/// A namespace is found by a path that somebody else chose, and its links have names that nobody would choose.
+#[test]
+fn what_a_container_chooses_does_no_harm() -> Result<()> {
+    let patient = Patient::new(bridged())?;
+    let holder = patient.node.sh(
+        "path=/run/$(printf 'x\\033[2J\\r y'); nsenter --net=/run/netns/c1 ip link add \"$(printf '\\033[2J')\" type veth
+         setsid unshare --mount --propagation private sh -c '
+           mkdir \"$1\"; touch \"$1/a\"; mount --bind /run/netns/c1 \"$1/a\"; umount /run/netns/c1; echo ready; exec sleep 60' sh \"$path\" \
+           >/run/ready 2>/dev/null </dev/null & holder=$!
+         while ! grep -q ready /run/ready; do sleep .02; done
+         umount /run/netns/c1; mkfifo /run/netns/pipe; echo $holder",
+    )?;
+    let shown = patient.postern("show c1")?;
+    let found = patient.findings()?;
+    patient.node.sh(&format!("kill {holder}"))?;
+    ensure!(shown.1 == 0 && shown.0.contains("c1/eth0: ok") && shown.0.contains("\\u{1b}[2J"), "{}", shown.0);
+    ensure!(found == (Vec::new(), 0), "{found:?}");
+    Ok(())
+}
+
+/// `doctor` and `plan` know that VLANs on a bridge without filtering separate nothing.
+#[test]
+fn a_bridge_that_filters_no_vlans() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let list = json!({"cniVersion": "1.0.0", "name": "tagged", "plugins": [
+        {"type": "bridge", "bridge": "br7", "vlan": 100, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}
+    ]});
+    node.sh("mkdir -p /run/net.d; ip link add br7 type bridge")?;
+    std::fs::write(node.path("/run/net.d/10-tagged.conflist"), list.to_string())?;
+    let bin = plugin_bin()?.display().to_string();
+    let said = node.sh(&format!("{bin}/postern doctor --conf-dir /run/net.d --json || true"))?;
+    let report: Value = serde_json::from_str(&said)?;
+    let findings = report.get("findings").and_then(Value::as_array).context("no findings")?;
+    let found = findings.iter().find(|finding| text(finding, "what").contains("does not filter VLANs"));
+    let found = found.with_context(|| format!("doctor finds nothing: {said}"))?;
+    let remedy = text(found, "remedy");
+    ensure!(text(found, "severity") == "error" && text(found, "place") == "br7", "{found}");
+    ensure!(remedy == "ip link set br7 type bridge vlan_filtering 1", "{remedy}");
+    let netns = node.netns("c1");
+    let plan =
+        node.sh(&format!("{bin}/postern plan /run/net.d/10-tagged.conflist --netns {netns} 2>&1 || echo status $?"))?;
+    ensure!(plan.contains("does not filter VLANs") && plan.ends_with("status 1\n"), "{plan}");
+    // Nothing is wrong with one that is not there yet.
+    node.sh("ip link del br7")?;
+    let said = node.sh(&format!("{bin}/postern doctor --conf-dir /run/net.d --json || true"))?;
+    ensure!(!said.contains("does not filter VLANs"), "{said}");
+    Ok(())
+}
