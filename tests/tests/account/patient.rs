@@ -2,7 +2,7 @@
 
 use crate::table::{Broken, Mend};
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Call, Node, flat, plugin_bin};
+use postern_tests::{Call, Node, copy_bin, flat, plugin_bin};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ impl Patient {
     pub fn new(config: Value) -> Result<Self> {
         let node = Node::new()?;
         let bin = "/run/cni/bin".to_owned();
-        node.sh(&format!("umask 022; mkdir -p /run/cni /run/conf; cp -a {} {bin}", plugin_bin()?.display()))?;
+        node.sh(&format!("umask 022; mkdir -p /run/cni /run/conf; {}", copy_bin(&plugin_bin()?, &bin)))?;
         let mut list = config.clone();
         let plugin = list.as_object_mut().context("no object")?;
         let name = plugin.remove("name");
@@ -125,7 +125,7 @@ impl Patient {
                 // Who sits there is asked.
                 let command = match text(found, "remedy") {
                     collect @ ("postern gc" | "postern gc --native") => format!("$bin/{collect} --yes"),
-                    other => other.to_owned(),
+                    other => other.replace("postern add ", "$bin/postern add "),
                 };
                 self.script(&command).with_context(|| format!("remedy {command}"))?;
                 self.heal()?;

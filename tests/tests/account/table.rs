@@ -33,7 +33,7 @@ pub enum Mend {
 }
 
 /// All of them.
-pub const BROKEN: [Broken; 48] = [
+pub const BROKEN: [Broken; 51] = [
     Broken {
         name: "the pair was deleted",
         by: "ip link delete $veth",
@@ -291,10 +291,38 @@ pub const BROKEN: [Broken; 48] = [
     },
     Broken {
         name: "a native plugin in the way",
-        by: "rm $bin/ptp; cp /bin/true $bin/ptp",
+        by: "cp /bin/true $bin/ptp",
         state: "",
         show: "",
-        doctor: "is not this postern",
+        doctor: "is not Postern's file for the plugin",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "a plugin's file that starts another plugin",
+        by: "cp $bin/bridge $bin/ptp",
+        state: "",
+        show: "",
+        doctor: "starts plugin \"bridge\"",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "a plugin's file whose host is gone",
+        by: "sed -i 's|^#!.*/postern|#!/gone/postern|' $bin/ptp",
+        state: "",
+        show: "",
+        doctor: "starts /gone/postern, which is not there",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "a plugin's file of another postern",
+        by: "cp $bin/postern /run/postern-before; printf x >> /run/postern-before; mkdir /run/other; mv /run/postern-before /run/other/postern
+             sed -i 's|^#!.*/postern|#!/run/other/postern|' $bin/ptp",
+        state: "",
+        show: "",
+        doctor: "is not this postern: it starts /run/other/postern",
         severity: "warning",
         mend: Mend::Doctor,
     },

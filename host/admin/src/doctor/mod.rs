@@ -3,6 +3,7 @@
 mod code;
 mod conflicts;
 mod directories;
+mod files;
 mod kernel;
 mod lists;
 mod overlap;
@@ -169,6 +170,7 @@ pub fn run(conf_dir: &Path, bin: &Path, json: bool) -> Result<ExitCode> {
     kernel::examine(&mut examination, &node);
     directories::examine(&mut examination, &node);
     code::examine(&mut examination, &node, bin);
+    files::examine(&mut examination, &node, bin);
     policies::examine(&mut examination, &node);
     lists::examine(&mut examination, &node, bin);
     overlap::examine(&mut examination, &node);
