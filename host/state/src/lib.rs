@@ -27,7 +27,9 @@ pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
 pub use locked::locked;
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
-pub use record::{DataPath, Effect, Header, Record, RecordKey, Section, Stage, Summary, is_busy, list, list_others, tidy};
+pub use record::{
+    DataPath, Effect, Header, Record, RecordKey, Section, Stage, Summary, is_busy, list, list_others, tidy,
+};
 pub use trust::{kind, trust, trust_file, trust_stat};
 
 /// Identity of the running kernel, from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)): changes with every boot. Read
