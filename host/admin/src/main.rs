@@ -250,6 +250,8 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    // A process that ignores SIGCHLD would not learn how the programs ended that it starts.
+    postern_gate::put_right();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         output::say(format!(
