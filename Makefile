@@ -5,7 +5,7 @@
 # make kills     random SIGKILLs while many containers come and go (POSTERN_KILLS=5000, POSTERN_KILL_SEED)
 # make bench     latency beside the native plugins, in one run (RUNS=50)
 # make build     target/cni/bin, a CNI bin directory ready for use, and target/release/postern
-# make install   DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin; make uninstall takes it away again
+# make install   what is built, as root: DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin; make uninstall takes it away again
 
 PREFIX  ?= /usr/local
 CNI_BIN ?= /opt/cni/bin
@@ -42,8 +42,13 @@ build: setup
 		ln -sf ../cni/bin/$${program#*/} target/release/$${program#*/}; \
 	done
 	@for guest in $(GUESTS); do \
+		rm -f $(BIN)/$$guest; \
+		case "$(CURDIR)" in \
+			*[[:space:]]*) ln -s postern $(BIN)/$$guest; file= ;; \
+			*) file="--bin $(BIN)" ;; \
+		esac; \
 		$(BIN)/postern add target/wasm32-wasip2/guest/postern-$$guest.wasm --name $$guest \
-			--policy guests/$$guest/policy.toml --catalog $(BIN)/postern.d --bin $(BIN); \
+			--policy guests/$$guest/policy.toml --catalog $(BIN)/postern.d $$file; \
 	done
 	@echo "==> $(BIN) is ready"
 
@@ -76,28 +81,17 @@ bench: build
 	@tests/setup test
 	@tests/bench --runs $(RUNS)
 
-install: build
-	install -d -m 755 $(LIB) $(LIB)/postern.d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(CNI_BIN)
-	install -m 755 $(BIN)/postern $(BIN)/postern-admin $(LIB)/
-	install -m 644 $(BIN)/postern.d/* $(LIB)/postern.d/
-	ln -sfn $(PREFIX)/lib/postern/postern $(DESTDIR)$(PREFIX)/bin/postern
-	@for guest in $(GUESTS); do \
-		if [ -e $(DESTDIR)$(CNI_BIN)/$$guest ] && [ ! -L $(DESTDIR)$(CNI_BIN)/$$guest ]; then \
-			echo "keeping the native $$guest as $$guest.native"; \
-			mv $(DESTDIR)$(CNI_BIN)/$$guest $(DESTDIR)$(CNI_BIN)/$$guest.native; \
-		fi; \
-		ln -sfn $(PREFIX)/lib/postern/postern $(DESTDIR)$(CNI_BIN)/$$guest; \
-	done
+# What is built is installed: root needs neither cargo nor rustc for it, and owns what is placed.
+install: $(if $(wildcard $(BIN)/postern-admin),,build)
+	@$(BIN)/postern-admin install --from $(BIN) --destdir "$(DESTDIR)" --prefix "$(PREFIX)" --cni-bin "$(CNI_BIN)" $(GUESTS)
+	@newer=$$(find Cargo.lock wit host guests guest-sdk -newer $(BIN)/postern-admin -type f | sed -n 1p); \
+	if [ -n "$$newer" ]; then echo "note: $$newer is newer than the build that was installed; \`make build\` brings it up to date" >&2; fi
 
 uninstall:
-	@for guest in $(GUESTS); do \
-		if [ -L $(DESTDIR)$(CNI_BIN)/$$guest ]; then rm $(DESTDIR)$(CNI_BIN)/$$guest; fi; \
-		if [ -e $(DESTDIR)$(CNI_BIN)/$$guest.native ]; then \
-			mv $(DESTDIR)$(CNI_BIN)/$$guest.native $(DESTDIR)$(CNI_BIN)/$$guest; \
-		fi; \
-	done
-	rm -f $(DESTDIR)$(PREFIX)/bin/postern
-	rm -rf $(LIB)
+	@admin=$(LIB)/postern-admin; \
+	if [ -x $(BIN)/postern-admin ]; then admin=$(BIN)/postern-admin; fi; \
+	if [ ! -x "$$admin" ]; then echo "there is no postern-admin in $(BIN) or $(LIB): make build" >&2; exit 1; fi; \
+	"$$admin" uninstall --destdir "$(DESTDIR)" --prefix "$(PREFIX)" --cni-bin "$(CNI_BIN)" $(GUESTS)
 
 clean:
 	cargo clean

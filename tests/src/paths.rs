@@ -27,8 +27,22 @@ pub fn plugin_bin() -> Result<PathBuf> {
     directory(&path, "`make build` builds them, POSTERN_CNI_BIN names another directory")
 }
 
+/// A shell command that copies a CNI bin directory of the plugins under test, as seen on a node. Plugins' files in the copy
+/// start the host beside them, and not the one that they were copied from.
+pub fn copy_bin(from: &Path, to: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("lib/relocate.sh");
+    format!("cp -a {} {to}; . {}; relocate {to}", from.display(), script.display())
+}
+
 fn directory(path: &Path, remedy: &str) -> Result<PathBuf> {
     let path = path.canonicalize().with_context(|| format!("no plugins in {}: {remedy}", path.display()))?;
-    ensure!(path.join("bridge").exists(), "no plugin `bridge` in {}: {remedy}", path.display());
+    let bridge = path.join("bridge");
+    ensure!(bridge.exists(), "no plugin `bridge` in {}: {remedy}", path.display());
+    // A copied `target` would have another tree's host tested.
+    let text = std::fs::read(&bridge).unwrap_or_default();
+    let line = String::from_utf8_lossy(text.strip_prefix(b"#!").unwrap_or_default()).into_owned();
+    if let Some((host, _)) = line.split_once(" --plugin=") {
+        ensure!(Path::new(host).parent() == Some(&path), "{} starts {host}: {remedy}", bridge.display());
+    }
     Ok(path)
 }

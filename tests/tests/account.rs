@@ -1,7 +1,7 @@
 //! A node that is broken on purpose: what `postern ls`, `show` and `doctor` say of it, and that what they say mends it.
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Call, Node, flat, plugin_bin};
+use postern_tests::{Call, Node, copy_bin, flat, plugin_bin};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ enum Mend {
     Writer(&'static str),
 }
 
-const BROKEN: [Broken; 32] = [
+const BROKEN: [Broken; 35] = [
     Broken {
         name: "the pair was deleted",
         by: "ip link delete $veth",
@@ -295,10 +295,38 @@ const BROKEN: [Broken; 32] = [
     },
     Broken {
         name: "a native plugin in the way",
-        by: "rm $bin/ptp; cp /bin/true $bin/ptp",
+        by: "cp /bin/true $bin/ptp",
         state: "",
         show: "",
-        doctor: "is not this postern",
+        doctor: "is not Postern's file for the plugin",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "a plugin's file that starts another plugin",
+        by: "cp $bin/bridge $bin/ptp",
+        state: "",
+        show: "",
+        doctor: "starts plugin \"bridge\"",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "a plugin's file whose host is gone",
+        by: "sed -i 's|^#!.*/postern|#!/gone/postern|' $bin/ptp",
+        state: "",
+        show: "",
+        doctor: "starts /gone/postern, which is not there",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "a plugin's file of another postern",
+        by: "cp $bin/postern /run/postern-before; printf x >> /run/postern-before; mkdir /run/other; mv /run/postern-before /run/other/postern
+             sed -i 's|^#!.*/postern|#!/run/other/postern|' $bin/ptp",
+        state: "",
+        show: "",
+        doctor: "is not this postern: it starts /run/other/postern",
         severity: "warning",
         mend: Mend::Doctor,
     },
@@ -341,7 +369,7 @@ impl Patient {
     fn new() -> Result<Self> {
         let node = Node::new()?;
         let bin = "/run/cni/bin".to_owned();
-        node.sh(&format!("umask 022; mkdir -p /run/cni /run/conf; cp -a {} {bin}", plugin_bin()?.display()))?;
+        node.sh(&format!("umask 022; mkdir -p /run/cni /run/conf; {}", copy_bin(&plugin_bin()?, &bin)))?;
         let mut list = config();
         let plugin = list.as_object_mut().context("no object")?;
         let name = plugin.remove("name");
@@ -438,7 +466,7 @@ impl Patient {
                 // Who sits there is asked.
                 let command = match text(found, "remedy") {
                     collect @ ("postern gc" | "postern gc --native") => format!("$bin/{collect} --yes"),
-                    other => other.to_owned(),
+                    other => other.replace("postern add ", "$bin/postern add "),
                 };
                 self.script(&command).with_context(|| format!("remedy {command}"))?;
             }

@@ -1,7 +1,7 @@
 //! Native IPAM programs, where policy lets them run; and DEL that has nothing to go by but the record.
 
 use anyhow::{Result, ensure};
-use postern_tests::{Call, Names, Node, compare, merge, plugin_bin};
+use postern_tests::{Call, Names, Node, compare, copy_bin, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -28,8 +28,8 @@ impl Place {
         let node = Node::new()?;
         node.add_container("c1")?;
         node.sh(&format!(
-            "cp -a {} {BIN}; cat > {BIN}/script-ipam <<'END'\n{SCRIPT}\nEND\nchmod +x {BIN}/script-ipam; : > /run/script-ipam.log",
-            plugin_bin()?.display()
+            "{}; cat > {BIN}/script-ipam <<'END'\n{SCRIPT}\nEND\nchmod +x {BIN}/script-ipam; : > /run/script-ipam.log",
+            copy_bin(&plugin_bin()?, BIN)
         ))?;
         let mut config = json!({
             "cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true,

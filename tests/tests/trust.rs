@@ -8,7 +8,7 @@ mod common;
 
 use anyhow::{Result, ensure};
 use common::{Refusal, Watched, each};
-use postern_tests::{Answer, Call, Node, plugin_bin};
+use postern_tests::{Answer, Call, Node, copy_bin, plugin_bin};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -42,9 +42,8 @@ fn installed(script: &str) -> Result<Watched> {
     let mut watched = Watched::new(&["c1"])?;
     let bin = plugin_bin()?;
     watched.node.sh(&format!(
-        "mount -t tmpfs -o mode=755 copy /mnt; mkdir {COPY}; cd {}
-         cp -a postern ptp host-local postern.d {COPY}",
-        bin.display()
+        "mount -t tmpfs -o mode=755 copy /mnt; {}",
+        copy_bin(&bin, COPY)
     ))?;
     change(&mut watched, script)?;
     Ok(watched)

@@ -1,30 +1,51 @@
 //! `postern add`: compile ahead of time, so that nothing is compiled when a runtime waits.
 
+use crate::install::bin_dir::{Placement, is_reserved};
+use crate::install::files;
+use crate::install::home::Home;
 use crate::subject;
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::places;
 use postern_gate::policy::Policy;
 use postern_sandbox::{compile, engine};
-use std::fs::{OpenOptions, Permissions};
-use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// Places a plugin.
-pub fn run(
-    file: &Path,
-    policy: &Path,
-    name: Option<String>,
-    catalog: Option<PathBuf>,
-    bin: Option<PathBuf>,
-) -> Result<()> {
-    let name = match name {
-        Some(name) => name,
+/// What is to be added.
+#[derive(Debug)]
+pub struct Options {
+    /// The component; without a policy the name of an installed plugin.
+    pub target: String,
+    pub policy: Option<PathBuf>,
+    pub name: Option<String>,
+    pub catalog: Option<PathBuf>,
+    pub bin: Option<PathBuf>,
+}
+
+/// Places a plugin, or an installed plugin's file in one more CNI bin directory.
+pub fn run(options: &Options) -> Result<()> {
+    match &options.policy {
+        Some(policy) => component(Path::new(&options.target), policy, options),
+        None if subject::is_file(&options.target) => {
+            bail!("{}: a plugin without a policy is not run; give one with --policy", options.target)
+        }
+        None => {
+            let Some(bin) = &options.bin else {
+                bail!("\"{}\" is installed or not; --bin says where its file is to be placed", options.target)
+            };
+            installed(&options.target, bin, options)
+        }
+    }
+}
+
+/// Compiles a component and places code, manifest, policy and file.
+fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
+    let name = match &options.name {
+        Some(name) => name.clone(),
         None => file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
     };
     ensure!(
-        subject::is_name(&name),
+        subject::is_name(&name) && !is_reserved(&name),
         "\"{name}\" is no name for a plugin: it is what network configurations call it by; give another with --name"
     );
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
@@ -33,15 +54,18 @@ pub fn run(
     let digest = catalog::sha256(&wasm);
     // Before the compiler, which is large, has seen a byte of what nobody has looked at.
     catalog::check_pin(granted.digest(), &digest, &name, policy).map_err(anyhow::Error::msg)?;
+    let home = Home::own()?;
+    if let Some(bin) = &options.bin {
+        Placement::check(bin, &host(&home)?, &name)?;
+    }
     let compiled = compile::precompile(&wasm).with_context(|| format!("{}", file.display()))?;
     check_grants(&granted, &compiled.imports)?;
 
-    let catalog = match catalog {
-        Some(catalog) => catalog,
+    let catalog = match &options.catalog {
+        Some(catalog) => std::path::absolute(catalog).with_context(|| format!("catalog {}", catalog.display()))?,
         None => places::catalog().map_err(anyhow::Error::msg)?,
     };
-    std::fs::create_dir_all(&catalog).with_context(|| format!("catalog {}", catalog.display()))?;
-    places::trust(&catalog).map_err(anyhow::Error::msg)?;
+    places::trust(files::nearest(&catalog)).map_err(anyhow::Error::msg)?;
     let manifest = Manifest {
         plugin: name.clone(),
         digest,
@@ -51,22 +75,72 @@ pub fn run(
         imports: compiled.imports,
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    // The code goes last. Until it is there, a new plugin isn't run, and an old one doesn't fit the new manifest: it never
-    // runs under a policy that grants more than its own.
-    place(&Manifest::path(&catalog, &name), &serde_json::to_vec_pretty(&manifest)?)?;
-    place(&catalog.join(format!("{name}.toml")), text.as_bytes())?;
-    place(&catalog::code_path(&catalog, &name), &compiled.cwasm)?;
+    // Where they can't be placed at one instant, the code goes last. Until it is there, a new plugin isn't run, and an old
+    // one doesn't fit the new manifest: it never runs under a policy that grants more than its own.
+    let (size, cwasm) = (compiled.cwasm.len(), compiled.cwasm);
+    let parts = [
+        (format!("{name}.json"), serde_json::to_vec_pretty(&manifest)?),
+        (format!("{name}.toml"), text.into_bytes()),
+        (format!("{name}.cwasm"), cwasm),
+    ];
+    let placement = options.bin.as_ref().map(|bin| Placement::prepare(bin, &host(&home)?, &name)).transpose()?;
+    put(&home, &catalog, &parts)?;
     println!("{name}: {} imports, component sha256:{}", manifest.imports.len(), manifest.digest);
     println!(
-        "{name}: compiled for {}, {} bytes, placed with its policy in {}",
+        "{name}: compiled for {}, {size} bytes, placed with its policy in {}",
         manifest.engine,
-        manifest.size,
         catalog.display()
     );
-    match bin {
-        Some(bin) => link(&bin, &name),
-        None => Ok(()),
+    match (placement, &options.bin) {
+        (Some(placement), Some(bin)) => place(placement, &home, bin),
+        _ => Ok(()),
     }
+}
+
+/// Places the file of a plugin that is installed.
+fn installed(name: &str, bin: &Path, options: &Options) -> Result<()> {
+    ensure!(
+        options.name.is_none() && options.catalog.is_none(),
+        "--name and --catalog are for a component, which has to have a --policy"
+    );
+    ensure!(subject::is_name(name), "\"{name}\" is no name of a plugin");
+    let home = Home::own()?;
+    let catalog = places::catalog().map_err(anyhow::Error::msg)?;
+    places::trust(&catalog).map_err(anyhow::Error::msg)?;
+    Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
+    place(Placement::prepare(bin, &host(&home)?, name)?, &home, bin)
+}
+
+/// The executable that plugins' files start.
+fn host(home: &Home) -> Result<PathBuf> {
+    let host = home.host();
+    ensure!(host.is_file(), "there is no {}, which a plugin's file has to start; `make install` puts one there", host.display());
+    Ok(host)
+}
+
+fn place(placement: Placement, home: &Home, bin: &Path) -> Result<()> {
+    if let Some(kept) = placement.commit()? {
+        println!("what was there is kept as {}", kept.display());
+    }
+    home.note_bin(&bin.canonicalize().with_context(|| bin.display().to_string())?)
+}
+
+/// Puts a plugin's files into a catalog at one instant, while nobody else changes it.
+fn put(home: &Home, catalog: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
+    let is_own = catalog.canonicalize().is_ok_and(|real| real.starts_with(home.directory()));
+    let lock_at = match is_own {
+        true => home.directory().to_owned(),
+        false => {
+            let parent = catalog.parent().unwrap_or(Path::new("/"));
+            files::make_directory(parent)?;
+            parent.to_owned()
+        }
+    };
+    let _lock = files::lock(&lock_at)?;
+    // Another version may be in use by now.
+    let catalog = if is_own { home.catalog() } else { catalog.to_owned() };
+    let real = catalog.canonicalize().unwrap_or(catalog);
+    files::replace_within(&real, files)
 }
 
 /// Policy and imports have to fit: a grant that nothing uses is a mistake or a surprise.
@@ -84,33 +158,4 @@ fn check_grants(policy: &Policy, imports: &[String]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Writes a file beside its final name and renames it: a run sees the old one or the new one, never half of it. At no time
-/// could others open it for writing, whatever the umask.
-fn place(path: &Path, bytes: &[u8]) -> Result<()> {
-    let new = path.with_extension("new");
-    let _ = std::fs::remove_file(&new);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&new)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| std::fs::set_permissions(&new, Permissions::from_mode(0o644)))
-        .and_then(|()| std::fs::rename(&new, path));
-    written.with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Makes the link that runtimes execute. It leads to the host beside it, or else to this one's.
-fn link(bin: &Path, name: &str) -> Result<()> {
-    let own = std::env::current_exe()?;
-    let installed = own.parent().unwrap_or(Path::new("/")).join("postern");
-    let target = if bin.join("postern").is_file() { PathBuf::from("postern") } else { installed };
-    let link = bin.join(name);
-    let new = bin.join(format!(".{name}.new"));
-    let _ = std::fs::remove_file(&new);
-    symlink(&target, &new)
-        .and_then(|()| std::fs::rename(&new, &link))
-        .with_context(|| format!("cannot make the link {}", link.display()))
 }

@@ -9,6 +9,7 @@ mod gc;
 mod gc_node;
 mod imports;
 mod inspect;
+mod install;
 mod learn;
 mod lists;
 mod log;
@@ -47,22 +48,26 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Compile a plugin and place it: code, policy, and a link under its name in the CNI bin directory.
+    /// Compile a plugin and place it: code, policy, and a file under its name in the CNI bin directory, all or nothing.
     ///
-    /// Refuses a component that imports anything but `postern:cni` of this version and what every WASI command needs.
+    /// Refuses a component that imports anything but `postern:cni` of this version and what every WASI command needs. A file
+    /// in the CNI bin directory that is not Postern's is kept as PLUGIN.native.
+    ///
+    /// With the name of an installed plugin instead of a component, and --bin: places that plugin's file there.
     Add {
-        /// The component, built for wasm32-wasip2.
-        file: PathBuf,
+        /// The component, built for wasm32-wasip2; or an installed plugin.
+        #[arg(value_name = "FILE.wasm|PLUGIN")]
+        target: String,
         /// Its policy (TOML). A plugin without one is not run.
         #[arg(long)]
-        policy: PathBuf,
+        policy: Option<PathBuf>,
         /// The plugin's name: the `type` of network configurations [default: the file's name].
         #[arg(long)]
         name: Option<String>,
         /// Where code and policy go [default: the catalog of this postern].
         #[arg(long)]
         catalog: Option<PathBuf>,
-        /// CNI bin directory to make the link in; none is made without it.
+        /// CNI bin directory to place the plugin's file in; none is placed without it.
         #[arg(long)]
         bin: Option<PathBuf>,
     },
@@ -199,6 +204,21 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// What `make install` does with a build.
+    #[command(hide = true)]
+    Install {
+        /// The build: a directory with postern, postern-admin and postern.d.
+        #[arg(long, value_name = "DIR")]
+        from: PathBuf,
+        #[command(flatten)]
+        place: install::Where,
+    },
+    /// What `make uninstall` does.
+    #[command(hide = true)]
+    Uninstall {
+        #[command(flatten)]
+        place: install::Where,
+    },
     /// What `doctor` tries out, in a process of its own.
     #[command(hide = true)]
     Probe,
@@ -266,7 +286,11 @@ fn main() -> ExitCode {
 
 fn run(verb: Verb) -> Result<ExitCode> {
     match verb {
-        Verb::Add { file, policy, name, catalog, bin } => add::run(&file, &policy, name, catalog, bin)?,
+        Verb::Add { target, policy, name, catalog, bin } => {
+            add::run(&add::Options { target, policy, name, catalog, bin })?;
+        }
+        Verb::Install { from, place } => install::run(&from, &place)?,
+        Verb::Uninstall { place } => install::uninstall(&place)?,
         Verb::Inspect { target, diff, policy, network, name, json } => {
             return match (diff.as_deref(), target) {
                 (Some([old, new]), _) => diff::run(old, new, policy.as_deref(), json),

@@ -6,6 +6,7 @@ use crate::lists::Network;
 use anyhow::{Context, Result};
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::places;
+use postern_gate::plugin_file;
 use postern_gate::policy::{Origin, Policy};
 use postern_sandbox::{compile, engine};
 use serde::Serialize;
@@ -31,8 +32,7 @@ pub struct Subject {
 
 /// Whether a plugin may be called so: a file can, and it is not the host's own name.
 pub fn is_name(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(plain) && text != "postern"
+    plugin_file::is_name(text) && !["postern", "postern-admin"].contains(&text)
 }
 
 impl Subject {

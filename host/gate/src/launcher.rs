@@ -7,6 +7,9 @@ use crate::process::{Engine, Sandbox};
 use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
 
+/// How often a catalog may be replaced while a plugin is being started.
+const REPLACED: u32 = 20;
+
 /// Finds plugins and starts them. One per process.
 pub struct Launcher {
     catalog: Result<PathBuf, String>,
@@ -122,11 +125,26 @@ impl Launcher {
         make_ready(plugin, self.start(plugin)?, None)
     }
 
+    /// What is installed of a plugin is taken from one catalog: `postern add` replaces the whole directory at one instant,
+    /// and what was begun with the one before is begun again.
     fn start(&self, plugin: &str) -> Result<Started, String> {
         if !is_plain(plugin) {
             return Err(format!("invalid plugin name: {plugin}"));
         }
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
+        let mut seen = places::identity(catalog);
+        let mut left = REPLACED;
+        loop {
+            let started = self.start_from(catalog, plugin);
+            let now = places::identity(catalog);
+            if now == seen || left == 0 {
+                return started;
+            }
+            (seen, left) = (now, left - 1);
+        }
+    }
+
+    fn start_from(&self, catalog: &Path, plugin: &str) -> Result<Started, String> {
         let code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
         let sandbox = Sandbox::start(code.code()?, self.engine.main)?;
         // Read while the new process maps its code.

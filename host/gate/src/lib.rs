@@ -30,6 +30,7 @@ pub mod node;
 mod outcome;
 pub mod places;
 mod plugin;
+pub mod plugin_file;
 pub mod policy;
 mod process;
 pub mod protocol;

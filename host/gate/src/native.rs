@@ -1,6 +1,7 @@
 //! Native plugins of `CNI_PATH`, run as the specification asks ("Section 4: Plugin Delegation").
 
 use crate::places;
+use crate::plugin_file;
 use crate::session::Session;
 use nix::errno::Errno;
 use postern_cni::{CniResult, Error, Json, Verb, code};
@@ -26,8 +27,9 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
         if candidate.is_file() {
             // It gets all privileges of this process.
             places::trust(&candidate).map_err(Error::internal)?;
-            // Our own link for a plugin that is not in the catalog would only call itself.
-            if std::fs::canonicalize(&candidate).is_ok_and(|real| real == own) {
+            // Our own file for a plugin that is not in the catalog would only call itself.
+            let is_own = std::fs::canonicalize(&candidate).is_ok_and(|real| real == own);
+            if is_own || plugin_file::read(&candidate).is_some() {
                 continue;
             }
             return Ok(candidate);

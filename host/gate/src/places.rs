@@ -10,7 +10,8 @@ use postern_state::{Held, LeaseStore, Leases, kind, trust_stat};
 pub use postern_state::{trust, trust_file};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Name of the directory beside the executable that holds code and policy.
@@ -49,6 +50,12 @@ pub fn catalog() -> Result<PathBuf, String> {
         looked.push(candidate.display().to_string());
     }
     Err(format!("there is no catalog of plugins at {}; `make install` puts one there", looked.join(" or ")))
+}
+
+/// What tells a directory from another one that takes its place: device, inode, and the time of its last change.
+pub fn identity(directory: &Path) -> Option<(u64, u64, i64, i64)> {
+    let meta = std::fs::metadata(directory).ok()?;
+    Some((meta.dev(), meta.ino(), meta.ctime(), meta.ctime_nsec()))
 }
 
 /// The directories that a run writes to, each one proven to be nobody else's.

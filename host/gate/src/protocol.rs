@@ -11,6 +11,7 @@ use crate::inherited;
 use crate::launcher::Launcher;
 use crate::places::Places;
 use crate::plugin;
+use crate::plugin_file;
 use crate::policy::Policy;
 use crate::process::{self, Engine};
 use crate::session::{Request, Session};
@@ -61,6 +62,10 @@ fn print(output: &[u8], deadline: Instant) -> Result<(), Error> {
 fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let started = Instant::now();
     let env = Env::of_process()?;
+    // Before any path is made of it: it may be what somebody has typed.
+    if !plugin_file::is_name(name) {
+        return Err(Error::internal(format!("invalid plugin name: {name:?}")));
+    }
     let mut launcher = Launcher::new(engine);
     let versions = |launcher: &Launcher| supported(&launcher.policy(name).map_err(Error::internal)?);
     if env.command.is_empty() {

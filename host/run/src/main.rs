@@ -1,25 +1,38 @@
-//! The executable that runtimes start, under a plugin's name. Under its own name it is the command that people type, and
-//! hands over to `postern-admin`, which has the compiler and the argument parser that this program does without.
+//! The executable that runtimes start: by a plugin's file, whose first line has the option `--plugin=NAME`, or as a copy or
+//! link under a plugin's name. Under its own name it is the command that people type, and hands over to `postern-admin`,
+//! which has the compiler and the argument parser that this program does without.
 
 use postern_cni::Error;
 use postern_gate::Engine;
+use postern_gate::plugin_file::{HOST, OPTION};
 use postern_gate::streams;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The name of this program, and of the sibling that does what people ask for.
-const OWN: &str = "postern";
+/// The sibling that does what people ask for.
 const SIBLING: &str = "postern-admin";
 
 fn main() {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
-    let name = Path::new(&called).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if name == OWN {
-        hand_over(arguments.collect());
+    let first = arguments.next();
+    let option = first.as_ref().and_then(|first| first.to_string_lossy().strip_prefix(OPTION).map(str::to_owned));
+    // The option goes before the name of the program, which is the host's own then, and before the environment.
+    let name = match &option {
+        Some(plugin) => plugin.clone(),
+        None => Path::new(&called).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+    };
+    if option.is_none() && name == HOST {
+        hand_over(first.into_iter().chain(arguments).collect());
+    }
+    // The kernel puts the path of the plugin's file behind the option, and a runtime says what it wants.
+    let is_file = arguments.next().is_some_and(|file| file.as_bytes().contains(&b'/'));
+    if option.is_some() && !is_file && std::env::var_os("CNI_COMMAND").is_none() {
+        postern_gate::say!("postern: {OPTION}NAME is for the first line of a plugin's file; `postern help` shows the commands");
     }
     // A panic is a fault of ours, but a runtime has to be able to read what became of its request.
     std::panic::set_hook(Box::new(|panic| {

@@ -3,6 +3,7 @@
 mod code;
 mod conflicts;
 mod directories;
+mod files;
 mod kernel;
 mod lists;
 mod overlap;
@@ -169,7 +170,8 @@ pub fn run(conf_dir: &Path, bin: &Path, json: bool) -> Result<ExitCode> {
     }
     kernel::examine(&mut examination, &node);
     directories::examine(&mut examination, &node);
-    code::examine(&mut examination, &node, bin);
+    code::examine(&mut examination, &node);
+    files::examine(&mut examination, &node, bin);
     policies::examine(&mut examination, &node);
     lists::examine(&mut examination, &node, bin);
     overlap::examine(&mut examination, &node);

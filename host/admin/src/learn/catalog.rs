@@ -4,9 +4,10 @@ use crate::subject;
 use anyhow::{Context, Result};
 use postern_gate::catalog::{Manifest, code_path, sha256};
 use postern_gate::places;
+use postern_gate::plugin_file;
 use postern_sandbox::compile;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A CNI bin directory of the throwaway root. It is the whole `CNI_PATH`, so that no native program is found.
@@ -73,7 +74,10 @@ impl Luggage {
         fs::create_dir_all(&catalog)?;
         let host = Path::new(BIN).join("postern");
         fs::write(&host, &self.host).and_then(|()| fs::set_permissions(&host, Permissions::from_mode(0o755)))?;
-        symlink("postern", Path::new(BIN).join(name))?;
+        // As it is installed.
+        let file = Path::new(BIN).join(name);
+        let line = plugin_file::line(&host, name).map_err(anyhow::Error::msg)?;
+        fs::write(&file, line).and_then(|()| fs::set_permissions(&file, Permissions::from_mode(0o755)))?;
         for (file, bytes) in &self.catalog {
             write(&catalog.join(file), bytes)?;
         }

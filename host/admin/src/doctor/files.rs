@@ -1,0 +1,118 @@
+//! What runtimes start: the plugins' files in CNI bin directories.
+
+use super::{Examination, Node, Remedy, Severity};
+use crate::install::bin_dir::Found;
+use crate::install::home::Home;
+use postern_gate::drift::quoted;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where runtimes look unless they are told otherwise.
+const USUAL: &str = "/opt/cni/bin";
+
+/// What runtimes start natively instead has all of the host's privileges, and nobody hears of it.
+const NATIVE: &str =
+    "runtimes start that program instead, with all of the host's privileges and none of Postern's records";
+
+pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
+    let Ok(home) = Home::own() else { return };
+    let host = home.host();
+    if !host.is_file() {
+        return examination.leave_out("what runtimes start: there is no postern beside postern-admin to compare it with");
+    }
+    for directory in directories(&home, bin) {
+        if !directory.is_dir() {
+            examination.leave_out(format!(
+                "the CNI bin directory: there is no {} (--bin names another)",
+                directory.display()
+            ));
+            continue;
+        }
+        examination.look("plugins", format!("what {} has under their names", directory.display()));
+        for plugin in &node.plugins {
+            file(examination, &directory, plugin, &host);
+        }
+    }
+}
+
+/// Those that files were placed in, and the one that was asked for. A directory that Postern has never been in is none of
+/// ours, unless there is no other.
+fn directories(home: &Home, bin: &Path) -> BTreeSet<PathBuf> {
+    let mut directories: BTreeSet<PathBuf> = home.bins().into_iter().collect();
+    if directories.is_empty() || bin != Path::new(USUAL) {
+        directories.insert(bin.to_owned());
+    }
+    directories
+}
+
+fn file(examination: &mut Examination, directory: &Path, plugin: &str, host: &Path) {
+    let path = directory.join(plugin);
+    // What is there and isn't ours is kept by that.
+    let again = || Remedy::Command(format!("postern add {} --bin {}", quoted(plugin), quoted(&directory.display().to_string())));
+    let mut found = |severity, what: &str, why: &str, remedy| examination.found(severity, path.display(), what, why, remedy);
+    let other = "another Postern, with a catalog of its own, answers for the plugin";
+    match Found::at(&path) {
+        Found::Nothing => {
+            found(Severity::Note, "is not there", "runtimes that look there do not find the plugin", again());
+        }
+        Found::File(file) if file.plugin != plugin => {
+            let what = format!("starts plugin \"{}\"", file.plugin);
+            found(Severity::Error, &what, "networks get another plugin than they name", again());
+        }
+        Found::File(file) if !file.host.exists() => {
+            let what = format!("starts {}, which is not there", file.host.display());
+            found(Severity::Error, &what, "every run of it fails, with \"no such file or directory\"", again());
+        }
+        Found::File(file) if !same(&file.host, host) => {
+            let what = format!("is not this postern: it starts {}", file.host.display());
+            found(Severity::Warning, &what, other, again());
+        }
+        Found::File(_) if !is_executable(&path) => {
+            let remedy = Remedy::Command(format!("chmod 755 {}", quoted(&path.display().to_string())));
+            found(Severity::Error, "is not executable", "every run of it fails, with \"permission denied\"", remedy);
+        }
+        Found::Link(_) | Found::Copy if !same(&path, host) => {
+            found(Severity::Warning, "is not this postern", other, again());
+        }
+        Found::Link(_) => {
+            let why = "whatever copies a file over it goes through the link and overwrites the host, and with it all plugins";
+            found(Severity::Note, "is a link to this postern", why, again());
+        }
+        Found::File(_) | Found::Copy => {}
+        Found::Foreign => found(Severity::Error, "is not Postern's file for the plugin", NATIVE, again()),
+        Found::Directory => {
+            let remedy = Remedy::Words("take it away, then `postern add` again".to_owned());
+            found(Severity::Error, "is a directory", "runtimes cannot start the plugin", remedy);
+        }
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o111 == 0o111)
+}
+
+/// Whether both are the same file, or copies: a copy of the host is as good as the host.
+fn same(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (fs::canonicalize(one), fs::canonicalize(other)) else { return false };
+    if one == other {
+        return true;
+    }
+    let length = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|meta| meta.len());
+    let (Some(first), Some(second)) = (length(&one), length(&other)) else { return false };
+    first == second && same_bytes(&one, &other).unwrap_or(false)
+}
+
+fn same_bytes(one: &Path, other: &Path) -> std::io::Result<bool> {
+    let bytes = |path: &Path| File::open(path).map(|file| BufReader::new(file).bytes());
+    let (mut one, mut other) = (bytes(one)?, bytes(other)?);
+    loop {
+        match (one.next().transpose()?, other.next().transpose()?) {
+            (None, None) => return Ok(true),
+            (first, second) if first == second => {}
+            _ => return Ok(false),
+        }
+    }
+}

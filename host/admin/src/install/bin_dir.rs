@@ -1,0 +1,178 @@
+//! Plugins' files in a CNI bin directory. What is not ours there is somebody's: it is kept, never lost.
+
+use super::files::Ready;
+use anyhow::{Context, Result, bail, ensure};
+use nix::unistd::{AccessFlags, access};
+use postern_gate::places::INSTALLED;
+use postern_gate::plugin_file::{self, HOST, PluginFile};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What a file is called that had a plugin's name before.
+const KEPT: &str = "native";
+
+/// Names in a CNI bin directory that are no plugin's: they are the host's own, or of files that were kept.
+pub fn is_reserved(name: &str) -> bool {
+    ["postern", "postern-admin", "postern.d", "current", "versions"].contains(&name)
+        || name.ends_with(".native")
+        || name.contains(".native-")
+}
+
+/// What has a plugin's name in a CNI bin directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Nothing,
+    /// A plugin's file, of a host and for a plugin.
+    File(PluginFile),
+    /// A link to a host, at this path as the link has it.
+    Link(PathBuf),
+    /// A copy of the host of this or another version.
+    Copy,
+    /// Something else: a native plugin.
+    Foreign,
+    /// A directory.
+    Directory,
+}
+
+impl Found {
+    /// What is there now.
+    pub fn at(path: &Path) -> Self {
+        let Ok(meta) = path.symlink_metadata() else { return Self::Nothing };
+        let is_host = |path: &Path| path.file_name().is_some_and(|name| name == HOST);
+        if meta.is_dir() {
+            return Self::Directory;
+        }
+        if meta.is_symlink() {
+            let target = fs::read_link(path).unwrap_or_default();
+            let leads_to_host = is_host(&target) || fs::canonicalize(path).is_ok_and(|real| is_host(&real));
+            return if leads_to_host { Self::Link(target) } else { Self::Foreign };
+        }
+        match plugin_file::read(path) {
+            Some(file) => Self::File(file),
+            None if meta.is_file() && is_copy(path) => Self::Copy,
+            None => Self::Foreign,
+        }
+    }
+
+    /// Whether it is one of ours for this plugin, which nobody misses.
+    pub fn is_ours(&self, plugin: &str) -> bool {
+        match self {
+            Self::File(file) => file.plugin == plugin,
+            Self::Link(_) | Self::Copy => true,
+            Self::Nothing | Self::Foreign | Self::Directory => false,
+        }
+    }
+}
+
+/// Every host, of every version, knows where it may be installed; no native plugin does.
+fn is_copy(path: &Path) -> bool {
+    let [mark, _] = INSTALLED;
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.is_ok() && bytes.starts_with(b"\x7fELF") && bytes.windows(mark.len()).any(|part| part == mark.as_bytes())
+}
+
+/// A plugin's file that is ready to be placed.
+#[derive(Debug)]
+pub struct Placement {
+    path: PathBuf,
+    plugin: String,
+    ready: Ready,
+}
+
+impl Placement {
+    /// Whether it could be placed. Changes nothing.
+    ///
+    /// # Errors
+    /// The kernel could not start the host by such a file, there is no such directory, or a directory has the name.
+    pub fn check(bin: &Path, host: &Path, plugin: &str) -> Result<()> {
+        plugin_file::line(host, plugin).map_err(anyhow::Error::msg)?;
+        ensure!(bin.is_dir(), "there is no CNI bin directory {}; make it, or name another", bin.display());
+        let may = access(bin, AccessFlags::W_OK | AccessFlags::X_OK);
+        may.with_context(|| format!("the CNI bin directory {} cannot be written", bin.display()))?;
+        let path = bin.join(plugin);
+        match Found::at(&path) {
+            Found::Directory => bail!("{} is a directory; take it away", path.display()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the file beside its name.
+    ///
+    /// # Errors
+    /// As [`Placement::check`], or it can't be written.
+    pub fn prepare(bin: &Path, host: &Path, plugin: &str) -> Result<Self> {
+        Self::check(bin, host, plugin)?;
+        let text = plugin_file::line(host, plugin).map_err(anyhow::Error::msg)?;
+        let path = bin.join(plugin);
+        let ready = Ready::write(&path, text.as_bytes(), 0o755)?;
+        Ok(Self { path, plugin: plugin.to_owned(), ready })
+    }
+
+    /// Places it. What was there and isn't ours is kept under another name, which is returned.
+    ///
+    /// # Errors
+    /// It can't be kept, or not be replaced.
+    pub fn commit(self) -> Result<Option<PathBuf>> {
+        let found = Found::at(&self.path);
+        let kept = match found == Found::Nothing || found.is_ours(&self.plugin) {
+            true => None,
+            false => Some(keep(&self.path)?),
+        };
+        self.ready.commit()?;
+        Ok(kept)
+    }
+}
+
+/// Gives a file a second name, so that the first is at no time free. Another file that was kept before keeps its
+/// contents under a name with a number.
+fn keep(path: &Path) -> Result<PathBuf> {
+    let kept = kept(path);
+    if kept.symlink_metadata().is_ok() {
+        if is_same(path, &kept) {
+            return Ok(kept);
+        }
+        let free = (1..)
+            .map(|number| kept.with_file_name(format!("{}-{number}", name(&kept))))
+            .find(|candidate| candidate.symlink_metadata().is_err())
+            .unwrap_or_default();
+        fs::rename(&kept, &free).with_context(|| format!("cannot keep {} as {}", kept.display(), free.display()))?;
+        println!("{}: an earlier one is kept as {}", kept.display(), free.display());
+    }
+    let linked = fs::hard_link(path, &kept).or_else(|_| fs::copy(path, &kept).map(drop));
+    linked.with_context(|| format!("cannot keep {} as {}", path.display(), kept.display()))?;
+    Ok(kept)
+}
+
+/// Where what had a plugin's name is kept.
+pub fn kept(path: &Path) -> PathBuf {
+    path.with_file_name(format!("{}.{KEPT}", name(path)))
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Whether two files have the same bytes, or are links to the same.
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (fs::read_link(one), fs::read_link(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        (Err(_), Err(_)) => matches!((fs::read(one), fs::read(other)), (Ok(one), Ok(other)) if one == other),
+        _ => false,
+    }
+}
+
+/// Takes a plugin's file away again, or puts back what was kept in its place.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn take_back(path: &Path) -> Result<()> {
+    let kept = kept(path);
+    let done = match kept.symlink_metadata() {
+        Ok(_) => fs::rename(&kept, path),
+        Err(_) => fs::remove_file(path),
+    };
+    done.with_context(|| format!("cannot take {} away", path.display()))
+}

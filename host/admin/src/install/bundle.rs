@@ -1,0 +1,159 @@
+//! What is installed: host, its sibling, and plugins, read and looked at before anything is placed.
+
+use super::files::{self, Ready};
+use anyhow::{Context, Result, ensure};
+use postern_gate::catalog::{self, Manifest};
+use postern_gate::places::CATALOG;
+use postern_gate::policy::Policy;
+use postern_sandbox::engine;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The programs of a build.
+const PROGRAMS: [&str; 2] = ["postern", "postern-admin"];
+/// The files of a plugin in a catalog.
+const ENDINGS: [&str; 3] = ["json", "toml", "cwasm"];
+
+/// Files by their place in a version of an installation, with their modes.
+#[derive(Debug, Default)]
+pub struct Bundle(BTreeMap<PathBuf, (Vec<u8>, u32)>);
+
+impl Bundle {
+    /// Reads a build, and holds each plugin's code, manifest and policy against each other.
+    ///
+    /// # Errors
+    /// Something is missing, or does not fit.
+    pub fn read(build: &Path, plugins: &[String]) -> Result<Self> {
+        let mut bundle = Self::default();
+        for program in PROGRAMS {
+            let path = build.join(program);
+            let bytes = fs::read(&path).with_context(|| format!("{}: run `make build` first", path.display()))?;
+            bundle.0.insert(program.into(), (bytes, 0o755));
+        }
+        for plugin in plugins {
+            bundle.add(&build.join(CATALOG), plugin)?;
+            bundle.prove(&build.join(CATALOG), plugin).with_context(|| {
+                format!("plugin \"{plugin}\" of the build {} is not in order; run `make build` again", build.display())
+            })?;
+        }
+        Ok(bundle)
+    }
+
+    fn add(&mut self, catalog: &Path, plugin: &str) -> Result<()> {
+        for ending in ENDINGS {
+            let file = format!("{plugin}.{ending}");
+            let path = catalog.join(&file);
+            let bytes = fs::read(&path).with_context(|| format!("{}: run `make build` first", path.display()))?;
+            self.0.insert(Path::new(CATALOG).join(file), (bytes, 0o644));
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, plugin: &str, ending: &str) -> &[u8] {
+        let path = Path::new(CATALOG).join(format!("{plugin}.{ending}"));
+        self.0.get(&path).map(|(bytes, _)| bytes.as_slice()).unwrap_or_default()
+    }
+
+    /// What a run would refuse is not placed.
+    fn prove(&self, catalog: &Path, plugin: &str) -> Result<()> {
+        let manifest: Manifest = serde_json::from_slice(self.bytes(plugin, "json"))?;
+        let code = self.bytes(plugin, "cwasm");
+        ensure!(manifest.plugin == plugin, "its manifest is that of \"{}\"", manifest.plugin);
+        ensure!(
+            manifest.size == code.len() as u64 && manifest.code == catalog::sha256(code),
+            "its code is not the one that its manifest names"
+        );
+        ensure!(manifest.engine == engine::fingerprint(), "its code is for another engine, \"{}\"", manifest.engine);
+        let path = catalog.join(format!("{plugin}.toml"));
+        let policy = Policy::parse(std::str::from_utf8(self.bytes(plugin, "toml"))?, &path).map_err(anyhow::Error::msg)?;
+        catalog::check_pin(policy.digest(), &manifest.digest, plugin, &path).map_err(anyhow::Error::msg)
+    }
+
+    /// Takes over what others have installed beside: all plugins of a catalog that this has none of. Returns those whose
+    /// code the new host will refuse.
+    ///
+    /// # Errors
+    /// A file can't be read.
+    pub fn take_over(&mut self, catalog: &Path) -> Result<Vec<String>> {
+        let mut refused = Vec::new();
+        for entry in fs::read_dir(catalog).into_iter().flatten() {
+            let path = entry?.path();
+            let is_manifest = path.extension().is_some_and(|ending| ending == "json");
+            let Some(plugin) = path.file_stem().and_then(|name| name.to_str()).filter(|_| is_manifest) else { continue };
+            let has_all = ENDINGS.iter().all(|ending| catalog.join(format!("{plugin}.{ending}")).is_file());
+            if !has_all || !self.bytes(plugin, "json").is_empty() {
+                continue;
+            }
+            self.add(catalog, plugin)?;
+            if self.prove(catalog, plugin).is_err() {
+                refused.push(plugin.to_owned());
+            }
+        }
+        Ok(refused)
+    }
+
+    /// A name for this very bundle.
+    fn id(&self) -> String {
+        let sums: Vec<String> = self
+            .0
+            .iter()
+            .map(|(path, (bytes, mode))| format!("{} {mode:o} {}\n", path.display(), catalog::sha256(bytes)))
+            .collect();
+        let sum = catalog::sha256(sums.concat().as_bytes());
+        format!("{}-{}", env!("CARGO_PKG_VERSION"), sum.get(..12).unwrap_or_default())
+    }
+
+    /// Writes it below a directory as a version of its own, whole before it has its name; a version that is there and is
+    /// the same will do. Returns the version's name.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn write(&self, versions: &Path) -> Result<String> {
+        let id = self.id();
+        for number in 0.. {
+            let name = if number == 0 { id.clone() } else { format!("{id}-{number}") };
+            let directory = versions.join(&name);
+            if self.is_at(&directory) {
+                return Ok(name);
+            }
+            // One that somebody has changed stays for those who run it.
+            if directory.symlink_metadata().is_err() {
+                let new = versions.join(".new");
+                files::remove_all(&new)?;
+                files::make_directory(&new.join(CATALOG))?;
+                for (path, (bytes, mode)) in &self.0 {
+                    Ready::write(&new.join(path), bytes, *mode)?.commit()?;
+                }
+                fs::rename(&new, &directory).with_context(|| format!("cannot make {}", directory.display()))?;
+                return Ok(name);
+            }
+        }
+        Ok(id)
+    }
+
+    /// Whether a directory has exactly this, for everybody to read and for its owner to write.
+    fn is_at(&self, directory: &Path) -> bool {
+        let is_same = |(path, (bytes, mode)): (&PathBuf, &(Vec<u8>, u32))| {
+            let path = directory.join(path);
+            let Ok(meta) = path.symlink_metadata() else { return false };
+            let is_own = owner(&meta) == nix::unistd::geteuid().as_raw();
+            meta.is_file() && is_own && meta.permissions().mode() & 0o7777 == *mode && fs::read(&path).is_ok_and(|found| found == *bytes)
+        };
+        let count = |directory: &Path| fs::read_dir(directory).map_or(0, Iterator::count);
+        let files = count(directory) + count(&directory.join(CATALOG));
+        let is_plain = |path: &Path| {
+            path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o7777 == 0o755)
+        };
+        // The catalog's directory is one of the entries.
+        files == self.0.len() + 1
+            && is_plain(directory)
+            && is_plain(&directory.join(CATALOG))
+            && self.0.iter().all(is_same)
+    }
+}
+
+fn owner(meta: &fs::Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::uid(meta)
+}

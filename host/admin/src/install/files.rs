@@ -1,0 +1,203 @@
+//! Files and directories that change at one instant: a run sees what was there before or what is there now, never half
+//! of either, and never nothing.
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, Flock, FlockArg, RenameFlags, renameat2};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// A file that is written, beside the name that it will have. Dropped, it is gone.
+#[derive(Debug)]
+pub struct Ready {
+    new: PathBuf,
+    path: PathBuf,
+}
+
+impl Ready {
+    /// Writes the file. At no time could others open it for writing, whatever the umask.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<Self> {
+        let ready = Self { new: beside(path), path: path.to_owned() };
+        let _ = fs::remove_file(&ready.new);
+        let written = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&ready.new)
+            .and_then(|mut file| file.write_all(bytes))
+            .and_then(|()| fs::set_permissions(&ready.new, Permissions::from_mode(mode)));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(ready)
+    }
+
+    /// Makes a link instead of a file.
+    ///
+    /// # Errors
+    /// It can't be made.
+    pub fn link(path: &Path, target: &Path) -> Result<Self> {
+        let ready = Self { new: beside(path), path: path.to_owned() };
+        let _ = fs::remove_file(&ready.new);
+        symlink(target, &ready.new).with_context(|| format!("cannot make the link {}", path.display()))?;
+        Ok(ready)
+    }
+
+    /// Gives it its name, in place of what has it now.
+    ///
+    /// # Errors
+    /// The kernel refuses: a directory has that name.
+    pub fn commit(self) -> Result<()> {
+        fs::rename(&self.new, &self.path).with_context(|| format!("cannot replace {}", self.path.display()))
+    }
+
+    /// Exchanges it with a directory that has its name, which is removed.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn replace_directory(self) -> Result<()> {
+        let old = self.path.with_file_name(".postern.d.old");
+        remove_all(&old)?;
+        if !exchange(&self.new, &self.path)? {
+            fs::rename(&self.path, &old)
+                .and_then(|()| fs::rename(&self.new, &self.path))
+                .with_context(|| format!("cannot replace {}", self.path.display()))?;
+            return remove_all(&old);
+        }
+        remove_all(&self.new)
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.new);
+    }
+}
+
+/// Where a file is written before it gets its name. Runtimes look for no such name, and catalogs ignore it.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    path.with_file_name(format!(".{name}.postern-new"))
+}
+
+/// Exchanges two names at one instant; whether the file system can.
+///
+/// # Errors
+/// Another reason.
+pub fn exchange(one: &Path, other: &Path) -> Result<bool> {
+    match renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE) {
+        Ok(()) => Ok(true),
+        // A mount point, a directory of a lower layer of an overlay, or a file system that can't.
+        Err(Errno::EBUSY | Errno::EXDEV | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => Ok(false),
+        Err(errno) => Err(errno).with_context(|| format!("cannot exchange {} and {}", one.display(), other.display())),
+    }
+}
+
+/// Makes a directory and those on the way, which others can't write to, whatever the umask.
+///
+/// # Errors
+/// One can't be made.
+pub fn make_directory(path: &Path) -> Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|part| !part.exists()).collect();
+    for part in missing.into_iter().rev() {
+        DirBuilder::new()
+            .mode(0o755)
+            .create(part)
+            .and_then(|()| fs::set_permissions(part, Permissions::from_mode(0o755)))
+            .with_context(|| format!("cannot make the directory {}", part.display()))?;
+    }
+    Ok(())
+}
+
+/// The nearest part of a path that is there.
+pub fn nearest(path: &Path) -> &Path {
+    path.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"))
+}
+
+/// Waits until nobody else changes an installation. The lock ends with the process.
+///
+/// # Errors
+/// The directory can't be opened.
+pub fn lock(directory: &Path) -> Result<Flock<File>> {
+    let open = File::open(directory).with_context(|| directory.display().to_string())?;
+    Flock::lock(open, FlockArg::LockExclusive).map_err(|(_, errno)| errno).with_context(|| directory.display().to_string())
+}
+
+/// Removes a file, a link or a whole directory; nothing there is no error.
+///
+/// # Errors
+/// It can't be removed.
+pub fn remove_all(path: &Path) -> Result<()> {
+    let removed = match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(_) => return Ok(()),
+    };
+    removed.with_context(|| format!("cannot remove {}", path.display()))
+}
+
+/// Puts files into a directory, beside what is there, all of them at one instant: the directory is replaced by one that has
+/// them. Where the file system can't exchange directories, file by file in the order given.
+///
+/// # Errors
+/// Something can't be written. What was there is there still.
+pub fn replace_within(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
+    let parent = directory.parent().unwrap_or(Path::new("/"));
+    make_directory(parent)?;
+    let new = beside(directory);
+    remove_all(&new)?;
+    make_directory(&new)?;
+    let filled = fill(directory, &new, files);
+    let replaced = match filled {
+        Ok(true) if directory.exists() => exchange(&new, directory),
+        Ok(true) => fs::rename(&new, directory)
+            .map(|()| true)
+            .with_context(|| format!("cannot make {}", directory.display())),
+        Ok(false) => Ok(false),
+        Err(error) => Err(error),
+    };
+    let done = match replaced {
+        Ok(true) => Ok(()),
+        Ok(false) => one_by_one(directory, files),
+        Err(error) => Err(error),
+    };
+    remove_all(&new)?;
+    done
+}
+
+/// The files in a new directory, with links to all others of the old one. `false`: it has what can't be linked.
+fn fill(old: &Path, new: &Path, files: &[(String, Vec<u8>)]) -> Result<bool> {
+    if let Ok(meta) = fs::metadata(old) {
+        fs::set_permissions(new, meta.permissions())?;
+        for entry in fs::read_dir(old).with_context(|| old.display().to_string())? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if files.iter().any(|(file, _)| name == file.as_str()) {
+                continue;
+            }
+            if fs::hard_link(entry.path(), new.join(&name)).is_err() {
+                return Ok(false);
+            }
+        }
+    }
+    for (name, bytes) in files {
+        Ready::write(&new.join(name), bytes, 0o644)?.commit()?;
+    }
+    Ok(true)
+}
+
+fn one_by_one(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
+    eprintln!(
+        "postern: {} cannot be replaced as a whole here, so its files are replaced one after the other: a run at this \
+         instant may fail",
+        directory.display()
+    );
+    let ready: Vec<Ready> = files
+        .iter()
+        .map(|(name, bytes)| Ready::write(&directory.join(name), bytes, 0o644))
+        .collect::<Result<_>>()?;
+    ready.into_iter().try_for_each(Ready::commit)
+}

@@ -1,0 +1,183 @@
+//! `make install` and `make uninstall`: everything is looked at before anything is placed, and what runs use changes at one
+//! instant, by the one link of `home.rs`.
+
+pub mod bin_dir;
+mod bundle;
+pub mod files;
+pub mod home;
+mod remove;
+
+pub use remove::uninstall;
+
+use anyhow::{Context, Result, bail, ensure};
+use bin_dir::{Found, Placement};
+use bundle::Bundle;
+use files::Ready;
+use home::{CURRENT, Home, LINKS, VERSIONS};
+use postern_gate::places::{self, CATALOG};
+use postern_gate::plugin_file;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// How long a version that was replaced is kept: no run that has begun with it takes as long.
+const KEPT: Duration = Duration::from_secs(3600);
+
+/// How long runs of an installation without versions have to end before its catalog goes.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Where things go.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Where {
+    /// What is put in front of every path, but in no file: the root of an image or a package.
+    #[arg(long, value_name = "DIR", default_value = "")]
+    destdir: String,
+    /// `lib/postern` and `bin/postern` go below it.
+    #[arg(long, value_name = "DIR", default_value = "/usr/local")]
+    prefix: PathBuf,
+    /// The CNI bin directory.
+    #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
+    cni_bin: PathBuf,
+    /// The plugins.
+    #[arg(value_name = "PLUGIN")]
+    plugins: Vec<String>,
+}
+
+impl Where {
+    /// A path in the root that is installed to.
+    fn real(&self, path: &Path) -> PathBuf {
+        PathBuf::from(format!("{}{}", self.destdir, path.display()))
+    }
+
+    /// The directory of the installation, as its files will know it.
+    fn library(&self) -> PathBuf {
+        self.prefix.join("lib/postern")
+    }
+
+    /// The link that people type.
+    fn command(&self) -> PathBuf {
+        self.prefix.join("bin/postern")
+    }
+
+    fn check(&self) -> Result<()> {
+        for (name, path) in [("PREFIX", &self.prefix), ("CNI_BIN", &self.cni_bin)] {
+            ensure!(path.is_absolute() && path.to_str().is_some(), "{name} has to be an absolute path: {path:?}");
+        }
+        ensure!(self.destdir.is_empty() || Path::new(&self.destdir).is_absolute(), "DESTDIR has to be an absolute path");
+        Ok(())
+    }
+}
+
+/// Installs a build.
+///
+/// # Errors
+/// Something is not in order, and nothing was placed; or the disk is full, and what was there runs on.
+pub fn run(build: &Path, place: &Where) -> Result<()> {
+    place.check()?;
+    let host = Home::at(place.library()).host();
+    let home = Home::at(place.real(&place.library()));
+    let (bin, command) = (place.real(&place.cni_bin), place.real(&place.command()));
+    let mut bundle = Bundle::read(build, &place.plugins)?;
+    ready_for(&home, &host, place)?;
+    files::make_directory(home.directory())?;
+    files::make_directory(&bin)?;
+    let _lock = files::lock(home.directory())?;
+    for plugin in &place.plugins {
+        Placement::check(&bin, &host, plugin)?;
+    }
+    for plugin in bundle.take_over(&home.catalog())? {
+        eprintln!(
+            "postern: plugin \"{plugin}\" was compiled for another postern, and will be refused until it is added again: \
+             `postern add FILE.wasm --name {plugin} --policy FILE`"
+        );
+    }
+    let versions = home.directory().join(VERSIONS);
+    files::make_directory(&versions)?;
+    let version = bundle.write(&versions)?;
+    let placements =
+        place.plugins.iter().map(|plugin| Placement::prepare(&bin, &host, plugin)).collect::<Result<Vec<_>>>()?;
+    switch(&home, &version)?;
+    files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
+    Ready::link(&command, &host)?.commit()?;
+    home.note_bin(&place.cni_bin)?;
+    for placement in placements {
+        if let Some(kept) = placement.commit()? {
+            println!("what was there is kept as {}", kept.display());
+        }
+    }
+    tidy(&versions, &version)?;
+    println!("postern {version} is installed in {}, its plugins in {}", home.directory().display(), bin.display());
+    Ok(())
+}
+
+/// What can be known to fail is found before anything is changed.
+fn ready_for(home: &Home, host: &Path, place: &Where) -> Result<()> {
+    for plugin in &place.plugins {
+        plugin_file::line(host, plugin).map_err(anyhow::Error::msg)?;
+        let path = place.real(&place.cni_bin.join(plugin));
+        ensure!(Found::at(&path) != Found::Directory, "{} is a directory; take it away", path.display());
+    }
+    let command = place.real(&place.command());
+    match command.symlink_metadata() {
+        Ok(meta) if !meta.is_symlink() => bail!("{} is there, and no link of Postern's; take it away", command.display()),
+        _ => {}
+    }
+    for name in ["postern", "postern-admin"] {
+        let path = home.directory().join(name);
+        ensure!(!path.is_dir(), "{} is a directory; take it away", path.display());
+    }
+    // The way to an image's root is not the way on the node.
+    if place.destdir.is_empty() {
+        places::trust(files::nearest(home.directory())).map_err(anyhow::Error::msg)?;
+        if let Err(reason) = places::trust(files::nearest(&place.cni_bin)) {
+            eprintln!("postern: {reason}");
+        }
+    }
+    Ok(())
+}
+
+/// Lets new runs have another version, from one instant on.
+fn switch(home: &Home, version: &str) -> Result<()> {
+    let link = |name: &str, target: &Path| -> Result<()> {
+        let path = home.directory().join(name);
+        match fs::read_link(&path) {
+            Ok(found) if found == target => Ok(()),
+            _ => Ready::link(&path, target)?.commit(),
+        }
+    };
+    let current = home.directory().join(CURRENT);
+    let target = Path::new(VERSIONS).join(version);
+    if let Ok(before) = fs::read_link(&current) {
+        if before != target {
+            // From now on it is out of use.
+            let replaced = File::open(home.directory().join(before));
+            let _ = replaced.and_then(|replaced| replaced.set_modified(SystemTime::now()));
+        }
+    }
+    link(CURRENT, &target)?;
+    let catalog = home.catalog();
+    let is_flat = catalog.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    for name in LINKS {
+        if !(name == CATALOG && is_flat) {
+            link(name, &Path::new(CURRENT).join(name))?;
+        }
+    }
+    if is_flat {
+        // Runs that began with the host before have this catalog beside them.
+        std::thread::sleep(GRACE);
+        Ready::link(&catalog, &Path::new(CURRENT).join(CATALOG))?.replace_directory()?;
+    }
+    Ok(())
+}
+
+/// Removes versions that nobody can be running any more.
+fn tidy(versions: &Path, current: &str) -> Result<()> {
+    for entry in fs::read_dir(versions).with_context(|| versions.display().to_string())? {
+        let entry = entry?;
+        let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
+        if entry.file_name() != current && age.is_some_and(|age| age > KEPT) {
+            files::remove_all(&entry.path())?;
+        }
+    }
+    Ok(())
+}

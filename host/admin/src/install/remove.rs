@@ -1,0 +1,120 @@
+//! `make uninstall`: the node is what it was before, and nothing is left that a later installation would believe.
+
+use super::Where;
+use super::bin_dir::{self, Found};
+use super::files;
+use super::home::{Home, VERSIONS};
+use anyhow::{Context, Result};
+use postern_gate::places::{INSTALLED, Places};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Takes everything away that was installed; what isn't there is no error.
+///
+/// # Errors
+/// Something can't be removed.
+pub fn uninstall(place: &Where) -> Result<()> {
+    place.check()?;
+    let host = Home::at(place.library()).host();
+    let home = Home::at(place.real(&place.library()));
+    let _lock = home.directory().is_dir().then(|| files::lock(home.directory())).transpose()?;
+    let was_there = home.host().symlink_metadata().is_ok();
+    // Of both the list and what is asked for: an installation before this one had no list.
+    let bins: BTreeSet<PathBuf> = home.bins().into_iter().chain([place.cni_bin.clone()]).collect();
+    for bin in bins {
+        clear(&place.real(&bin), &host, &place.plugins)?;
+    }
+    let command = place.real(&place.command());
+    if fs::read_link(&command).is_ok_and(|target| target == host) {
+        files::remove_all(&command)?;
+    }
+    for part in home.parts() {
+        files::remove_all(&part)?;
+    }
+    // A CNI bin directory of its own, and then the directory itself, if nobody put anything there.
+    let own_bin = place.real(&place.cni_bin);
+    if own_bin.starts_with(home.directory()) {
+        let _ = fs::remove_dir(&own_bin);
+    }
+    if home.directory().is_dir() && fs::remove_dir(home.directory()).is_err() {
+        eprintln!("postern: {} has files that were not installed, and stays", home.directory().display());
+    }
+    let is_last = !INSTALLED.iter().any(|catalog| Path::new(catalog).exists());
+    if place.destdir.is_empty() && was_there && is_last {
+        forget()?;
+    }
+    Ok(())
+}
+
+/// Takes the files of one host out of a CNI bin directory, and puts back what was there before.
+fn clear(bin: &Path, host: &Path, plugins: &[String]) -> Result<()> {
+    for entry in fs::read_dir(bin).into_iter().flatten() {
+        let path = entry.with_context(|| bin.display().to_string())?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if bin_dir::is_reserved(&name) {
+            continue;
+        }
+        let is_ours = match Found::at(&path) {
+            Found::File(file) => file.host == host,
+            Found::Link(target) => target == host || leads_into(&path, host),
+            // Without a catalog a copy is of no use to anybody.
+            Found::Copy => true,
+            Found::Nothing | Found::Foreign | Found::Directory => false,
+        };
+        if is_ours {
+            bin_dir::take_back(&path)?;
+        }
+    }
+    for plugin in plugins {
+        let path = bin.join(plugin);
+        let kept = bin_dir::kept(&path);
+        match (path.symlink_metadata().is_ok(), kept.symlink_metadata().is_ok()) {
+            (false, true) => bin_dir::take_back(&path)?,
+            (true, true) => eprintln!(
+                "postern: {} is not Postern's, and stays; what was there earlier stays as {}",
+                path.display(),
+                kept.display()
+            ),
+            (_, false) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a link ends at this host, or in a version of it.
+fn leads_into(link: &Path, host: &Path) -> bool {
+    let library = host.parent().unwrap_or(host);
+    fs::canonicalize(link).is_ok_and(|real| {
+        fs::canonicalize(host).is_ok_and(|host| host == real) || real.starts_with(library.join(VERSIONS))
+    })
+}
+
+/// Clears what a later installation would believe: notes on verified code and on node objects, the index of leases, and
+/// records. Those of attachments are set aside, since they may be needed to clean up by hand; nothing believes them there.
+fn forget() -> Result<()> {
+    let places = Places::expected();
+    let attachments = fs::read_dir(places.state.join("attachments")).into_iter().flatten().flatten();
+    let living = attachments.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count();
+    if living > 0 {
+        let aside = (1..)
+            .map(|number| PathBuf::from(format!("{}.uninstalled-{number}", places.state.display())))
+            .find(|path| path.symlink_metadata().is_err())
+            .unwrap_or_default();
+        fs::rename(&places.state, &aside).with_context(|| format!("cannot set {} aside", places.state.display()))?;
+        println!(
+            "{living} attachments had records, which nothing believes any more; they are in {} until the next boot. Native \
+             plugins delete what they find of these attachments by its names.",
+            aside.display()
+        );
+    } else {
+        files::remove_all(&places.state)?;
+    }
+    if places.library != places.state {
+        files::remove_all(&places.library)?;
+    }
+    if places.logs.exists() && places.logs != places.state {
+        println!("the audit log stays in {}", places.logs.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! A plugin's file in a CNI bin directory: one line, `#!HOST --plugin=NAME`, by which the kernel starts the host.
+//!
+//! A file of its own, and no link: a program that copies another plugin over it changes this file, and not the host. The
+//! kernel puts the option in front of the file's name, so the option alone says which plugin it is.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What makes the host a plugin, as its first argument.
+pub const OPTION: &str = "--plugin=";
+
+/// Name of the host's executable.
+pub const HOST: &str = "postern";
+
+/// Longest line in bytes, its end included. The kernel looks at 256 bytes of a file that it is to start
+/// (`BINPRM_BUF_SIZE`), the last of which it does not use.
+pub const LONGEST: usize = 254;
+
+/// Whether a plugin can be called so. What is no such name leads to no file, in no directory.
+pub fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(plain)
+}
+
+/// The contents of a plugin's file, for the host at this path.
+///
+/// # Errors
+/// A text for people: the kernel could not start the host by such a line; and the way out.
+pub fn line(host: &Path, plugin: &str) -> Result<String, String> {
+    let path = host.to_str().filter(|path| !path.contains(|c: char| c.is_whitespace() || c.is_control()));
+    let Some(path) = path.filter(|_| host.is_absolute()) else {
+        return Err(format!(
+            "the host is at {host:?}, and the kernel starts it from a plugin's file only by an absolute path without white \
+             space; install Postern at another path (`make install PREFIX=/usr/local`)"
+        ));
+    };
+    let line = format!("#!{path} {OPTION}{plugin}\n");
+    if line.len() > LONGEST {
+        return Err(format!(
+            "the first line of the file of plugin \"{plugin}\" would have {} bytes, and the kernel reads {LONGEST}; install \
+             Postern at a shorter path (`make install PREFIX=/usr/local`)",
+            line.len()
+        ));
+    }
+    Ok(line)
+}
+
+/// What a plugin's file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginFile {
+    /// The host that the kernel starts.
+    pub host: PathBuf,
+    /// The plugin that it then is.
+    pub plugin: String,
+}
+
+/// Reads the beginning of a file as the kernel does. `None` for everything but a plugin's file.
+pub fn parse(bytes: &[u8]) -> Option<PluginFile> {
+    let text = bytes.get(..bytes.len().min(LONGEST + 1))?.strip_prefix(b"#!")?;
+    let end = text.iter().position(|byte| *byte == b'\n')?;
+    let text = std::str::from_utf8(text.get(..end)?).ok()?.trim_matches([' ', '\t']);
+    let (host, option) = text.split_once([' ', '\t'])?;
+    let plugin = option.trim_start_matches([' ', '\t']).strip_prefix(OPTION)?;
+    let is_host = Path::new(host).file_name().is_some_and(|name| name == HOST);
+    (is_host && is_name(plugin)).then(|| PluginFile { host: PathBuf::from(host), plugin: plugin.to_owned() })
+}
+
+/// Reads a regular file, or one that a link leads to. `None` for everything but a plugin's file.
+pub fn read(path: &Path) -> Option<PluginFile> {
+    // Not a pipe, which would have nobody at its other end.
+    if !path.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(LONGEST as u64 + 1).read_to_end(&mut bytes).ok()?;
+    parse(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_what_the_kernel_can_start() {
+        let text = line(Path::new("/usr/local/lib/postern/postern"), "bridge").unwrap();
+        assert_eq!(text, "#!/usr/local/lib/postern/postern --plugin=bridge\n");
+        for path in ["/opt/my dir/postern", "/opt/tab\there/postern", "/opt/a\nb/postern", "lib/postern", ""] {
+            let said = line(Path::new(path), "bridge").unwrap_err();
+            assert!(said.contains("white space") && said.contains("PREFIX="), "{path}: {said}");
+        }
+        let long = |length: usize| format!("/{}/postern", "d".repeat(length));
+        let rest = "#! --plugin=bridge\n".len() + "//postern".len();
+        assert_eq!(line(Path::new(&long(LONGEST - rest)), "bridge").unwrap().len(), LONGEST);
+        let said = line(Path::new(&long(LONGEST - rest + 1)), "bridge").unwrap_err();
+        assert!(said.contains("would have 255 bytes") && said.contains("shorter path"), "{said}");
+    }
+
+    #[test]
+    fn a_file_is_read_as_the_kernel_reads_it() {
+        let found = |text: &str| parse(text.as_bytes()).map(|file| (file.host.display().to_string(), file.plugin));
+        let bridge = Some(("/p/postern".to_owned(), "bridge".to_owned()));
+        for text in ["#!/p/postern --plugin=bridge\n", "#! /p/postern \t--plugin=bridge \nmore", "#!/p/postern\t--plugin=bridge\n\0"] {
+            assert_eq!(found(text), bridge, "{text:?}");
+        }
+        for text in [
+            "",
+            "#!",
+            "#!/p/postern --plugin=bridge",
+            "#!/p/postern --plugin=\n",
+            "#!/p/postern --plugin=../x\n",
+            "#!/p/postern --plugin=a --plugin=b\n",
+            "#!/p/postern bridge\n",
+            "#!/bin/sh --plugin=bridge\n",
+            "\u{7f}ELF",
+        ] {
+            assert_eq!(found(text), None, "{text:?}");
+        }
+        assert_eq!(read(Path::new("/dev/null")), None);
+    }
+
+    #[test]
+    fn names_lead_nowhere_else() {
+        for name in ["bridge", "host-local", "a.b_c", "0"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", ".", "..", "../x", "/x", "a/b", "-x", ".x", "a b", "a\u{1b}[2J", "a\n", "\u{fffd}", "é"] {
+            assert!(!is_name(name), "{name:?}");
+        }
+    }
+}

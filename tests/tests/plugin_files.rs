@@ -1,0 +1,214 @@
+//! Plugins' files in a CNI bin directory: what starts which plugin, what an installer may copy over them, and what is kept of
+//! those that were there before.
+
+mod common;
+
+use anyhow::{Result, ensure};
+use common::{Refusal, each};
+use postern_tests::{Answer, Call, Node, copy_bin, native_bin, plugin_bin};
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+const COPY: &str = "/run/copy";
+
+const STATIC: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "static",
+    "ipam": {"type": "static", "addresses": [{"address": "10.9.0.5/24"}]}}"#;
+
+fn node() -> Result<Node> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh(&copy_bin(&plugin_bin()?, COPY))?;
+    Ok(node)
+}
+
+fn add(node: &Node, bin: &str, name: &str) -> Result<Answer> {
+    node.call(&Call::new(Path::new(bin), name, "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0"))
+}
+
+/// The host with these arguments, as a runtime's environment has it.
+fn with_arguments(node: &Node, host: &str, arguments: &[&str]) -> Result<Answer> {
+    let call = Call::new(Path::new(COPY), "ignored", "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0");
+    let mut command = node.command(host);
+    command.args(arguments).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(call.environment());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(STATIC.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    Ok(Answer {
+        status: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+#[test]
+fn a_plugins_file_is_one_line_that_starts_the_host() -> Result<()> {
+    let bin = plugin_bin()?;
+    for plugin in ["bridge", "host-local", "loopback", "ptp", "static"] {
+        let text = std::fs::read_to_string(bin.join(plugin))?;
+        ensure!(text == format!("#!{}/postern --plugin={plugin}\n", bin.display()), "{plugin}: {text:?}");
+    }
+    add(&node()?, COPY, "static")?.success().map(drop)
+}
+
+#[test]
+fn the_option_alone_says_which_plugin() -> Result<()> {
+    let node = node()?;
+    // Whatever the file is called, and wherever it lies.
+    node.sh(&format!("cd {COPY}; mkdir sub; cp static bridge2; cp static sub/postern; cp static ptp; ln -s static link"))?;
+    for (bin, name) in [(COPY, "bridge2"), (COPY, "ptp"), (COPY, "link"), ("/run/copy/sub", "postern")] {
+        add(&node, bin, name)?.success().map_err(|error| error.context(name))?;
+    }
+    // The host's own name and a copy's name do not count beside the option, nor does what follows it.
+    node.sh(&format!("cp {COPY}/postern {COPY}/loopback"))?;
+    for host in ["/run/copy/postern", "/run/copy/loopback"] {
+        for arguments in [
+            &["--plugin=static", "/run/copy/static"][..],
+            &["--plugin=static"],
+            &["--plugin=static", "/run/copy/static", "--plugin=ptp", "inspect"],
+        ] {
+            with_arguments(&node, host, arguments)?.success().map_err(|error| error.context(format!("{host} {arguments:?}")))?;
+        }
+    }
+    // Anywhere else it is what people type, whatever the environment says.
+    let answer = with_arguments(&node, "/run/copy/postern", &["inspect", "--plugin=static"])?;
+    ensure!(answer.status == 2 && answer.stderr.contains("--plugin"), "{answer:?}");
+    Ok(())
+}
+
+#[test]
+fn names_that_are_no_plugins_lead_nowhere() -> Result<()> {
+    let node = node()?;
+    // A policy and code that a name with a path would lead to.
+    node.sh(&format!("cd {COPY}; for end in json toml cwasm; do cp postern.d/static.$end x.$end; done"))?;
+    each(
+        ["", "../x", "/run/copy/x", ".", "..", "./static", "static --plugin=ptp", "static\n", "\u{1b}[2J", "-static", "stätic"],
+        |name| format!("{name:?}"),
+        |name| {
+            let answer = with_arguments(&node, "/run/copy/postern", &[&format!("--plugin={name}"), "/run/copy/static"])?;
+            ensure!(!answer.stdout.contains('\u{1b}') && !answer.stderr.contains('\u{1b}'), "{answer:?}");
+            Refusal::of(&answer)?.expect(999, "invalid plugin name: ")
+        },
+    )?;
+    let unknown = with_arguments(&node, "/run/copy/postern", &["--plugin=unknown"])?;
+    Refusal::of(&unknown)?.expect(999, "there is no plugin \"unknown\"")?;
+    // No name at all: argv[0] is empty.
+    let script = format!("exec -a '' {COPY}/postern");
+    let said = node.command("bash").args(["-c", &script]).env("CNI_COMMAND", "VERSION").output()?;
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    ensure!(text.contains("invalid plugin name: "), "{text}");
+    // Somebody who types it is told what it is for; the plugin says what it is, as each plugin does.
+    let typed = node.sh(&format!("{COPY}/postern --plugin=static inspect 2>&1"))?;
+    ensure!(typed.contains("is for the first line of a plugin's file") && typed.contains("CNI static plugin"), "{typed}");
+    Ok(())
+}
+
+fn findings(node: &Node, arguments: &str) -> Result<Vec<String>> {
+    let said = node.sh(&format!("{COPY}/postern doctor --json {arguments} || true"))?;
+    let report: Value = serde_json::from_str(&said)?;
+    let findings = report["findings"].as_array().cloned().unwrap_or_default();
+    let line = |finding: &Value| {
+        let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+        format!("{} {}: {}; {}", text("severity"), text("place"), text("what"), text("remedy"))
+    };
+    Ok(findings.iter().map(line).filter(|line| line.contains("/run/bin/")).collect())
+}
+
+#[test]
+fn an_installers_copy_leaves_the_host_alone() -> Result<()> {
+    let node = node()?;
+    node.sh(&format!("mkdir /run/bin; for plugin in bridge ptp static loopback host-local; do {COPY}/postern add $plugin --bin /run/bin; done"))?;
+    ensure!(findings(&node, "--bin /run/bin")?.is_empty(), "{:?}", findings(&node, "--bin /run/bin")?);
+    let sum = || node.sh(&format!("sha256sum {COPY}/postern {COPY}/postern-admin"));
+    let before = sum()?;
+    // What an installer's image does with its plugins.
+    let native = native_bin()?;
+    node.sh(&format!("cp {native}/bridge {native}/ptp /run/bin/", native = native.display()))?;
+    ensure!(sum()? == before, "the host was overwritten");
+    add(&node, "/run/bin", "static")?.success()?;
+    let found = findings(&node, "--bin /run/bin")?;
+    for plugin in ["bridge", "ptp"] {
+        let words = format!(
+            "error /run/bin/{plugin}: is not Postern's file for the plugin; postern add {plugin} --bin /run/bin"
+        );
+        ensure!(found.contains(&words), "not {words}: {found:?}");
+    }
+    ensure!(found.len() == 2, "{found:?}");
+    // It is a directory that files were placed in, so that nobody has to name it.
+    ensure!(findings(&node, "")? == found, "{:?}", findings(&node, "")?);
+    // The remedy keeps what it replaces.
+    node.sh(&format!("for plugin in bridge ptp; do {COPY}/postern add $plugin --bin /run/bin; done"))?;
+    ensure!(findings(&node, "")?.is_empty());
+    node.sh(&format!("cmp {native}/bridge /run/bin/bridge.native; cmp {native}/ptp /run/bin/ptp.native", native = native.display()))?;
+    // Through a link it would have been the host.
+    node.sh("ln -sfn /run/copy/postern /run/bin/ptp")?;
+    let found = findings(&node, "")?;
+    ensure!(found.len() == 1 && found.iter().all(|line| line.starts_with("note /run/bin/ptp: is a link")), "{found:?}");
+    Ok(())
+}
+
+#[test]
+fn nothing_that_had_the_name_is_lost() -> Result<()> {
+    let node = node()?;
+    let add = |plugin: &str| node.sh(&format!("{COPY}/postern add {plugin} --bin /run/bin"));
+    node.sh("mkdir /run/bin; cd /run/bin; echo one > bridge; ln -s /usr/libexec/cni/ptp ptp; cp /run/copy/postern loopback; ln -s /elsewhere/postern static")?;
+    ["bridge", "ptp", "loopback", "static"].into_iter().try_for_each(|plugin| add(plugin).map(drop))?;
+    let seen = || {
+        node.sh("cd /run/bin; for file in *; do if [ -L $file ]; then echo $file $(readlink $file); else echo $file $(head -c 100 $file); fi; done")
+    };
+    let lines = |plugins: &[&str]| {
+        let line = |plugin: &&str| format!("{plugin} #!/run/copy/postern --plugin={plugin}\n");
+        plugins.iter().map(line).collect::<Vec<_>>()
+    };
+    let [bridge, loopback, ptp, fixed] = lines(&["bridge", "loopback", "ptp", "static"]).try_into().unwrap_or_default();
+    let expected = format!("{bridge}bridge.native one\n{loopback}{ptp}ptp.native /usr/libexec/cni/ptp\n{fixed}");
+    ensure!(seen()? == expected, "{}", seen()?);
+    // Again changes nothing; another one goes beside the first; the same one is kept once.
+    add("bridge")?;
+    ensure!(seen()? == expected, "{}", seen()?);
+    node.sh("echo two > /run/bin/bridge")?;
+    let said = add("bridge")?;
+    ensure!(said.contains("kept as /run/bin/bridge.native-1") && said.contains("kept as /run/bin/bridge.native\n"), "{said}");
+    node.sh("echo two > /run/bin/bridge")?;
+    add("bridge")?;
+    node.sh("echo three > /run/bin/bridge")?;
+    add("bridge")?;
+    let kept = "bridge.native three\nbridge.native-1 one\nbridge.native-2 two\n";
+    ensure!(seen()? == expected.replace("bridge.native one\n", kept), "{}", seen()?);
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_placed_is_refused_before_anything_is() -> Result<()> {
+    let node = node()?;
+    let wasm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/wasm32-wasip2/guest/postern-static.wasm");
+    node.sh(&format!("cp {} /run/x.wasm; : > /run/x.toml; mkdir -p /run/bin/taken '/run/a place'; cp -a {COPY} '/run/a place/copy'
+        mkdir -p /run/$(printf 'd%.0s' $(seq 240)); cp -a {COPY} $(echo /run/ddd*)/copy", wasm.display()))?;
+    let listing = || node.sh("find /run/bin /run/copy '/run/a place' /run/ddd* -printf '%p %s %m %T@ %C@\\n'");
+    let before = listing()?;
+    each(
+        [
+            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --bin /run/nowhere", "there is no CNI bin directory /run/nowhere"),
+            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --name taken --bin /run/bin", "/run/bin/taken is a directory"),
+            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --name postern-admin --bin /run/bin", "is no name for a plugin"),
+            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --name postern --bin /run/bin", "is no name for a plugin"),
+            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --name postern.d --bin /run/bin", "is no name for a plugin"),
+            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --name bridge.native --bin /run/bin", "is no name for a plugin"),
+            ("/run/copy/postern add /run/x.wasm --bin /run/bin", "give one with --policy"),
+            ("/run/copy/postern add unknown --bin /run/bin", "no plugin \"unknown\" is installed"),
+            ("/run/copy/postern add static", "--bin says where its file is to be placed"),
+            ("'/run/a place/copy/postern' add /run/x.wasm --policy /run/x.toml --bin /run/bin", "only by an absolute path without white space"),
+            ("/run/ddd*/copy/postern add /run/x.wasm --policy /run/x.toml --bin /run/bin", "and the kernel reads 254"),
+        ],
+        |case| case.0.to_owned(),
+        |(command, words)| {
+            let said = node.sh(&format!("! {command} 2>&1"))?;
+            ensure!(said.contains(words), "{said}");
+            ensure!(listing()? == before, "something was placed");
+            Ok(())
+        },
+    )
+}

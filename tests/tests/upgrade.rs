@@ -1,0 +1,226 @@
+//! Installing while runs go on, and taking all of it away again.
+
+mod common;
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Call, Node, copy_bin, native_bin, plugin_bin};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// The CNI bin directory that is installed to.
+const BIN: &str = "/run/bin";
+
+const PLUGINS: &str = "bridge host-local loopback ptp static";
+
+/// A plugin that delegates, so that a run opens code twice, the second time after it has read its configuration.
+const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "ptp",
+    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]}}"#;
+
+/// Two builds with engines that refuse each other's code, and policies that refuse each other's components.
+const BUILDS: &str = r#"
+    export LC_ALL=C
+    pin() { # pin BUILD PLUGIN DIGEST
+      sed -i "s/\"digest\": \"[^\"]*\"/\"digest\": \"$3\"/" $1/postern.d/$2.json
+      sed -i "1i digest = \"sha256:$3\"" $1/postern.d/$2.toml
+    }
+    for plugin in bridge host-local loopback ptp static; do
+      json=/run/second/postern.d/$plugin.json code=/run/second/postern.d/$plugin.cwasm
+      sed -i 's/wasmtime-48/wasmtimX-48/g' $code $json
+      sed -i "s/\"code\": \"[^\"]*\"/\"code\": \"$(sha256sum < $code | cut -d' ' -f1)\"/" $json
+      pin /run/first $plugin 1111111111111111111111111111111111111111111111111111111111111111
+      pin /run/second $plugin 2222222222222222222222222222222222222222222222222222222222222222
+    done
+    sed -i 's/wasmtime-\([^4]\)/wasmtimX-\1/g' /run/second/postern /run/second/postern-admin
+"#;
+
+/// A node whose `/usr/local` is its own.
+fn node() -> Result<Node> {
+    let node = Node::new()?;
+    node.sh("mount -t tmpfs -o mode=755 local /usr/local; mkdir /usr/local/lib /usr/local/bin")?;
+    Ok(node)
+}
+
+fn installation(build: &str) -> String {
+    format!("{build}/postern-admin install --from {build} --cni-bin {BIN} {PLUGINS}")
+}
+
+/// Whether a run of an attachment, its check and its end succeed; the first failure.
+fn attach(node: &Node, container: &str, id: &str) -> Result<()> {
+    for verb in ["ADD", "DEL"] {
+        let call = Call::new(Path::new(BIN), "ptp", verb, CONFIG).attachment(id, &node.netns(container), "eth0");
+        node.call(&call)?.success().with_context(|| format!("{verb} of {id}"))?;
+    }
+    Ok(())
+}
+
+/// 480 runs in four containers, while `change` is done over and over. How often it was done, and what failed.
+fn under_load(node: &Node, change: impl Fn(usize) -> Result<()> + Sync) -> Result<(usize, Vec<String>)> {
+    let containers = ["c1", "c2", "c3", "c4"];
+    containers.iter().try_for_each(|container| node.add_container(container))?;
+    let (over, left) = (AtomicBool::new(false), AtomicUsize::new(240));
+    let next = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).ok();
+    let work = |container: &str| {
+        std::iter::from_fn(next)
+            .filter_map(|number| attach(node, container, &format!("{container}-{number}")).err())
+            .map(|error| format!("{error:#}"))
+            .collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let changer = scope.spawn(|| {
+            let mut count = 0;
+            while !over.load(Ordering::Relaxed) {
+                change(count)?;
+                count += 1;
+            }
+            Ok::<_, anyhow::Error>(count)
+        });
+        let workers: Vec<_> = containers.map(|container| scope.spawn(move || work(container))).into_iter().collect();
+        let failures: Vec<String> = workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect();
+        over.store(true, Ordering::Relaxed);
+        let count = changer.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the installer panicked")))?;
+        Ok((count, failures))
+    })
+}
+
+#[test]
+fn no_run_fails_while_versions_are_installed() -> Result<()> {
+    let node = node()?;
+    let bin = plugin_bin()?;
+    node.sh(&format!("{}; {}; {BUILDS}", copy_bin(&bin, "/run/first"), copy_bin(&bin, "/run/second")))?;
+    node.sh(&installation("/run/first"))?;
+    let (count, failures) = under_load(&node, |at| {
+        let build = if at % 2 == 0 { "/run/second" } else { "/run/first" };
+        node.sh(&installation(build)).map(drop)
+    })?;
+    ensure!(count >= 10, "installed only {count} times meanwhile");
+    ensure!(failures.is_empty(), "{} of 240 attachments failed, {count} installations: {}", failures.len(), failures.join("\n"));
+    // Both versions are there, and no more: each is its own content.
+    let versions = node.sh("ls -A /usr/local/lib/postern/versions")?;
+    ensure!(versions.lines().count() == 2, "{versions}");
+    ensure!(node.sh("find /usr/local /run/bin -name '.*postern-new' -o -name .new")?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn no_run_fails_while_a_plugin_is_added() -> Result<()> {
+    let node = node()?;
+    let bin = plugin_bin()?;
+    // Two components of one name, each with a policy that is for it alone.
+    let wasm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/wasm32-wasip2/guest/postern-ptp.wasm");
+    node.sh(&format!(
+        "{}; cp {} /run/1.wasm; cp /run/1.wasm /run/2.wasm; printf '\\0\\3\\1xy' >> /run/2.wasm
+         for n in 1 2; do (echo \"digest = \\\"sha256:$(sha256sum < /run/$n.wasm | cut -d' ' -f1)\\\"\"; cat /run/first/postern.d/ptp.toml) > /run/$n.toml; done",
+        copy_bin(&bin, "/run/first"),
+        wasm.display()
+    ))?;
+    node.sh(&installation("/run/first"))?;
+    let (count, failures) = under_load(&node, |at| {
+        let number = at % 2 + 1;
+        let add = format!("postern add /run/{number}.wasm --policy /run/{number}.toml --name ptp --bin {BIN}");
+        node.sh(&format!("PATH=/usr/local/bin:$PATH; {add}")).map(drop)
+    })?;
+    ensure!(count >= 2, "added only {count} times meanwhile");
+    ensure!(failures.is_empty(), "{} of 240 attachments failed, added {count} times: {}", failures.len(), failures.join("\n"));
+    // What it replaced is gone, and the other plugins are there.
+    let left = node.sh("cd /usr/local/lib/postern; ls -A versions/*; ls postern.d/*.json | wc -l")?;
+    ensure!(!left.contains("postern-new") && left.ends_with("\n5\n"), "{left}");
+    Ok(())
+}
+
+#[test]
+fn an_installation_of_before_is_read_and_replaced() -> Result<()> {
+    let node = node()?;
+    node.add_container("c1")?;
+    // One directory, and links to its host, as before there were versions; with somebody else's plugin.
+    let bin = plugin_bin()?;
+    node.sh(&format!(
+        "{}; mkdir {BIN}; cd /usr/local/lib; mkdir postern; cp -a /run/first/postern /run/first/postern-admin /run/first/postern.d postern/
+         for plugin in {PLUGINS}; do ln -s /usr/local/lib/postern/postern {BIN}/$plugin; done
+         cd postern/postern.d; for end in toml cwasm; do cp ptp.$end theirs.$end; done; sed 's/\"plugin\": \"ptp\"/\"plugin\": \"theirs\"/' ptp.json > theirs.json",
+        copy_bin(&bin, "/run/first")
+    ))?;
+    attach(&node, "c1", "before")?;
+    let (count, failures) = under_load_once(&node, &installation("/run/first"))?;
+    ensure!(failures.is_empty(), "{count} {failures:?}");
+    attach(&node, "c1", "after")?;
+    let theirs = node.sh("cd /usr/local/lib/postern; test -L postern -a -L postern.d; ls postern.d/theirs.*; ls -A . versions")?;
+    ensure!(theirs.lines().filter(|line| line.contains("theirs")).count() == 3, "{theirs}");
+    ensure!(!theirs.contains("old") && !theirs.contains("new"), "{theirs}");
+    ensure!(node.sh(&format!("ls {BIN}"))? == PLUGINS.replace(' ', "\n") + "\n", "links were kept as native plugins");
+    ensure!(node.sh(&format!("head -c 2 {BIN}/ptp"))? == "#!");
+    Ok(())
+}
+
+/// Runs that go on while one command does.
+fn under_load_once(node: &Node, command: &str) -> Result<(usize, Vec<String>)> {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let (mut count, mut failures) = (0, Vec::new());
+            while !over.load(Ordering::Relaxed) {
+                count += 1;
+                failures.extend(attach(node, "c1", &format!("c{count}")).err().map(|error| format!("{error:#}")));
+            }
+            (count, failures)
+        });
+        let done = node.sh(command);
+        over.store(true, Ordering::Relaxed);
+        let result = worker.join().map_err(|_| anyhow::anyhow!("the worker panicked"))?;
+        done.map(|_| result)
+    })
+}
+
+#[test]
+fn root_needs_no_compiler() -> Result<()> {
+    let node = node()?;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (source, bin) = (source.display(), plugin_bin()?);
+    // sudo's own search path, and nothing else of the environment.
+    let make = |arguments: &str| {
+        node.sh(&format!(
+            "env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+             sh -c '! command -v rustc && make -C {source} BIN={} CNI_BIN={BIN} {arguments} 2>&1'",
+            bin.display()
+        ))
+    };
+    make("install")?;
+    let said = node.sh(&format!("find /usr/local/lib/postern {BIN} ! -user 0; {BIN}/ptp 2>&1"))?;
+    ensure!(said.starts_with("CNI ptp plugin"), "{said}");
+    make("uninstall").map(drop)
+}
+
+#[test]
+fn uninstalling_takes_back_everything() -> Result<()> {
+    let node = node()?;
+    node.add_container("c1")?;
+    let native = native_bin()?;
+    node.sh(&format!("mkdir {BIN} /run/other; cp {}/ptp {BIN}/ptp; cp {BIN}/ptp /run/other/ptp; echo x > /run/other/x; mkdir -p /usr/local/share /var/lib/cni", native.display()))?;
+    let tree = || node.sh(&format!("find {BIN} /run/other /usr/local -printf '%p %y %m %U %s %l\\n' | sort; ls /run /var/lib"));
+    let before = tree()?;
+    let bin = plugin_bin()?;
+    let bin = bin.display();
+    node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
+    // Another plugin, and another directory.
+    node.sh(&format!("PATH=/usr/local/bin:$PATH; cd /usr/local/lib/postern/postern.d; for plugin in ptp static; do postern add $plugin --bin /run/other; done
+        ln -s /usr/local/lib/postern/postern /run/other/bridge; cp /usr/local/lib/postern/postern /run/other/loopback"))?;
+    attach(&node, "c1", "x")?;
+    ensure!(node.sh("ls /run/postern")?.contains("verified") || node.sh("ls /run/postern")?.contains("attachments"));
+    let uninstall = format!("{bin}/postern-admin uninstall --cni-bin {BIN} {PLUGINS}");
+    let said = node.sh(&format!("{uninstall} 2>&1"))?;
+    ensure!(said.contains("the audit log stays in /var/log/postern"), "{said}");
+    ensure!(tree()? == before, "before:\n{before}\nafter:\n{}", tree()?);
+    // Again is no error.
+    node.sh(&uninstall)?;
+
+    // With an attachment that is alive its record is set aside, and an installer's plugin stays what it is.
+    node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
+    let call = Call::new(Path::new(BIN), "ptp", "ADD", CONFIG).attachment("alive", &node.netns("c1"), "eth0");
+    node.call(&call)?.success()?;
+    node.sh(&format!("echo newer > {BIN}/ptp"))?;
+    let said = node.sh(&format!("{uninstall} 2>&1"))?;
+    ensure!(said.contains("1 attachments had records") && said.contains("/run/postern.uninstalled-1"), "{said}");
+    ensure!(said.contains(&format!("{BIN}/ptp is not Postern's, and stays")), "{said}");
+    ensure!(node.sh(&format!("cat {BIN}/ptp; ls {BIN}"))? == "newer\nptp\nptp.native\n");
+    ensure!(node.sh("ls -d /run/postern /var/lib/postern 2>/dev/null || true")?.is_empty());
+    Ok(())
+}
