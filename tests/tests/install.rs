@@ -62,7 +62,9 @@ fn install_and_uninstall() -> Result<()> {
         let (mode, expected) = match line {
             line if line.contains("/bin-directories") || line.contains("/postern.d/") => (line, "-rw-r--r-- root "),
             line if line.starts_with('l') => (line, "lrwxrwxrwx root "),
-            line if line.ends_with("/postern") && line.contains("-x") && !line.starts_with('d') => (line, "-rwxr-xr-x root "),
+            line if line.ends_with("/postern") && line.contains("-x") && !line.starts_with('d') => {
+                (line, "-rwxr-xr-x root ")
+            }
             line if line.ends_with("/postern-admin") || line.contains("opt/cni/bin/") => (line, "-rwxr-xr-x root "),
             line => (line, "drwxr-xr-x root "),
         };

@@ -58,7 +58,9 @@ fn a_plugins_file_is_one_line_that_starts_the_host() -> Result<()> {
 fn the_option_alone_says_which_plugin() -> Result<()> {
     let node = node()?;
     // Whatever the file is called, and wherever it lies.
-    node.sh(&format!("cd {COPY}; mkdir sub; cp static bridge2; cp static sub/postern; cp static ptp; ln -s static link"))?;
+    node.sh(&format!(
+        "cd {COPY}; mkdir sub; cp static bridge2; cp static sub/postern; cp static ptp; ln -s static link"
+    ))?;
     for (bin, name) in [(COPY, "bridge2"), (COPY, "ptp"), (COPY, "link"), ("/run/copy/sub", "postern")] {
         add(&node, bin, name)?.success().map_err(|error| error.context(name))?;
     }
@@ -70,7 +72,9 @@ fn the_option_alone_says_which_plugin() -> Result<()> {
             &["--plugin=static"],
             &["--plugin=static", "/run/copy/static", "--plugin=ptp", "inspect"],
         ] {
-            with_arguments(&node, host, arguments)?.success().map_err(|error| error.context(format!("{host} {arguments:?}")))?;
+            with_arguments(&node, host, arguments)?
+                .success()
+                .map_err(|error| error.context(format!("{host} {arguments:?}")))?;
         }
     }
     // Anywhere else it is what people type, whatever the environment says.
@@ -85,10 +89,23 @@ fn names_that_are_no_plugins_lead_nowhere() -> Result<()> {
     // A policy and code that a name with a path would lead to.
     node.sh(&format!("cd {COPY}; for end in json toml cwasm; do cp postern.d/static.$end x.$end; done"))?;
     each(
-        ["", "../x", "/run/copy/x", ".", "..", "./static", "static --plugin=ptp", "static\n", "\u{1b}[2J", "-static", "stätic"],
+        [
+            "",
+            "../x",
+            "/run/copy/x",
+            ".",
+            "..",
+            "./static",
+            "static --plugin=ptp",
+            "static\n",
+            "\u{1b}[2J",
+            "-static",
+            "stätic",
+        ],
         |name| format!("{name:?}"),
         |name| {
-            let answer = with_arguments(&node, "/run/copy/postern", &[&format!("--plugin={name}"), "/run/copy/static"])?;
+            let answer =
+                with_arguments(&node, "/run/copy/postern", &[&format!("--plugin={name}"), "/run/copy/static"])?;
             ensure!(!answer.stdout.contains('\u{1b}') && !answer.stderr.contains('\u{1b}'), "{answer:?}");
             Refusal::of(&answer)?.expect(999, "invalid plugin name: ")
         },
@@ -102,7 +119,10 @@ fn names_that_are_no_plugins_lead_nowhere() -> Result<()> {
     ensure!(text.contains("invalid plugin name: "), "{text}");
     // Somebody who types it is told what it is for; the plugin says what it is, as each plugin does.
     let typed = node.sh(&format!("{COPY}/postern --plugin=static inspect 2>&1"))?;
-    ensure!(typed.contains("is for the first line of a plugin's file") && typed.contains("CNI static plugin"), "{typed}");
+    ensure!(
+        typed.contains("is for the first line of a plugin's file") && typed.contains("CNI static plugin"),
+        "{typed}"
+    );
     Ok(())
 }
 
@@ -142,7 +162,10 @@ fn an_installers_copy_leaves_the_host_alone() -> Result<()> {
     // The remedy keeps what it replaces.
     node.sh(&format!("for plugin in bridge ptp; do {COPY}/postern add $plugin --bin /run/bin; done"))?;
     ensure!(findings(&node, "")?.is_empty());
-    node.sh(&format!("cmp {native}/bridge /run/bin/bridge.native; cmp {native}/ptp /run/bin/ptp.native", native = native.display()))?;
+    node.sh(&format!(
+        "cmp {native}/bridge /run/bin/bridge.native; cmp {native}/ptp /run/bin/ptp.native",
+        native = native.display()
+    ))?;
     // Through a link it would have been the host.
     node.sh("ln -sfn /run/copy/postern /run/bin/ptp")?;
     let found = findings(&node, "")?;
@@ -171,7 +194,10 @@ fn nothing_that_had_the_name_is_lost() -> Result<()> {
     ensure!(seen()? == expected, "{}", seen()?);
     node.sh("echo two > /run/bin/bridge")?;
     let said = add("bridge")?;
-    ensure!(said.contains("kept as /run/bin/bridge.native-1") && said.contains("kept as /run/bin/bridge.native\n"), "{said}");
+    ensure!(
+        said.contains("kept as /run/bin/bridge.native-1") && said.contains("kept as /run/bin/bridge.native\n"),
+        "{said}"
+    );
     node.sh("echo two > /run/bin/bridge")?;
     add("bridge")?;
     node.sh("echo three > /run/bin/bridge")?;
@@ -185,22 +211,46 @@ fn nothing_that_had_the_name_is_lost() -> Result<()> {
 fn what_cannot_be_placed_is_refused_before_anything_is() -> Result<()> {
     let node = node()?;
     let wasm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/wasm32-wasip2/guest/postern-static.wasm");
-    node.sh(&format!("cp {} /run/x.wasm; : > /run/x.toml; mkdir -p /run/bin/taken '/run/a place'; cp -a {COPY} '/run/a place/copy'
-        mkdir -p /run/$(printf 'd%.0s' $(seq 240)); cp -a {COPY} $(echo /run/ddd*)/copy", wasm.display()))?;
+    node.sh(&format!(
+        "cp {} /run/x.wasm; : > /run/x.toml; mkdir -p /run/bin/taken '/run/a place'; cp -a {COPY} '/run/a place/copy'
+        mkdir -p /run/$(printf 'd%.0s' $(seq 240)); cp -a {COPY} $(echo /run/ddd*)/copy",
+        wasm.display()
+    ))?;
     let listing = || node.sh("find /run/bin /run/copy '/run/a place' /run/ddd* -printf '%p %s %m %T@ %C@\\n'");
     let before = listing()?;
     each(
         [
-            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --bin /run/nowhere", "there is no CNI bin directory /run/nowhere"),
-            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --name taken --bin /run/bin", "/run/bin/taken is a directory"),
-            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --name postern-admin --bin /run/bin", "is no name for a plugin"),
-            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --name postern --bin /run/bin", "is no name for a plugin"),
-            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --name postern.d --bin /run/bin", "is no name for a plugin"),
-            ("/run/copy/postern add /run/x.wasm --policy /run/x.toml --name bridge.native --bin /run/bin", "is no name for a plugin"),
+            (
+                "/run/copy/postern add /run/x.wasm --policy /run/x.toml --bin /run/nowhere",
+                "there is no CNI bin directory /run/nowhere",
+            ),
+            (
+                "/run/copy/postern add /run/x.wasm --policy /run/x.toml --name taken --bin /run/bin",
+                "/run/bin/taken is a directory",
+            ),
+            (
+                "/run/copy/postern add /run/x.wasm --policy /run/x.toml --name postern-admin --bin /run/bin",
+                "is no name for a plugin",
+            ),
+            (
+                "/run/copy/postern add /run/x.wasm --policy /run/x.toml --name postern --bin /run/bin",
+                "is no name for a plugin",
+            ),
+            (
+                "/run/copy/postern add /run/x.wasm --policy /run/x.toml --name postern.d --bin /run/bin",
+                "is no name for a plugin",
+            ),
+            (
+                "/run/copy/postern add /run/x.wasm --policy /run/x.toml --name bridge.native --bin /run/bin",
+                "is no name for a plugin",
+            ),
             ("/run/copy/postern add /run/x.wasm --bin /run/bin", "give one with --policy"),
             ("/run/copy/postern add unknown --bin /run/bin", "no plugin \"unknown\" is installed"),
             ("/run/copy/postern add static", "--bin says where its file is to be placed"),
-            ("'/run/a place/copy/postern' add /run/x.wasm --policy /run/x.toml --bin /run/bin", "only by an absolute path without white space"),
+            (
+                "'/run/a place/copy/postern' add /run/x.wasm --policy /run/x.toml --bin /run/bin",
+                "only by an absolute path without white space",
+            ),
             ("/run/ddd*/copy/postern add /run/x.wasm --policy /run/x.toml --bin /run/bin", "and the kernel reads 254"),
         ],
         |case| case.0.to_owned(),

@@ -41,10 +41,7 @@ fn add_and_delete(watched: &Watched) -> Result<()> {
 fn installed(script: &str) -> Result<Watched> {
     let mut watched = Watched::new(&["c1"])?;
     let bin = plugin_bin()?;
-    watched.node.sh(&format!(
-        "mount -t tmpfs -o mode=755 copy /mnt; {}",
-        copy_bin(&bin, COPY)
-    ))?;
+    watched.node.sh(&format!("mount -t tmpfs -o mode=755 copy /mnt; {}", copy_bin(&bin, COPY)))?;
     change(&mut watched, script)?;
     Ok(watched)
 }

@@ -93,7 +93,12 @@ fn no_run_fails_while_versions_are_installed() -> Result<()> {
         node.sh(&installation(build)).map(drop)
     })?;
     ensure!(count >= 10, "installed only {count} times meanwhile");
-    ensure!(failures.is_empty(), "{} of 240 attachments failed, {count} installations: {}", failures.len(), failures.join("\n"));
+    ensure!(
+        failures.is_empty(),
+        "{} of 240 attachments failed, {count} installations: {}",
+        failures.len(),
+        failures.join("\n")
+    );
     // Both versions are there, and no more: each is its own content.
     let versions = node.sh("ls -A /usr/local/lib/postern/versions")?;
     ensure!(versions.lines().count() == 2, "{versions}");
@@ -120,7 +125,12 @@ fn no_run_fails_while_a_plugin_is_added() -> Result<()> {
         node.sh(&format!("PATH=/usr/local/bin:$PATH; {add}")).map(drop)
     })?;
     ensure!(count >= 2, "added only {count} times meanwhile");
-    ensure!(failures.is_empty(), "{} of 240 attachments failed, added {count} times: {}", failures.len(), failures.join("\n"));
+    ensure!(
+        failures.is_empty(),
+        "{} of 240 attachments failed, added {count} times: {}",
+        failures.len(),
+        failures.join("\n")
+    );
     // What it replaced is gone, and the other plugins are there.
     let left = node.sh("cd /usr/local/lib/postern; ls -A versions/*; ls postern.d/*.json | wc -l")?;
     ensure!(!left.contains("postern-new") && left.ends_with("\n5\n"), "{left}");
@@ -143,7 +153,8 @@ fn an_installation_of_before_is_read_and_replaced() -> Result<()> {
     let (count, failures) = under_load_once(&node, &installation("/run/first"))?;
     ensure!(failures.is_empty(), "{count} {failures:?}");
     attach(&node, "c1", "after")?;
-    let theirs = node.sh("cd /usr/local/lib/postern; test -L postern -a -L postern.d; ls postern.d/theirs.*; ls -A . versions")?;
+    let theirs =
+        node.sh("cd /usr/local/lib/postern; test -L postern -a -L postern.d; ls postern.d/theirs.*; ls -A . versions")?;
     ensure!(theirs.lines().filter(|line| line.contains("theirs")).count() == 3, "{theirs}");
     ensure!(!theirs.contains("old") && !theirs.contains("new"), "{theirs}");
     ensure!(node.sh(&format!("ls {BIN}"))? == PLUGINS.replace(' ', "\n") + "\n", "links were kept as native plugins");
@@ -195,14 +206,16 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     node.add_container("c1")?;
     let native = native_bin()?;
     node.sh(&format!("mkdir {BIN} /run/other; cp {}/ptp {BIN}/ptp; cp {BIN}/ptp /run/other/ptp; echo x > /run/other/x; mkdir -p /usr/local/share /var/lib/cni", native.display()))?;
-    let tree = || node.sh(&format!("find {BIN} /run/other /usr/local -printf '%p %y %m %U %s %l\\n' | sort; ls /run /var/lib"));
+    let tree = || {
+        node.sh(&format!("find {BIN} /run/other /usr/local -printf '%p %y %m %U %s %l\\n' | sort; ls /run /var/lib"))
+    };
     let before = tree()?;
     let bin = plugin_bin()?;
     let bin = bin.display();
     node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
     // Another plugin, and another directory.
-    node.sh(&format!("PATH=/usr/local/bin:$PATH; cd /usr/local/lib/postern/postern.d; for plugin in ptp static; do postern add $plugin --bin /run/other; done
-        ln -s /usr/local/lib/postern/postern /run/other/bridge; cp /usr/local/lib/postern/postern /run/other/loopback"))?;
+    node.sh("PATH=/usr/local/bin:$PATH; cd /usr/local/lib/postern/postern.d; for plugin in ptp static; do postern add $plugin --bin /run/other; done
+        ln -s /usr/local/lib/postern/postern /run/other/bridge; cp /usr/local/lib/postern/postern /run/other/loopback")?;
     attach(&node, "c1", "x")?;
     ensure!(node.sh("ls /run/postern")?.contains("verified") || node.sh("ls /run/postern")?.contains("attachments"));
     let uninstall = format!("{bin}/postern-admin uninstall --cni-bin {BIN} {PLUGINS}");

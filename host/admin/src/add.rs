@@ -86,11 +86,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     let placement = options.bin.as_ref().map(|bin| Placement::prepare(bin, &host(&home)?, &name)).transpose()?;
     put(&home, &catalog, &parts)?;
     println!("{name}: {} imports, component sha256:{}", manifest.imports.len(), manifest.digest);
-    println!(
-        "{name}: compiled for {}, {size} bytes, placed with its policy in {}",
-        manifest.engine,
-        catalog.display()
-    );
+    println!("{name}: compiled for {}, {size} bytes, placed with its policy in {}", manifest.engine, catalog.display());
     match (placement, &options.bin) {
         (Some(placement), Some(bin)) => place(placement, &home, bin),
         _ => Ok(()),
@@ -114,7 +110,11 @@ fn installed(name: &str, bin: &Path, options: &Options) -> Result<()> {
 /// The executable that plugins' files start.
 fn host(home: &Home) -> Result<PathBuf> {
     let host = home.host();
-    ensure!(host.is_file(), "there is no {}, which a plugin's file has to start; `make install` puts one there", host.display());
+    ensure!(
+        host.is_file(),
+        "there is no {}, which a plugin's file has to start; `make install` puts one there",
+        host.display()
+    );
     Ok(host)
 }
 

@@ -100,7 +100,11 @@ mod tests {
     fn a_file_is_read_as_the_kernel_reads_it() {
         let found = |text: &str| parse(text.as_bytes()).map(|file| (file.host.display().to_string(), file.plugin));
         let bridge = Some(("/p/postern".to_owned(), "bridge".to_owned()));
-        for text in ["#!/p/postern --plugin=bridge\n", "#! /p/postern \t--plugin=bridge \nmore", "#!/p/postern\t--plugin=bridge\n\0"] {
+        for text in [
+            "#!/p/postern --plugin=bridge\n",
+            "#! /p/postern \t--plugin=bridge \nmore",
+            "#!/p/postern\t--plugin=bridge\n\0",
+        ] {
             assert_eq!(found(text), bridge, "{text:?}");
         }
         for text in [

@@ -32,7 +32,9 @@ fn main() {
     // The kernel puts the path of the plugin's file behind the option, and a runtime says what it wants.
     let is_file = arguments.next().is_some_and(|file| file.as_bytes().contains(&b'/'));
     if option.is_some() && !is_file && std::env::var_os("CNI_COMMAND").is_none() {
-        postern_gate::say!("postern: {OPTION}NAME is for the first line of a plugin's file; `postern help` shows the commands");
+        postern_gate::say!(
+            "postern: {OPTION}NAME is for the first line of a plugin's file; `postern help` shows the commands"
+        );
     }
     // A panic is a fault of ours, but a runtime has to be able to read what became of its request.
     std::panic::set_hook(Box::new(|panic| {

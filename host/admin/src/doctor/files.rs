@@ -21,14 +21,13 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     let Ok(home) = Home::own() else { return };
     let host = home.host();
     if !host.is_file() {
-        return examination.leave_out("what runtimes start: there is no postern beside postern-admin to compare it with");
+        return examination
+            .leave_out("what runtimes start: there is no postern beside postern-admin to compare it with");
     }
     for directory in directories(&home, bin) {
         if !directory.is_dir() {
-            examination.leave_out(format!(
-                "the CNI bin directory: there is no {} (--bin names another)",
-                directory.display()
-            ));
+            examination
+                .leave_out(format!("the CNI bin directory: there is no {} (--bin names another)", directory.display()));
             continue;
         }
         examination.look("plugins", format!("what {} has under their names", directory.display()));
@@ -51,8 +50,11 @@ fn directories(home: &Home, bin: &Path) -> BTreeSet<PathBuf> {
 fn file(examination: &mut Examination, directory: &Path, plugin: &str, host: &Path) {
     let path = directory.join(plugin);
     // What is there and isn't ours is kept by that.
-    let again = || Remedy::Command(format!("postern add {} --bin {}", quoted(plugin), quoted(&directory.display().to_string())));
-    let mut found = |severity, what: &str, why: &str, remedy| examination.found(severity, path.display(), what, why, remedy);
+    let again = || {
+        Remedy::Command(format!("postern add {} --bin {}", quoted(plugin), quoted(&directory.display().to_string())))
+    };
+    let mut found =
+        |severity, what: &str, why: &str, remedy| examination.found(severity, path.display(), what, why, remedy);
     let other = "another Postern, with a catalog of its own, answers for the plugin";
     match Found::at(&path) {
         Found::Nothing => {
@@ -78,7 +80,8 @@ fn file(examination: &mut Examination, directory: &Path, plugin: &str, host: &Pa
             found(Severity::Warning, "is not this postern", other, again());
         }
         Found::Link(_) => {
-            let why = "whatever copies a file over it goes through the link and overwrites the host, and with it all plugins";
+            let why =
+                "whatever copies a file over it goes through the link and overwrites the host, and with it all plugins";
             found(Severity::Note, "is a link to this postern", why, again());
         }
         Found::File(_) | Found::Copy => {}

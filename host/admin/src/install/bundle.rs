@@ -67,7 +67,8 @@ impl Bundle {
         );
         ensure!(manifest.engine == engine::fingerprint(), "its code is for another engine, \"{}\"", manifest.engine);
         let path = catalog.join(format!("{plugin}.toml"));
-        let policy = Policy::parse(std::str::from_utf8(self.bytes(plugin, "toml"))?, &path).map_err(anyhow::Error::msg)?;
+        let policy =
+            Policy::parse(std::str::from_utf8(self.bytes(plugin, "toml"))?, &path).map_err(anyhow::Error::msg)?;
         catalog::check_pin(policy.digest(), &manifest.digest, plugin, &path).map_err(anyhow::Error::msg)
     }
 
@@ -81,7 +82,9 @@ impl Bundle {
         for entry in fs::read_dir(catalog).into_iter().flatten() {
             let path = entry?.path();
             let is_manifest = path.extension().is_some_and(|ending| ending == "json");
-            let Some(plugin) = path.file_stem().and_then(|name| name.to_str()).filter(|_| is_manifest) else { continue };
+            let Some(plugin) = path.file_stem().and_then(|name| name.to_str()).filter(|_| is_manifest) else {
+                continue;
+            };
             let has_all = ENDINGS.iter().all(|ending| catalog.join(format!("{plugin}.{ending}")).is_file());
             if !has_all || !self.bytes(plugin, "json").is_empty() {
                 continue;
@@ -139,7 +142,10 @@ impl Bundle {
             let path = directory.join(path);
             let Ok(meta) = path.symlink_metadata() else { return false };
             let is_own = owner(&meta) == nix::unistd::geteuid().as_raw();
-            meta.is_file() && is_own && meta.permissions().mode() & 0o7777 == *mode && fs::read(&path).is_ok_and(|found| found == *bytes)
+            meta.is_file()
+                && is_own
+                && meta.permissions().mode() & 0o7777 == *mode
+                && fs::read(&path).is_ok_and(|found| found == *bytes)
         };
         let count = |directory: &Path| fs::read_dir(directory).map_or(0, Iterator::count);
         let files = count(directory) + count(&directory.join(CATALOG));

@@ -123,7 +123,9 @@ pub fn nearest(path: &Path) -> &Path {
 /// The directory can't be opened.
 pub fn lock(directory: &Path) -> Result<Flock<File>> {
     let open = File::open(directory).with_context(|| directory.display().to_string())?;
-    Flock::lock(open, FlockArg::LockExclusive).map_err(|(_, errno)| errno).with_context(|| directory.display().to_string())
+    Flock::lock(open, FlockArg::LockExclusive)
+        .map_err(|(_, errno)| errno)
+        .with_context(|| directory.display().to_string())
 }
 
 /// Removes a file, a link or a whole directory; nothing there is no error.
@@ -153,9 +155,9 @@ pub fn replace_within(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<(
     let filled = fill(directory, &new, files);
     let replaced = match filled {
         Ok(true) if directory.exists() => exchange(&new, directory),
-        Ok(true) => fs::rename(&new, directory)
-            .map(|()| true)
-            .with_context(|| format!("cannot make {}", directory.display())),
+        Ok(true) => {
+            fs::rename(&new, directory).map(|()| true).with_context(|| format!("cannot make {}", directory.display()))
+        }
         Ok(false) => Ok(false),
         Err(error) => Err(error),
     };
@@ -195,9 +197,7 @@ fn one_by_one(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
          instant may fail",
         directory.display()
     );
-    let ready: Vec<Ready> = files
-        .iter()
-        .map(|(name, bytes)| Ready::write(&directory.join(name), bytes, 0o644))
-        .collect::<Result<_>>()?;
+    let ready: Vec<Ready> =
+        files.iter().map(|(name, bytes)| Ready::write(&directory.join(name), bytes, 0o644)).collect::<Result<_>>()?;
     ready.into_iter().try_for_each(Ready::commit)
 }

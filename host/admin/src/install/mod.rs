@@ -63,7 +63,10 @@ impl Where {
         for (name, path) in [("PREFIX", &self.prefix), ("CNI_BIN", &self.cni_bin)] {
             ensure!(path.is_absolute() && path.to_str().is_some(), "{name} has to be an absolute path: {path:?}");
         }
-        ensure!(self.destdir.is_empty() || Path::new(&self.destdir).is_absolute(), "DESTDIR has to be an absolute path");
+        ensure!(
+            self.destdir.is_empty() || Path::new(&self.destdir).is_absolute(),
+            "DESTDIR has to be an absolute path"
+        );
         Ok(())
     }
 }
@@ -119,7 +122,9 @@ fn ready_for(home: &Home, host: &Path, place: &Where) -> Result<()> {
     }
     let command = place.real(&place.command());
     match command.symlink_metadata() {
-        Ok(meta) if !meta.is_symlink() => bail!("{} is there, and no link of Postern's; take it away", command.display()),
+        Ok(meta) if !meta.is_symlink() => {
+            bail!("{} is there, and no link of Postern's; take it away", command.display())
+        }
         _ => {}
     }
     for name in ["postern", "postern-admin"] {
