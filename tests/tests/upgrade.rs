@@ -182,6 +182,53 @@ fn under_load_once(node: &Node, command: &str) -> Result<(usize, Vec<String>)> {
 }
 
 #[test]
+fn what_is_in_the_way_is_said_before_anything_is_placed() -> Result<()> {
+    let node = node()?;
+    let bin = plugin_bin()?;
+    node.sh(&format!("{}; mkdir {BIN}", copy_bin(&bin, "/run/first")))?;
+    let listing = || node.sh(&format!("find /usr/local {BIN} -printf '%p %s %m %T@\\n'"));
+    let long = "d".repeat(240);
+    let cases: [(&str, &str, String, &str); 8] = [
+        ("mkdir /run/bin/ptp", "rmdir /run/bin/ptp", String::new(), "/run/bin/ptp is a directory"),
+        (
+            "echo x > /usr/local/bin/postern",
+            "rm /usr/local/bin/postern",
+            String::new(),
+            "no link of Postern's; take it away",
+        ),
+        ("ln -s /bin/true /usr/local/bin/postern", "rm /usr/local/bin/postern", String::new(), "no link of Postern's"),
+        ("chmod 777 /usr/local/lib", "chmod 755 /usr/local/lib", String::new(), "`chmod go-w /usr/local/lib` mends it"),
+        (
+            "rm /run/first/postern.d/ptp.json",
+            "cp $from/postern.d/ptp.json /run/first/postern.d",
+            String::new(),
+            "run `make build` first",
+        ),
+        (
+            "echo >> /run/first/postern.d/ptp.cwasm",
+            "cp $from/postern.d/ptp.cwasm /run/first/postern.d",
+            String::new(),
+            "is not in order; run `make build` again",
+        ),
+        ("true", "true", "--prefix '/a place'".to_owned(), "only by an absolute path without white space"),
+        ("true", "true", format!("--prefix /{long}"), "and the kernel reads 254"),
+    ];
+    common::each(
+        cases,
+        |case| format!("{} {}", case.0, case.2),
+        |(break_it, mend, arguments, words)| {
+            node.sh(break_it)?;
+            let before = listing()?;
+            let said = node.sh(&format!("! {} {arguments} 2>&1", installation("/run/first")))?;
+            ensure!(said.contains(words), "{said}");
+            ensure!(listing()? == before, "something was placed");
+            node.sh(&format!("from={}; {mend}", bin.display())).map(drop)
+        },
+    )?;
+    node.sh(&installation("/run/first")).map(drop)
+}
+
+#[test]
 fn root_needs_no_compiler() -> Result<()> {
     let node = node()?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -224,6 +271,10 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     ensure!(tree()? == before, "before:\n{before}\nafter:\n{}", tree()?);
     // Again is no error.
     node.sh(&uninstall)?;
+    // What a killed installation left, and what one of before took for native: its own file.
+    node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
+    node.sh(&format!("cd {BIN}; cp bridge bridge.native; echo x > .ptp.postern-new; mkdir /usr/local/lib/postern/versions/.new; {uninstall}"))?;
+    ensure!(tree()? == before, "after a killed installation:\n{}", tree()?);
 
     // With an attachment that is alive its record is set aside, and an installer's plugin stays what it is.
     node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;

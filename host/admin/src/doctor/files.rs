@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Where runtimes look unless they are told otherwise.
 const USUAL: &str = "/opt/cni/bin";
+/// Where distributions have native plugins.
+const NATIVE_PLACES: [&str; 3] = [USUAL, "/usr/lib/cni", "/usr/libexec/cni"];
 
 /// What runtimes start natively instead has all of the host's privileges, and nobody hears of it.
 const NATIVE: &str =
@@ -24,7 +26,11 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
         return examination
             .leave_out("what runtimes start: there is no postern beside postern-admin to compare it with");
     }
-    for directory in directories(&home, bin) {
+    let directories = directories(&home, bin);
+    if bin == Path::new(USUAL) {
+        elsewhere(examination, node, &directories);
+    }
+    for directory in directories {
         if !directory.is_dir() {
             examination
                 .leave_out(format!("the CNI bin directory: there is no {} (--bin names another)", directory.display()));
@@ -45,6 +51,21 @@ fn directories(home: &Home, bin: &Path) -> BTreeSet<PathBuf> {
         directories.insert(bin.to_owned());
     }
     directories
+}
+
+/// Native plugins in a directory that Postern has never been in: they may be meant to be there.
+fn elsewhere(examination: &mut Examination, node: &Node, directories: &BTreeSet<PathBuf>) {
+    for directory in NATIVE_PLACES.map(Path::new).into_iter().filter(|place| !directories.contains(*place)) {
+        let is_native = |plugin: &&String| Found::at(&directory.join(plugin)) == Found::Foreign;
+        let native: Vec<&str> = node.plugins.iter().filter(is_native).map(String::as_str).collect();
+        if !native.is_empty() {
+            let what = format!("has native programs of these names: {}", native.join(", "));
+            let why = "a runtime that looks there first runs them, with all of the host's privileges";
+            let remedy = Remedy::Words("see that the runtime's plugin directories begin with Postern's".to_owned());
+            examination.area = "plugins";
+            examination.found(Severity::Note, directory.display(), what, why, remedy);
+        }
+    }
 }
 
 fn file(examination: &mut Examination, directory: &Path, plugin: &str, host: &Path) {

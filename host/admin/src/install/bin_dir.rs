@@ -170,9 +170,14 @@ fn is_same(one: &Path, other: &Path) -> bool {
 /// The kernel refuses.
 pub fn take_back(path: &Path) -> Result<()> {
     let kept = kept(path);
-    let done = match kept.symlink_metadata() {
-        Ok(_) => fs::rename(&kept, path),
-        Err(_) => fs::remove_file(path),
+    // An older Postern, which knew links only, may have kept one of our files as somebody's.
+    if Found::at(&kept).is_ours(&name(path)) {
+        fs::remove_file(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
+    }
+    let done = match (kept.symlink_metadata(), path.symlink_metadata()) {
+        (Ok(_), _) => fs::rename(&kept, path),
+        (Err(_), Ok(_)) => fs::remove_file(path),
+        (Err(_), Err(_)) => Ok(()),
     };
     done.with_context(|| format!("cannot take {} away", path.display()))
 }

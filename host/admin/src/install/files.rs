@@ -9,6 +9,9 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+/// How names end that nothing looks for.
+pub const NEW: &str = ".postern-new";
+
 /// A file that is written, beside the name that it will have. Dropped, it is gone.
 #[derive(Debug)]
 pub struct Ready {
@@ -80,7 +83,7 @@ impl Drop for Ready {
 /// Where a file is written before it gets its name. Runtimes look for no such name, and catalogs ignore it.
 fn beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    path.with_file_name(format!(".{name}.postern-new"))
+    path.with_file_name(format!(".{name}{NEW}"))
 }
 
 /// Exchanges two names at one instant; whether the file system can.

@@ -99,6 +99,8 @@ pub fn run(build: &Path, place: &Where) -> Result<()> {
     let version = bundle.write(&versions)?;
     let placements =
         place.plugins.iter().map(|plugin| Placement::prepare(&bin, &host, plugin)).collect::<Result<Vec<_>>>()?;
+    // What the link will lead to has to be there after a power cut, too.
+    nix::unistd::syncfs(File::open(&versions)?).with_context(|| versions.display().to_string())?;
     switch(&home, &version)?;
     files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
     Ready::link(&command, &host)?.commit()?;
@@ -121,11 +123,9 @@ fn ready_for(home: &Home, host: &Path, place: &Where) -> Result<()> {
         ensure!(Found::at(&path) != Found::Directory, "{} is a directory; take it away", path.display());
     }
     let command = place.real(&place.command());
-    match command.symlink_metadata() {
-        Ok(meta) if !meta.is_symlink() => {
-            bail!("{} is there, and no link of Postern's; take it away", command.display())
-        }
-        _ => {}
+    let is_ours = fs::read_link(&command).is_ok_and(|target| target.ends_with("lib/postern/postern"));
+    if command.symlink_metadata().is_ok() && !is_ours {
+        bail!("{} is there, and no link of Postern's; take it away", command.display());
     }
     for name in ["postern", "postern-admin"] {
         let path = home.directory().join(name);
@@ -152,12 +152,12 @@ fn switch(home: &Home, version: &str) -> Result<()> {
     };
     let current = home.directory().join(CURRENT);
     let target = Path::new(VERSIONS).join(version);
-    if let Ok(before) = fs::read_link(&current) {
-        if before != target {
-            // From now on it is out of use.
-            let replaced = File::open(home.directory().join(before));
-            let _ = replaced.and_then(|replaced| replaced.set_modified(SystemTime::now()));
-        }
+    if let Ok(before) = fs::read_link(&current)
+        && before != target
+    {
+        // From now on it is out of use.
+        let replaced = File::open(home.directory().join(before));
+        let _ = replaced.and_then(|replaced| replaced.set_modified(SystemTime::now()));
     }
     link(CURRENT, &target)?;
     let catalog = home.catalog();

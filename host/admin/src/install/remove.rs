@@ -52,6 +52,10 @@ fn clear(bin: &Path, host: &Path, plugins: &[String]) -> Result<()> {
     for entry in fs::read_dir(bin).into_iter().flatten() {
         let path = entry.with_context(|| bin.display().to_string())?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // What an installation that was killed had not yet given its name.
+        if name.starts_with('.') && name.ends_with(files::NEW) {
+            files::remove_all(&path)?;
+        }
         if bin_dir::is_reserved(&name) {
             continue;
         }
