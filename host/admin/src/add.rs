@@ -3,6 +3,7 @@
 use crate::install::bin_dir::{Placement, is_reserved};
 use crate::install::files;
 use crate::install::home::Home;
+use crate::output;
 use crate::subject;
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalog::{self, Manifest};
@@ -85,12 +86,15 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     ];
     let placement = options.bin.as_ref().map(|bin| Placement::prepare(bin, &host(&home)?, &name)).transpose()?;
     put(&home, &catalog, &parts)?;
-    println!("{name}: {} imports, component sha256:{}", manifest.imports.len(), manifest.digest);
-    println!("{name}: compiled for {}, {size} bytes, placed with its policy in {}", manifest.engine, catalog.display());
-    match (placement, &options.bin) {
-        (Some(placement), Some(bin)) => place(placement, &home, bin),
-        _ => Ok(()),
+    if let (Some(placement), Some(bin)) = (placement, &options.bin) {
+        place(placement, &home, bin)?;
     }
+    output::text(&format!("{name}: {} imports, component sha256:{}", manifest.imports.len(), manifest.digest))?;
+    output::text(&format!(
+        "{name}: compiled for {}, {size} bytes, placed with its policy in {}",
+        manifest.engine,
+        catalog.display()
+    ))
 }
 
 /// Places the file of a plugin that is installed.
@@ -119,10 +123,9 @@ fn host(home: &Home) -> Result<PathBuf> {
 }
 
 fn place(placement: Placement, home: &Home, bin: &Path) -> Result<()> {
-    if let Some(kept) = placement.commit()? {
-        println!("what was there is kept as {}", kept.display());
-    }
-    home.note_bin(&bin.canonicalize().with_context(|| bin.display().to_string())?)
+    let kept = placement.commit()?;
+    home.note_bin(&bin.canonicalize().with_context(|| bin.display().to_string())?)?;
+    kept.map_or(Ok(()), |kept| output::text(&format!("what was there is kept as {}", kept.display())))
 }
 
 /// Puts a plugin's files into a catalog at one instant, while nobody else changes it.

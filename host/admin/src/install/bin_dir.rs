@@ -1,6 +1,7 @@
 //! Plugins' files in a CNI bin directory. What is not ours there is somebody's: it is kept, never lost.
 
 use super::files::Ready;
+use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::{AccessFlags, access};
 use postern_gate::places::INSTALLED;
@@ -139,7 +140,7 @@ fn keep(path: &Path) -> Result<PathBuf> {
             .find(|candidate| candidate.symlink_metadata().is_err())
             .unwrap_or_default();
         fs::rename(&kept, &free).with_context(|| format!("cannot keep {} as {}", kept.display(), free.display()))?;
-        println!("{}: an earlier one is kept as {}", kept.display(), free.display());
+        output::say(format!("{}: an earlier one is kept as {}", kept.display(), free.display()));
     }
     let linked = fs::hard_link(path, &kept).or_else(|_| fs::copy(path, &kept).map(drop));
     linked.with_context(|| format!("cannot keep {} as {}", path.display(), kept.display()))?;

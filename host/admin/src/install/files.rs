@@ -1,6 +1,7 @@
 //! Files and directories that change at one instant: a run sees what was there before or what is there now, never half
 //! of either, and never nothing.
 
+use crate::output;
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, Flock, FlockArg, RenameFlags, renameat2};
@@ -195,11 +196,11 @@ fn fill(old: &Path, new: &Path, files: &[(String, Vec<u8>)]) -> Result<bool> {
 }
 
 fn one_by_one(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
-    eprintln!(
-        "postern: {} cannot be replaced as a whole here, so its files are replaced one after the other: a run at this \
+    output::say(format!(
+        "{} cannot be replaced as a whole here, so its files are replaced one after the other: a run at this \
          instant may fail",
         directory.display()
-    );
+    ));
     let ready: Vec<Ready> =
         files.iter().map(|(name, bytes)| Ready::write(&directory.join(name), bytes, 0o644)).collect::<Result<_>>()?;
     ready.into_iter().try_for_each(Ready::commit)

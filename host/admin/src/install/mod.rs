@@ -9,6 +9,7 @@ mod remove;
 
 pub use remove::uninstall;
 
+use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use bin_dir::{Found, Placement};
 use bundle::Bundle;
@@ -89,10 +90,10 @@ pub fn run(build: &Path, place: &Where) -> Result<()> {
         Placement::check(&bin, &host, plugin)?;
     }
     for plugin in bundle.take_over(&home.catalog())? {
-        eprintln!(
-            "postern: plugin \"{plugin}\" was compiled for another postern, and will be refused until it is added again: \
+        output::say(format!(
+            "plugin \"{plugin}\" was compiled for another postern, and will be refused until it is added again: \
              `postern add FILE.wasm --name {plugin} --policy FILE`"
-        );
+        ));
     }
     let versions = home.directory().join(VERSIONS);
     files::make_directory(&versions)?;
@@ -105,13 +106,16 @@ pub fn run(build: &Path, place: &Where) -> Result<()> {
     files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
     Ready::link(&command, &host)?.commit()?;
     home.note_bin(&place.cni_bin)?;
-    for placement in placements {
-        if let Some(kept) = placement.commit()? {
-            println!("what was there is kept as {}", kept.display());
-        }
-    }
+    let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
     tidy(&versions, &version)?;
-    println!("postern {version} is installed in {}, its plugins in {}", home.directory().display(), bin.display());
+    for kept in kept.into_iter().flatten() {
+        output::text(&format!("what was there is kept as {}", kept.display()))?;
+    }
+    output::text(&format!(
+        "postern {version} is installed in {}, its plugins in {}",
+        home.directory().display(),
+        bin.display()
+    ))?;
     Ok(())
 }
 
@@ -135,7 +139,7 @@ fn ready_for(home: &Home, host: &Path, place: &Where) -> Result<()> {
     if place.destdir.is_empty() {
         places::trust(files::nearest(home.directory())).map_err(anyhow::Error::msg)?;
         if let Err(reason) = places::trust(files::nearest(&place.cni_bin)) {
-            eprintln!("postern: {reason}");
+            output::say(reason);
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use super::Where;
 use super::bin_dir::{self, Found};
 use super::files;
 use super::home::{Home, VERSIONS};
+use crate::output;
 use anyhow::{Context, Result};
 use postern_gate::places::{INSTALLED, Places};
 use std::collections::BTreeSet;
@@ -38,7 +39,7 @@ pub fn uninstall(place: &Where) -> Result<()> {
         let _ = fs::remove_dir(&own_bin);
     }
     if home.directory().is_dir() && fs::remove_dir(home.directory()).is_err() {
-        eprintln!("postern: {} has files that were not installed, and stays", home.directory().display());
+        output::say(format!("{} has files that were not installed, and stays", home.directory().display()));
     }
     let is_last = !INSTALLED.iter().any(|catalog| Path::new(catalog).exists());
     if place.destdir.is_empty() && was_there && is_last {
@@ -75,11 +76,11 @@ fn clear(bin: &Path, host: &Path, plugins: &[String]) -> Result<()> {
         let kept = bin_dir::kept(&path);
         match (path.symlink_metadata().is_ok(), kept.symlink_metadata().is_ok()) {
             (false, true) => bin_dir::take_back(&path)?,
-            (true, true) => eprintln!(
-                "postern: {} is not Postern's, and stays; what was there earlier stays as {}",
+            (true, true) => output::say(format!(
+                "{} is not Postern's, and stays; what was there earlier stays as {}",
                 path.display(),
                 kept.display()
-            ),
+            )),
             (_, false) => {}
         }
     }
@@ -106,11 +107,11 @@ fn forget() -> Result<()> {
             .find(|path| path.symlink_metadata().is_err())
             .unwrap_or_default();
         fs::rename(&places.state, &aside).with_context(|| format!("cannot set {} aside", places.state.display()))?;
-        println!(
+        output::text(&format!(
             "{living} attachments had records, which nothing believes any more; they are in {} until the next boot. Native \
              plugins delete what they find of these attachments by its names.",
             aside.display()
-        );
+        ))?;
     } else {
         files::remove_all(&places.state)?;
     }
@@ -118,7 +119,7 @@ fn forget() -> Result<()> {
         files::remove_all(&places.library)?;
     }
     if places.logs.exists() && places.logs != places.state {
-        println!("the audit log stays in {}", places.logs.display());
+        output::text(&format!("the audit log stays in {}", places.logs.display()))?;
     }
     Ok(())
 }
