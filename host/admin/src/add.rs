@@ -1,11 +1,13 @@
 //! `postern add`: compile ahead of time, so that nothing is compiled when a runtime waits.
 
+use crate::component::Component;
+use crate::output;
 use crate::subject;
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::places;
 use postern_gate::policy::Policy;
-use postern_sandbox::{compile, engine};
+use postern_sandbox::engine;
 use std::fs::{OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
@@ -29,12 +31,11 @@ pub fn run(
     );
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
     let granted = Policy::parse(&text, policy).map_err(anyhow::Error::msg)?;
-    let wasm = std::fs::read(file).with_context(|| format!("component {}", file.display()))?;
-    let digest = catalog::sha256(&wasm);
-    // Before the compiler, which is large, has seen a byte of what nobody has looked at.
-    catalog::check_pin(granted.digest(), &digest, &name, policy).map_err(anyhow::Error::msg)?;
-    let compiled = compile::precompile(&wasm).with_context(|| format!("{}", file.display()))?;
-    check_grants(&granted, &compiled.imports)?;
+    let component = Component::open(file)?;
+    // Before anything has looked into what nobody has looked at; the compiler, which is large, comes last.
+    catalog::check_pin(granted.digest(), &component.digest, &name, policy).map_err(anyhow::Error::msg)?;
+    let imports = component.imports()?;
+    check_grants(&granted, &imports)?;
 
     let catalog = match catalog {
         Some(catalog) => catalog,
@@ -42,27 +43,28 @@ pub fn run(
     };
     std::fs::create_dir_all(&catalog).with_context(|| format!("catalog {}", catalog.display()))?;
     places::trust(&catalog).map_err(anyhow::Error::msg)?;
+    let cwasm = component.compile()?;
     let manifest = Manifest {
         plugin: name.clone(),
-        digest,
-        code: catalog::sha256(&compiled.cwasm),
-        size: compiled.cwasm.len() as u64,
+        digest: component.digest,
+        code: catalog::sha256(&cwasm),
+        size: cwasm.len() as u64,
         engine: engine::fingerprint(),
-        imports: compiled.imports,
+        imports,
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
     // The code goes last. Until it is there, a new plugin isn't run, and an old one doesn't fit the new manifest: it never
     // runs under a policy that grants more than its own.
     place(&Manifest::path(&catalog, &name), &serde_json::to_vec_pretty(&manifest)?)?;
     place(&catalog.join(format!("{name}.toml")), text.as_bytes())?;
-    place(&catalog::code_path(&catalog, &name), &compiled.cwasm)?;
-    println!("{name}: {} imports, component sha256:{}", manifest.imports.len(), manifest.digest);
-    println!(
+    place(&catalog::code_path(&catalog, &name), &cwasm)?;
+    output::text(&format!("{name}: {} imports, component sha256:{}", manifest.imports.len(), manifest.digest))?;
+    output::text(&format!(
         "{name}: compiled for {}, {} bytes, placed with its policy in {}",
         manifest.engine,
         manifest.size,
         catalog.display()
-    );
+    ))?;
     match bin {
         Some(bin) => link(&bin, &name),
         None => Ok(()),
