@@ -21,6 +21,7 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Our own temporary files: never an address, removed by the next scan if a crash leaves one.
@@ -93,16 +94,29 @@ pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
     if !data_dir.is_absolute() {
         return Err(StateError::Relative { path: data_dir.to_owned() });
     }
-    if let Some(directory) = Directory::way(data_dir)? {
-        directory.not_everybodys()?;
-    }
-    let place = trust_way(data_dir).map_err(|reason| untrusted(data_dir, reason))?.join(network);
+    let directory = Directory::way(data_dir)?.map(Directory::not_everybodys).transpose()?;
+    let place = way(data_dir, directory.is_some()).map_err(|reason| untrusted(data_dir, reason))?.join(network);
     // `/var` and a network `lib`: all that is below would be the network's.
     if is_system(&place) {
         let reason = "it is a directory of the system, and none of a network's; name another ipam.dataDir".to_owned();
         return Err(untrusted(&place, reason));
     }
     Ok(place)
+}
+
+/// [`trust_way`], once for a directory that is there: nobody but root and this user can change a way that was found good.
+/// A run opens its leases several times.
+fn way(data_dir: &Path, is_there: bool) -> std::result::Result<PathBuf, String> {
+    static GOOD: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
+    let mut good = GOOD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, real)) = good.iter().find(|(known, _)| is_there && known == data_dir) {
+        return Ok(real.clone());
+    }
+    let real = trust_way(data_dir)?;
+    if is_there {
+        good.push((data_dir.to_owned(), real.clone()));
+    }
+    Ok(real)
 }
 
 impl LeaseDir {

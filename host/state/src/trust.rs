@@ -140,13 +140,19 @@ pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), 
 
 /// Of what [`trust_stat`] looks at, the owner alone.
 pub(crate) fn trust_owner(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), String> {
-    trust_owner_where(path, stat, on_the_way, unmapped())
+    let unmapped = if stat.st_uid == 0 { None } else { unmapped() };
+    trust_owner_where(path, stat, on_the_way, unmapped)
 }
 
 /// `unmapped`: the number that stands for all whom this user namespace does not map.
 fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: Option<u32>) -> Result<(), String> {
-    let (owner, user) = (stat.st_uid, geteuid().as_raw());
-    if owner == 0 || owner == user || Some(owner) == unmapped && is_roots(path, stat) {
+    let owner = stat.st_uid;
+    // Nearly everything is root's: nothing else is asked then.
+    if owner == 0 {
+        return Ok(());
+    }
+    let user = geteuid().as_raw();
+    if owner == user || Some(owner) == unmapped && is_roots(path, stat) {
         return Ok(());
     }
     let path = path.display();
