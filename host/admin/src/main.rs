@@ -3,6 +3,7 @@
 mod account;
 mod add;
 mod authority;
+mod chains;
 mod diff;
 mod doctor;
 mod gc;

@@ -35,9 +35,15 @@ pub fn undo(session: &mut Session, before: usize) {
     }
 }
 
-/// Leases go last, and only if the pair is gone: their addresses are another's at once.
+/// Leases go last, and only if the pair is gone: their addresses are another's at once. What a native IPAM program gave is
+/// no different.
 fn is_lease(effect: &Effect) -> bool {
-    matches!(effect, Effect::Lease { .. })
+    matches!(effect, Effect::Lease { .. } | Effect::Native { .. })
+}
+
+/// As [`is_lease`], for who shows what a record lists.
+pub fn gives_address(effect: &Effect) -> bool {
+    is_lease(effect)
 }
 
 fn is_pair(effect: &Effect) -> bool {
@@ -50,6 +56,15 @@ fn is_pair(effect: &Effect) -> bool {
 /// What could not be removed; it stays in the record, and nothing new may be made.
 pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
     let Some(leftover) = session.leftover() else { return Ok(()) };
+    session.hold_against_kernel()?;
+    if session.is_replaced() {
+        // What has the attachment's names now, its lease and its rules too, belongs to who made the link that is there.
+        crate::say!(
+            "postern: what the record of this attachment lists is gone, and another has its names: it is forgotten"
+        );
+        session.forget();
+        return session.renew_record();
+    }
     let plugin = session.request.plugin.clone();
     let section = (leftover == Leftover::Section && !owns_link).then_some(plugin.as_str());
     let removed = by_record(session, section)?;
@@ -76,9 +91,13 @@ pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
 /// What could not be removed; it stays in the record.
 pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, OpError> {
     session.allow_cleanup();
-    session.ending(plugin);
+    let listed = session.record().map(|record| record.effects(plugin)).unwrap_or_default();
+    // What has to keep its addresses is no DEL that was killed half way, which the next collection would end.
+    if listed.iter().all(|noted| session.must_keep(noted).is_none()) {
+        session.ending(plugin);
+    }
     let Some(record) = session.record() else { return Ok(0) };
-    let mut left = record.effects(plugin);
+    let mut left = listed;
     left.reverse();
     left.sort_by_key(|noted| is_lease(&noted.effect));
     let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
@@ -86,8 +105,13 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
     let other_boot = other_boot && !has_pair(session, &left)?;
     let mut removed = 0;
     let (mut failed, mut pair_stays) = (None, false);
+    let mut kept = Vec::new();
     for noted in left {
         if pair_stays && is_lease(&noted.effect) {
+            continue;
+        }
+        if let Some(why) = session.must_keep(&noted) {
+            kept.push(why);
             continue;
         }
         if other_boot && !noted.effect.outlives_boot() {
@@ -109,7 +133,14 @@ pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, O
     if let Some(error) = failed {
         return Err(error);
     }
-    session.ended(plugin);
+    match kept.first() {
+        None => session.ended(plugin),
+        Some(why) => {
+            let request = &session.request;
+            let name = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
+            crate::say!("postern: {name}: its addresses are kept: {why}");
+        }
+    }
     Ok(removed)
 }
 
@@ -126,7 +157,9 @@ fn has_pair(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Resu
     Ok(false)
 }
 
-/// Removes the called plugin's sections of all attachments of this network, on this host, that are not valid any more.
+/// Removes all sections of the attachments of this network, on this host, that are not valid any more, rules first and
+/// leases last. Not only the called plugin's: a collection goes from plugin to plugin in the order of the list, and an address
+/// must not be free while the rules of one further behind still serve it.
 ///
 /// # Errors
 /// What could not be removed.
@@ -157,7 +190,7 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
         }
         let stale = !valid.contains(&(header.container_id.as_str(), header.ifname.as_str()));
         if header.network == *network && header.host_netns_cookie == here && stale {
-            match section(session, key, Some(&session.request.plugin)) {
+            match section(session, key, None) {
                 Ok(count) => removed += count,
                 Err(error) => failed = Some(error),
             }

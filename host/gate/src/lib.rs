@@ -21,6 +21,7 @@ pub mod drift;
 mod effect;
 pub mod garbage;
 mod gate;
+pub mod keeping;
 mod launcher;
 mod manifest;
 mod native;
@@ -35,7 +36,9 @@ pub mod rehearsal;
 mod session;
 mod shell;
 pub mod sight;
+mod status;
 pub mod streams;
+mod unrecorded;
 
 pub use audit::LOG;
 pub use effect::{Effect, Lasting, lasting};

@@ -125,7 +125,7 @@ fn require(run: &impl Known, granted: &Granted, plugin: &str) -> Result<(), Erro
         return Err(Error::internal(format!(
             "plugin \"{plugin}\" left out the spoofing protection that this network asks for"
         ))
-        .with_details(format!("`[grant.mac-guard] required` in its policy, or in {}", granted.operator_file())));
+        .with_details(format!("`required` of [grant.mac-guard] demands it; {}", granted.unguarded_hint())));
     }
     Ok(())
 }
@@ -147,17 +147,16 @@ fn believe_address(run: &impl Known, granted: &Granted, plugin: &str, ip: &IpCon
             ))),
         };
     }
-    let refused = |what: String, line: String| {
-        let file = granted.operator_file();
+    let refused = |what: String, key: &'static str, value: String| {
         Err(Error::internal(format!("plugin \"{plugin}\" hands out {what}, which it neither leased nor may choose"))
-            .with_details(format!("an operator can allow it with `[result] {line}` in {file}")))
+            .with_details(granted.result_hint(key, &value)))
     };
     if !owned && !granted.may_hand_out(&address) {
-        return refused(format!("address {address}"), format!("addresses = [\"{address}\"]"));
+        return refused(format!("address {address}"), "addresses", address.to_string());
     }
     match ip.gateway {
         Some(gateway) if !agrees && !granted.may_name_gateway(&gateway) => {
-            refused(format!("gateway {gateway} for {address}"), format!("gateways = [\"{gateway}\"]"))
+            refused(format!("gateway {gateway} for {address}"), "gateways", gateway.to_string())
         }
         _ => Ok(()),
     }
@@ -251,14 +250,32 @@ mod tests {
         }
         for (policy, address, gateway, what, line) in [
             ("", "10.7.0.9/24", "", "address 10.7.0.9/24", "addresses = [\"10.7.0.9/24\"]"),
-            (result, "10.6.0.9/24", "10.7.0.1", "address 10.6.0.9/24", "addresses = [\"10.6.0.9/24\"]"),
-            (result, "10.7.0.9/8", "", "address 10.7.0.9/8", "addresses = [\"10.7.0.9/8\"]"),
-            (result, "10.7.0.9/24", "10.7.0.2", "gateway 10.7.0.2 for 10.7.0.9/24", "gateways = [\"10.7.0.2\"]"),
+            (
+                result,
+                "10.6.0.9/24",
+                "10.7.0.1",
+                "address 10.6.0.9/24",
+                "addresses = [\"10.7.0.0/16\", \"10.6.0.9/24\"], gateways = [\"10.7.0.1\"]",
+            ),
+            (
+                result,
+                "10.7.0.9/8",
+                "",
+                "address 10.7.0.9/8",
+                "addresses = [\"10.7.0.0/16\", \"10.7.0.9/8\"], gateways = [\"10.7.0.1\"]",
+            ),
+            (
+                result,
+                "10.7.0.9/24",
+                "10.7.0.2",
+                "gateway 10.7.0.2 for 10.7.0.9/24",
+                "addresses = [\"10.7.0.0/16\"], gateways = [\"10.7.0.1\", \"10.7.0.2\"]",
+            ),
             ("", "10.9.0.2/24", "10.9.0.1", "gateway 10.9.0.1 for 10.9.0.2/24", "gateways = [\"10.9.0.1\"]"),
         ] {
             let expected = format!(
                 "plugin \"ipam\" hands out {what}, which it neither leased nor may choose; an operator can allow it with \
-                 `[result] {line}` in /etc/postern/policy/ipam.toml"
+                 `result = {{ {line} }}` in /etc/postern/policy/ipam.toml, before its first table"
             );
             assert_eq!(said("ipam", policy, address, gateway), expected);
         }

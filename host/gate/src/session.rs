@@ -5,6 +5,7 @@ mod journal;
 use crate::audit::Audit;
 use crate::budget::Budget;
 use crate::effect::Effect;
+use crate::keeping::{Keeping, Look};
 use crate::places::Places;
 use crate::policy::{Granted, Policy};
 use ipnet::IpNet;
@@ -156,8 +157,13 @@ pub struct Session {
     pub started: u64,
     /// The address of the container's end of the pair that this run made.
     pub container_mac: Option<Mac>,
+    /// A plugin of this run could not be run or was stopped, or policy or a limit refused it something: what is left of its
+    /// DEL is the host's to do.
+    pub hindered: bool,
     /// Host links that this run has shown to a guest: what a result may name.
     pub shown: BTreeSet<String>,
+    /// Which addresses rules of the node lead traffic to, looked at once for a whole collection.
+    pub served: Look,
     nft: RefCell<Option<Nft>>,
     worker: Option<Worker>,
     namespace: Option<Namespace>,
@@ -168,8 +174,14 @@ pub struct Session {
     begun: bool,
     /// Cookie of the container's namespace, where it was asked for before the namespace was entered.
     cookie: Option<u64>,
+    /// What has to hold before an address is given back, where it is no DEL.
+    pub keeping: Option<Keeping>,
     /// The record that was found lists all that was made.
     whole: bool,
+    /// The pairs that it lists are gone.
+    pair_gone: bool,
+    /// So it is about an attachment that is no more, and another one has its names now.
+    replaced: bool,
     /// What was last said of the record.
     told: String,
 }
@@ -196,7 +208,9 @@ impl Session {
             digest: String::new(),
             started: now(),
             container_mac: None,
+            hindered: false,
             shown: BTreeSet::new(),
+            served: Look::default(),
             nft: RefCell::new(None),
             worker: None,
             namespace: None,
@@ -206,6 +220,9 @@ impl Session {
             begun: false,
             cookie: None,
             whole: false,
+            pair_gone: false,
+            keeping: None,
+            replaced: false,
             told: String::new(),
         }
     }
@@ -219,6 +236,7 @@ impl Session {
         request.path.clone_from(&self.request.path);
         request.stdin.clone_from(&self.request.stdin);
         session.runner = Rc::clone(&self.runner);
+        session.keep_by(Keeping::of_runtime(Rc::clone(&self.served), &self.request.plugin));
         session
     }
 

@@ -205,14 +205,14 @@ impl Leases {
 
     /// Remove every lease of this network whose owner isn't in `valid`, whoever wrote it, and return them. An old lease
     /// that names just a container stays if the container has a valid attachment. Of those that are to go `spared` is
-    /// asked, under the lock: a run that is under way may have taken one that nobody else knows of.
+    /// asked with the address, under the lock: a run that is under way may have taken one that nobody else knows of.
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
     pub fn retain(
         &self,
         valid: &[Owner],
-        spared: impl Fn(&Owner) -> bool,
+        spared: impl Fn(&Owner, IpAddr) -> bool,
         deadline: Instant,
     ) -> Result<Vec<(IpAddr, Owner)>> {
         let lock = self.directory.lock(deadline)?;
@@ -221,7 +221,7 @@ impl Leases {
         let mut kept = Vec::new();
         let mut removed = Vec::new();
         for (entry, text) in self.scan(false)? {
-            if valid.contains(&text) || spared(&Owner::of(&text)) {
+            if valid.contains(&text) || spared(&Owner::of(&text), entry.address) {
                 kept.push(entry);
             } else {
                 self.directory.remove(entry.address)?;
