@@ -333,7 +333,7 @@ fn what_policy_denies_is_shown_all_at_once() -> Result<()> {
     for (operation, line) in denied.iter().zip([
         "`[grant.mac-guard]` in /etc/postern/policy/bridge.toml",
         "`[grant.leases] ranges = [\"10.9.0.0/24\"]` in /etc/postern/policy/host-local.toml",
-        "`[grant.masquerade]` in /etc/postern/policy/bridge.toml",
+        "`withdraw = []` in /etc/postern/policy/bridge.toml",
     ]) {
         ensure!(operation["missing"].as_str().is_some_and(|missing| missing.contains(line)), "not {line}: {operation}");
         ensure!(operation["rule"].is_null() && operation["outcome"] == "ok", "{operation}");

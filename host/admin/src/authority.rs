@@ -113,6 +113,14 @@ pub fn always(imports: &Imports) -> Vec<&'static str> {
     if imports.authority.contains_key("leases") {
         always.push("only with its own leases: those of other attachments can't be taken, seen or released");
     }
+    if ["link", "masquerade", "mac-guard", "ipam", "leases", "loopback"]
+        .iter()
+        .any(|name| imports.authority.contains_key(*name))
+    {
+        always.push(
+            "on DEL it may give up what is its attachment's own, granted or not, so that no policy stands in its way",
+        );
+    }
     always
 }
 

@@ -1,12 +1,13 @@
 //! `postern gc`: what attachments left that are gone.
 
 use crate::account;
+use crate::chains::Chains;
 use crate::lists;
 use crate::output::{self, confirmed, one_line};
 use anyhow::{Error, Result};
 use postern_gate::Header;
 use postern_gate::adopt::{self, Leftover, Scope, all_namespaces};
-use postern_gate::garbage::{self, Garbage, Programs, Report, Shared};
+use postern_gate::garbage::{self, Garbage, Programs, Report, Rules, Shared};
 use postern_gate::places::Places;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -41,7 +42,8 @@ fn config(directory: &Path, network: &str, plugin: &str) -> Option<String> {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let places = Places::find().map_err(Error::msg)?;
     let scope = Scope { places: &places, directories: &options.data_dir, namespaces: all_namespaces };
-    let report = garbage::find(&places).map_err(Error::msg)?;
+    let chains = Chains::new(&options.conf_dir);
+    let report = garbage::find(&places, &|header| chains.leaves_rules(header)).map_err(Error::msg)?;
     let native = options.native.then(|| adopt::find(scope)).transpose().map_err(Error::msg)?;
     let leftovers = native.as_ref().map(|native| native.leftovers.as_slice()).unwrap_or_default();
     let count = report.garbage.len() + leftovers.len();
@@ -55,7 +57,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let (mut removed, mut failed) = (0, Vec::new());
     if act {
         let config = |network: &str, plugin: &str| config(&options.conf_dir, network, plugin);
-        let programs = Programs { path: &options.cni_path, config: &config };
+        let rules = Rules::default();
+        let programs = Programs { path: &options.cni_path, config: &config, rules: &rules };
         let shared = Shared::default();
         for item in &report.garbage {
             match garbage::remove(&places, item, &programs, &shared) {

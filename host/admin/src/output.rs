@@ -89,7 +89,7 @@ pub fn wrap(line: &str, hang: usize) -> String {
     let next = format!("\n{mark:<hang$}");
     let mut wrapped = String::new();
     let (mut column, mut begun) = (0, false);
-    for piece in line.split_inclusive(' ') {
+    for piece in unbroken(line).split_inclusive(' ') {
         let word = piece.trim_end_matches(' ').chars().count();
         if begun && word > 0 && column + word > WIDTH {
             wrapped.truncate(wrapped.trim_end_matches(' ').len());
@@ -102,6 +102,18 @@ pub fn wrap(line: &str, hang: usize) -> String {
     }
     wrapped.truncate(wrapped.trim_end_matches(' ').len());
     wrapped.replace(GLUE, " ")
+}
+
+/// The line with what stands between backticks in one piece: a command, or a line of policy, that is to be copied.
+fn unbroken(line: &str) -> String {
+    // One that is never closed is no quotation.
+    let quoted = |at: usize, parts: usize| at % 2 == 1 && at + 1 < parts;
+    let parts: Vec<&str> = line.split('`').collect();
+    let glued = parts.iter().enumerate().map(|(at, part)| match quoted(at, parts.len()) {
+        true => part.replace(' ', &GLUE.to_string()),
+        false => (*part).to_owned(),
+    });
+    glued.collect::<Vec<String>>().join("`")
 }
 
 /// Where a line goes on: below its second column if it has a narrow first one, else a little to the right of its beginning.

@@ -127,7 +127,7 @@ impl Subject {
         let [shipped, operator] = &self.files;
         match from {
             Origin::Shipped => shipped,
-            Origin::Operator => operator,
+            Origin::Operator | Origin::Host => operator,
         }
     }
 

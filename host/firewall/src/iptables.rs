@@ -291,7 +291,8 @@ pub fn check(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<b
 /// how many changes that took.
 ///
 /// # Errors
-/// As [`ensure`]. That nothing is there, or can be there as no rules can have the name, is no error.
+/// As [`ensure`]; a family whose programs are missing is passed over, unless both are. That nothing is there, or can be there
+/// as no rules can have the name, is no error.
 pub fn remove(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<usize, FirewallError> {
     let Ok(wanted) = Wanted::new(key) else { return Ok(0) };
     let mut changes = 0;
@@ -304,7 +305,12 @@ pub fn remove(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<
                     .any(|wanted| *rule == wanted.jump(address.addr().into()) || *rule == wanted.jump(address.trunc()))
             })
         };
-        changes += Programs::locate(v6, means)?.change(|table| Wanted::all_removals(&wanted, table, goes))?;
+        match Programs::locate(v6, means) {
+            Ok(programs) => changes += programs.change(|table| Wanted::all_removals(&wanted, table, goes))?,
+            Err(error) if Programs::locate(!v6, means).is_err() => return Err(error),
+            // Nobody could make rules of this family here.
+            Err(_) => {}
+        }
     }
     Ok(changes)
 }
@@ -430,17 +436,38 @@ pub fn remove_seen(seen: &[Seen], means: Means<'_>) -> Result<usize, FirewallErr
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
 pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallError> {
-    if has_legacy_nat() {
-        return Ok(true);
-    }
-    for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        for chain in key.iptables_chains() {
-            if nft.chain(Table { family, name: "nat" }, &chain)?.is_some() {
-                return Ok(true);
-            }
+    Ok(has_legacy_nat() || chains(nft, key)?.contains(&true))
+}
+
+/// Whether there is a chain of this container and network, in IPv4 and in IPv6, as far as iptables works by nftables.
+///
+/// # Errors
+/// As [`may_exist`].
+pub fn chains(nft: &mut Nft, key: &MasqueradeKey) -> Result<[bool; 2], FirewallError> {
+    let chains = key.iptables_chains();
+    let mut seen = [false; 2];
+    for (family, seen) in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6].into_iter().zip(&mut seen) {
+        for chain in &chains {
+            *seen |= nft.chain(Table { family, name: "nat" }, chain)?.is_some();
         }
     }
-    Ok(false)
+    Ok(seen)
+}
+
+/// Whether the programs are installed, of IPv4 and of IPv6.
+#[must_use]
+pub fn installed() -> [bool; 2] {
+    ["iptables", "ip6tables"]
+        .map(|name| ["save", "restore"].iter().all(|part| program::locate(&format!("{name}-{part}")).is_ok()))
+}
+
+/// What to say of rules of a family whose programs are missing.
+#[must_use]
+pub fn missing(v6: bool) -> FirewallError {
+    let name = if v6 { "ip6tables-restore" } else { "iptables-restore" };
+    program::locate(name)
+        .err()
+        .unwrap_or_else(|| FirewallError::new("locate", name, "it was not there a moment ago: try again"))
 }
 
 /// The same for all containers and networks.
@@ -475,7 +502,8 @@ pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]
 }
 
 /// Whether the kernel has, or may have, a `nat` table of legacy iptables.
-fn has_legacy_nat() -> bool {
+#[must_use]
+pub fn has_legacy_nat() -> bool {
     for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
         match std::fs::read_to_string(names) {
             Ok(tables) if tables.lines().any(|table| table == "nat") => return true,
@@ -539,6 +567,15 @@ impl Tables {
         }
         strange
     }
+}
+
+/// The `nat` tables of the families whose programs are installed, by the name that nftables give the family.
+///
+/// # Errors
+/// As [`ensure`].
+pub(crate) fn nat_tables(means: Means<'_>) -> Result<Vec<(&'static str, SavedTable)>, FirewallError> {
+    let Tables(tables) = Tables::look(means)?;
+    Ok(tables.into_iter().map(|(v6, table)| (if v6 { "ip6" } else { "ip" }, table)).collect())
 }
 
 /// The programs that are installed: those of one family may be missing, not both.

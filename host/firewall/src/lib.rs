@@ -42,8 +42,10 @@ pub mod node;
 mod program;
 mod rule;
 mod saved;
+mod served;
 mod transport;
 
 pub use error::FirewallError;
 pub use key::MasqueradeKey;
-pub use nft::Nft;
+pub use nft::{Nft, is_absence};
+pub use served::{Served, Serving};

@@ -50,6 +50,13 @@ pub struct Nft {
 /// A guard that was whole: its ID, port and address.
 pub(crate) type Witnessed = (String, String, [u8; 6]);
 
+/// Whether an error number of a socket says that the kernel has no netfilter netlink at all (socket(2)).
+#[must_use]
+pub fn is_absence(errno: i32) -> bool {
+    [Errno::EPROTONOSUPPORT, Errno::EAFNOSUPPORT, Errno::ESOCKTNOSUPPORT, Errno::EOPNOTSUPP]
+        .contains(&Errno::from_raw(errno))
+}
+
 /// A table as the kernel reported it.
 pub(crate) struct TableState {
     /// Chains, sets, objects and flow tables in it.
@@ -85,6 +92,14 @@ impl Nft {
     #[must_use]
     pub fn usable(deadline: Instant) -> bool {
         Self::open(deadline).is_ok_and(|mut nft| nft.generation().is_ok())
+    }
+
+    /// Whether the kernel has no nf_tables: it knows nobody who would answer.
+    #[must_use]
+    pub fn is_absent(&mut self) -> bool {
+        let absent =
+            |error: FirewallError| error.errno.is_some_and(|errno| errno == Errno::EINVAL as i32 || is_absence(errno));
+        self.generation().is_err_and(absent)
     }
 
     /// The rule set's generation: every change in the namespace, whoever makes it, increments it.
@@ -310,7 +325,7 @@ impl Nft {
     }
 
     /// Asks for all objects, again and again while changes get in between, and collects what `read` makes of them.
-    fn dump<T>(
+    pub(crate) fn dump<T>(
         &mut self,
         family: NetfilterProtoFamily,
         request: NfTablesMessage,

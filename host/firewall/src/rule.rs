@@ -120,6 +120,22 @@ pub(crate) fn source_of(expressions: &[Expression]) -> Option<(IpAddr, &[Express
     expressions.starts_with(&wanted).then_some((source, rest))
 }
 
+/// The one destination that a rule is for, wherever it compares it.
+pub(crate) fn destination_of(expressions: &[Expression]) -> Option<IpAddr> {
+    expressions.windows(2).find_map(|pair| {
+        let [Expression::Payload { base: NETWORK_HEADER, offset, length }, Expression::Compare { equal: true, value }] =
+            pair
+        else {
+            return None;
+        };
+        match ((offset, length), value.as_slice()) {
+            ((16, 4), [a, b, c, d]) => Some(IpAddr::from([*a, *b, *c, *d])),
+            ((24, 16), octets) => <[u8; 16]>::try_from(octets).ok().map(IpAddr::from),
+            _ => None,
+        }
+    })
+}
+
 /// Whether these are what [`address`] makes of a destination outside of a network of `ip`'s family.
 pub(crate) fn is_elsewhere(expressions: &[Expression], ip: IpAddr) -> bool {
     let whole = address(Side::Destination, false, ip.into());

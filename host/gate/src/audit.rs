@@ -150,6 +150,12 @@ impl Audit {
         self.note_own(verb, "record.remove", effect, "record", outcome, took);
     }
 
+    /// Notes that the host removed what has an attachment's names, on its DEL, where there is neither a record nor a plugin to
+    /// ask. That it is the attachment's own is the rule.
+    pub fn note_own_removal(&mut self, object: &impl Serialize, outcome: &Result<(), OpError>, took: Duration) {
+        self.note_own("DEL", "own.remove", object, "own", outcome, took);
+    }
+
     /// Notes that the host removed a node object because an operator asked for it. The note on the object is the rule.
     pub fn note_node_removal(&mut self, object: &impl Serialize, outcome: &Result<(), String>, took: Duration) {
         self.note_own("GC", "node.remove", object, "note", outcome, took);

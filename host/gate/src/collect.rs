@@ -40,7 +40,7 @@ pub fn undo(session: &mut Session, before: usize) {
 
 /// Whether removing it gives addresses back. That comes last, and only if nothing uses them any more: they are another's at
 /// once. What a native IPAM program did counts, since its DEL gives back what it gave.
-fn gives_back(effect: &Effect) -> bool {
+pub fn gives_back(effect: &Effect) -> bool {
     matches!(effect, Effect::Lease { .. } | Effect::Native { .. })
 }
 
@@ -82,6 +82,15 @@ pub fn before_release(session: &mut Session) -> Result<(), OpError> {
 /// What could not be removed; it stays in the record, and nothing new may be made.
 pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
     let Some(leftover) = session.leftover() else { return Ok(()) };
+    session.hold_against_kernel()?;
+    if session.is_replaced() {
+        // What has the attachment's names now, its lease and its rules too, belongs to who made the link that is there.
+        crate::say!(
+            "postern: what the record of this attachment lists is gone, and another has its names: it is forgotten"
+        );
+        session.forget();
+        return session.renew_record();
+    }
     let plugin = session.request.plugin.clone();
     let section = (leftover == Leftover::Section && !owns_link).then_some(plugin.as_str());
     let removed = by_record(session, section)?;
@@ -108,13 +117,33 @@ pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
 /// What could not be removed; it stays in the record.
 pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, OpError> {
     session.allow_cleanup();
-    session.ending(plugin);
+    let listed = session.record().map(|record| record.effects(plugin)).unwrap_or_default();
+    // What has to keep its addresses is no DEL that was killed half way, which the next collection would end.
+    if listed.iter().all(|noted| session.must_keep(noted).is_none()) {
+        session.ending(plugin);
+    }
     if session.record().is_none() {
         return Ok(0);
     }
-    let removed = remove_listed(session, plugin, |_| true)?;
-    session.ended(plugin);
-    Ok(removed)
+    let Removed { count, kept } = remove_listed(session, plugin, |_| true)?;
+    match kept {
+        None => session.ended(plugin),
+        Some(why) => {
+            let request = &session.request;
+            let name = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
+            crate::say!("postern: {name}: its addresses are kept: {why}");
+        }
+    }
+    Ok(count)
+}
+
+/// What became of what a record lists.
+#[derive(Default)]
+struct Removed {
+    /// So many things are gone.
+    count: usize,
+    /// Why an address had to be kept.
+    kept: Option<String>,
 }
 
 /// Removes what the record lists for a plugin, or for all plugins, and is `wanted`: last things first, addresses last.
@@ -122,22 +151,26 @@ fn remove_listed(
     session: &mut Session,
     plugin: Option<&str>,
     wanted: impl Fn(&Effect) -> bool,
-) -> Result<usize, OpError> {
-    let Some(record) = session.record() else { return Ok(0) };
+) -> Result<Removed, OpError> {
+    let mut removed = Removed::default();
+    let Some(record) = session.record() else { return Ok(removed) };
     let mut left = record.effects(plugin);
     left.retain(|noted| wanted(&noted.effect));
     if left.is_empty() {
-        return Ok(0);
+        return Ok(removed);
     }
     left.reverse();
     left.sort_by_key(|noted| gives_back(&noted.effect));
     let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
     // A pair of that name and address is the very one, whatever the record says of the boot: it was damaged then.
     let other_boot = other_boot && !has_pair(session, &left)?;
-    let mut removed = 0;
     let (mut failed, mut in_use) = (None, false);
     for noted in left {
         if in_use && gives_back(&noted.effect) {
+            continue;
+        }
+        if let Some(why) = session.must_keep(&noted) {
+            removed.kept.get_or_insert(why);
             continue;
         }
         if other_boot && !noted.effect.outlives_boot() {
@@ -148,7 +181,7 @@ fn remove_listed(
         match remove_noted(session, &noted.effect, None) {
             Ok(()) => {
                 session.taken_off(Some(noted.seq));
-                removed += 1;
+                removed.count += 1;
             }
             Err(error) => {
                 in_use |= uses_addresses(&noted.effect);
@@ -172,7 +205,9 @@ fn has_pair(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Resu
     Ok(false)
 }
 
-/// Removes the called plugin's sections of all attachments of this network, on this host, that are not valid any more.
+/// Removes all sections of the attachments of this network, on this host, that are not valid any more, rules first and
+/// leases last. Not only the called plugin's: a collection goes from plugin to plugin in the order of the list, and an address
+/// must not be free while the rules of one further behind still serve it.
 ///
 /// # Errors
 /// What could not be removed.
@@ -203,7 +238,7 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
         }
         let stale = !valid.contains(&(header.container_id.as_str(), header.ifname.as_str()));
         if header.network == *network && header.host_netns_cookie == here && stale {
-            match section(session, key, Some(&session.request.plugin)) {
+            match section(session, key, None) {
                 Ok(count) => removed += count,
                 Err(error) => failed = Some(error),
             }

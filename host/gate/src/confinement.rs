@@ -48,6 +48,8 @@ const NETWORK: [&str; 12] = [
 /// What the plugins of this run and the records that it works on come to.
 #[derive(Debug, Default)]
 struct Needs {
+    /// Whether there are rules of legacy iptables.
+    legacy: bool,
     /// Netlink and sysctls.
     network: bool,
     /// Directories with leases: `dataDir`, and where the network's own in it really is.
@@ -127,15 +129,30 @@ impl Needs {
             needs.add_effect(session, &effect);
         }
         // An attachment without a record can be a native plugin's, with rules of either backend.
-        if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && !session.record_is_whole() {
-            let masquerades = launcher.policies().any(|policy| policy.grants("masquerade"));
-            needs.add_programs(if masquerades { iptables::programs() } else { Vec::new() });
+        let is_whole = session.record_is_whole() && !session.has_lost_pair();
+        if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && !is_whole {
+            let masquerades = |policy: &Policy| match verb {
+                Verb::Del => policy.knows("masquerade"),
+                _ => policy.grants("masquerade"),
+            };
+            needs.legacy = launcher.policies().any(masquerades);
+            needs.add_programs(if needs.legacy { iptables::programs() } else { Vec::new() });
+        }
+        // The host gives leases back itself where the delegate can't be asked to.
+        let ipam = &session.request.conf.ipam_type;
+        if verb == Verb::Del && !ipam.is_empty() && !launcher.is_ready(ipam) && !is_native(session, launcher, ipam) {
+            needs.add_leases(session, &leases::directory(&session.request));
         }
         Ok(needs)
     }
 
     fn add_policy(&mut self, session: &Session, launcher: &Launcher, policy: &Policy) {
-        self.network |= NETWORK.iter().any(|capability| policy.grants(capability));
+        let gives_up = session.request.verb == Verb::Del;
+        let may = |capability: &&str| policy.grants(capability) || gives_up && policy.knows(capability);
+        self.network |= NETWORK.iter().any(may);
+        if gives_up && policy.knows("leases") {
+            self.add_leases(session, &leases::directory(&session.request));
+        }
         // A configuration that policy can't be resolved with is refused when the plugin is started.
         let Ok(granted) = session.grants(policy) else { return };
         let directory = leases::directory(&session.request);
@@ -232,7 +249,7 @@ impl Needs {
             // No deeper: what is below belongs to one namespace, and there are two.
             paths.push((Path::new("/proc/sys/net"), Access::Change));
         }
-        if !self.programs.is_empty() {
+        if self.legacy || !self.programs.is_empty() {
             // Whether there are rules of legacy iptables.
             paths.push((Path::new("/proc/thread-self/net"), Access::Read));
         }
@@ -248,6 +265,11 @@ impl Needs {
             filter: Filter::new(&calls(sandboxes), Refusal::Absent),
         })
     }
+}
+
+/// Whether a delegate is a native program, and no plugin of ours of which something is missing.
+fn is_native(session: &Session, launcher: &Launcher, name: &str) -> bool {
+    !launcher.has(name) && native::find(name, &session.request.path).is_ok()
 }
 
 /// What records list that this run may have to remove.

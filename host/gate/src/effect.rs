@@ -2,7 +2,7 @@
 //!
 //! An [`Effect`] is written to the attachment's record before the operation is carried out, so that it can be removed
 //! whatever happens afterwards, without the plugin, its policy, `prevResult` or the namespace. Removing needs no grant:
-//! only what a record lists can be removed. Node objects (bridge, forwarding, base tables) are no effects: they are
+//! what a record lists is its attachment's own. Node objects (bridge, forwarding, base tables) are no effects: they are
 //! shared, native plugins leave them too, and `postern gc --node` looks after them.
 
 use ipnet::IpNet;

@@ -9,13 +9,18 @@
 use crate::alive::{all_namespaces, is_alive};
 use crate::collect;
 use crate::effect::Effect;
+use crate::keeping::Keeping;
+pub use crate::keeping::Look as Rules;
 use crate::places::Places;
 use crate::session::{Session, SharedNft, now};
 use postern_kernel::{Link, Namespaces, Netlink};
-use postern_state::{Header, Record, RecordKey, Section, Stage, StateError, Summary};
+use postern_state::{Header, Owner, Record, RecordKey, Section, Stage, StateError, Summary};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How long one record may take to remove.
@@ -53,6 +58,8 @@ pub struct Garbage {
     pub reason: Reason,
     /// What it lists.
     pub effects: Vec<Effect>,
+    /// Why its addresses are kept, if they are.
+    pub keeps: Option<String>,
     key: RecordKey,
     /// Only the record itself is removed: what it lists is another's by now.
     superseded: bool,
@@ -64,7 +71,11 @@ impl Garbage {
         if self.superseded || self.effects.is_empty() {
             return vec!["its record".to_owned()];
         }
-        self.effects.iter().map(collect::describe).collect()
+        let words = |effect: &Effect| match &self.keeps {
+            Some(why) if collect::gives_back(effect) => format!("{}: kept, as {why}", collect::describe(effect)),
+            _ => collect::describe(effect),
+        };
+        self.effects.iter().map(words).collect()
     }
 }
 
@@ -86,7 +97,7 @@ pub struct Report {
 ///
 /// # Errors
 /// A text for people: records or namespaces can't be looked at at all.
-pub fn find(places: &Places) -> Result<Report, String> {
+pub fn find(places: &Places, chain: &Chain<'_>) -> Result<Report, String> {
     // Nothing was begun in these, and nobody has them open.
     postern_state::tidy(&places.state).map_err(|e| e.to_string())?;
     // Before the records are read: what an ADD has done since is not in what was read of it.
@@ -96,7 +107,7 @@ pub fn find(places: &Places) -> Result<Report, String> {
     if summaries.is_empty() {
         return Ok(report);
     }
-    let look = Look::new(started)?;
+    let look = Look::new(started, places, chain)?;
     for summary in &summaries {
         report.problems.extend(summary.problems.iter().map(|problem| format!("{}: {problem}", summary.path.display())));
         let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
@@ -112,8 +123,14 @@ pub fn find(places: &Places) -> Result<Report, String> {
     Ok(report)
 }
 
+/// Why plugins of the chain that an attachment was made by may have left something on the node that Postern can't undo;
+/// `None` if there are no such plugins.
+pub type Chain<'a> = dyn Fn(&Header) -> Option<String> + 'a;
+
 /// What is so at the moment.
-struct Look {
+struct Look<'a> {
+    places: &'a Places,
+    chain: &'a Chain<'a>,
     boot: String,
     here: u64,
     started: u64,
@@ -121,11 +138,13 @@ struct Look {
     namespaces: Namespaces,
 }
 
-impl Look {
-    fn new(started: u64) -> Result<Self, String> {
+impl<'a> Look<'a> {
+    fn new(started: u64, places: &'a Places, chain: &'a Chain<'a>) -> Result<Self, String> {
         let text = |error: &dyn fmt::Display| error.to_string();
         let host = Netlink::open().map_err(|e| text(&e))?;
         Ok(Self {
+            places,
+            chain,
             boot: postern_state::boot_id().map_err(|e| text(&e))?,
             here: host.cookie().map_err(|e| text(&e))?,
             started,
@@ -148,6 +167,7 @@ impl Look {
             plugin: plugin.map(str::to_owned),
             reason,
             effects: effects(plugin),
+            keeps: None,
             key: key.clone(),
             superseded,
         };
@@ -157,7 +177,15 @@ impl Look {
         }
         let alive = is_alive(header, &effects(None), &self.links, &self.namespaces);
         if alive == Ok(false) {
-            report.garbage.push(garbage(None, Reason::Gone, false));
+            let mut gone = garbage(None, Reason::Gone, self.is_taken_over(header, summary, &effects(None)));
+            gone.keeps = (self.chain)(header).filter(|_| !gone.superseded);
+            match &gone.keeps {
+                // All else is gone already.
+                Some(why) if !gone.effects.is_empty() && gone.effects.iter().all(collect::gives_back) => {
+                    report.kept.push((header.clone(), format!("its addresses are kept, as {why}")));
+                }
+                _ => report.garbage.push(gone),
+            }
             return;
         }
         // What was killed is no attachment, in whatever namespace: what it has left to show may not tell any more.
@@ -175,6 +203,43 @@ impl Look {
                 report.kept.push((header.clone(), format!("it can't be told whether its namespace is alive: {gap}")));
             }
         }
+    }
+}
+
+impl Look<'_> {
+    /// Whether somebody who writes no records has made the attachment again, so that what has its names is in use: the
+    /// address that it holds by its lease, or had, is on a link of that name in a living namespace.
+    fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect]) -> bool {
+        let mut directories = effects.iter().filter_map(|effect| match effect {
+            Effect::Lease { directory } => Some(directory),
+            _ => None,
+        });
+        let owner = Owner::new(&header.container_id, &header.ifname);
+        let mut addresses: Vec<IpAddr> = Vec::new();
+        let has_leases = directories.clone().next().is_some();
+        if has_leases {
+            let held = directories.by_ref().flat_map(|directory| {
+                self.places.all_leases(Path::new(directory), &header.network).unwrap_or_default()
+            });
+            addresses.extend(held.filter(|held| held.owner.as_ref() == Some(&owner)).map(|held| held.address));
+        } else {
+            let noted = summary.sections.iter().flat_map(|section| &section.addresses);
+            addresses.extend(noted.filter_map(|text| text.split('/').next()?.parse::<IpAddr>().ok()));
+        }
+        addresses.into_iter().any(|address| {
+            self.namespaces.with_address(address).is_some_and(|found| {
+                found.links.iter().any(|link| {
+                    let has = |(index, have): &(u32, postern_kernel::Address)| {
+                        *index == link.index && have.net.addr() == address
+                    };
+                    // Another node on this machine can have the same address: the host's end has to be one of ours.
+                    let is_end = |end: &Link| {
+                        end.kind == "veth" && Some(end.index) == link.peer_index && end.peer_index == Some(link.index)
+                    };
+                    link.name == header.ifname && found.addresses.iter().any(has) && self.links.iter().any(is_end)
+                })
+            })
+        })
     }
 }
 
@@ -242,6 +307,8 @@ pub struct Programs<'a> {
     pub path: &'a str,
     /// The operator's configuration of a network (first) for such a program (second).
     pub config: &'a dyn Fn(&str, &str) -> Option<String>,
+    /// The rules of the node, looked at once for all that is removed.
+    pub rules: &'a Rules,
 }
 
 /// Removes what was found, and returns whether it did: what somebody has taken up again since stays.
@@ -269,6 +336,10 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
     // Asked again, with the lock held: whoever was asked whether to remove it may have taken his time.
     let superseded =
         garbage.superseded || garbage.reason == Reason::OtherBoot && shared.is_made_again(places, &garbage.header)?;
+    // Rules do not outlive a boot.
+    if garbage.reason != Reason::OtherBoot {
+        session.keep_by(Keeping::of_people(Rc::clone(programs.rules), garbage.keeps.clone()));
+    }
     let removed = if superseded {
         session.forget();
         Ok(true)

@@ -3,10 +3,11 @@
 use crate::audit::Entry;
 use crate::budget::Budget;
 use crate::capability;
-use crate::effect::lasting;
+use crate::effect::{Lasting, lasting};
 use crate::launcher::Launcher;
-use crate::policy::{self, Granted, Objects, Rule};
+use crate::policy::{self, Granted, Objects, Origin, Rule};
 use crate::session::{Request, Session, kernel};
+use postern_cni::Verb;
 use postern_kernel::Link;
 use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Operation, PortSpec, Reply};
 use std::time::Instant;
@@ -118,6 +119,14 @@ impl<'a> Gate<'a> {
             }
             error
         });
+        // Not the plugin's fault, and not the attachment's: a DEL goes on without it.
+        let by_policy = |error: &OpError| match error.code {
+            ErrorCode::Denied => lasting(operation).allows(self.session.request.verb),
+            code => code == ErrorCode::Exhausted,
+        };
+        if outcome.as_ref().is_err_and(by_policy) {
+            self.session.hindered = true;
+        }
         self.session.audit.note(&Entry {
             verb: self.session.request.verb,
             plugin: self.plugin,
@@ -138,7 +147,7 @@ impl<'a> Gate<'a> {
         if self.operations > budget {
             self.spent = true;
             return Err(OpError::new(ErrorCode::Exhausted, "", format!("a run may ask for {budget} operations"))
-                .hint(format!("[limits] operations in {}", self.granted.operator_file())));
+                .hint(self.granted.limit_hint("operations", budget)));
         }
         self.session.asked.spend(1).map_err(|most| {
             // A delegate is refused, and goes on until its own budget is spent: its caller is the one to stop.
@@ -149,7 +158,7 @@ impl<'a> Gate<'a> {
                 caller,
                 format!("\"{caller}\" and its delegates may ask for {most} operations"),
             )
-            .hint(format!("[limits] operations in the policy of \"{caller}\""))
+            .hint(policy::limit_hint(caller, "operations", u32::try_from(most).unwrap_or(u32::MAX)))
         })?;
         // A path can lead to a namespace of another kind, which shows when it is entered: before anything is done.
         if self.operations == 1
@@ -210,7 +219,7 @@ impl<'a> Gate<'a> {
             return Ok(());
         }
         Err(OpError::new(ErrorCode::Exhausted, "handles", format!("a run may hold {limit} handles"))
-            .hint(format!("[limits] handles in {}", self.granted.operator_file())))
+            .hint(self.granted.limit_hint("handles", limit)))
     }
 
     /// What a handle stands for.
@@ -293,7 +302,24 @@ pub fn decide(
     let resolv_conf = capability::resolv_conf::file(request);
     let objects =
         Objects { ipam: &request.conf.ipam_type, lease_directory: &directory, resolv_conf: &resolv_conf, giver };
-    policy::decide(granted, operation, objects)
+    policy::decide(granted, operation, objects).or_else(|refusal| match is_own(request, &granted.plugin(), operation) {
+        true => Ok(Rule { name: "own", from: Origin::Host }),
+        false => Err(refusal),
+    })
+}
+
+/// Whether an operation is part of giving up what is the attachment's own, on its DEL. That needs no grant: a policy that
+/// has changed since the ADD would leave it where it is, and the runtime would try for ever. It widens nothing, as none of
+/// these operations names an object: each acts on the one attachment that the runtime wants gone. Addresses are given back
+/// by whom the network names for them, and by nobody else.
+fn is_own(request: &Request, plugin: &str, operation: &Operation) -> bool {
+    let is_removal = match lasting(operation) {
+        Lasting::Removal => true,
+        Lasting::Release => *operation == Operation::IpamDel || request.conf.ipam_type == plugin,
+        // It is looked at to be deleted.
+        _ => *operation == Operation::LinkOwn,
+    };
+    request.verb == Verb::Del && is_removal
 }
 
 /// A link that went away between two operations.

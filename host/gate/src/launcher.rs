@@ -55,6 +55,17 @@ impl Launcher {
                 && self.catalog.as_ref().is_ok_and(|catalog| catalog::code_path(catalog, plugin).is_file())
     }
 
+    /// Whether a plugin of this name is ready to run.
+    pub fn is_ready(&self, plugin: &str) -> bool {
+        self.ready.iter().any(|(name, ready)| name == plugin && ready.is_ok())
+    }
+
+    /// What a plugin is known to do, where its policy can't be read as it stands: by the file that came with it. `None`
+    /// without such a file.
+    pub fn shipped_policy(&self, plugin: &str) -> Option<Policy> {
+        is_plain(plugin).then(|| Policy::load_shipped(self.catalog.as_ref().ok()?, plugin)).flatten()
+    }
+
     /// Reads the policy of a plugin.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ pub mod garbage;
 mod gate;
 mod inherited;
 mod intact;
+pub mod keeping;
 mod launcher;
 mod manifest;
 mod native;
@@ -40,7 +41,9 @@ pub mod rehearsal;
 mod session;
 mod shell;
 pub mod sight;
+mod status;
 pub mod streams;
+mod unrecorded;
 pub mod writable;
 
 pub use audit::LOG;

@@ -144,7 +144,10 @@ fn require(run: &impl Known, granted: &Granted, plugin: &str) -> Result<(), Erro
         Error::internal(format!("what plugin \"{plugin}\" made can't be held against its policy: {error}"))
     })?;
     let Some(Lack { what, line }) = lack else { return Ok(()) };
-    let details = format!("`{line}` in its policy, or in {}", granted.operator_file());
+    let details = match line.as_str() {
+        "[grant.mac-guard] required" => format!("{line} demands it; {}", granted.unguarded_hint()),
+        _ => format!("{line} demands it, in its policy or in {}", granted.operator_file()),
+    };
     Err(Error::internal(format!("plugin \"{plugin}\" {what}")).with_details(details))
 }
 
@@ -165,17 +168,16 @@ fn believe_address(run: &impl Known, granted: &Granted, plugin: &str, ip: &IpCon
             ))),
         };
     }
-    let refused = |what: String, line: String| {
-        let file = granted.operator_file();
+    let refused = |what: String, key: &'static str, value: String| {
         Err(Error::internal(format!("plugin \"{plugin}\" hands out {what}, which it neither leased nor may choose"))
-            .with_details(format!("an operator can allow it with `[result] {line}` in {file}")))
+            .with_details(granted.result_hint(key, &value)))
     };
     if !owned && !granted.may_hand_out(&address) {
-        return refused(format!("address {address}"), format!("addresses = [\"{address}\"]"));
+        return refused(format!("address {address}"), "addresses", address.to_string());
     }
     match ip.gateway {
         Some(gateway) if !agrees && !granted.may_name_gateway(&address, &gateway) => {
-            refused(format!("gateway {gateway} for {address}"), format!("gateways = [\"{address} via {gateway}\"]"))
+            refused(format!("gateway {gateway} for {address}"), "gateways", format!("{address} via {gateway}"))
         }
         _ => Ok(()),
     }
@@ -270,14 +272,26 @@ mod tests {
         }
         for (policy, address, gateway, what, line) in [
             ("", "10.7.0.9/24", "", "address 10.7.0.9/24", "addresses = [\"10.7.0.9/24\"]"),
-            (result, "10.6.0.9/24", "10.7.0.1", "address 10.6.0.9/24", "addresses = [\"10.6.0.9/24\"]"),
-            (result, "10.7.0.9/8", "", "address 10.7.0.9/8", "addresses = [\"10.7.0.9/8\"]"),
+            (
+                result,
+                "10.6.0.9/24",
+                "10.7.0.1",
+                "address 10.6.0.9/24",
+                "addresses = [\"10.7.0.0/16\", \"10.6.0.9/24\"], gateways = [\"10.7.0.1\"]",
+            ),
+            (
+                result,
+                "10.7.0.9/8",
+                "",
+                "address 10.7.0.9/8",
+                "addresses = [\"10.7.0.0/16\", \"10.7.0.9/8\"], gateways = [\"10.7.0.1\"]",
+            ),
             (
                 result,
                 "10.7.0.9/24",
                 "10.7.0.2",
                 "gateway 10.7.0.2 for 10.7.0.9/24",
-                "gateways = [\"10.7.0.9/24 via 10.7.0.2\"]",
+                "addresses = [\"10.7.0.0/16\"], gateways = [\"10.7.0.1\", \"10.7.0.9/24 via 10.7.0.2\"]",
             ),
             (
                 "",
@@ -292,12 +306,12 @@ mod tests {
                 "10.9.0.2/24",
                 "10.7.0.1",
                 "gateway 10.7.0.1 for 10.9.0.2/24",
-                "gateways = [\"10.9.0.2/24 via 10.7.0.1\"]",
+                "addresses = [\"10.7.0.0/16\"], gateways = [\"10.7.0.1\", \"10.9.0.2/24 via 10.7.0.1\"]",
             ),
         ] {
             let expected = format!(
                 "plugin \"ipam\" hands out {what}, which it neither leased nor may choose; an operator can allow it with \
-                 `[result] {line}` in /etc/postern/policy/ipam.toml"
+                 `result = {{ {line} }}` in /etc/postern/policy/ipam.toml, before its first table"
             );
             assert_eq!(said("ipam", policy, address, gateway), expected);
         }

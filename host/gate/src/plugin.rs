@@ -44,8 +44,17 @@ fn run_once(
     verb: Verb,
     depth: u32,
 ) -> Result<Option<CniResult>, Error> {
-    let ready = launcher.take(plugin, &session.state).map_err(Error::internal)?;
-    let granted = session.grants(&ready.policy).map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
+    let ready = launcher.take(plugin, &session.state).map_err(|reason| {
+        session.hindered = true;
+        match verb {
+            Verb::Status => Error::new(code::PLUGIN_NOT_AVAILABLE, reason),
+            _ => Error::internal(reason),
+        }
+    })?;
+    let granted = session.grants(&ready.policy).map_err(|text| {
+        session.hindered = true;
+        Error::new(code::INVALID_NETWORK_CONFIG, text)
+    })?;
     let start = start(&session.request, verb, &granted);
     let deadline = session.deadline;
     let loopback = ready.policy.grants("loopback");
@@ -60,7 +69,10 @@ fn run_once(
     if depth > 0 && !matches!(&ended, Err(BadEnd { lost: true, .. })) {
         launcher.put_back(plugin, Plugin { policy, sandbox, digest });
     }
-    let (stdout, status) = ended.map_err(|end| end.of(plugin))?;
+    let (stdout, status) = ended.map_err(|end| {
+        session.hindered = true;
+        end.of(plugin)
+    })?;
     outcome::read(session, &granted, plugin, verb, &stdout, status, loopback)
 }
 
@@ -77,11 +89,8 @@ pub fn start(request: &Request, verb: Verb, granted: &Granted) -> Start {
 
 /// Why a guest is stopped that asks for more than its policy lets it.
 pub fn spent(granted: &Granted) -> String {
-    format!(
-        "asked for more than {} operations and was stopped; [limits] operations in {}",
-        granted.limits().operations(),
-        granted.operator_file()
-    )
+    let most = granted.limits().operations();
+    format!("asked for more than {most} operations and was stopped; {}", granted.limit_hint("operations", most))
 }
 
 /// A plugin's end without a result.

@@ -18,7 +18,9 @@ use crate::plugin_file;
 use crate::policy::{Limits, Policy};
 use crate::process::{self, Engine};
 use crate::session::{Request, Session};
+use crate::status;
 use crate::streams;
+use crate::unrecorded::{self, Part};
 use postern_cni::version_output;
 use postern_cni::{
     Env, Error, Json, NetConf, Verb, Version, about, check_version, code, config_version, validate_conf,
@@ -98,12 +100,14 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let call = Call { name, verb: env.verb()?, env: &env, stdin: &stdin, started };
     // From here on the request is one that could be done. What keeps it from a guest is in the log.
     let begun = begin(&call, raw, &mut launcher, &|error| refused(error, &stdin));
-    let Begun { mut session, made, owns_link } = match begun.inspect_err(|error| refused(error, &stdin))? {
+    let Begun { mut session, made, part } = match begun.inspect_err(|error| refused(error, &stdin))? {
         Start::Guest(begun) => *begun,
         Start::Done(output) => return Ok(output),
     };
     let verb = call.verb;
-    let outcome = act(&mut session, &mut launcher, name, verb, owns_link).and_then(|output| {
+    let outcome = act(&mut session, &mut launcher, name, verb, part);
+    let outcome = if verb == Verb::Status { outcome.map_err(status::as_unavailable) } else { outcome };
+    let outcome = outcome.and_then(|output| {
         // A result that the runtime can't read is an attachment that it doesn't know of.
         print(output.as_bytes(), session.deadline).inspect_err(|_| collect::undo(&mut session, 0))
     });
@@ -136,7 +140,7 @@ struct Call<'a> {
 struct Begun {
     session: Session,
     made: confinement::Made,
-    owns_link: bool,
+    part: Part,
 }
 
 /// How a run goes on.
@@ -154,32 +158,35 @@ fn begin(call: &Call<'_>, raw: Json, launcher: &mut Launcher, refused: &dyn Fn(&
     let ready = match launcher.take(name, &places.state) {
         Ok(ready) => ready,
         // What a plugin left can be removed without it.
-        Err(reason) => {
-            let error = Error::internal(reason);
-            let deadline = started + Limits::default().time();
-            let Some(done) = del_without_plugin(name, env, verb, raw, stdin, places, deadline) else {
-                return Err(error);
-            };
-            refused(&error);
-            return done.map(Start::Done);
+        Err(reason) if verb == Verb::Del => {
+            refused(&Error::internal(reason.clone()));
+            let shipped = launcher.shipped_policy(name);
+            return del_without_plugin(call, raw, places, shipped.as_ref(), &reason).map(Start::Done);
         }
+        Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason)),
+        Err(reason) => return Err(Error::internal(reason)),
     };
-    let version = check_version(verb, &config_version(&raw)?, &supported(&ready.policy)?)?;
+    // What was attached with a version must be let go of with it, whatever policy says of it now.
+    let spoken = if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy)? };
+    let version = check_version(verb, &config_version(&raw)?, &spoken)?;
     let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
     let request = request(name, env, verb, version, raw, stdin)?;
     let namespace = namespace(&request, &ready.policy, env.allows_own_netns());
-    if !request.conf.ipam_type.is_empty() && ready.policy.grants("ipam") && request.conf.ipam_type != name {
+    let may_delegate = ready.policy.grants("ipam") || verb == Verb::Del;
+    if !request.conf.ipam_type.is_empty() && may_delegate && request.conf.ipam_type != name {
         launcher.warm(&request.conf.ipam_type.clone());
     }
-    let owns_link = ready.policy.grants("veth");
+    let part = Part::of(Some(&ready.policy), &request);
+    let policy = (verb == Verb::Status).then(|| ready.policy.clone());
     let digest = ready.digest.clone();
     launcher.put_back(name, ready);
     let mut session = Session::new(request, end, places);
     session.keep_for_cleanup(cleanup);
     session.digest = digest;
-    session.owns_link = owns_link;
+    session.owns_link = part.link;
     if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
+        session.look_for_pair().map_err(internal)?;
     }
     let namespace = match namespace {
         Ok(namespace) => namespace,
@@ -190,38 +197,54 @@ fn begin(call: &Call<'_>, raw: Json, launcher: &mut Launcher, refused: &dyn Fn(&
         }
         Err(error) => return Err(error),
     };
+    if let Some(policy) = &policy {
+        // Not yet confined, as it looks at disks and programs; and no guest has had a say yet.
+        let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
+        let keeps_leases = [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows("leases"));
+        status::able(&session, policy, keeps_leases)?;
+    }
     let made = confinement::confine(&mut session, launcher, namespace).inspect_err(|_| {
         session.undone();
         session.close_record();
     })?;
-    Ok(Start::Guest(Box::new(Begun { session, made, owns_link })))
+    Ok(Start::Guest(Box::new(Begun { session, made, part })))
 }
 
-fn act(
-    session: &mut Session,
-    launcher: &mut Launcher,
-    name: &str,
-    verb: Verb,
-    owns_link: bool,
-) -> Result<String, Error> {
+fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, part: Part) -> Result<String, Error> {
+    let owns_link = part.link;
     if verb == Verb::Add {
         collect::recover(session, owns_link).map_err(internal)?;
     }
     match verb {
         Verb::Add | Verb::Check => {
+            if verb == Verb::Check {
+                session.hold_against_kernel().map_err(internal)?;
+                if session.is_replaced() {
+                    crate::say!(
+                        "postern: what the record of this attachment lists is gone: it is checked as one without"
+                    );
+                    session.set_record_aside();
+                }
+            }
             if let Ok(Some(previous)) = session.request.conf.previous_result() {
                 session.adopt(&previous);
             }
         }
         Verb::Del => {
+            session.hold_against_kernel().map_err(internal)?;
             session.forget_foreign_container();
             session.ending(if owns_link { None } else { Some(name) });
         }
         Verb::Gc | Verb::Status | Verb::Version => {}
     }
-    let recorded = session.record().is_some_and(|record| !record.is_empty());
+    let recorded = session.record().is_some_and(|record| !record.is_empty()) && !session.is_replaced();
+    session.hindered = false;
     let outcome = plugin::run(session, launcher, name, verb, 0);
     if verb == Verb::Del {
+        let hindered = outcome.is_err() && session.hindered;
+        if hindered && !(recorded && owns_link) {
+            unrecorded::remove(session, part).map_err(internal)?;
+        }
         // The plugin has done what it knows of, or failed; what its record still lists is removed now. The plugin that
         // made the link is the last of its chain: nothing of the attachment outlives it.
         collect::by_record(session, if owns_link { None } else { Some(name) }).map_err(internal)?;
@@ -229,6 +252,13 @@ fn act(
             // The record is the whole truth: a plugin that fails at what is gone would keep the runtime trying for ever.
             Err(error) if recorded && owns_link => {
                 crate::say!("postern: all that the record lists is removed, although {name} failed: {error}");
+                Ok(String::new())
+            }
+            Err(error) if hindered => {
+                let error = error.to_string();
+                crate::say!(
+                    "postern: nothing with the names of this attachment is left, although {name} failed: {error}"
+                );
                 Ok(String::new())
             }
             outcome => outcome.map(|_| String::new()),
@@ -245,27 +275,52 @@ fn act(
     }
 }
 
-/// DEL for a plugin that is no longer installed, or no longer to be trusted: its record is enough. `None` if there is
-/// no record either.
+/// DEL for a plugin that can't be run: it is no longer installed or no longer to be trusted, or its policy can't be read. Its
+/// record is enough, and without one the attachment's names are. `shipped` is what the plugin is made for, as far as that is
+/// known.
+///
+/// # Errors
+/// What could not be removed, and why the plugin can't be run.
 fn del_without_plugin(
-    name: &str,
-    env: &Env,
-    verb: Verb,
+    call: &Call<'_>,
     raw: Json,
-    stdin: &[u8],
     places: Places,
-    deadline: Instant,
-) -> Option<Result<String, Error>> {
-    if verb != Verb::Del {
-        return None;
-    }
-    let request = request(name, env, verb, Version::LATEST, raw, stdin).ok()?;
+    shipped: Option<&Policy>,
+    reason: &str,
+) -> Result<String, Error> {
+    let Call { name, env, stdin, started, .. } = *call;
+    let request = request(name, env, Verb::Del, Version::LATEST, raw, stdin)?;
+    let namespace = container(&request, true, env.allows_own_netns());
+    let part = Part::of(shipped, &request);
+    let deadline = started + Limits::default().time();
     let mut session = Session::new(request, deadline, places);
-    session.open_record().ok()?;
-    session.record()?;
-    let removed = collect::by_record(&mut session, None).map_err(internal);
+    session.open_record().map_err(internal)?;
+    session.look_for_pair().map_err(internal)?;
+    match namespace {
+        Ok(Some(namespace)) => session.enter(namespace, || Ok(())).map_err(internal)?,
+        Ok(None) => {}
+        Err(error) if session.record().is_some() => {
+            crate::say!("postern: taking the container for gone: {error}");
+        }
+        Err(error) => return Err(error),
+    }
+    session.hold_against_kernel().map_err(internal)?;
+    session.forget_foreign_container();
+    let recorded = session.record().is_some_and(|record| !record.is_empty());
+    let removed = if recorded && !session.is_replaced() {
+        collect::by_record(&mut session, None).map(drop)
+    } else {
+        unrecorded::remove(&mut session, part).and_then(|()| collect::by_record(&mut session, None).map(drop))
+    };
+    session.audit.flush();
     session.close_record();
-    Some(removed.map(|_| String::new()))
+    removed.map_err(|error| {
+        let mut error = internal(error);
+        error.details = format!("{} {name} itself can't be run: {reason}", error.details).trim_start().to_owned();
+        error
+    })?;
+    crate::say!("postern: nothing of this attachment is left, although {name} can't be run: {}", reason);
+    Ok(String::new())
 }
 
 /// The versions that a plugin speaks under its policy.
@@ -320,7 +375,16 @@ pub fn request(
 
 /// Opens the container's namespace, and refuses the host's own.
 fn namespace(request: &Request, policy: &Policy, allows_own: bool) -> Result<Option<Namespace>, Error> {
-    let needed = CONTAINER.iter().any(|capability| policy.grants(capability));
+    // What was made under an earlier policy is in there still.
+    let needed = match request.verb {
+        Verb::Del => CONTAINER.iter().any(|capability| policy.knows(capability)),
+        _ => CONTAINER.iter().any(|capability| policy.grants(capability)),
+    };
+    container(request, needed, allows_own)
+}
+
+/// The same for who knows whether it is `needed`.
+fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option<Namespace>, Error> {
     let attachment = matches!(request.verb, Verb::Add | Verb::Del | Verb::Check);
     if !attachment || request.netns.is_empty() {
         return Ok(None);

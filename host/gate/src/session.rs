@@ -5,6 +5,7 @@ mod journal;
 use crate::audit::Audit;
 use crate::budget::Budget;
 use crate::effect::Effect;
+use crate::keeping::{Keeping, Look};
 use crate::places::Places;
 use crate::policy::{Granted, Policy};
 use ipnet::IpNet;
@@ -189,10 +190,15 @@ pub struct Session {
     pub joined: Option<u32>,
     /// What this run made for the attachment's packets to pass, for its record.
     pub path: DataPath,
+    /// A plugin of this run could not be run or was stopped, or policy or a limit refused it something: what is left of its
+    /// DEL is the host's to do.
+    pub hindered: bool,
     /// Host links that this run has shown to a guest: what a result may name.
     pub shown: BTreeSet<String>,
     /// The records of the attachments that are valid, as the runtime says for GC.
     pub valid: OnceCell<HashSet<RecordKey>>,
+    /// Which addresses rules of the node lead traffic to, looked at once for a whole collection.
+    pub served: Look,
     nft: SharedNft,
     worker: Option<Worker>,
     namespace: Option<Namespace>,
@@ -203,8 +209,14 @@ pub struct Session {
     begun: bool,
     /// Cookie of the container's namespace, where it was asked for before the namespace was entered.
     cookie: Option<u64>,
+    /// What has to hold before an address is given back, where it is no DEL.
+    pub keeping: Option<Keeping>,
     /// The record that was found lists all that was made.
     whole: bool,
+    /// The pairs that it lists are gone.
+    pair_gone: bool,
+    /// So it is about an attachment that is no more, and another one has its names now.
+    replaced: bool,
     /// What was last said of the record.
     told: String,
 }
@@ -235,8 +247,10 @@ impl Session {
             container_mac: None,
             joined: None,
             path: DataPath::default(),
+            hindered: false,
             shown: BTreeSet::new(),
             valid: OnceCell::new(),
+            served: Look::default(),
             nft: SharedNft::default(),
             worker: None,
             namespace: None,
@@ -246,6 +260,9 @@ impl Session {
             begun: false,
             cookie: None,
             whole: false,
+            pair_gone: false,
+            keeping: None,
+            replaced: false,
             told: String::new(),
         }
     }
@@ -260,6 +277,7 @@ impl Session {
         request.stdin.clone_from(&self.request.stdin);
         session.runner = Rc::clone(&self.runner);
         session.share(&self.nft);
+        session.keep_by(Keeping::of_runtime(Rc::clone(&self.served), &self.request.plugin));
         session
     }
 

@@ -27,7 +27,8 @@ static UNREAD: AtomicBool = AtomicBool::new(false);
 
 /// See [`say!`].
 pub fn say(words: fmt::Arguments<'_>) {
-    let line = one_line(&words.to_string()) + "
+    let line = one_line(&words.to_string())
+        + "
 ";
     let patience = if UNREAD.load(Ordering::Relaxed) { Duration::ZERO } else { PATIENCE };
     if write(io::stderr(), line.as_bytes(), Instant::now() + patience) == Err(Errno::ETIMEDOUT) {

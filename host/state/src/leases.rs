@@ -205,7 +205,7 @@ impl Leases {
 
     /// Remove every lease of this network whose owner isn't in `valid`, whoever wrote it, and return them. An old lease
     /// that names just a container stays if the container has a valid attachment. Of those that are to go `spared` is
-    /// asked, under the lock: a run that is under way may have taken one that nobody else knows of. Where the
+    /// asked with the address, under the lock: a run that is under way may have taken one that nobody else knows of. Where the
     /// index can be believed, no file of a valid owner is opened.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl Leases {
     pub fn retain(
         &self,
         valid: &[Owner],
-        spared: impl Fn(&Owner) -> bool,
+        spared: impl Fn(&Owner, IpAddr) -> bool,
         deadline: Instant,
     ) -> Result<Vec<(IpAddr, Owner)>> {
         let mut lock = self.directory.lock(deadline)?;
@@ -233,7 +233,7 @@ impl Leases {
             valid.iter().flat_map(|owner| [owner.text(), owner.old_text().to_owned()]).collect();
         let mut kept = Vec::new();
         for (entry, text) in self.scan(false)? {
-            if valid.contains(&text) || spared(&Owner::of(&text)) {
+            if valid.contains(&text) || spared(&Owner::of(&text), entry.address) {
                 kept.push(entry);
             } else {
                 self.directory.remove(entry.address)?;
@@ -494,7 +494,7 @@ impl Session<'_> {
     fn remove_all(
         &mut self,
         entries: &[Entry],
-        spared: impl Fn(&Owner) -> bool,
+        spared: impl Fn(&Owner, IpAddr) -> bool,
         removed: &mut Vec<(IpAddr, Owner)>,
     ) -> Result<bool> {
         for entry in entries {
@@ -505,7 +505,7 @@ impl Session<'_> {
                 _ => return Ok(false),
             };
             let owner = Owner::of(&text);
-            if !spared(&owner) {
+            if !spared(&owner, entry.address) {
                 self.leases.directory.remove(entry.address)?;
                 self.forget(&text, entry.address);
                 removed.push((entry.address, owner));

@@ -331,7 +331,7 @@ fn gateways_that_are_somebody_elses() -> Result<()> {
 fn more_than_the_network_asks_for() -> Result<()> {
     withstand(&[
         rogue("shrink a bridge by the MTU of its port", r#"[{"op": "veth-create", "mtu": 68, "mac": null}]"#)
-            .ends(110, "veth.create with MTU 68; …[grant.veth] mtu = \"68\""),
+            .ends(110, "veth.create with MTU 68; …grant.veth = { mtu = \"68\" }"),
         rogue("give an address back and keep it", r#"["ipam-del"]"#).ends(110, "ipam.del is not for ADD"),
         rogue(
             "give a lease back and take the next",
@@ -341,7 +341,7 @@ fn more_than_the_network_asks_for() -> Result<()> {
         hostile("leave out the spoofing protection that the network asks for", "good")
             .with(r#"{"macspoofchk": true}"#)
             .policy("[grant.mac-guard]\nrequired = \"${config.macspoofchk | false}\"")
-            .ends(999, "left out the spoofing protection that this network asks for; …[grant.mac-guard] required"),
+            .ends(999, "left out the spoofing protection that this network asks for; …grant.mac-guard = { required = \"false\""),
         rogue(
             "spoofing protection that lets another address pass",
             r#"["veth-create", {"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:99"}]"#,

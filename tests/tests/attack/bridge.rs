@@ -29,7 +29,7 @@ fn bridges_that_are_not_granted() -> Result<()> {
     let denied = "policy does not allow plugin…bridge.find";
     withstand(&[
         hostile("the bystander's bridge", "bridge")
-            .ends(110, "policy does not allow plugin…bridge.ensure on \"cni0\"; …[grant.bridge] names = [\"cni0\"]"),
+            .ends(110, "policy does not allow plugin…bridge.ensure on \"cni0\"; …grant.bridge = { names = […\"cni0\"]"),
         hostile("the bystander's bridge, which the configuration names", "bridge")
             .with(r#"{"bridge": "cni0"}"#)
             .ends(110, "policy does not allow plugin…bridge.ensure on \"cni0\""),

@@ -41,7 +41,7 @@ fn plugins_without_end() -> Result<()> {
     let ipam = |name, which: &str| hostile(name, "ipam").with(&format!(r#"{{"ipam": {{"type": "{which}"}}}}"#));
     withstand(&[
         ipam("one that is not granted", "static")
-            .ends(110, "policy does not allow plugin…ipam.add on \"static\"; …[grant.ipam] types"),
+            .ends(110, "policy does not allow plugin…ipam.add on \"static\"; …grant.ipam = { types = [\""),
         ipam("itself", "hostile").ends(999, "an IPAM plugin delegates to itself without end"),
         ipam("none", "").ends(999, "no plugin name provided"),
         hostile("none at all", "ipam").with(r#"{"ipam": null}"#).ends(999, "no plugin name provided"),

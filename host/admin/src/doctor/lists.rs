@@ -2,7 +2,6 @@
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::{Entry, List, of_directory};
-use postern_gate::drift::quoted;
 use postern_gate::policy::Policy;
 use serde_json::Value;
 use std::path::Path;
@@ -82,17 +81,14 @@ fn examine_plugin(
     };
     let may = |key: &str| values(key).iter().any(|pattern| matches(pattern, ipam));
     let why = format!("every ADD of network \"{}\" fails, with code 110", list.name());
-    let file = quoted(&format!("{}/{plugin}.toml", postern_gate::places::OPERATOR_POLICY));
     if !may("types") {
         let what = format!("\"{plugin}\" may not use IPAM plugin \"{ipam}\"");
-        let remedy = Remedy::Words(format!("types = [\"{ipam}\"] below [grant.ipam] in {file}"));
+        let remedy = Remedy::Words(granted.delegate_hint(ipam));
         examination.found(Severity::Error, list.path.display(), what, &why, remedy);
     } else if !is_installed(ipam) && !may("native") {
         let what = format!("IPAM plugin \"{ipam}\" is not in the catalog, and \"{plugin}\" may not run it natively");
-        let remedy = Remedy::Words(format!(
-            "place a component of that name by `postern add`, or write native = [\"{ipam}\"] beside `types` below \
-             [grant.ipam] in {file}"
-        ));
+        let hint = granted.native_hint(ipam);
+        let remedy = Remedy::Words(format!("place a component of that name by `postern add`; or {hint}"));
         examination.found(Severity::Error, list.path.display(), what, &why, remedy);
     }
 }

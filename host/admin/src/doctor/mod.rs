@@ -10,8 +10,11 @@ mod overlap;
 mod policies;
 pub mod probe;
 mod rules;
+mod served;
 mod state;
 mod vlans;
+
+pub use code::installed;
 
 use crate::account::WITHIN;
 use crate::lists::List;
@@ -177,6 +180,7 @@ pub fn run(conf_dir: &Path, bin: &Path, json: bool) -> Result<ExitCode> {
     vlans::examine(&mut examination, &node);
     state::examine(&mut examination, &node);
     rules::examine(&mut examination, &node);
+    served::examine(&mut examination, &node);
     conflicts::examine(&mut examination, &node);
     let mut report = examination.report;
     report.findings.sort_by_key(|finding| finding.severity);

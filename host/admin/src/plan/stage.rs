@@ -318,7 +318,7 @@ impl Stage {
         let most = guest.granted.limits().depth();
         if guest.depth >= most {
             return Err(OpError::new(ErrorCode::Exhausted, &name, format!("plugins delegate more than {most} deep"))
-                .hint(format!("[limits] depth in {}", guest.granted.operator_file())));
+                .hint(guest.granted.limit_hint("depth", most)));
         }
         if !self.launcher.has(&name) && !lists::is_in(&run.request.path, &name) {
             let message = format!(
@@ -330,9 +330,8 @@ impl Stage {
         if !self.launcher.has(&name) {
             *native = (!guest.granted.allows_native(&name)).then(|| {
                 format!(
-                    "an operator can let it run as a native program, with all of the host's privileges, with `[grant.ipam] \
-                     types = [\"{name}\"] native = [\"{name}\"]` in {}",
-                    guest.granted.operator_file()
+                    "it would run as a native program with all of the host's privileges; {}",
+                    guest.granted.native_hint(&name)
                 )
             });
             let message =

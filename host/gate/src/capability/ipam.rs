@@ -1,10 +1,14 @@
 //! `ipam`: delegation to the operator's address management plugin.
 
+use crate::capability::leases;
 use crate::effect::Effect;
 use crate::gate::Gate;
 use crate::{collect, native, outcome, plugin};
-use postern_cni::{CniResult, Error, Verb, Version};
+use postern_cni::{CniResult, Error, Verb, Version, code};
 use postern_types::{DelegateError, ErrorCode, OpError, Reply};
+
+/// The plugin that keeps leases where the host can find them by itself.
+const HOST_LOCAL: &str = "host-local";
 
 /// `ipam.add`, `ipam.del`, `ipam.check`, `ipam.status`, `ipam.gc`.
 pub fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
@@ -17,16 +21,30 @@ pub fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
     let most = gate.granted().limits().depth();
     if gate.depth >= most {
         return Err(OpError::new(ErrorCode::Exhausted, &name, format!("plugins delegate more than {most} deep"))
-            .hint(format!("[limits] depth in {}", gate.granted().operator_file())));
+            .hint(gate.granted().limit_hint("depth", most)));
     }
     if verb == Verb::Del {
         collect::before_release(gate.session)?;
     }
-    let outcome = if gate.launcher.has(&name) {
+    let before = std::mem::take(&mut gate.session.hindered);
+    let mut outcome = if gate.launcher.has(&name) {
         plugin::run(gate.session, gate.launcher, &name, verb, gate.depth + 1)
     } else {
         run_native(gate, &name, verb)
     };
+    let hindered = std::mem::replace(&mut gate.session.hindered, before);
+    if verb == Verb::Del
+        && hindered
+        && let Err(error) = &outcome
+    {
+        // Its leases are the attachment's to give back, whether it can be asked to or not.
+        let error = error.to_string();
+        outcome =
+            leases::release_own(gate.session).map(|()| None).map_err(|failed| Error::internal(failed.to_string()));
+        if outcome.is_ok() {
+            crate::say!("postern: leases are given back without \"{name}\": {error}");
+        }
+    }
     let result = outcome.map_err(|error| delegate(&name, error))?;
     match (verb, result) {
         (Verb::Add, Some(result)) => {
@@ -54,15 +72,27 @@ pub fn check_name(name: &str) -> Result<(), OpError> {
 }
 
 fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
-    let program = native::find(name, &gate.session.request.path)?;
+    let program = native::find(name, &gate.session.request.path).inspect_err(|_| {
+        // One of ours, of which the code is gone.
+        gate.session.hindered = name == HOST_LOCAL || gate.launcher.shipped_policy(name).is_some();
+    });
+    let program = match program {
+        // No ADD could be served.
+        Err(error) if verb == Verb::Status => return Err(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }),
+        found => found?,
+    };
     if !gate.granted().allows_native(name) {
-        let request = &gate.session.request;
-        if verb == Verb::Del && gate.session.record().is_none() && request.conf.raw_previous_result().is_none() {
-            // What was refused on ADD has left nothing: a runtime must be able to let go of it.
-            crate::say!("postern: policy does not allow native \"{name}\", and nothing shows that it was ever run");
+        let listed = Effect::Native { plugin: name.to_owned() };
+        if verb == Verb::Del {
+            // A policy must not stand in the way of a DEL. What the record lists is undone by the record.
+            if !gate.session.has(&listed) {
+                crate::say!(
+                    "postern: policy does not allow native \"{name}\", so it is not run for this DEL; if it gave the container \
+                     addresses, it still has them"
+                );
+            }
             return Ok(None);
         }
-        let file = gate.granted().operator_file();
         return Err(Error::new(
             crate::DENIED,
             format!(
@@ -71,9 +101,9 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
             ),
         )
         .with_details(format!(
-            "{} is no sandboxed plugin; an operator can allow it with `[grant.ipam] types = [\"{name}\"] native = \
-             [\"{name}\"]` in {file}",
-            program.display()
+            "{} is no sandboxed plugin; {}",
+            program.display(),
+            gate.granted().native_hint(name)
         )));
     }
     if verb == Verb::Add {

@@ -1,9 +1,9 @@
 //! `leases`: host-local's address store.
 
-use crate::collect;
 use crate::effect::Effect;
 use crate::gate::Gate;
 use crate::session::{OwnAddress, Request, Session, state};
+use crate::{collect, keeping};
 use ipnet::IpNet;
 use postern_state::{Leases, Owner, RangeInput, RangeSet, canonicalize};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Reply};
@@ -104,14 +104,19 @@ pub fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
 /// `leases.release`.
 pub fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     collect::before_release(gate.session)?;
-    let directory = directory(&gate.session.request);
-    if !is_relative(&directory)
-        && let Some(leases) = gate.session.leases(&directory, false)?
-    {
-        leases.release(&owner(&gate.session.request), gate.session.deadline).map_err(state)?;
-    }
-    gate.session.gone(|effect| matches!(effect, Effect::Lease { directory: of } if *of == directory));
+    release_own(gate.session)?;
     Ok(Reply::Done)
+}
+
+/// Gives back what the attachment holds in the directory that its configuration names.
+///
+/// # Errors
+/// The leases can't be read or changed.
+pub fn release_own(session: &mut Session) -> Result<(), OpError> {
+    let directory = directory(&session.request);
+    revert(session, &directory, &[], true)?;
+    session.gone(|effect| matches!(effect, Effect::Lease { directory: of } if *of == directory));
+    Ok(())
 }
 
 /// Gives back what an undone ADD took, or, by the record, all that its owner has.
@@ -136,18 +141,26 @@ pub fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
         .iter()
         .map(|valid| Owner { container_id: valid.container_id.clone(), ifname: valid.ifname.clone() })
         .collect();
+    // Rules first, whichever plugin made them.
+    let listed: Vec<(&str, &str)> =
+        valid.iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
+    collect::stale_sections(gate.session, &listed)?;
     let mut freed = 0;
     let directory = directory(&gate.session.request);
     if !is_relative(&directory)
         && let Some(leases) = gate.session.leases(&directory, false)?
     {
-        let spared = |owner: &Owner| collect::is_busy(gate.session, &owner.container_id, &owner.ifname);
+        let session = &*gate.session;
+        let spared = |owner: &Owner, address: IpAddr| {
+            let name = || format!("{}/{}/{}", session.request.conf.name, owner.container_id, owner.ifname);
+            let served = keeping::is_served(&session.served, session, address);
+            if let Some(why) = &served {
+                crate::say!("postern: {}: its addresses are kept: {why}", name());
+            }
+            served.is_some() || collect::is_busy(session, &owner.container_id, &owner.ifname)
+        };
         freed = leases.retain(&owners, spared, gate.session.deadline).map_err(state)?.len();
     }
-    // What the records say of them is no more.
-    let valid: Vec<(&str, &str)> =
-        valid.iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
-    collect::stale_sections(gate.session, &valid)?;
     Ok(Reply::Removed(u32::try_from(freed).unwrap_or(u32::MAX)))
 }
 

@@ -3,7 +3,7 @@
 use crate::capability::{about, veth};
 use crate::effect::Effect;
 use crate::gate::{Gate, Object, link_gone};
-use crate::session::kernel;
+use crate::session::{Session, kernel};
 use postern_cni::Verb;
 use postern_types::{Handle, OpError, Reply};
 
@@ -41,6 +41,19 @@ pub fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index).map_err(about(&name))?;
     gate.session.path.up = true;
     Ok(Reply::Done)
+}
+
+/// Deletes the attachment's link in the container by its name, if it is there.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn delete_own(session: &Session) -> Result<(), OpError> {
+    let Some(container) = session.container() else { return Ok(()) };
+    let (netlink, name) = (container.netlink().map_err(kernel)?, &session.request.ifname);
+    match netlink.link_by_name(name).map_err(kernel)? {
+        Some(own) => netlink.delete_link(own.index).map(drop).map_err(about(name)),
+        None => Ok(()),
+    }
 }
 
 /// `link.delete`.

@@ -4,7 +4,7 @@
 //! a name of their own, which the record tells. Who comes first has the native name.
 
 use crate::capability::about;
-use crate::capability::masquerade::firewall;
+use crate::capability::masquerade::{firewall, unless_absent};
 use crate::capability::veth;
 use crate::effect::Effect;
 use crate::gate::Gate;
@@ -91,7 +91,7 @@ pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
         gate.session.only_of_this_run(|effect| matches!(effect, Effect::MacGuard { .. }), "spoofing protection")?;
     }
     let mut guards = recorded(gate.session);
-    if guards.is_empty() {
+    if guards.is_empty() || gate.session.is_replaced() {
         guards.push(Recorded::default());
     }
     for Recorded { id, host, .. } in guards {
@@ -140,12 +140,12 @@ pub fn revert(session: &Session, id: Option<&str>, host: Option<&str>) -> Result
         Some(ports) => ports.iter().any(|claimed| claimed == port),
         None => true,
     };
-    let is_anothers = |port: &str| match own.is_empty() {
+    // So it is if a native plugin has made the attachment again: no record tells of that.
+    let is_anothers = |port: &str| match own.is_empty() || session.is_replaced() {
         true => is_there(port) && is_claimed(port),
         false => !own.iter().any(|own| own == port) && is_there(port),
     };
-    macguard::remove_unless(&mut *session.nft()?, &id, &handles, is_anothers).map_err(firewall)?;
-    Ok(())
+    unless_absent(session, |nft| macguard::remove_unless(nft, &id, &handles, is_anothers)).map(drop)
 }
 
 /// Sets the guarded port down, where it is up and in a bridge: `host`, or else all that the record lists, or else the one

@@ -6,7 +6,7 @@ use crate::session::{OwnAddress, Session, state};
 use ipnet::IpNet;
 use postern_cni::Verb;
 use postern_firewall::iptables::Means;
-use postern_firewall::{FirewallError, MasqueradeKey, iptables, masquerade};
+use postern_firewall::{FirewallError, MasqueradeKey, Nft, iptables, masquerade};
 use postern_state::Header;
 use postern_types::{Backend, ErrorCode, OpError, Reply};
 use std::net::IpAddr;
@@ -35,6 +35,25 @@ pub fn firewall(error: FirewallError) -> OpError {
     converted.errno = error.errno;
     converted.hint = error.hint;
     converted
+}
+
+/// What nftables are asked for a removal: in a kernel that has none there is nothing.
+///
+/// # Errors
+/// The kernel refuses something else.
+pub fn unless_absent<T: Default>(
+    session: &Session,
+    ask: impl FnOnce(&mut Nft) -> Result<T, FirewallError>,
+) -> Result<T, OpError> {
+    let mut nft = match session.nft() {
+        Ok(nft) => nft,
+        Err(error) if error.errno.is_some_and(postern_firewall::is_absence) => return Ok(T::default()),
+        Err(error) => return Err(error),
+    };
+    match ask(&mut nft) {
+        Err(_) if nft.is_absent() => Ok(T::default()),
+        outcome => outcome.map_err(firewall),
+    }
 }
 
 /// `masquerade.ensure`.
@@ -102,29 +121,51 @@ pub fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError
 
 /// `masquerade.remove`.
 pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    let is_add = gate.session.request.verb == Verb::Add;
-    if is_add {
+    if gate.session.request.verb == Verb::Add {
         gate.session.only_of_this_run(|effect| matches!(effect, Effect::Masquerade { .. }), "masquerading")?;
     }
-    let recorded = gate.session.record().map(|record| record.effects(None)).unwrap_or_default();
-    let mut made: Vec<(Backend, Vec<IpNet>)> = recorded
+    remove_own(gate.session)?;
+    Ok(Reply::Done)
+}
+
+/// Removes the attachment's rules: those that its record lists, or, where that may not be all, of either backend.
+///
+/// # Errors
+/// What could not be removed.
+pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
+    let is_add = session.request.verb == Verb::Add;
+    let recorded = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let made: Vec<(Backend, Vec<IpNet>)> = recorded
         .into_iter()
         .filter_map(|noted| match noted.effect {
             Effect::Masquerade { backend, addresses } => Some((backend, addresses)),
             _ => None,
         })
         .collect();
-    if made.is_empty() && !is_add && !gate.session.record_is_whole() {
+    for (backend, addresses) in &made {
+        revert(session, *backend, addresses)?;
+    }
+    if session.is_replaced() || made.is_empty() && !is_add && !session.record_is_whole() {
         // A native plugin's attachment, or one whose record is lost: the configuration may have changed since, so both.
-        let previous = gate.session.request.conf.previous_result().ok().flatten().unwrap_or_default();
+        let previous = session.request.conf.previous_result().ok().flatten().unwrap_or_default();
         let addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).collect();
-        made = vec![(Backend::Nftables, addresses.clone()), (Backend::Iptables, addresses)];
+        revert(session, Backend::Nftables, &addresses)?;
+        revert_unrecorded_iptables(session, &addresses)?;
     }
-    for (backend, addresses) in made {
-        revert(gate.session, backend, &addresses)?;
+    session.gone(|effect| matches!(effect, Effect::Masquerade { .. }));
+    Ok(())
+}
+
+/// As [`revert`], where nothing says that there ever were such rules: what can't be there, for want of its program or of the
+/// kernel's part, is not.
+fn revert_unrecorded_iptables(session: &Session, addresses: &[IpNet]) -> Result<(), OpError> {
+    let key = key(session);
+    let seen = unless_absent(session, |nft| iptables::chains(nft, &key))?;
+    if !seen.contains(&true) && !iptables::installed().contains(&true) {
+        // Tables of legacy iptables, whose rules only its programs show; whoever made some here had those programs.
+        return Ok(());
     }
-    gate.session.gone(|effect| matches!(effect, Effect::Masquerade { .. }));
-    Ok(Reply::Done)
+    revert(session, Backend::Iptables, addresses)
 }
 
 /// Removes the rules of one backend. Where no addresses are known, iptables rules of all attachments of the container to
@@ -135,16 +176,22 @@ pub fn revert(session: &Session, backend: Backend, addresses: &[IpNet]) -> Resul
     match backend {
         Backend::Nftables => {
             let handles = handles(session, addresses);
-            masquerade::nft_remove_known(&mut *session.nft()?, &key, &handles).map_err(firewall)?;
+            unless_absent(session, |nft| masquerade::nft_remove_known(nft, &key, &handles))?;
         }
         Backend::Iptables => {
             // Asking the kernel is cheaper than starting programs that find nothing.
-            if iptables::may_exist(&mut *session.nft()?, &key).map_err(firewall)? {
+            if iptables::has_legacy_nat() || unless_absent(session, |nft| iptables::may_exist(nft, &key))? {
                 match addresses {
                     [] => iptables::remove_all(&key, &addresses_of_others(session)?, means(session)),
                     some => iptables::remove(&key, some, means(session)),
                 }
                 .map_err(firewall)?;
+                // Where only one family's programs are installed, the other's rules are passed over: they must not be there.
+                if let Some(v6) = iptables::installed().iter().position(|installed| !installed)
+                    && unless_absent(session, |nft| iptables::chains(nft, &key))?.get(v6) == Some(&true)
+                {
+                    return Err(firewall(iptables::missing(v6 == 1)));
+                }
             }
         }
     }

@@ -16,10 +16,14 @@ pub struct File {
     pub versions: Option<Vec<String>>,
     /// Capabilities taken away.
     pub withdraw: Vec<String>,
+    /// Those that the operator's file takes away.
+    pub operator_withdraws: Vec<String>,
     /// `[limits]`.
     pub limits: Limits,
     /// `[grant.…]`, in the order of [`grammar::CAPABILITIES`].
     pub grants: Vec<Grant>,
+    /// Tables that stand in a file, and are taken away.
+    pub withdrawn: Vec<Grant>,
     /// `[result]`.
     pub result: Option<Grant>,
 }
@@ -47,7 +51,12 @@ impl File {
             match key.as_str() {
                 "digest" => file.digest = Some(digest(&string("digest", &value)?)?),
                 "versions" => file.versions = Some(versions(&value)?),
-                "withdraw" => file.withdraw = withdraw(&value)?,
+                "withdraw" => {
+                    file.withdraw = withdraw(&value)?;
+                    if from == Origin::Operator {
+                        file.operator_withdraws.clone_from(&file.withdraw);
+                    }
+                }
                 "limits" => file.limits = limits(value)?,
                 "grant" => file.grants = grants(&value, from)?,
                 "result" => file.result = Some(grant("[result]", "result", grammar::RESULT, &value, from)?),
@@ -63,6 +72,7 @@ impl File {
         self.digest = operator.digest.or(self.digest.take());
         self.versions = operator.versions.or(self.versions.take());
         self.withdraw.extend(operator.withdraw);
+        self.operator_withdraws.extend(operator.operator_withdraws);
         self.limits.replace_with(&operator.limits);
         self.result = operator.result.or(self.result.take());
         for grant in operator.grants {
@@ -72,6 +82,13 @@ impl File {
             }
         }
         self.grants.sort_by_key(|grant| grammar::NAMES.iter().position(|name| *name == grant.name));
+    }
+
+    /// Takes away what is withdrawn.
+    pub fn withhold(&mut self) {
+        let is_withdrawn = |grant: &Grant| self.withdraw.iter().any(|name| name == grant.name);
+        let (withdrawn, grants) = std::mem::take(&mut self.grants).into_iter().partition(is_withdrawn);
+        (self.withdrawn, self.grants) = (withdrawn, grants);
     }
 }
 

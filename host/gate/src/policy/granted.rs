@@ -1,8 +1,9 @@
 //! A policy for one run: its values taken from the operator's configuration.
 
-use super::file;
+use super::file::{self, File};
 use super::grammar::Kind;
 use super::limits::Limits;
+use super::line::{self, Change};
 use super::pattern::Pattern;
 use super::template::{Content, Sources};
 use super::view::{GrantView, Origin};
@@ -13,13 +14,15 @@ use postern_cni::{parse_cidr, parse_ip};
 use postern_types::LeaseRange;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A policy for one run.
 #[derive(Clone, Debug)]
 pub struct Granted {
     pub(super) grants: Vec<Grant>,
+    pub(super) withdrawn: Vec<Grant>,
     pub(super) result: Option<Grant>,
-    pub(super) limits: Limits,
+    pub(super) file: Arc<File>,
     pub(super) path: PathBuf,
 }
 
@@ -126,7 +129,7 @@ impl Grant {
 impl Granted {
     /// Bounds of the run.
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        &self.file.limits
     }
 
     /// Whether an interface is granted at all.
@@ -212,6 +215,81 @@ impl Granted {
         format!("{}/{}.toml", places::OPERATOR_POLICY, self.plugin())
     }
 
+    /// What is withdrawn though this network asks for it: an ADD would be refused.
+    pub fn missed(&self) -> impl Iterator<Item = &'static str> {
+        self.withdrawn.iter().filter(|grant| grant.holds()).map(|grant| grant.name)
+    }
+
+    /// What a refusal says of the way out, of the lines that allow it: where to put one, and what it replaces.
+    pub(super) fn way_out(&self, capability: &str, line: Option<String>) -> String {
+        let file = self.operator_file();
+        let Some(line) = line else {
+            return format!(
+                "no line of a policy file can name it; a placeholder can, see the shipped policy, in {file}"
+            );
+        };
+        let mut hint = format!("an operator can allow it with `{line}` in {file}");
+        if !line.starts_with('[') {
+            hint += ", before its first table";
+        }
+        if self.written(capability).is_some() {
+            hint += " (it has all that is granted now: a table there replaces the whole shipped one)";
+        }
+        hint
+    }
+
+    /// The way out of a refusal of a delegate that is a native program.
+    pub fn native_hint(&self, plugin: &str) -> String {
+        let types = self.grant("ipam").is_none_or(|grant| !grant.matches("types", plugin));
+        let mut changes = vec![line::text("native", plugin)];
+        changes.extend(types.then(|| line::text("types", plugin)));
+        self.way_out("ipam", line::grant(&self.file, "ipam", &changes))
+    }
+
+    /// The way out of a refusal of a delegate's type.
+    pub fn delegate_hint(&self, plugin: &str) -> String {
+        self.way_out("ipam", self.grant_line("ipam", vec![line::text("types", plugin)]))
+    }
+
+    /// The way out of an ADD that lacks the spoofing protection that policy requires.
+    pub fn unguarded_hint(&self) -> String {
+        self.way_out("mac-guard", line::grant(&self.file, "mac-guard", &[line::text("required", "false")]))
+    }
+
+    /// The way out of a refusal of what an IPAM plugin hands out: `addresses` or `gateways`, and which.
+    pub fn result_hint(&self, key: &'static str, value: &str) -> String {
+        self.way_out("", line::result(&self.file, &[line::text(key, value)]))
+    }
+
+    /// The way out where a limit was met.
+    pub fn limit_hint(&self, key: &str, now: u32) -> String {
+        limit_hint(&self.plugin(), key, now)
+    }
+
+    pub(super) fn grant_line(&self, capability: &str, changes: Vec<Change>) -> Option<String> {
+        line::grant(&self.file, capability, &line::completed(&self.file, capability, changes))
+    }
+
+    /// The way out where a capability is withdrawn.
+    pub fn withdrawn_hint(&self, capability: &str) -> String {
+        match self.withdraw_line(capability) {
+            Some(line) => format!(
+                "[grant.{capability}] is withdrawn; an operator can allow it with `{line}` in {}, instead of the line there",
+                self.operator_file()
+            ),
+            None => format!("[grant.{capability}] is withdrawn by the file that came with the plugin, for good"),
+        }
+    }
+
+    fn withdraw_line(&self, capability: &str) -> Option<String> {
+        line::withdraw(&self.file, capability)
+    }
+
+    /// Whether a file takes this capability away.
+    pub(super) fn is_withdrawn(&self, capability: &str) -> bool {
+        self.file.withdraw.iter().any(|name| name == capability)
+    }
+
     /// What is granted, with the values of this run.
     pub fn view(&self) -> Vec<GrantView> {
         let view = |grant: &Grant| GrantView { capability: grant.name, from: grant.from, objects: grant.objects() };
@@ -237,6 +315,14 @@ fn is_gateway(pattern: &Pattern, gateway: &IpAddr) -> bool {
     let text = pattern.to_string();
     parse_ip(&text).is_ok_and(|granted| granted == *gateway)
         || pattern.is_written() && parse_cidr(&text).is_ok_and(|network| network.contains(gateway))
+}
+
+/// The way out where a limit of a plugin was met.
+pub fn limit_hint(plugin: &str, key: &str, now: u32) -> String {
+    match line::limit(key, now) {
+        Some(line) => format!("`{line}` in {}/{plugin}.toml, before its first table", places::OPERATOR_POLICY),
+        None => format!("no policy can raise limits.{key} any further"),
+    }
 }
 
 #[cfg(test)]

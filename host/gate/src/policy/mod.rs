@@ -19,12 +19,14 @@
 //! what could never match. A table in the operator's file replaces the whole table of the shipped file.
 //!
 //! From file to decision: [`file`] reads the TOML by the table in [`grammar`], [`template`] fills in the configuration of
-//! one run, [`granted`] is the outcome, and [`rules`] decides by it, with [`port`] for VLANs and [`ranges`] for leases.
+//! one run, [`granted`] is the outcome, and [`rules`] decides by it, with [`port`] for VLANs and [`ranges`] for leases. What
+//! a refusal offers as the way out is made by [`line`].
 
 mod file;
 mod grammar;
 mod granted;
 mod limits;
+mod line;
 mod pattern;
 pub mod port;
 mod ranges;
@@ -32,7 +34,7 @@ mod rules;
 mod template;
 mod view;
 
-pub use granted::Granted;
+pub use granted::{Granted, limit_hint};
 pub use limits::Limits;
 pub use rules::{Objects, Rule, capability_names, decide};
 pub use view::{GrantView, Origin};
@@ -41,12 +43,13 @@ use crate::places;
 use file::File;
 use postern_cni::Json;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use template::{Sources, Template};
 
 /// A plugin's policy: shipped and operator's files put together.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    file: File,
+    file: Arc<File>,
     /// The shipped file, for messages.
     path: PathBuf,
     /// The file that pins the component.
@@ -80,6 +83,14 @@ impl Policy {
         Ok(policy.without_withdrawn())
     }
 
+    /// The file that came with the plugin alone: what it was made for, whatever an operator's file says. `None` if there is
+    /// none, or none that can be read and trusted.
+    pub fn load_shipped(catalog: &Path, plugin: &str) -> Option<Self> {
+        let path = catalog.join(format!("{plugin}.toml"));
+        let open = places::open_trusted(&path).ok()??;
+        Some(Self::of(read(&path, open, Origin::Shipped).ok()?, path).without_withdrawn())
+    }
+
     /// Reads a policy text, without files of the operator's: `postern add`, tests.
     ///
     /// # Errors
@@ -89,19 +100,18 @@ impl Policy {
     }
 
     fn of(file: File, path: PathBuf) -> Self {
-        Self { pin: file.digest.is_some().then(|| path.clone()), file, path }
+        Self { pin: file.digest.is_some().then(|| path.clone()), file: Arc::new(file), path }
     }
 
     fn replace_with(&mut self, operator: File, path: PathBuf) {
         if operator.digest.is_some() {
             self.pin = Some(path);
         }
-        self.file.replace_with(operator);
+        Arc::make_mut(&mut self.file).replace_with(operator);
     }
 
     fn without_withdrawn(mut self) -> Self {
-        let withdrawn = &self.file.withdraw;
-        self.file.grants.retain(|grant| !withdrawn.iter().any(|name| name == grant.name));
+        Arc::make_mut(&mut self.file).withhold();
         self
     }
 
@@ -129,6 +139,11 @@ impl Policy {
     /// Whether an interface is granted at all.
     pub fn grants(&self, capability: &str) -> bool {
         self.file.grants.iter().any(|grant| grant.name == capability)
+    }
+
+    /// Whether an interface stands in a file, be it granted or withdrawn: the plugin may have made such things.
+    pub fn knows(&self, capability: &str) -> bool {
+        self.grants(capability) || self.file.withdrawn.iter().any(|grant| grant.name == capability)
     }
 
     /// The names of all granted interfaces.
@@ -167,8 +182,10 @@ impl Policy {
         let resolve = |grant: &file::Grant| granted::Grant::resolve(grant, sources);
         Ok(Granted {
             grants: self.file.grants.iter().map(resolve).collect::<Result<_, _>>()?,
+            // What is ambiguous there asks for nothing.
+            withdrawn: self.file.withdrawn.iter().filter_map(|grant| resolve(grant).ok()).collect(),
             result: self.file.result.as_ref().map(resolve).transpose()?,
-            limits: self.file.limits.clone(),
+            file: Arc::clone(&self.file),
             path: self.path.clone(),
         })
     }

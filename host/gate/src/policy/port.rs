@@ -11,7 +11,7 @@ pub struct Refused {
     pub what: String,
     /// The key of `[grant.bridge]`.
     pub key: &'static str,
-    /// Its value, as TOML.
+    /// Its value; of a list, what it lacks.
     pub value: String,
 }
 
@@ -49,18 +49,18 @@ pub fn check(grant: &Grant, port: &PortSpec) -> Result<&'static str, Refused> {
             Some(id) => format!("with access VLAN {id}"),
             None => "without an access VLAN".to_owned(),
         };
-        return refused(what, "vlan", format!("\"{vlan}\""));
+        return refused(what, "vlan", vlan);
     }
     let trunk: Vec<_> = grant.texts("trunk").filter_map(|text| vlans(&text)).collect();
     if let Some(id) = port.trunk.iter().find(|id| !trunk.iter().any(|granted| granted.contains(id))) {
-        return refused(format!("with VLAN {id} on the trunk"), "trunk", format!("[\"{id}\"]"));
+        return refused(format!("with VLAN {id} on the trunk"), "trunk", id.to_string());
     }
     let tagged = port.vlan.is_some() || !port.trunk.is_empty();
     if tagged && port.preserve_default_vlan && !grant.on("preserve-default-vlan") {
-        return refused("that keeps the default VLAN".to_owned(), "preserve-default-vlan", "\"true\"".to_owned());
+        return refused("that keeps the default VLAN".to_owned(), "preserve-default-vlan", "true".to_owned());
     }
     if !port.isolated && must_isolate(grant) {
-        return refused("without isolation of the port".to_owned(), "isolated", "\"false\"".to_owned());
+        return refused("without isolation of the port".to_owned(), "isolated", "false".to_owned());
     }
     Ok(match (port.vlan, port.trunk.as_slice()) {
         (Some(_), _) => "bridge.vlan",
@@ -134,14 +134,14 @@ mod tests {
     fn the_access_vlan_is_exact() {
         for (keys, config, id, expected) in [
             ("", "{}", 0, ""),
-            ("", "{}", 5, "with access VLAN 5; vlan = \"5\""),
+            ("", "{}", 5, "with access VLAN 5; vlan = 5"),
             ("vlan = \"0\"", "{}", 0, ""),
-            ("vlan = \"0\"", "{}", 1, "with access VLAN 1; vlan = \"1\""),
+            ("vlan = \"0\"", "{}", 1, "with access VLAN 1; vlan = 1"),
             ("vlan = \"5\"", "{}", 5, ""),
-            ("vlan = \"5\"", "{}", 6, "with access VLAN 6; vlan = \"6\""),
-            ("vlan = \"5\"", "{}", 0, "without an access VLAN; vlan = \"0\""),
+            ("vlan = \"5\"", "{}", 6, "with access VLAN 6; vlan = 6"),
+            ("vlan = \"5\"", "{}", 0, "without an access VLAN; vlan = 0"),
             ("vlan = \"${config.vlan | 0}\"", r#"{"vlan":7}"#, 7, ""),
-            ("vlan = \"${config.vlan | 0}\"", r#"{"vlan":7}"#, 0, "without an access VLAN; vlan = \"0\""),
+            ("vlan = \"${config.vlan | 0}\"", r#"{"vlan":7}"#, 0, "without an access VLAN; vlan = 0"),
             ("vlan = \"${config.vlan | 0}\"", r#"{"vlan":0}"#, 0, ""),
             ("vlan = \"${config.vlan | 0}\"", "{}", 0, ""),
         ] {
@@ -157,17 +157,17 @@ mod tests {
         assert_eq!(said(shipped, config, &port(0, &[3, 10, 12, 20])), "");
         assert_eq!(said(shipped, config, &port(0, &[])), "");
         for outside in [2, 9, 13, 30] {
-            let expected = format!("with VLAN {outside} on the trunk; trunk = [\"{outside}\"]");
+            let expected = format!("with VLAN {outside} on the trunk; trunk = {outside}");
             assert_eq!(said(shipped, config, &port(0, &[3, outside])), expected);
         }
-        assert_eq!(said("", config, &port(0, &[3])), "with VLAN 3 on the trunk; trunk = [\"3\"]");
+        assert_eq!(said("", config, &port(0, &[3])), "with VLAN 3 on the trunk; trunk = 3");
     }
 
     #[test]
     fn the_default_vlan_counts_where_there_are_others() {
         let keep = |port| PortSpec { preserve_default_vlan: true, ..port };
         let vlan = "vlan = \"5\"\n";
-        let refusal = "that keeps the default VLAN; preserve-default-vlan = \"true\"";
+        let refusal = "that keeps the default VLAN; preserve-default-vlan = true";
         assert_eq!(said(vlan, "{}", &keep(port(5, &[]))), refusal);
         assert_eq!(said("trunk = [\"5\"]\npreserve-default-vlan = \"false\"", "{}", &keep(port(0, &[5]))), refusal);
         assert_eq!(said("", "{}", &keep(port(0, &[]))), "");
@@ -182,7 +182,7 @@ mod tests {
         for keys in ["", "isolated = \"false\"", "isolated = \"${config.portIsolation | false}\""] {
             assert_eq!((said(keys, "{}", &isolated), said(keys, "{}", &open)), (String::new(), String::new()));
         }
-        let refusal = "without isolation of the port; isolated = \"false\"";
+        let refusal = "without isolation of the port; isolated = false";
         let keys = "isolated = \"${config.portIsolation | false}\"";
         assert_eq!(said(keys, r#"{"portIsolation":true}"#, &open), refusal);
         assert_eq!(said(keys, r#"{"portIsolation":true}"#, &isolated), "");

@@ -6,6 +6,7 @@
 
 use super::grammar::{self, Kind};
 use super::granted::{Grant, Granted};
+use super::line::{self, Change};
 use super::view::Origin;
 use super::{port, ranges};
 use postern_types::{Backend, ErrorCode, LeaseRange, OpError, Operation, PortSpec};
@@ -45,7 +46,8 @@ pub fn decide(granted: &Granted, operation: &Operation, objects: Objects<'_>) ->
     let Some(grant) = granted.grant(capability) else {
         return Err(match granted.written(capability) {
             Some(_) => asked.withheld(capability),
-            None => asked.deny("", "", &format!("[grant.{capability}]")),
+            None if granted.is_withdrawn(capability) => asked.withdrawn(capability),
+            None => asked.deny(capability, "", "", asked.objects(objects)),
         });
     };
     let name = match operation {
@@ -63,11 +65,11 @@ pub fn decide(granted: &Granted, operation: &Operation, objects: Objects<'_>) ->
         Operation::BridgeEnsureGateways { port, force, .. } => {
             let rule = asked.port(grant, port)?;
             if !grant.on("gateways") {
-                return Err(asked.key(grant, "", "gateways", "[\"true\"]"));
+                return Err(asked.key(grant, "", vec![line::text("gateways", "true")]));
             }
             match force {
                 true if grant.on("force-address") => "bridge.force-address",
-                true => return Err(asked.key(grant, "with force", "force-address", "\"true\"")),
+                true => return Err(asked.key(grant, "with force", vec![line::text("force-address", "true")])),
                 false => rule,
             }
         }
@@ -123,7 +125,7 @@ impl Asked<'_> {
         if let Err(impossible) = kind.check_text(object) {
             return Err(self.refuse(object, &on(object), format!("no policy can allow it: {impossible}")));
         }
-        Err(self.deny(object, &on(object), &format!("[grant.{}] {key} = [{object:?}]", grant.name)))
+        Err(self.deny(grant.name, object, &on(object), vec![line::text(key, object)]))
     }
 
     fn bridge(&self, grant: &Grant, name: &str) -> Result<&'static str, OpError> {
@@ -144,11 +146,12 @@ impl Asked<'_> {
     ) -> Result<(), OpError> {
         self.mtu(grant, mtu, &format!("on {name:?} "))?;
         if promisc && !grant.on("promisc") {
-            return Err(self.key(grant, &format!("on {name:?} in promiscuous mode"), "promisc", "\"true\""));
+            let what = format!("on {name:?} in promiscuous mode");
+            return Err(self.key(grant, &what, vec![line::text("promisc", "true")]));
         }
         if !vlan_filtering && port::has_vlans(grant) {
             let what = format!("on {name:?} without VLAN filtering");
-            return Err(self.key(grant, &what, "vlan", "\"0\", without `trunk`"));
+            return Err(self.key(grant, &what, vec![line::text("vlan", "0"), Change::Without("trunk")]));
         }
         Ok(())
     }
@@ -156,14 +159,15 @@ impl Asked<'_> {
     fn mtu(&self, grant: &Grant, mtu: Option<u32>, on: &str) -> Result<(), OpError> {
         match mtu {
             Some(mtu) if !grant.texts("mtu").any(|text| text == mtu.to_string()) => {
-                Err(self.key(grant, &format!("{on}with MTU {mtu}"), "mtu", &format!("\"{mtu}\"")))
+                Err(self.key(grant, &format!("{on}with MTU {mtu}"), vec![line::text("mtu", mtu.to_string())]))
             }
             _ => Ok(()),
         }
     }
 
     fn port(&self, grant: &Grant, port: &PortSpec) -> Result<&'static str, OpError> {
-        port::check(grant, port).map_err(|refused| self.key(grant, &refused.what, refused.key, &refused.value))
+        port::check(grant, port)
+            .map_err(|refused| self.key(grant, &refused.what, vec![line::text(refused.key, refused.value)]))
     }
 
     fn plugin(&self, grant: &Grant, name: &str) -> Result<&'static str, OpError> {
@@ -180,40 +184,66 @@ impl Asked<'_> {
             Err(ranges::Refused::NotGranted(range)) => {
                 let object = ranges::show(&range);
                 let subnet = range.subnet.trunc().to_string();
-                Err(self.deny(&object, &on(&object), &format!("[grant.leases] ranges = [\"{subnet}\"]")))
+                Err(self.deny("leases", &object, &on(&object), vec![line::text("ranges", subnet)]))
             }
             Err(ranges::Refused::UsedUp(range)) => {
                 let object = ranges::show(&range);
+                let another = vec![line::text("ranges", range.subnet.trunc().to_string())];
                 let hint = format!(
-                    "each entry of `[grant.leases] ranges` is good for one address of an attachment; an operator can add \
-                     one in {}",
-                    self.granted.operator_file()
+                    "each entry of [grant.leases] ranges is good for one address of an attachment; {}",
+                    self.granted.way_out("leases", self.granted.grant_line("leases", another))
                 );
                 Err(self.refuse(&object, &format!("{} for a second address", on(&object)), hint))
             }
         }
     }
 
-    /// A refusal by a key that holds one value.
-    fn key(&self, grant: &Grant, what: &str, key: &str, value: &str) -> OpError {
-        let what = if what.is_empty() { String::new() } else { format!(" {what}") };
-        self.deny("", &what, &format!("[grant.{}] {key} = {value}", grant.name))
+    /// The objects that the operation names, or the configuration for it: what a table that is not there yet must have.
+    fn objects(&self, objects: Objects<'_>) -> Vec<Change> {
+        let some = |key: &'static str, object: &str| match object {
+            "" => Vec::new(),
+            object => vec![line::text(key, object)],
+        };
+        match self.operation {
+            Operation::BridgeEnsure { name, .. } | Operation::BridgeFind { name } => some("names", name),
+            Operation::MasqueradeEnsure { backend: Some(Backend::Iptables) } => some("backends", "iptables"),
+            Operation::IpamAdd
+            | Operation::IpamDel
+            | Operation::IpamCheck
+            | Operation::IpamStatus
+            | Operation::IpamGc => some("types", objects.ipam),
+            Operation::LeasesReserve { .. }
+            | Operation::LeasesAvailable { .. }
+            | Operation::LeasesHeld
+            | Operation::LeasesRelease
+            | Operation::LeasesRetain => some("directories", objects.lease_directory),
+            Operation::ResolvConfRead => some("files", objects.resolv_conf),
+            _ => Vec::new(),
+        }
     }
 
-    fn deny(&self, object: &str, what: &str, line: &str) -> OpError {
-        let mut hint = format!("an operator can allow it with `{line}` in {}", self.granted.operator_file());
-        if self.granted.has(self.operation.capability()) {
-            hint += " (a table there replaces the whole shipped one)";
-        }
+    /// A refusal by a key.
+    fn key(&self, grant: &Grant, what: &str, changes: Vec<Change>) -> OpError {
+        let what = if what.is_empty() { String::new() } else { format!(" {what}") };
+        self.deny(grant.name, "", &what, changes)
+    }
+
+    fn deny(&self, capability: &str, object: &str, what: &str, changes: Vec<Change>) -> OpError {
+        let hint = self.granted.way_out(capability, self.granted.grant_line(capability, changes));
         self.refuse(object, what, hint)
     }
 
     fn withheld(&self, capability: &str) -> OpError {
         let hint = format!(
-            "`when` of [grant.{capability}] grants it only where the network asks for it; an operator can change that in {}",
-            self.granted.operator_file()
+            "`when` of [grant.{capability}] grants it only where the network asks for it; {} for all networks",
+            self.granted.way_out(capability, self.granted.grant_line(capability, vec![Change::Without("when")]))
         );
         self.refuse("", " in this network", hint)
+    }
+
+    fn withdrawn(&self, capability: &str) -> OpError {
+        let hint = self.granted.withdrawn_hint(capability);
+        self.refuse("", "", hint)
     }
 
     fn refuse(&self, object: &str, what: &str, hint: String) -> OpError {
@@ -235,7 +265,11 @@ pub fn capability_names() -> &'static [&'static str] {
 #[cfg(test)]
 mod tests {
     use super::super::granted::tests::granted;
+    use super::super::{File, Policy};
     use super::*;
+    use postern_cni::Json;
+    use postern_types::LeaseRange;
+    use std::path::Path;
 
     fn ensure(name: &str) -> Operation {
         Operation::BridgeEnsure { name: name.to_owned(), mtu: None, vlan_filtering: false, promisc: false }
@@ -254,7 +288,8 @@ mod tests {
         assert_eq!(of(policy, r#"{"mtu":1400}"#, Some(1400)), Ok("veth"));
         // A bridge would take it over from its port.
         assert!(of(policy, "{}", Some(68)).unwrap_err().contains("veth.create with MTU 68; "));
-        assert!(of("[grant.veth]", r#"{"mtu":68}"#, Some(68)).unwrap_err().contains("[grant.veth] mtu = \"68\""));
+        let refusal = of("[grant.veth]", r#"{"mtu":68}"#, Some(68)).unwrap_err();
+        assert!(refusal.contains("with `grant.veth = { mtu = \"68\" }` in"), "{refusal}");
     }
 
     #[test]
@@ -273,7 +308,7 @@ mod tests {
         let by = |policy: &str, giver| decide(&granted(policy, "{}"), &look, Objects { giver, ..Objects::default() });
         assert_eq!(by("[grant.veth]", "veth").unwrap().name, "veth");
         assert!(by("[grant.veth]", "").unwrap_err().hint.contains("[grant.link]"));
-        assert!(by("[grant.link]", "bridge").unwrap_err().hint.contains("[grant.bridge]"));
+        assert!(by("[grant.link]", "bridge").unwrap_err().hint.contains("grant.bridge = "));
     }
 
     /// The rule, or the refusal in words.
@@ -306,9 +341,102 @@ mod tests {
         assert_eq!(
             bridge("", "{}", &ensure("cni1")).unwrap_err(),
             "policy does not allow plugin \"bridge\" bridge.ensure on \"cni1\"; an operator can allow it with \
-             `[grant.bridge] names = [\"cni1\"]` in /etc/postern/policy/bridge.toml (a table there replaces the whole \
-             shipped one)"
+             `grant.bridge = { names = [\"b\", \"cni1\"] }` in /etc/postern/policy/bridge.toml, before its first table (it has \
+             all that is granted now: a table there replaces the whole shipped one)"
         );
+    }
+
+    /// Every refusal that policy can lift offers a line; an operator's file of that line alone is read, and lifts it.
+    #[test]
+    fn lines_that_are_offered_are_read_and_allow() {
+        let range =
+            |subnet: &str| LeaseRange { subnet: subnet.parse().unwrap(), start: None, end: None, gateway: None };
+        let sets = vec![vec![range("10.3.0.0/24")], vec![range("10.3.0.0/24")]];
+        let port = PortSpec {
+            vlan: Some(5),
+            trunk: vec![7],
+            preserve_default_vlan: true,
+            isolated: false,
+            ..PortSpec::default()
+        };
+        let operations = [
+            Operation::LinkOwn,
+            Operation::LinkAttributes { link: 0 },
+            Operation::VethCreate { mtu: Some(68), mac: None },
+            Operation::AddressesList { link: 0 },
+            Operation::RoutesList { link: 0 },
+            Operation::BridgeEnsure { name: "it\"is".to_owned(), mtu: Some(900), vlan_filtering: false, promisc: true },
+            Operation::BridgeFind { name: "cni1".to_owned() },
+            Operation::BridgeAttach { bridge: 0, host: 1, port: port.clone() },
+            Operation::BridgeEnsureGateways { bridge: 0, port, force: true },
+            Operation::PointToPointEnsure { host: 0 },
+            Operation::ForwardingEnable,
+            Operation::MasqueradeEnsure { backend: None },
+            Operation::MasqueradeEnsure { backend: Some(Backend::Iptables) },
+            Operation::MasqueradeRemove,
+            Operation::MacGuardRemove,
+            Operation::IpamAdd,
+            Operation::LeasesReserve { sets, requested: Vec::new() },
+            Operation::LeasesRelease,
+            Operation::ResolvConfRead,
+            Operation::LoopbackUp,
+            Operation::AttachmentsCollect,
+        ];
+        let shipped = ["bridge", "ptp", "host-local", "loopback", "static"].map(|plugin| {
+            let path = format!("{}/../../guests/{plugin}/policy.toml", env!("CARGO_MANIFEST_DIR"));
+            std::fs::read_to_string(path).unwrap()
+        });
+        let narrow = "[grant.veth]\nwhen = [\"false\"]\n[grant.bridge]\nnames = [\"b\"]\nvlan = \"9\"\ntrunk = [\"9\"]\nisolated = \"true\"\n\
+                      [grant.masquerade]\nbackends = [\"${config.x}\"]\nwhen = [\"false\"]\n[grant.ipam]\ntypes = [\"x\"]\n\
+                      [grant.leases]\ndirectories = [\"/x\"]\nranges = [\"10.0.0.0/30\"]\n[grant.forwarding]\nwhen = [\"false\"]";
+        let all = capability_names().iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        let withdrawn = format!("withdraw = [{all}]");
+        let objects = Objects { ipam: "dhcp", lease_directory: "/l\\é", resolv_conf: "/etc/r.conf", giver: "" };
+        let mut lines = 0;
+        for shipped in shipped.iter().map(String::as_str).chain(["", narrow]) {
+            for (operation, operator) in
+                operations.iter().flat_map(|operation| [(operation, ""), (operation, &*withdrawn)])
+            {
+                let mut operator = operator.to_owned();
+                for round in 0.. {
+                    let path = Path::new("/x/bridge.toml");
+                    let mut policy = Policy::of(File::parse(shipped, Origin::Shipped).unwrap(), path.to_owned());
+                    let file = File::parse(&operator, Origin::Operator).unwrap_or_else(|e| panic!("{operator}: {e}"));
+                    policy.replace_with(file, path.to_owned());
+                    let config = Json::parse(br#"{"ipam":{"type":"dhcp"}}"#, 4096).unwrap();
+                    let granted = policy.without_withdrawn().resolve(&config, "").unwrap();
+                    let Err(refusal) = decide(&granted, operation, objects) else { break };
+                    let line = refusal.hint.split("allow it with `").nth(1).and_then(|rest| rest.split("` in ").next());
+                    let line = line.unwrap_or_else(|| panic!("{operation:?} under {operator}: {}", refusal.hint));
+                    assert!(round < 12 && *line != operator, "{operation:?}: {line} allows nothing");
+                    operator = line.to_owned();
+                    lines += 1;
+                }
+            }
+        }
+        assert!(lines > 200, "{lines}");
+    }
+
+    #[test]
+    fn other_lines_are_read_as_well() {
+        let granted = granted("[grant.mac-guard]\nrequired = \"true\"\n[grant.ipam]\ntypes = [\"x\"]", "{}");
+        let hints = [
+            granted.native_hint("whereabouts"),
+            granted.unguarded_hint(),
+            granted.result_hint("addresses", "10.0.0.9/24"),
+            granted.result_hint("gateways", "10.0.0.1"),
+            granted.limit_hint("operations", 4096),
+            granted.limit_hint("handles", 0),
+            granted.limit_hint("depth", 7),
+        ];
+        for hint in hints {
+            let line = hint.split('`').nth(1).unwrap_or_else(|| panic!("{hint}"));
+            File::parse(line, Origin::Operator).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+        assert!(granted.limit_hint("depth", 8).contains("no policy can raise"));
+        // What can't be written down as itself is not offered.
+        let star = decide(&granted, &Operation::IpamAdd, Objects { ipam: "a*", ..Objects::default() }).unwrap_err();
+        assert!(star.hint.contains("no line of a policy file can name it"), "{}", star.hint);
     }
 
     #[test]
@@ -334,7 +462,7 @@ mod tests {
         let config = r#"{"bridge":"br*"}"#;
         assert_eq!(decided(taken, config, &ensure("br*"), Objects::default()), Ok("bridge.names"));
         let refusal = decided(taken, config, &ensure("br0"), Objects::default()).unwrap_err();
-        assert!(refusal.contains("names = [\"br0\"]"), "{refusal}");
+        assert!(refusal.contains("names = [\"${config.bridge}\", \"br0\"]"), "{refusal}");
     }
 
     #[test]
@@ -346,7 +474,8 @@ mod tests {
         let refusal = bridge(mtu, "{}", &options(Some(1400), false, false)).unwrap_err();
         assert!(
             refusal.contains(
-                "bridge.ensure on \"b\" with MTU 1400; an operator can allow it with `[grant.bridge] mtu = \"1400\"`"
+                "bridge.ensure on \"b\" with MTU 1400; an operator can allow it with \
+                 `grant.bridge = { names = [\"b\"], mtu = \"1400\" }`"
             ),
             "{refusal}"
         );
@@ -395,7 +524,7 @@ mod tests {
         let plain = "gateways = [\"true\"]";
         assert_eq!(bridge(plain, "{}", &gateways(false)), Ok("bridge"));
         let refusal = bridge(plain, "{}", &gateways(true)).unwrap_err();
-        assert!(refusal.contains("with force; ") && refusal.contains("[grant.bridge] force-address = \"true\""));
+        assert!(refusal.contains("with force; ") && refusal.contains("force-address = \"true\" }`"));
         let key = "gateways = [\"true\"]\nforce-address = \"${config.forceAddress | false}\"";
         assert_eq!(bridge(key, r#"{"forceaddress":true}"#, &gateways(true)), Ok("bridge.force-address"));
         assert!(bridge(key, "{}", &gateways(true)).is_err());
@@ -411,7 +540,7 @@ mod tests {
             let refusal = decided(policy, config, &asked(Some(Backend::Iptables)), Objects::default()).unwrap_err();
             assert!(
                 refusal.contains("masquerade.ensure on \"iptables\"; ")
-                    && refusal.contains("backends = [\"iptables\"]")
+                    && refusal.contains("backends = [\"${config.ipMasqBackend | nftables}\", \"iptables\"] }`")
             );
         }
         let iptables = r#"{"ipMasqBackend":"iptables"}"#;
@@ -438,14 +567,17 @@ mod tests {
         assert_eq!(decided(policy, config, &Operation::ResolvConfRead, objects), Ok("resolv-conf.files"));
         let others = Objects { ipam: "ptp", lease_directory: "/srv", resolv_conf: "/etc/shadow", giver: "" };
         for (operation, words) in [
-            (Operation::IpamAdd, "ipam.add on \"ptp\"; an operator can allow it with `[grant.ipam] types = [\"ptp\"]`"),
+            (
+                Operation::IpamAdd,
+                "ipam.add on \"ptp\"; an operator can allow it with `grant.ipam = { types = [\"${config.ipam.type}\", \"ptp\"] }`",
+            ),
             (
                 Operation::LeasesHeld,
-                "leases.held on \"/srv\"; an operator can allow it with `[grant.leases] directories = [\"/srv\"]`",
+                "leases.held on \"/srv\"; an operator can allow it with `grant.leases = { directories = [\"${config.ipam.dataDir | /var/lib/cni/networks}\", \"/srv\"], ",
             ),
             (
                 Operation::ResolvConfRead,
-                "resolv-conf.read on \"/etc/shadow\"; an operator can allow it with `[grant.resolv-conf] files = [\"/etc/shadow\"]`",
+                "resolv-conf.read on \"/etc/shadow\"; an operator can allow it with `grant.resolv-conf = { files = [\"/etc/*.conf\", \"/etc/shadow\"] }`",
             ),
         ] {
             let refusal = decided(policy, config, &operation, others).unwrap_err();
@@ -463,7 +595,7 @@ mod tests {
         assert_eq!(decided(policy, "{}", &reserve(vec![vec![range("10.1.0.0/24")]]), objects), Ok("leases.ranges"));
         let foreign = vec![vec![range("11.1.0.0/24")]];
         let refusal = decided(policy, "{}", &reserve(foreign.clone()), objects).unwrap_err();
-        let words = "leases.reserve on \"11.1.0.0/24\"; an operator can allow it with `[grant.leases] ranges = [\"11.1.0.0/24\"]`";
+        let words = "leases.reserve on \"11.1.0.0/24\"; an operator can allow it with `grant.leases = { directories = [\"/x\"], ranges = [\"10.0.0.0/8\", \"11.1.0.0/24\"] }`";
         assert!(refusal.contains(words), "{refusal}");
         assert!(decided(policy, "{}", &Operation::LeasesAvailable { sets: foreign }, objects).is_err());
         let two = vec![vec![range("10.1.0.0/24")], vec![range("10.2.0.0/24")]];

@@ -9,6 +9,8 @@ pub enum Origin {
     Shipped,
     /// The operator's, in `/etc/postern/policy`.
     Operator,
+    /// None: the host lets every plugin do it.
+    Host,
 }
 
 impl Origin {
@@ -17,6 +19,7 @@ impl Origin {
         match self {
             Self::Shipped => "shipped",
             Self::Operator => "operator",
+            Self::Host => "host",
         }
     }
 }

@@ -2,16 +2,18 @@
 
 use super::{Leftover, Session, Undo, kernel, now, state};
 use crate::effect::Effect;
+use crate::unrecorded;
 use postern_cni::{CniResult, Route, Verb};
 use postern_kernel::{Namespace, Worker};
 use postern_state::{Header, Record, Section, Stage, StateError};
-use postern_types::{ErrorCode, OpError};
+use postern_types::{ErrorCode, Mac, OpError};
 
 impl Session {
     /// Treats the container's namespace as gone if `CNI_NETNS` leads to another one than at ADD, or to none: a path can
     /// be reused.
     pub fn forget_foreign_container(&mut self) {
-        if self.record.as_ref().is_some_and(|record| self.is_foreign(record.header())) {
+        // One that the runtime's last result is about is not foreign, whatever an older record says.
+        if !self.replaced && self.record.as_ref().is_some_and(|record| self.is_foreign(record.header())) {
             self.worker = None;
         }
     }
@@ -59,6 +61,91 @@ impl Session {
             self.warn();
         }
         Ok(())
+    }
+
+    /// Looks whether a pair that the record lists is there: the first thing to ask before anything is done by it. A native
+    /// plugin that was put back for a while has known nothing of records.
+    ///
+    /// # Errors
+    /// The kernel can't be asked.
+    pub fn look_for_pair(&mut self) -> Result<(), OpError> {
+        let listed =
+            self.record.iter().flat_map(|record| record.effects(None)).filter_map(|noted| match noted.effect {
+                Effect::Veth { host, mac } => Some((host, mac)),
+                _ => None,
+            });
+        let listed: Vec<_> = listed.collect();
+        for (host, mac) in &listed {
+            let link = self.host()?.link_by_name(host).map_err(kernel)?;
+            if link.is_some_and(|link| link.kind == "veth" && link.mac == Some(mac.0)) {
+                return Ok(());
+            }
+        }
+        self.pair_gone = !listed.is_empty();
+        Ok(())
+    }
+
+    /// Whether the pairs that the record lists are gone, so that something else may have the attachment's names by now.
+    pub fn has_lost_pair(&self) -> bool {
+        self.pair_gone
+    }
+
+    /// Whether the record is about an attachment that is no more, and another one that has no record has its names now.
+    pub fn is_replaced(&self) -> bool {
+        self.replaced
+    }
+
+    /// Finds out whether the attachment was made again by somebody who writes no records, after the record's own pair had
+    /// gone: the container has such a link that no other record claims, or the runtime's last result names another host
+    /// end. Then the record is not the whole truth.
+    ///
+    /// # Errors
+    /// The kernel can't be asked.
+    pub fn hold_against_kernel(&mut self) -> Result<(), OpError> {
+        if !self.pair_gone {
+            return Ok(());
+        }
+        let previous = self.request.conf.previous_result().ok().flatten().unwrap_or_default();
+        let own = match &self.worker {
+            Some(worker) => worker.netlink().map_err(kernel)?.link_by_name(&self.request.ifname).map_err(kernel)?,
+            None => None,
+        };
+        let own = match own {
+            Some(own) if own.kind == "veth" && !unrecorded::is_claimed(self, &own)? => Some(own),
+            _ => None,
+        };
+        // The link that the runtime was told of, if it was told of one.
+        let given =
+            previous.interfaces.iter().find(|link| !link.sandbox.is_empty() && link.name == self.request.ifname);
+        let is_given = own
+            .as_ref()
+            .and_then(|own| own.mac)
+            .is_some_and(|mac| given.is_some_and(|given| given.mac.eq_ignore_ascii_case(&Mac(mac).to_string())));
+        let foreign = self.record.as_ref().is_some_and(|record| self.is_foreign(record.header()));
+        self.replaced = match (own, given) {
+            // A path can lead to another container by now, whose link is none of ours unless the runtime says so. An ADD takes
+            // nothing from there.
+            (Some(_), _) if foreign && self.request.verb != Verb::Add => is_given,
+            (Some(_), _) => true,
+            (None, Some(_)) => !self.names_listed_pair(&previous),
+            (None, None) => false,
+        };
+        self.whole &= !self.replaced;
+        Ok(())
+    }
+
+    /// Whether a result names the host end of a pair that the record lists.
+    fn names_listed_pair(&self, result: &CniResult) -> bool {
+        let listed = self.record.iter().flat_map(|record| record.effects(None));
+        listed.into_iter().any(|noted| match noted.effect {
+            Effect::Veth { host, .. } => result.interfaces.iter().any(|link| link.name == host),
+            _ => false,
+        })
+    }
+
+    /// Takes the record for none, as what it lists is not there: nothing of it is used, and the file stays as it is.
+    pub fn set_record_aside(&mut self) {
+        self.record = None;
     }
 
     /// Tells of what was found damaged in the record.

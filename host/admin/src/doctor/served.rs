@@ -1,0 +1,31 @@
+//! Rules of native plugins that lead traffic to an address which no living container has: portmap's, for one, where nobody
+//! has said DEL for the chain. The next container that gets the address is reached by them.
+
+use super::{Examination, Node, Remedy, Severity};
+use postern_confine::Direct;
+use postern_firewall::Served;
+use postern_firewall::iptables::Means;
+use std::time::{Duration, Instant};
+
+/// How long looking at all rules may take.
+const WITHIN: Duration = Duration::from_secs(20);
+
+pub fn examine(examination: &mut Examination, node: &Node) {
+    let Ok(sight) = &node.sight else { return };
+    examination.look("served", "rules that lead to addresses: nftables, iptables");
+    let means = || Means { runner: &Direct, deadline: Instant::now() + WITHIN };
+    let served = match sight.nft(|nft| Served::look(nft, means()).map_err(|error| error.to_string())) {
+        Ok(served) => served,
+        Err(reason) => return examination.leave_out(format!("rules that lead to addresses: {reason}")),
+    };
+    for (address, serving) in served.of_plugins() {
+        if address.is_loopback() || sight.namespaces.with_address(address).is_some() {
+            continue;
+        }
+        let severity = if sight.namespaces.is_complete() { Severity::Error } else { Severity::Warning };
+        let what = format!("rules of a native plugin lead traffic to {address}, which no namespace has");
+        let why = "the next container that gets the address is reached by them, in the place of the one that is gone";
+        let remedy = "let the runtime remove that container, or call DEL of its chain; its lease stays until then";
+        examination.found(severity, &serving.place, what, why, Remedy::Words(remedy.to_owned()));
+    }
+}

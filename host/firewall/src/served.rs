@@ -1,0 +1,201 @@
+//! Which addresses the rules of a node lead traffic to, whoever made them: while one does, the address must not become
+//! another container's. Native portmap's DNAT outlives a container that nobody has said DEL for.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use netlink_packet_netfilter::NetfilterProtoFamily;
+use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleMessage};
+use nix::errno::Errno;
+
+use crate::attribute::{attributes, be32, find, text};
+use crate::iptables::{self, Means};
+use crate::rule::{Expression, destination_of};
+use crate::saved::SavedTable;
+use crate::{FirewallError, Nft};
+
+/// `NFTA_RULE_TABLE`, `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
+const RULE_TABLE: u16 = 1;
+const RULE_CHAIN: u16 = 2;
+const RULE_EXPRESSIONS: u16 = 4;
+/// `NFT_NAT_DNAT`.
+const DNAT: u32 = 1;
+
+/// A rule that leads traffic to an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Serving {
+    /// Family, table and chain: `ip nat CNI-DN-…`.
+    pub place: String,
+    /// The chain or its table has a name that the native plugins give.
+    pub of_plugin: bool,
+}
+
+/// The addresses that rules lead traffic to, as they were at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Served(HashMap<IpAddr, Serving>);
+
+impl Served {
+    /// Looks at nftables, in which the newer iptables has its rules as well, and at the tables of legacy iptables, if the
+    /// kernel has any.
+    ///
+    /// # Errors
+    /// The kernel refuses to show its rules, a program fails, or the deadline passes.
+    pub fn look(nft: &mut Nft, means: Means<'_>) -> Result<Self, FirewallError> {
+        let mut served = Self::default();
+        let families = [
+            (NetfilterProtoFamily::IPv4, "ip"),
+            (NetfilterProtoFamily::IPv6, "ip6"),
+            (NetfilterProtoFamily::Inet, "inet"),
+        ];
+        for (family, name) in families {
+            let request = NfTablesMessage::GetRule(RuleMessage { attributes: Vec::new() });
+            let rules = nft.dump(family, request, |rule| Some(read(rule, name)));
+            let rules = match rules {
+                Err(Errno::EOPNOTSUPP | Errno::EAFNOSUPPORT | Errno::ENOENT) => continue,
+                rules => rules.map_err(|errno| FirewallError::errno("list rules of", name, errno))?,
+            };
+            rules.into_iter().flatten().for_each(|(address, serving)| served.add(address, serving));
+        }
+        if iptables::has_legacy_nat() && iptables::installed().contains(&true) {
+            for (name, table) in iptables::nat_tables(means)? {
+                of_saved(&table, name).into_iter().for_each(|(address, serving)| served.add(address, serving));
+            }
+        }
+        Ok(served)
+    }
+
+    /// Where a rule leads traffic to this address.
+    #[must_use]
+    pub fn by(&self, address: IpAddr) -> Option<&Serving> {
+        self.0.get(&address)
+    }
+
+    /// All addresses that rules of the native plugins lead traffic to, in order.
+    #[must_use]
+    pub fn of_plugins(&self) -> Vec<(IpAddr, &Serving)> {
+        let mut all: Vec<_> = self
+            .0
+            .iter()
+            .filter(|(_, serving)| serving.of_plugin)
+            .map(|(address, serving)| (*address, serving))
+            .collect();
+        all.sort_by_key(|(address, _)| *address);
+        all
+    }
+
+    fn add(&mut self, address: IpAddr, serving: Serving) {
+        let known = self.0.entry(address).or_insert_with(|| serving.clone());
+        if serving.of_plugin && !known.of_plugin {
+            *known = serving;
+        }
+    }
+}
+
+impl Serving {
+    /// `None` for the rules of `ipMasq`, which are about what leaves a container.
+    fn of(family: &str, table: &str, chain: &str) -> Option<Self> {
+        let digits = chain.strip_prefix("CNI-").unwrap_or_default();
+        if digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        let of_plugin = chain.starts_with("CNI-") || table.starts_with("cni_");
+        Some(Self { place: format!("{family} {table} {chain}"), of_plugin })
+    }
+}
+
+/// The addresses that a rule names as destination, or sends packets to.
+fn read(rule: &[u8], family: &str) -> Vec<(IpAddr, Serving)> {
+    let name = |kind| find(rule, kind).map(text).unwrap_or_default();
+    let expressions = find(rule, RULE_EXPRESSIONS).unwrap_or_default();
+    let mut found = Vec::new();
+    let mut registers: HashMap<u32, &[u8]> = HashMap::new();
+    for (_, expression) in attributes(expressions) {
+        let data = find(expression, 2).unwrap_or_default();
+        match find(expression, 1) {
+            // NFTA_IMMEDIATE_DREG, _DATA with NFTA_DATA_VALUE.
+            Some(b"immediate\0") => {
+                let value = find(data, 2).and_then(|data| find(data, 1));
+                registers.extend(find(data, 1).and_then(be32).zip(value));
+            }
+            // NFTA_NAT_TYPE, _REG_ADDR_MIN.
+            Some(b"nat\0") if find(data, 1).and_then(be32) == Some(DNAT) => {
+                let register = find(data, 3).and_then(be32);
+                found.extend(register.and_then(|register| registers.get(&register)).and_then(|value| address(value)));
+            }
+            // NFTA_TARGET_NAME, _REV, _INFO: what iptables makes.
+            Some(b"target\0") if find(data, 1) == Some(b"DNAT\0") => {
+                let info = find(data, 3).unwrap_or_default();
+                let (at, length) = match (family, find(data, 2).and_then(be32)) {
+                    // The oldest has a counter before the flags.
+                    ("ip", Some(0) | None) => (8, 4),
+                    ("ip", _) => (4, 4),
+                    _ => (4, 16),
+                };
+                found.extend(info.get(at..at + length).and_then(address));
+            }
+            _ => {}
+        }
+    }
+    let parts: Vec<Expression> = crate::rule::Rule::read(rule).expressions();
+    found.extend(destination_of(&parts));
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let serving = Serving::of(family, &name(RULE_TABLE), &name(RULE_CHAIN));
+    found.into_iter().filter_map(|address| Some((address, serving.clone()?))).collect()
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match (<[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
+        (Ok(octets), _) => Some(IpAddr::from(octets)),
+        (_, Ok(octets)) => Some(IpAddr::from(octets)),
+        _ => None,
+    }
+}
+
+/// The same of a table as `iptables-save` prints it.
+fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, Serving)> {
+    let mut found = Vec::new();
+    for saved in &table.rules {
+        let Some(serving) = Serving::of(family, "nat", &saved.rule.chain) else { continue };
+        let destination = saved.rule.destination.filter(|(is, net)| *is && net.prefix_len() == net.max_prefix_len());
+        found.extend(destination.map(|(_, net)| (net.addr(), serving.clone())));
+        let mut words = saved.line.split_whitespace();
+        if words.by_ref().any(|word| word == "--to-destination")
+            && let Some(address) = words.next().and_then(target)
+        {
+            found.push((address, serving));
+        }
+    }
+    found
+}
+
+/// `10.1.2.3:80`, `[fd00::1]:80`, or an address alone.
+fn target(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.split(']').next());
+    text.parse().ok().or_else(|| bare?.parse().ok()).or_else(|| text.rsplit_once(':')?.0.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_of_saved_rules() {
+        let table = SavedTable::parse(
+            "*nat\n-A CNI-DN-1 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.9.0.2:80\n\
+             -A X -d 10.9.0.3/32 -j ACCEPT\n-A X -d 10.9.0.0/24 -j ACCEPT\n-A X ! -d 10.9.0.4/32 -j ACCEPT\n\
+             -A CNI-0123456789abcdef01234567 -d 10.9.0.5/32 -j ACCEPT\n\
+             -A CNI-DN-2 -p tcp -j DNAT --to-destination [fd00::2]:80\nCOMMIT\n",
+        );
+        let found = of_saved(&table, "ip");
+        let places: Vec<String> = found
+            .iter()
+            .map(|(address, serving)| format!("{address} {} {}", serving.place, serving.of_plugin))
+            .collect();
+        assert_eq!(
+            places,
+            ["10.9.0.2 ip nat CNI-DN-1 true", "10.9.0.3 ip nat X false", "fd00::2 ip nat CNI-DN-2 true"]
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! STATUS: could an ADD work? Beside what the plugin says of itself (its configuration, its IPAM plugin, free addresses) this
+//! asks for what the host has to do for it: is it granted, is the packet filter there, can records and leases be written.
+//! Nothing is changed, and no container is needed.
+
+use crate::capability::leases;
+use crate::disk;
+use crate::policy::{Granted, Objects, Policy, decide};
+use crate::session::{Session, kernel};
+use postern_cni::{Error, code};
+use postern_firewall::iptables;
+use postern_types::{Backend, OpError, Operation};
+use std::path::Path;
+
+/// Grants that an ADD can do without.
+const DISPENSABLE: [&str; 3] = ["attachments", "resolv-conf", "link-sysctl"];
+
+/// Grants that only a network with addresses needs.
+const OF_ADDRESSES: [&str; 6] = ["ipam", "addresses", "routes", "masquerade", "forwarding", "point-to-point"];
+
+/// Whether the host could do its part of an ADD.
+///
+/// # Errors
+/// Code 50 with what is missing and the way out; code 51 where that cuts off the network's containers as well.
+pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<(), Error> {
+    let granted = session.grants(policy).map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
+    let has_addresses = !session.request.conf.ipam_type.is_empty();
+    let needed = |missing: &&str| !DISPENSABLE.contains(missing) && (has_addresses || !OF_ADDRESSES.contains(missing));
+    if let Some(missing) = granted.missed().find(needed) {
+        return Err(unavailable(format!("policy has withdrawn \"{missing}\", which an ADD to this network needs"))
+            .with_details(granted.withdrawn_hint(missing)));
+    }
+    masquerading(session, policy, &granted)?;
+    if is_on(session, "macspoofchk") && policy.knows("mac-guard") {
+        has_nftables(session, "spoofing protection")?;
+    }
+    bridge(session, &granted)?;
+    let written = |directory: &Path| {
+        disk::writable(directory).map_err(|error| Error { code: code::PLUGIN_NOT_AVAILABLE, ..error })
+    };
+    written(&session.state)?;
+    if keeps_leases {
+        written(&Path::new(&leases::directory(&session.request)).join(&session.request.conf.name))?;
+    }
+    Ok(())
+}
+
+/// A refusal by policy, as STATUS says it: the plugin is there, and can't serve an ADD.
+pub fn as_unavailable(error: Error) -> Error {
+    match error.code {
+        crate::DENIED => Error { code: code::PLUGIN_NOT_AVAILABLE, ..error },
+        _ => error,
+    }
+}
+
+fn unavailable(text: String) -> Error {
+    Error::new(code::PLUGIN_NOT_AVAILABLE, text)
+}
+
+fn refused(error: OpError) -> Error {
+    unavailable(error.to_string())
+}
+
+/// A switch of the configuration. What is none is the plugin's to refuse.
+fn is_on(session: &Session, key: &str) -> bool {
+    session.request.conf.fields().bool(key).ok().flatten() == Some(true)
+}
+
+fn masquerading(session: &Session, policy: &Policy, granted: &Granted) -> Result<(), Error> {
+    if !is_on(session, "ipMasq") || !policy.knows("masquerade") || session.request.conf.ipam_type.is_empty() {
+        return Ok(());
+    }
+    let backend = match session.request.conf.fields().str("ipMasqBackend").ok().flatten() {
+        None => None,
+        Some("nftables") => Some(Backend::Nftables),
+        Some("iptables") => Some(Backend::Iptables),
+        // The plugin has its own words for that.
+        Some(_) => return Ok(()),
+    };
+    decide(granted, &Operation::MasqueradeEnsure { backend }, Objects::default()).map_err(refused)?;
+    match backend {
+        Some(Backend::Iptables) if iptables::installed() == [false, false] => Err(unavailable(
+            "the network wants masquerading by iptables, which is not installed: install it, or use the nftables backend"
+                .to_owned(),
+        )),
+        Some(Backend::Iptables) => Ok(()),
+        _ => has_nftables(session, "masquerading"),
+    }
+}
+
+fn has_nftables(session: &Session, what: &str) -> Result<(), Error> {
+    let missing =
+        |reason: String| unavailable(format!("the network wants {what}, and nftables can't be used: {reason}"));
+    let mut nft = session.nft().map_err(|error| missing(error.to_string()))?;
+    match nft.is_absent() {
+        true => Err(missing("the kernel has no nf_tables".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// The bridge may be missing, as an ADD makes it; but nothing else must have its name.
+fn bridge(session: &Session, granted: &Granted) -> Result<(), Error> {
+    if !granted.has("bridge") {
+        return Ok(());
+    }
+    let Some(name) = session.request.conf.fields().str("bridge").ok().flatten() else { return Ok(()) };
+    decide(granted, &Operation::BridgeFind { name: name.to_owned() }, Objects::default()).map_err(refused)?;
+    match session.host().and_then(|host| host.link_by_name(name).map_err(kernel)).map_err(refused)? {
+        Some(link) if link.kind != "bridge" => Err(Error::new(
+            code::LIMITED_CONNECTIVITY,
+            format!("\"{name}\" exists and is no bridge: containers of this network have none, and can't be attached"),
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,132 @@
+//! DEL as the host's own act, where there is no record (any more) and no plugin to ask: its code is missing or not to be
+//! trusted, its policy can't be read, or policy keeps it from its work. Things go by the names and tags that the native
+//! plugins give as well. No policy is asked: what an attachment has made is its own to give up, and runtimes call DEL until
+//! it succeeds.
+
+use crate::capability::{leases, link, mac_guard, masquerade};
+use crate::effect::Effect;
+use crate::policy::Policy;
+use crate::session::{Request, Session, kernel, state};
+use postern_kernel::Link;
+use postern_types::{Mac, OpError};
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// What a plugin may have made: no more is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The pair.
+    pub link: bool,
+    /// Masquerading and spoofing protection.
+    pub rules: bool,
+    /// Addresses.
+    pub leases: bool,
+}
+
+impl Part {
+    /// By the plugin's policy; without one, by whom the configuration is for.
+    pub fn of(policy: Option<&Policy>, request: &Request) -> Self {
+        let delegates = !request.conf.ipam_type.is_empty();
+        match policy {
+            Some(policy) => Self {
+                link: policy.knows("veth"),
+                rules: policy.knows("masquerade") || policy.knows("mac-guard"),
+                leases: policy.knows("leases") || policy.knows("ipam") && delegates,
+            },
+            None => {
+                let is_interface_plugin = request.conf.ipam_type != request.plugin;
+                Self { link: is_interface_plugin, rules: is_interface_plugin, leases: delegates }
+            }
+        }
+    }
+}
+
+/// Removes what has the attachment's names: rules first, addresses last, and not while the pair stays. Nothing to remove is
+/// success.
+///
+/// # Errors
+/// The first thing that could not be removed; all of it was tried.
+pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
+    session.allow_cleanup();
+    let mut failed = None;
+    if part.rules {
+        step(session, &mut failed, json!({"effect": "masquerade"}), masquerade::remove_own);
+    }
+    let mut pair_stays = false;
+    if part.link {
+        match own_pair(session) {
+            Ok(Some(pair)) => {
+                let object = json!({"effect": "veth", "host": pair.name, "mac": pair.mac.map(Mac)});
+                step(session, &mut failed, object, |session| link::delete_own(session));
+            }
+            Ok(None) => {}
+            Err(error) => failed = failed.or(Some(error)),
+        }
+        pair_stays = failed.is_some();
+    }
+    if part.rules {
+        step(session, &mut failed, json!({"effect": "mac-guard"}), |session| mac_guard::revert(session, None, None));
+    }
+    if part.leases && !pair_stays {
+        let directory = leases::directory(&session.request);
+        let object = json!({"effect": "lease", "directory": directory});
+        step(session, &mut failed, object, |session| leases::revert(session, &directory, &[], true));
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// One step, with its line in the audit log.
+fn step(
+    session: &mut Session,
+    failed: &mut Option<OpError>,
+    object: Value,
+    act: impl FnOnce(&mut Session) -> Result<(), OpError>,
+) {
+    let start = Instant::now();
+    let outcome = act(session);
+    session.audit.note_own_removal(&object, &outcome, start.elapsed());
+    if let Err(error) = outcome {
+        failed.get_or_insert(error);
+    }
+}
+
+/// The container's end of the attachment's pair, if it is a pair, and nobody else's.
+fn own_pair(session: &Session) -> Result<Option<Link>, OpError> {
+    let Some(container) = session.container() else { return Ok(None) };
+    let own = container.netlink().map_err(kernel)?.link_by_name(&session.request.ifname).map_err(kernel)?;
+    let Some(own) = own.filter(|own| own.kind == "veth") else { return Ok(None) };
+    Ok(if is_claimed(session, &own)? { None } else { Some(own) })
+}
+
+/// Whether the host end of this link of the container belongs to another attachment, by that one's record: a path can lead to
+/// another container by now, and a link can have been another network's since.
+///
+/// # Errors
+/// The kernel or the records can't be asked.
+pub fn is_claimed(session: &Session, own: &Link) -> Result<bool, OpError> {
+    let Some(peer) = own.peer_index else { return Ok(false) };
+    let Some(end) = session.host()?.link_by_index(peer).map_err(kernel)? else { return Ok(false) };
+    is_port_claimed(session, &end.name, end.mac)
+}
+
+/// Whether a record of another attachment lists a pair with this host end. With `mac` it must be that address.
+///
+/// # Errors
+/// The records can't be listed.
+pub fn is_port_claimed(session: &Session, host: &str, mac: Option<[u8; 6]>) -> Result<bool, OpError> {
+    let own = session.key()?;
+    for summary in postern_state::list(&session.state).map_err(state)? {
+        if summary.key.as_ref().is_none_or(|key| *key == own) {
+            continue;
+        }
+        let claims = |effect: Effect| match effect {
+            Effect::Veth { host: listed, mac: address } => listed == host && mac.is_none_or(|mac| Mac(mac) == address),
+            _ => false,
+        };
+        let mut effects = summary.effects.into_iter().filter_map(|noted| serde_json::from_value(noted.effect).ok());
+        if effects.any(claims) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

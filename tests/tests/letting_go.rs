@@ -1,0 +1,215 @@
+//! DEL ends well whatever has become of policy, plugin, programs and kernel since the ADD: a runtime calls it until it does.
+
+mod common;
+
+use anyhow::{Context, Result, ensure};
+use common::{PRIVATE_ETC, each};
+use postern_tests::{Answer, Call, Node, plugin_bin};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A CNI bin directory of the node's own: a copy, so that its catalog can be changed.
+const BIN: &str = "/run/cni-bin";
+
+fn config() -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
+        "macspoofchk": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+    })
+}
+
+fn call(node: &Node, verb: &str) -> Result<Answer> {
+    node.call(&Call::new(Path::new(BIN), "bridge", verb, config().to_string()).attachment(
+        "c1",
+        &node.netns("c1"),
+        "eth0",
+    ))
+}
+
+/// What is on the node, apart from what attachments share.
+fn left(node: &Node) -> Result<String> {
+    node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
+         nft list ruleset | grep -E 'iifname|saddr' || true
+         ls /run/postern/attachments 2>/dev/null || true
+         find /var/lib/cni/networks -name '10.*' 2>/dev/null || true")
+}
+
+/// A node with a container that is attached.
+fn attached() -> Result<Node> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh(&format!("{PRIVATE_ETC} cp -a {} {BIN}", plugin_bin()?.display()))?;
+    call(&node, "ADD")?.success()?;
+    Ok(node)
+}
+
+/// Two DELs with the attachment's record, and two without.
+fn lets_go(change: &str) -> Result<()> {
+    for lose in [":", "rm /run/postern/attachments/*"] {
+        let node = attached()?;
+        node.sh(lose)?;
+        node.sh(&format!("cd {BIN}/postern.d; {change}"))?;
+        for time in ["first", "second"] {
+            let answer = call(&node, "DEL")?;
+            ensure!(answer.status == 0 && answer.stdout.is_empty(), "{time} DEL after `{lose}`: {answer:?}");
+            ensure!(left(&node)?.is_empty(), "left by the {time} DEL after `{lose}`: {}", left(&node)?);
+        }
+        let nobodys = format!("{BIN}/postern doctor --json || true");
+        ensure!(!node.sh(&nobodys)?.contains("without a record"), "{}", node.sh(&nobodys)?);
+    }
+    Ok(())
+}
+
+const OPERATOR: &str = "/etc/postern/policy";
+
+#[test]
+fn a_policy_change_never_wedges_a_del() -> Result<()> {
+    let bridge = |toml: &str| format!("echo '{toml}' > {OPERATOR}/bridge.toml");
+    let changes = [
+        bridge(r#"withdraw = ["masquerade"]"#),
+        bridge(
+            r#"withdraw = ["link", "veth", "addresses", "routes", "bridge", "masquerade", "mac-guard", "ipam", "attachments"]"#,
+        ),
+        bridge("grants = 1"),
+        bridge("[grant.masquerade"),
+        bridge(&format!("digest = \"sha256:{}\"", "0".repeat(64))),
+        bridge(r#"versions = ["0.3.1"]"#),
+        bridge("[limits]\noperations = 0"),
+        bridge("[limits]\nhandles = 0\ndepth = 0"),
+        bridge("[grant.ipam]\ntypes = [\"static\"]"),
+        format!("echo 'withdraw = [\"leases\"]' > {OPERATOR}/host-local.toml"),
+        format!("echo 'withdraw = [' > {OPERATOR}/host-local.toml"),
+        format!(
+            "printf '[grant.leases]\\ndirectories = [\"/x\"]\\nranges = [\"10.0.0.0/8\"]\\n' > {OPERATOR}/host-local.toml"
+        ),
+        format!("chmod 666 {OPERATOR}; touch {OPERATOR}/bridge.toml; chmod 666 {OPERATOR}/bridge.toml"),
+    ];
+    each(changes, String::clone, |change| lets_go(change))
+}
+
+#[test]
+fn code_that_is_gone_or_spoilt_never_wedges_a_del() -> Result<()> {
+    let changes = [
+        "rm bridge.cwasm",
+        "rm bridge.*",
+        "rm host-local.cwasm",
+        "rm host-local.*",
+        "echo >> bridge.cwasm",
+        "echo >> host-local.cwasm",
+        "rm bridge.toml",
+        "echo '{' > bridge.json",
+        "chmod 777 .",
+        // The engine finds out.
+        "sed -i s/wasmtime-48/wasmtime-47/g bridge.cwasm
+         sed -i \"s/\\\"code\\\": [^,]*/\\\"code\\\": \\\"$(sha256sum < bridge.cwasm | cut -d' ' -f1)\\\"/\" bridge.json",
+    ];
+    each(changes, |change| (*change).to_owned(), |change| lets_go(change))
+}
+
+/// Without a plugin to ask, only what is the attachment's own goes.
+#[test]
+fn what_is_anothers_stays() -> Result<()> {
+    let node = attached()?;
+    let named = |verb: &str, container: &str, ifname: &str, config: &Value| {
+        let call = Call::new(Path::new(BIN), "bridge", verb, config.to_string());
+        node.call(&call.attachment(container, &node.netns(container), ifname))
+    };
+    let mut other = config();
+    (other["name"], other["bridge"]) = (json!("other"), json!("br8"));
+    node.add_container("c2")?;
+    named("ADD", "c2", "eth0", &config())?.success()?;
+    named("ADD", "c1", "eth1", &other)?.success()?;
+    let count = left(&node)?.lines().count();
+    node.sh(&format!("rm $(grep -l '\"container_id\":\"c1\",\"ifname\":\"eth0\"' /run/postern/attachments/*)"))?;
+    node.sh(&format!("echo 'x = 1' > {OPERATOR}/bridge.toml"))?;
+    // A path that leads to another container's namespace by now, as numbers of processes do.
+    let strange = Call::new(Path::new(BIN), "bridge", "DEL", config().to_string());
+    node.call(&strange.attachment("c9", &node.netns("c2"), "eth0"))?.success()?;
+    call(&node, "DEL")?.success()?;
+    node.sh(&format!("rm {OPERATOR}/bridge.toml"))?;
+    ensure!(left(&node)?.lines().count() < count, "{}", left(&node)?);
+    for (container, ifname, config) in [("c2", "eth0", &config()), ("c1", "eth1", &other)] {
+        node.sh_in(container, &format!("ip -o link show {ifname}"))?;
+        named("DEL", container, ifname, config)?.success()?;
+    }
+    ensure!(left(&node)?.is_empty(), "{}", left(&node)?);
+    Ok(())
+}
+
+/// A compromised plugin whose grants an operator took away can't give back what is another's, nor give back its own early.
+#[test]
+fn hints_of_a_running_host_can_be_copied() -> Result<()> {
+    let node = attached()?;
+    call(&node, "DEL")?.success()?;
+    let policy = format!("{OPERATOR}/bridge.toml");
+    for toml in [
+        r#"withdraw = ["masquerade"]"#,
+        "[grant.masquerade]\nbackends = [\"iptables\"]",
+        "[grant.bridge]\nnames = [\"other\"]\ngateways = [\"true\"]",
+        "[grant.ipam]\ntypes = [\"static\"]",
+        "[limits]\noperations = 9",
+        "[limits]\nhandles = 1",
+    ] {
+        node.sh(&format!("cat > {policy} <<'E'\n{toml}\nE"))?;
+        let mut answer = call(&node, "ADD")?;
+        // Each line may lead to the next refusal.
+        for _ in 0..12 {
+            if answer.status == 0 {
+                break;
+            }
+            let said: Value = serde_json::from_str(&answer.stdout)?;
+            let text = format!("{} {}", said["msg"], said["details"]).replace("\\\"", "\"");
+            let line = text.split('`').nth(1).with_context(|| text.clone())?;
+            node.sh(&format!("cat > {policy} <<'E'\n{line}\nE"))?;
+            answer = call(&node, "ADD")?;
+        }
+        answer.success().with_context(|| toml.to_owned())?;
+        call(&node, "DEL")?.success()?;
+        ensure!(left(&node)?.is_empty(), "{}", left(&node)?);
+    }
+    Ok(())
+}
+
+/// Hides programs of iptables from a node.
+const HIDE: &str = "mkdir /run/sbin; cp -r --preserve=mode,links /usr/sbin/. /run/sbin; for at in /usr/sbin /sbin; do
+    [ -L $at ] || mount --bind /run/sbin $at; done; cd /run/sbin; rm -f";
+
+#[test]
+fn nothing_to_remove_is_success_on_any_node() -> Result<()> {
+    for hidden in ["iptables-* ip6tables-*", "ip6tables-*", "iptables-*"] {
+        let node = attached()?;
+        node.sh(&format!("{HIDE} {hidden}"))?;
+        for _ in 0..2 {
+            call(&node, "DEL")?.success().with_context(|| hidden.to_owned())?;
+            ensure!(left(&node)?.is_empty(), "{hidden}: {}", left(&node)?);
+        }
+        // Without a record, with a result of both families, and by GC.
+        let mut with_result = config();
+        with_result["prevResult"] = json!({"cniVersion": "1.1.0", "ips": [
+            {"address": "10.9.0.2/24"}, {"address": "fd00::2/64"}]});
+        with_result["cni.dev/valid-attachments"] = json!([]);
+        for verb in ["DEL", "GC"] {
+            let call = Call::new(Path::new(BIN), "bridge", verb, with_result.to_string());
+            let answer = node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))?;
+            answer.success().with_context(|| format!("{verb} without {hidden}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A kernel without nfnetlink, as socket(2) tells it.
+#[test]
+fn a_kernel_without_nftables_has_nothing_to_remove() -> Result<()> {
+    let node = attached()?;
+    call(&node, "DEL")?.success()?;
+    let del = Call::new(Path::new(BIN), "bridge", "DEL", config().to_string());
+    let del = del.attachment("c1", &node.netns("c1"), "eth0");
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let trace = "/var/log/trace";
+    node.call_under(&words(&["strace", "-qq", "-o", trace, "-e", "trace=socket"]), &del)?.success()?;
+    let sockets = node.sh(&format!("grep 'socket(' {trace}"))?;
+    let first = sockets.lines().position(|line| line.contains("NETLINK_NETFILTER")).context("it asks for nftables")?;
+    let inject = format!("inject=socket:error=EPROTONOSUPPORT:when={}+", first + 1);
+    let under = words(&["strace", "-qq", "-o", "/dev/null", "-e", "trace=socket", "-e", &inject]);
+    node.call_under(&under, &del)?.success().map(drop)
+}
