@@ -125,6 +125,7 @@ mod tests {
             plugins: Vec::new(),
             state: State::Ok,
             under_way: false,
+            held_by: None,
             record: PathBuf::new(),
             facts: Vec::new(),
             differences: Vec::new(),
