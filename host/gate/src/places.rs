@@ -10,7 +10,6 @@ use postern_state::{Held, LeaseStore, Leases, kind, trust_stat};
 pub use postern_state::{trust, trust_file};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
