@@ -1,5 +1,6 @@
 //! `postern add`: compile ahead of time, so that nothing is compiled when a runtime waits.
 
+use crate::component::Component;
 use crate::install::bin_dir::{Placement, is_reserved};
 use crate::install::files;
 use crate::install::home::Home;
@@ -9,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::places;
 use postern_gate::policy::Policy;
-use postern_sandbox::{compile, engine};
+use postern_sandbox::engine;
 use std::path::{Path, PathBuf};
 
 /// What is to be added.
@@ -51,34 +52,34 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     );
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
     let granted = Policy::parse(&text, policy).map_err(anyhow::Error::msg)?;
-    let wasm = std::fs::read(file).with_context(|| format!("component {}", file.display()))?;
-    let digest = catalog::sha256(&wasm);
-    // Before the compiler, which is large, has seen a byte of what nobody has looked at.
-    catalog::check_pin(granted.digest(), &digest, &name, policy).map_err(anyhow::Error::msg)?;
+    let component = Component::open(file)?;
+    // Before anything has looked into what nobody has looked at; the compiler, which is large, comes last.
+    catalog::check_pin(granted.digest(), &component.digest, &name, policy).map_err(anyhow::Error::msg)?;
     let home = Home::own()?;
     if let Some(bin) = &options.bin {
         Placement::check(bin, &host(&home)?, &name)?;
     }
-    let compiled = compile::precompile(&wasm).with_context(|| format!("{}", file.display()))?;
-    check_grants(&granted, &compiled.imports)?;
+    let imports = component.imports()?;
+    check_grants(&granted, &imports)?;
 
     let catalog = match &options.catalog {
         Some(catalog) => std::path::absolute(catalog).with_context(|| format!("catalog {}", catalog.display()))?,
         None => places::catalog().map_err(anyhow::Error::msg)?,
     };
     places::trust(files::nearest(&catalog)).map_err(anyhow::Error::msg)?;
+    let cwasm = component.compile()?;
     let manifest = Manifest {
         plugin: name.clone(),
-        digest,
-        code: catalog::sha256(&compiled.cwasm),
-        size: compiled.cwasm.len() as u64,
+        digest: component.digest,
+        code: catalog::sha256(&cwasm),
+        size: cwasm.len() as u64,
         engine: engine::fingerprint(),
-        imports: compiled.imports,
+        imports,
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
     // Where they can't be placed at one instant, the code goes last. Until it is there, a new plugin isn't run, and an old
     // one doesn't fit the new manifest: it never runs under a policy that grants more than its own.
-    let (size, cwasm) = (compiled.cwasm.len(), compiled.cwasm);
+    let size = cwasm.len();
     let parts = [
         (format!("{name}.json"), serde_json::to_vec_pretty(&manifest)?),
         (format!("{name}.toml"), text.into_bytes()),

@@ -56,6 +56,9 @@ fn switched(objects: &Objects<'_>, key: &str, off: &str, text: &str) -> Option<S
     }
 }
 
+/// Functions that reach nothing outside of the sandbox, and have no sentence: what a route is made of.
+pub const IN_THE_SANDBOX: &str = "routes#[method]route.";
+
 /// Everything, in the order of `wit/world.wit`.
 pub const GROUPS: &[Group] = &[
     group("link", &["own", "[method]link.attributes"], |_| say("look at its own link in the container")),
@@ -239,9 +242,6 @@ pub const CANNOT: &[(&str, &str)] = &[
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-
-    /// Setters of a record, and readers of one, that do nothing outside of the guest's own memory.
-    const IN_THE_SANDBOX: &str = "routes#[method]route.";
 
     /// Every function of `wit/`, as components spell it.
     fn functions() -> BTreeSet<(String, String)> {

@@ -1,14 +1,15 @@
 //! What is looked at: an installed plugin or a component file, and the policy that goes with it.
 
 use crate::authority::{Grant, RESULT};
+use crate::component::Component;
 use crate::imports::Imports;
 use crate::lists::Network;
 use anyhow::{Context, Result};
-use postern_gate::catalog::{self, Manifest};
+use postern_gate::catalog::Manifest;
 use postern_gate::places;
 use postern_gate::plugin_file;
 use postern_gate::policy::{Origin, Policy};
-use postern_sandbox::{compile, engine};
+use postern_sandbox::engine;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -70,14 +71,13 @@ impl Subject {
     }
 
     fn file(path: &Path) -> Result<Self> {
-        let wasm = std::fs::read(path).with_context(|| format!("component {}", path.display()))?;
-        let compiled = compile::precompile(&wasm).with_context(|| format!("{}", path.display()))?;
+        let component = Component::open(path)?;
         Ok(Self {
             name: stem(path),
-            digest: catalog::sha256(&wasm),
+            imports: Imports::parse(&component.imports()?),
+            digest: component.digest,
             engine: engine::fingerprint(),
             postern: env!("CARGO_PKG_VERSION").to_owned(),
-            imports: Imports::parse(&compiled.imports),
             policy: None,
             files: [PathBuf::new(), PathBuf::new()],
         })

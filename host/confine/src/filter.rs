@@ -19,12 +19,29 @@ pub enum Rule {
     Both(c_long, [(u8, u32); 2]),
     /// If its argument of this number has none of these bits.
     Lacks(c_long, u8, u32),
+    /// If all of these hold, of which there are 100 at most.
+    Where(c_long, &'static [Condition]),
+}
+
+/// What holds for one argument (0 to 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Its low 32 bits have this value.
+    Equal(u8, u32),
+    /// Its low 32 bits have none of these.
+    Lacks(u8, u32),
+    /// Its high 32 bits have this value.
+    HighEqual(u8, u32),
 }
 
 impl Rule {
     fn call(self) -> c_long {
         match self {
-            Self::Any(call) | Self::Equal(call, ..) | Self::Both(call, _) | Self::Lacks(call, ..) => call,
+            Self::Any(call)
+            | Self::Equal(call, ..)
+            | Self::Both(call, _)
+            | Self::Lacks(call, ..)
+            | Self::Where(call, _) => call,
         }
     }
 }
@@ -115,8 +132,9 @@ fn decide(group: &[Rule], refusal: u32) -> Vec<sock_filter> {
     let allow = statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW);
     let Some(first) = group.first() else { return Vec::new() };
     let mut body = Vec::new();
+    let load = |argument: u8| statement(BPF_LD | BPF_W | BPF_ABS, ARGUMENTS + 8 * u32::from(argument));
+    let high = |argument: u8| statement(BPF_LD | BPF_W | BPF_ABS, ARGUMENTS + 8 * u32::from(argument) + 4);
     for rule in group {
-        let load = |argument: u8| statement(BPF_LD | BPF_W | BPF_ABS, ARGUMENTS + 8 * u32::from(argument));
         match *rule {
             Rule::Any(_) => return vec![jump(BPF_JEQ, first.call() as u32, 0, 1), allow],
             Rule::Equal(_, argument, value) => body.extend([load(argument), jump(BPF_JEQ, value, 0, 1), allow]),
@@ -124,6 +142,18 @@ fn decide(group: &[Rule], refusal: u32) -> Vec<sock_filter> {
             Rule::Both(_, [(one, first), (other, second)]) => {
                 body.extend([load(one), jump(BPF_JEQ, first, 0, 3)]);
                 body.extend([load(other), jump(BPF_JEQ, second, 0, 1), allow]);
+            }
+            Rule::Where(_, conditions) => {
+                for (at, condition) in conditions.iter().enumerate() {
+                    // What is skipped where it does not hold: two instructions for each that follows, and the last one.
+                    let rest = (2 * (conditions.len() - at - 1) + 1) as u8;
+                    body.extend(match *condition {
+                        Condition::Equal(argument, value) => [load(argument), jump(BPF_JEQ, value, 0, rest)],
+                        Condition::Lacks(argument, bits) => [load(argument), jump(BPF_JSET, bits, rest, 0)],
+                        Condition::HighEqual(argument, value) => [high(argument), jump(BPF_JEQ, value, 0, rest)],
+                    });
+                }
+                body.push(allow);
             }
         }
     }
@@ -147,7 +177,7 @@ mod tests {
     use super::*;
 
     /// Runs the program as the kernel would.
-    fn verdict(filter: &Filter, architecture: u32, call: c_long, arguments: [u32; 6]) -> u32 {
+    fn verdict(filter: &Filter, architecture: u32, call: c_long, arguments: [u64; 6]) -> u32 {
         let (mut at, mut word) = (0, 0);
         loop {
             let sock_filter { code, jt, jf, k } = filter.0[at];
@@ -156,7 +186,14 @@ mod tests {
                     word = match k {
                         NUMBER => call as u32,
                         ARCHITECTURE_AT => architecture,
-                        other => arguments[(other - ARGUMENTS) as usize / 8],
+                        other => {
+                            let argument = arguments[(other - ARGUMENTS) as usize / 8];
+                            if (other - ARGUMENTS).is_multiple_of(8) {
+                                argument as u32
+                            } else {
+                                (argument >> 32) as u32
+                            }
+                        }
                     };
                     at += 1;
                     continue;
@@ -195,6 +232,10 @@ mod tests {
         let both = [Rule::Both(7, [(0, 16), (2, 0)]), Rule::Both(7, [(0, 16), (2, 12)])];
         let mut rules = vec![Rule::Equal(5, 0, 16), Rule::Equal(5, 0, 17), Rule::Lacks(9, 2, 4), Rule::Any(1)];
         rules.extend(both);
+        rules.push(Rule::Where(
+            8,
+            &[Condition::Equal(2, 3), Condition::Lacks(1, 0xe000_0000), Condition::HighEqual(1, 0)],
+        ));
         let filter = Filter::new(&rules, Refusal::Absent);
         let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
         let cases = [
@@ -209,6 +250,12 @@ mod tests {
             (7, [16, 3, 12, 0, 0, 0], true),
             (7, [16, 3, 15, 0, 0, 0], false),
             (7, [2, 3, 0, 0, 0, 0], false),
+            (8, [9, 0x1fff_f000, 3, 0, 0, 0], true),
+            (8, [9, 0x2000_0000, 3, 0, 0, 0], false),
+            (8, [9, 0x1_0000_1000, 3, 0, 0, 0], false),
+            (8, [9, 0x1000, 7, 0, 0, 0], false),
+            (8, [9, 0x1000, 0, 0, 0, 0], false),
+            (8, [9, 0x1000, 0x0100_0003, 0, 0, 0], false),
         ];
         for (call, arguments, allowed) in cases {
             let expected = if allowed { libc::SECCOMP_RET_ALLOW } else { absent };

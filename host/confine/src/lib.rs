@@ -20,7 +20,7 @@ pub use caps::Capability;
 pub use descriptors::close_all_but;
 pub use environment::forget_environment;
 pub use files::{Access, Files};
-pub use filter::{Filter, Refusal, Rule};
+pub use filter::{Condition, Filter, Refusal, Rule};
 pub use helper::{Allowed, Helper, Rules};
 pub use program::{Direct, Environment, Nobody, Output, Program, Run};
 pub use tidier::Tidier;

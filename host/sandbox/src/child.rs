@@ -1,7 +1,8 @@
 //! The sandbox process, from fork to exit.
-#![allow(unsafe_code, reason = "_exit(2)")]
+#![allow(unsafe_code, reason = "_exit(2), getrandom(2)")]
 
 use crate::confine::confine;
+use crate::memory::allocate_from_the_heap;
 use crate::{Gate, Guest, Outcome, seal};
 use postern_types::channel::{ChannelError, receive, send};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
@@ -51,6 +52,10 @@ pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
 fn prepare(channel: &UnixStream, code: OwnedFd) -> Result<Guest, FromSandbox> {
     let unconfined = |error: &dyn Display| FromSandbox::Failed(format!("cannot confine the sandbox: {error}"));
     confine(channel.as_fd(), code.as_fd()).map_err(|error| unconfined(&error))?;
+    allocate_from_the_heap();
+    // Newer C libraries map something for their random numbers when they are first asked.
+    // SAFETY: asks for no bytes.
+    unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };
     let guest = Guest::load(code).map_err(|error| FromSandbox::Unloadable(format!("{error:#}")))?;
     seal().map_err(|error| unconfined(&error))?;
     Ok(guest)

@@ -1,11 +1,12 @@
 //! Compiling a component ahead of time, and refusing the ones that a sandbox would not run.
 
-use crate::engine::engine;
+use crate::engine::config;
 use crate::imports::{interfaces, link, split};
 use std::fmt;
-use wasmtime::Engine;
+use std::sync::Arc;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, types};
+use wasmtime::{CustomCodeMemory, Engine};
 
 /// The package that this host implements.
 const PACKAGE: &str = "postern:cni";
@@ -27,6 +28,8 @@ pub struct Compiled {
 pub enum Error {
     /// The bytes are something else. Tells what.
     NotAComponent(String),
+    /// The bytes are no valid WebAssembly. Tells why.
+    Malformed(String),
     /// It imports another version of the package: this one.
     Version(String),
     /// It imports these, which a sandbox does not have.
@@ -43,6 +46,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAComponent(what) => write!(f, "not a WebAssembly component: {what}"),
+            Self::Malformed(why) => write!(f, "not a valid WebAssembly component: {why}"),
             Self::Version(import) => write!(
                 f,
                 "the component imports {import}, but this host has {PACKAGE}@{VERSION}: build the plugin with a \
@@ -65,26 +69,43 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Compiles a component, if it is one that a sandbox of this version can load and run.
+/// Compiles a component, if it is one that a sandbox of this version can load and run. Takes seconds for each megabyte:
+/// who has not looked at the component lets [`crate::aside`] do it.
 ///
 /// # Errors
 /// See [`Error`].
 pub fn precompile(wasm: &[u8]) -> Result<Compiled, Error> {
     check_header(wasm)?;
-    let engine = engine().map_err(Error::Engine)?;
+    let mut config = config().map_err(Error::Engine)?;
+    config.with_custom_code_memory(Some(Arc::new(NeverRun)));
+    let engine = Engine::new(&config).map_err(Error::Engine)?;
     let component = Component::new(&engine, wasm).map_err(Error::Engine)?;
     let shape = component.component_type();
-    check_imports(&engine, &shape)?;
-    if !shape.exports(&engine).any(|(name, _)| split(name).0 == "wasi:cli/run") {
-        return Err(Error::NotACommand);
-    }
+    check_names(shape.imports(&engine).map(|(name, _)| name), shape.exports(&engine).map(|(name, _)| name))?;
     // What is left are functions that are missing or have another type: the linker knows, and says it well.
     link(&engine, &component).map_err(Error::Shape)?;
     Ok(Compiled { cwasm: component.serialize().map_err(Error::Engine)?, imports: imports(&engine, &shape) })
 }
 
+/// Code that is compiled, looked at and written to a file, and never run here.
+struct NeverRun;
+
+impl CustomCodeMemory for NeverRun {
+    fn required_alignment(&self) -> usize {
+        4096
+    }
+
+    fn publish_executable(&self, _start: *const u8, _length: usize) -> wasmtime::Result<()> {
+        Ok(())
+    }
+
+    fn unpublish_executable(&self, _start: *const u8, _length: usize) -> wasmtime::Result<()> {
+        Ok(())
+    }
+}
+
 /// The eight bytes in front tell what it is before anything parses the rest.
-fn check_header(wasm: &[u8]) -> Result<(), Error> {
+pub(crate) fn check_header(wasm: &[u8]) -> Result<(), Error> {
     let what = match wasm.first_chunk::<8>() {
         Some(b"\0asm\x0d\0\x01\0") => return Ok(()),
         Some(b"\0asm\x01\0\0\0") => "it is a core module, build it for wasm32-wasip2",
@@ -95,9 +116,12 @@ fn check_header(wasm: &[u8]) -> Result<(), Error> {
 }
 
 /// Interface names decide first, because a linker's message about a missing one would not tell why it is missing.
-fn check_imports(engine: &Engine, shape: &types::Component) -> Result<(), Error> {
+pub(crate) fn check_names<'a>(
+    imports: impl Iterator<Item = &'a str>,
+    mut exports: impl Iterator<Item = &'a str>,
+) -> Result<(), Error> {
     let mut refused = Vec::new();
-    for (import, _) in shape.imports(engine) {
+    for import in imports {
         let (name, version) = split(import);
         if name.split_once('/').is_some_and(|(package, _)| package == PACKAGE) && !compatible(version) {
             return Err(Error::Version(import.to_owned()));
@@ -106,7 +130,10 @@ fn check_imports(engine: &Engine, shape: &types::Component) -> Result<(), Error>
             refused.push(import.to_owned());
         }
     }
-    if refused.is_empty() { Ok(()) } else { Err(Error::Imports(refused)) }
+    if !refused.is_empty() {
+        return Err(Error::Imports(refused));
+    }
+    if exports.any(|name| split(name).0 == "wasi:cli/run") { Ok(()) } else { Err(Error::NotACommand) }
 }
 
 /// Below 1.0.0 it is the minor version that breaks (semver.org, 4), and that the linker goes by.

@@ -7,22 +7,26 @@
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use postern_confine::{
     Capability, close_all_but, empty_bounding_set, forget_environment, has_capability, keep_capabilities,
 };
 use std::error::Error;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 /// The first of the users and groups that sandboxes have, one for each process number: above what distributions and
 /// container runtimes hand out, so that it owns nothing, and neither another sandbox nor `nobody` can send it signals.
 const NOBODY: u32 = 0x7fff_0000;
 
-/// Private writable memory in bytes: the guest's own limit is below it, this one is for what the host's side of the
-/// sandbox allocates on its behalf.
-const DATA: u64 = 512 << 20;
+/// Private writable memory in bytes. A guest's own limit is 256 MiB at most; the rest is for what the host's side of the
+/// sandbox allocates on its behalf. With [`STACK`], the page tables of eight reserved memories and the kernel's own notes
+/// on them, all that the process can come to stays below 512 MiB.
+const DATA: u64 = 384 << 20;
+
+/// The stack in bytes. It grows by itself, and counts as no data.
+const STACK: u64 = 8 << 20;
 
 /// Gives up every descriptor but these two, the environment, every capability, the user, and most resources.
 ///
@@ -31,15 +35,53 @@ const DATA: u64 = 512 << 20;
 /// # Errors
 /// The step that failed; the process must end then, since it may have kept what it should not have.
 pub fn confine(channel: BorrowedFd<'_>, code: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
-    close_all_but(&[channel.as_raw_fd(), code.as_raw_fd()])?;
+    give_up(channel, &[channel.as_raw_fd(), code.as_raw_fd()])?;
+    limit_resources(DATA).map_err(|e| format!("setrlimit: {e}"))?;
+    Ok(())
+}
+
+/// What a process may take that only computes.
+#[cfg(feature = "compiler")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Of its processor.
+    pub seconds: u64,
+    /// Bytes of memory, on top of what the process that it is forked from has mapped.
+    pub memory: u64,
+}
+
+/// The same for a process that computes for its parent, and has nothing but a line to it.
+///
+/// # Errors
+/// As [`confine`].
+#[cfg(feature = "compiler")]
+pub(crate) fn confine_to(line: BorrowedFd<'_>, bounds: Bounds) -> Result<(), Box<dyn Error>> {
+    // The kernel has no limit on what is added: it is told the sum.
+    let mapped = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|pages| pages.split_whitespace().next()?.parse::<u64>().ok())
+        .ok_or("cannot read /proc/self/statm")?;
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.and_then(|size| u64::try_from(size).ok());
+    let space = mapped.saturating_mul(page.unwrap_or(4096)).saturating_add(bounds.memory);
+    give_up(line, &[line.as_raw_fd()])?;
+    let limited = limit_resources(bounds.memory).and_then(|()| lower(Resource::RLIMIT_AS, space)).and_then(|()| {
+        // The soft one kills by a signal of its own, which tells the reason.
+        let (soft, hard) = getrlimit(Resource::RLIMIT_CPU)?;
+        setrlimit(Resource::RLIMIT_CPU, soft.min(bounds.seconds), hard.min(bounds.seconds + 1))
+    });
+    Ok(limited.map_err(|e| format!("setrlimit: {e}"))?)
+}
+
+fn give_up(channel: BorrowedFd<'_>, kept: &[RawFd]) -> Result<(), Box<dyn Error>> {
+    close_all_but(kept)?;
     forget_environment();
     default_signals().map_err(|e| format!("sigaction: {e}"))?;
+    // Needs a capability to lift what was set for good.
+    lift_address_space().map_err(|e| format!("setrlimit: {e}"))?;
     drop_privileges()?;
     prctl::set_no_new_privs().map_err(|e| format!("PR_SET_NO_NEW_PRIVS: {e}"))?;
     prctl::set_dumpable(false).map_err(|e| format!("PR_SET_DUMPABLE: {e}"))?;
-    die_with_parent(channel)?;
-    limit_resources().map_err(|e| format!("setrlimit: {e}"))?;
-    Ok(())
+    die_with_parent(channel)
 }
 
 /// Handlers of the parent would run here otherwise, with what they refer to gone.
@@ -94,10 +136,30 @@ fn die_with_parent(channel: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Not the address space: a guest's memory is reserved there, gigabytes of it, and never used.
-fn limit_resources() -> nix::Result<()> {
+/// What only grows memory in ways that [`crate::seal`] leaves open is counted by these two limits.
+fn limit_resources(data: u64) -> nix::Result<()> {
     for resource in [Resource::RLIMIT_NOFILE, Resource::RLIMIT_NPROC, Resource::RLIMIT_CORE, Resource::RLIMIT_FSIZE] {
         setrlimit(resource, 0, 0)?;
     }
-    setrlimit(Resource::RLIMIT_DATA, DATA, DATA)
+    lower(Resource::RLIMIT_STACK, STACK)?;
+    lower(Resource::RLIMIT_DATA, data)
+}
+
+/// A limit that is lower already stays.
+fn lower(resource: Resource, limit: u64) -> nix::Result<()> {
+    let (soft, _) = getrlimit(resource)?;
+    setrlimit(resource, soft.min(limit), soft.min(limit))
+}
+
+/// Takes a limit of the address space away, as far as this user may: a guest's memory is reserved there, gigabytes of it,
+/// which are never used.
+fn lift_address_space() -> nix::Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_AS)?;
+    if soft == RLIM_INFINITY {
+        return Ok(());
+    }
+    match setrlimit(Resource::RLIMIT_AS, RLIM_INFINITY, RLIM_INFINITY) {
+        Err(Errno::EPERM) => setrlimit(Resource::RLIMIT_AS, hard, hard),
+        other => other,
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use wasmtime::{Config, Engine, ModuleVersionStrategy};
 
 use crate::code::Executable;
+use crate::memory::{GUARD, RESERVATION, Reserve};
 
 /// The version of wasmtime in `Cargo.lock`, which wasmtime itself does not tell; a test compares.
 const WASMTIME: &str = "48.0.8";
@@ -36,6 +37,9 @@ pub fn config() -> wasmtime::Result<Config> {
         .native_unwind_info(false)
         // One guest, one call: no streams, futures or tasks.
         .concurrency_support(false)
+        // What `Reserve` has. Both are the engine's own defaults, and a part of what code is compiled for.
+        .memory_reservation(RESERVATION)
+        .memory_guard_size(GUARD)
         // A memory is initialised by copying. Mapping it from the file would need a descriptor that outlives
         // confinement, and saves nothing where most of it is written to.
         .memory_init_cow(false);
@@ -48,6 +52,16 @@ pub fn config() -> wasmtime::Result<Config> {
 /// This CPU or kernel lacks what the settings need.
 pub fn engine() -> wasmtime::Result<Engine> {
     Engine::new(&config()?)
+}
+
+/// The same, with the memories of guests from `reserve`.
+///
+/// # Errors
+/// As [`engine`].
+pub(crate) fn engine_with(reserve: &Reserve) -> wasmtime::Result<Engine> {
+    let mut config = config()?;
+    config.with_host_memory(Arc::new(reserve.clone()));
+    Engine::new(&config)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Loading and running one guest.
 
 use crate::code;
-use crate::engine::engine;
+use crate::engine::engine_with;
 use crate::imports::link;
-use crate::limits::OutOfMemory;
+use crate::limits::{Ceiling, OutOfMemory};
+use crate::memory::Reserve;
 use crate::state::{Gate, State};
 use crate::wasi::{Exit, FloorPre};
 use postern_types::Start;
@@ -44,12 +45,18 @@ impl Guest {
     /// nobody else can write. Machine code of any other origin is executed just the same.
     ///
     /// # Errors
-    /// The file is no code for this engine ([`crate::engine::fingerprint`]) or CPU, or the component imports what is
-    /// not linked.
+    /// The file is no code for this engine ([`crate::engine::fingerprint`]) or CPU, the component imports what is not
+    /// linked, or there is no address space for its memories.
     pub fn load(code: OwnedFd) -> Result<Self> {
-        let engine = engine()?;
+        let reserve = Reserve::default();
+        let engine = engine_with(&reserve)?;
         let component = code::load(&engine, code)?;
         let program = FloorPre::new(link(&engine, &component)?)?;
+        // More than the limit of memories is refused when the guest starts.
+        let memories = component.resources_required().map_or(0, |needed| needed.num_memories);
+        reserve.fill(usize::try_from(memories)?.min(Ceiling::MEMORIES))?;
+        // The stack of its signal handler: nothing can be mapped once the process is sealed.
+        Engine::tls_eager_initialize();
         Ok(Self { engine, program })
     }
 

@@ -4,8 +4,10 @@
 //! runs it and exits. The same code runs a guest in the calling process through [`Guest`] and any [`Gate`]: for tests,
 //! measurements, and hosts that are not privileged in the first place.
 //!
-//! With the feature `compiler` there is [`compile`] as well. What a runtime starts is built without it.
+//! With the feature `compiler` there are `aside` and `compile` as well: reading and compiling components at install. What a runtime starts is built without it.
 
+#[cfg(feature = "compiler")]
+pub mod aside;
 pub mod child;
 pub mod confine;
 pub mod engine;
@@ -17,6 +19,9 @@ pub mod compile;
 mod guest;
 mod imports;
 mod limits;
+mod memory;
+#[cfg(feature = "compiler")]
+mod read;
 mod seal;
 mod state;
 mod wasi;

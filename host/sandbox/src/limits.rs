@@ -14,6 +14,9 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
+    /// Linear memories of one component.
+    pub const MEMORIES: usize = 8;
+
     pub fn new(limits: &Limits) -> Self {
         Self { memory: 0, table_entries: 0, memory_limit: limits.memory, table_limit: limits.tables }
     }
@@ -63,6 +66,6 @@ impl ResourceLimiter for Ceiling {
     }
 
     fn memories(&self) -> usize {
-        8
+        Self::MEMORIES
     }
 }

@@ -1,32 +1,56 @@
 //! The last step of confinement, between loading a guest and running it: a filter of system calls (seccomp(2)).
 
-use postern_confine::{ConfineError, Filter, Refusal, Rule};
+use postern_confine::{Condition, ConfineError, Filter, Refusal, Rule};
 
-/// From here on the process can talk on its channel, handle memory that is not executable, and exit. Any other system
-/// call kills it.
+/// From here on the process can talk on its channel, use the memory that it has reserved, and exit. Any other system call
+/// kills it.
 ///
-/// Comes after loading, which makes the guest's code executable, and after `PR_SET_NO_NEW_PRIVS`, without which the
-/// kernel takes a filter from root only.
+/// Nothing can be mapped, moved or unmapped any more, and what was made writable stays so: that is why the limits of
+/// `confine.rs` count all the memory that there can be.
+///
+/// Comes after loading, which maps and makes the guest's code executable, and after `PR_SET_NO_NEW_PRIVS`, without which
+/// the kernel takes a filter from root only.
 ///
 /// # Errors
 /// The kernel has no filters.
 pub fn seal() -> Result<(), ConfineError> {
-    let executable = libc::PROT_EXEC as u32;
     let mut rules: Vec<Rule> = ALLOWED.iter().copied().map(Rule::Any).collect();
-    rules.extend(ALLOWED_FOR_DATA.iter().map(|call| Rule::Lacks(*call, 2, executable)));
+    rules.push(Rule::Where(libc::SYS_mprotect, WRITABLE));
+    rules.push(Rule::Equal(libc::SYS_madvise, 2, libc::MADV_DONTNEED as u32));
     Filter::new(&rules, Refusal::Kill).install()
 }
 
+/// The same for a process that only computes: it has a thread, its own memory without bounds but those of its limits, and
+/// one descriptor to write to. Nothing can be made executable. What is not allowed fails.
+///
+/// # Errors
+/// As [`seal`].
+#[cfg(feature = "compiler")]
+pub(crate) fn seal_to_memory() -> Result<(), ConfineError> {
+    let mut rules: Vec<Rule> = ALLOWED.iter().chain(&FOR_COMPUTING).copied().map(Rule::Any).collect();
+    let executable = libc::PROT_EXEC as u32;
+    rules.extend([libc::SYS_mmap, libc::SYS_mprotect].map(|call| Rule::Lacks(call, 2, executable)));
+    Filter::new(&rules, Refusal::Absent).install()
+}
+
+/// What a compiler needs beyond [`ALLOWED`], all of it about its own memory.
+#[cfg(feature = "compiler")]
+const FOR_COMPUTING: [libc::c_long; 6] = [
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_sched_yield,
+    libc::SYS_rt_sigaction, // without it a handler of its own keeps a process alive that wants to abort
+    libc::SYS_membarrier,   // some architectures want it after code was written, which nobody runs here
+];
+
 /// What is allowed whatever its arguments.
-const ALLOWED: [libc::c_long; 15] = [
+const ALLOWED: [libc::c_long; 12] = [
     libc::SYS_recvfrom,       // the channel: no other descriptor is open, and none can be opened
     libc::SYS_sendto,         // the channel
     libc::SYS_read,           // the channel
     libc::SYS_write,          // the channel
-    libc::SYS_munmap,         // memory of a guest that has ended
-    libc::SYS_mremap,         // memory that grows
-    libc::SYS_madvise,        // memory that is given back
-    libc::SYS_brk,            // memory
+    libc::SYS_brk,            // the host's side of the sandbox: its heap is data, which is limited
     libc::SYS_rt_sigreturn,   // a guest's traps arrive as signals, and are left by this one
     libc::SYS_rt_sigprocmask, // around those signals
     libc::SYS_sigaltstack,    // their stack
@@ -36,8 +60,12 @@ const ALLOWED: [libc::c_long; 15] = [
     libc::SYS_exit_group,     // the end
 ];
 
-/// What is allowed if its third argument, the protection, lacks `PROT_EXEC`.
-const ALLOWED_FOR_DATA: [libc::c_long; 2] = [
-    libc::SYS_mmap,     // a guest's memory
-    libc::SYS_mprotect, // the part of it that is in use
+/// mprotect(2) makes reserved memory readable and writable, less than 512 MiB of it at once, and does nothing else. It
+/// can't make anything executable; it can't hide what was written, which would no longer count as data; nor does it have a
+/// flag for stacks. Where the address space is limited, the kernel forgets to count a piece that would go beyond that
+/// limit if it were new.
+const WRITABLE: &[Condition] = &[
+    Condition::Equal(2, (libc::PROT_READ | libc::PROT_WRITE) as u32),
+    Condition::Lacks(1, 0xe000_0000),
+    Condition::HighEqual(1, 0),
 ];

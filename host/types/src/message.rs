@@ -17,7 +17,7 @@ pub struct Start {
 /// What one guest may use up, as policy says (`[limits]`). Time is not among it: the gate kills the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Linear memory, all of a component's memories together, in bytes. A confined process has 512 MiB for this and
+    /// Linear memory, all of a component's memories together, in bytes. A confined process has 384 MiB for this and
     /// everything else.
     pub memory: usize,
     /// Entries of all tables together. A function table has one for each function whose address is taken.

@@ -1,11 +1,11 @@
 //! The throwaway catalog: this host, the plugin under another policy, and the plugins that it may delegate to.
 
+use crate::component::Component;
 use crate::subject;
 use anyhow::{Context, Result};
 use postern_gate::catalog::{Manifest, code_path, sha256};
 use postern_gate::places;
 use postern_gate::plugin_file;
-use postern_sandbox::compile;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub struct Luggage {
     /// Files of the catalog, by name.
     catalog: Vec<(String, Vec<u8>)>,
     /// The component, if it is not installed.
-    component: Option<(PathBuf, Vec<u8>)>,
+    component: Option<Component>,
 }
 
 /// What is known of the plugin once it is unpacked.
@@ -50,11 +50,7 @@ impl Luggage {
             }
         }
         let component = match subject::is_file(target) {
-            true => {
-                let path = PathBuf::from(target);
-                let wasm = fs::read(&path).with_context(|| format!("component {target}"))?;
-                Some((path, wasm))
-            }
+            true => Some(Component::open(Path::new(target))?),
             false => {
                 // Says in the words of inspect that there is no such plugin.
                 Manifest::read(&catalog, target).map_err(anyhow::Error::msg)?;
@@ -81,7 +77,7 @@ impl Luggage {
         for (file, bytes) in &self.catalog {
             write(&catalog.join(file), bytes)?;
         }
-        let Some((path, wasm)) = &self.component else {
+        let Some(component) = &self.component else {
             let manifest = Manifest::read(&catalog, target).map_err(anyhow::Error::msg)?;
             // Under another name, it is the same code.
             if name != target {
@@ -91,17 +87,18 @@ impl Luggage {
             }
             return Ok(Unpacked { digest: manifest.digest, imports: manifest.imports });
         };
-        let compiled = compile::precompile(wasm).with_context(|| format!("{}", path.display()))?;
+        let imports = component.imports()?;
+        let cwasm = component.compile()?;
         let manifest = Manifest {
             plugin: name.to_owned(),
-            digest: sha256(wasm),
-            code: sha256(&compiled.cwasm),
-            size: compiled.cwasm.len() as u64,
+            digest: component.digest.clone(),
+            code: sha256(&cwasm),
+            size: cwasm.len() as u64,
             engine: postern_sandbox::engine::fingerprint(),
-            imports: compiled.imports,
+            imports,
             postern: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        write(&code_path(&catalog, name), &compiled.cwasm)?;
+        write(&code_path(&catalog, name), &cwasm)?;
         write(&Manifest::path(&catalog, name), &serde_json::to_vec_pretty(&manifest)?)?;
         Ok(Unpacked { digest: manifest.digest, imports: manifest.imports })
     }

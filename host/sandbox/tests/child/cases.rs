@@ -7,7 +7,7 @@
     reason = "a test; it has no harness to mark it as one"
 )]
 
-use crate::guests;
+use crate::{ceiling, guests};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, wait, waitpid};
@@ -279,7 +279,7 @@ fn foreign_code_is_refused() {
 
 pub fn run() {
     assert!(std::env::var_os("POSTERN_PRIVATE").is_some(), "must run through the cargo runner");
-    let cases: [(&str, fn()); 15] = [
+    let cases: [(&str, fn()); 16] = [
         ("it owns nothing while the guest runs", it_owns_nothing_while_the_guest_runs),
         ("another system call kills it", another_system_call_kills_it),
         ("the gate's error reaches the guest", the_gates_error_reaches_the_guest),
@@ -295,6 +295,7 @@ pub fn run() {
         ("a gate that leaves ends it", a_gate_that_leaves_ends_it),
         ("foreign code is refused", foreign_code_is_refused),
         ("a guest can't hoard resources", guests_cannot_hoard),
+        ("a taken-over sandbox has half a gibibyte", ceiling::a_taken_over_sandbox_has_half_a_gibibyte),
     ];
     for (name, case) in cases {
         case();

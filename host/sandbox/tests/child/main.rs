@@ -5,6 +5,8 @@
 #[cfg(feature = "compiler")]
 mod cases;
 #[cfg(feature = "compiler")]
+mod ceiling;
+#[cfg(feature = "compiler")]
 mod guests;
 
 #[cfg(feature = "compiler")]

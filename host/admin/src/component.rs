@@ -1,0 +1,76 @@
+//! A component file, looked at before anything is done with it.
+//!
+//! Everything that takes a file goes this way: read it, compare the pin, find out what it imports, compare the policy, and
+//! only then, if it is to run, compile it. What looks into it is a process without privileges (`postern_sandbox::aside`).
+
+use crate::imports::Imports;
+use crate::sentences::{GROUPS, IN_THE_SANDBOX};
+use anyhow::{Context, Result, anyhow, ensure};
+use postern_gate::catalog;
+use postern_sandbox::aside;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The largest file in bytes. The largest honest components, which have an interpreter in them, have a tenth of it.
+const LARGEST: u64 = 256 << 20;
+
+/// A component whose bytes are known.
+pub struct Component {
+    path: PathBuf,
+    wasm: Vec<u8>,
+    /// SHA-256, hexadecimal.
+    pub digest: String,
+}
+
+impl Component {
+    /// Reads the file, and looks at none of it.
+    ///
+    /// # Errors
+    /// It can't be read, or is too large.
+    pub fn open(path: &Path) -> Result<Self> {
+        let told = || format!("component {}", path.display());
+        let mut wasm = Vec::new();
+        File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut wasm)).with_context(told)?;
+        let size = LARGEST >> 20;
+        ensure!(wasm.len() as u64 <= LARGEST, "{} is larger than {size} MiB: no component is", told());
+        Ok(Self { path: path.to_owned(), digest: catalog::sha256(&wasm), wasm })
+    }
+
+    /// What it imports, as a manifest lists it. Nothing is compiled.
+    ///
+    /// # Errors
+    /// It is no component that a sandbox would run.
+    pub fn imports(&self) -> Result<Vec<String>> {
+        let imports = aside::imports(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))?;
+        for (interface, functions) in &Imports::parse(&imports).authority {
+            for function in functions {
+                ensure!(
+                    is_known(interface, function),
+                    "{}: the component imports {interface}#{function}, which this host does not have: build the plugin \
+                     with a matching postern-guest",
+                    self.path.display()
+                );
+            }
+        }
+        Ok(imports)
+    }
+
+    /// Its machine code. To be asked for when all else has been compared.
+    ///
+    /// # Errors
+    /// The compiler refuses it, or takes more than a component of its size may.
+    pub fn compile(&self) -> Result<Vec<u8>> {
+        aside::compile(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))
+    }
+}
+
+/// To make an object of the guest's own is no authority, and has no sentence: whether the host has such objects, the compiler
+/// tells.
+fn is_known(interface: &str, function: &str) -> bool {
+    if function.starts_with("[constructor]") || format!("{interface}#{function}").starts_with(IN_THE_SANDBOX) {
+        return true;
+    }
+    let mut groups = GROUPS.iter().filter(|group| group.capability == interface);
+    groups.any(|group| group.functions.contains(&function) || group.with.contains(&function))
+}

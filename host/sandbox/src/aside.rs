@@ -1,0 +1,254 @@
+//! Reading and compiling a component in a process of its own, that can do nothing else.
+//!
+//! Nobody has looked at the component yet. The process that handles it is forked for it, and gives up everything first:
+//! capabilities, user, descriptors, environment, and every system call that is not about its own memory. It has so much
+//! memory and so much time, and can only answer. What it answers is bytes: the caller bounds their number, and believes
+//! the list of imports of a process that had no compiler to be broken into.
+#![allow(unsafe_code, reason = "fork(2), _exit(2)")]
+
+use crate::compile::precompile;
+use crate::confine::{Bounds, confine_to};
+use crate::read::read;
+use crate::seal::seal_to_memory;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::panic;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+
+/// How much longer than its processor time it may take: on a busy machine it waits most of the time.
+const WAITING: u32 = 6;
+
+/// The first byte of an answer.
+const DONE: u8 = 0;
+const REFUSED: u8 = 1;
+
+/// The longest list of imports in bytes, and the longest refusal: a component that has more means no good.
+const WORDS: u64 = 4 * MIB;
+
+/// The imports of a component, as `crate::read` has them.
+///
+/// # Errors
+/// A text for people: why it is refused, or what became of the process that read it.
+pub fn imports(wasm: &[u8]) -> Result<Vec<String>, String> {
+    let bounds = reading(wasm.len() as u64);
+    let answer = work("reading", wasm, bounds, WORDS, |wasm| match read(wasm) {
+        Ok(imports) => Ok(imports.join("\n").into_bytes()),
+        Err(error) => Err(error.to_string()),
+    })?;
+    let text = String::from_utf8(answer).map_err(|_| "reading the component gave no text".to_owned())?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// Machine code of a component for this CPU and [`crate::engine::fingerprint`].
+///
+/// # Errors
+/// As [`imports`].
+pub fn compile(wasm: &[u8]) -> Result<Vec<u8>, String> {
+    let bounds = compiling(wasm.len() as u64);
+    work("compiling", wasm, bounds, bounds.memory, |wasm| match precompile(wasm) {
+        Ok(compiled) => Ok(compiled.cwasm),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+/// A component of 20 MiB is read in a second or two, in 300 MiB.
+fn reading(size: u64) -> Bounds {
+    Bounds { seconds: 20 + size / MIB, memory: 512 * MIB + 16 * size }
+}
+
+/// A component of 20 MiB, half of it code, is compiled in two minutes or less, in 2 GiB (docs/design.md, "Installing").
+fn compiling(size: u64) -> Bounds {
+    Bounds { seconds: 60 + 30 * (size / MIB), memory: 1024 * MIB + 192 * size }
+}
+
+/// Does it in a process of its own.
+fn work(
+    doing: &str,
+    wasm: &[u8],
+    bounds: Bounds,
+    most: u64,
+    act: fn(&[u8]) -> Result<Vec<u8>, String>,
+) -> Result<Vec<u8>, String> {
+    let (ours, theirs) = UnixStream::pair().map_err(|e| format!("{doing} the component: socketpair: {e}"))?;
+    // SAFETY: the child runs `child`, which never returns. It may allocate: glibc keeps its allocator usable in the child
+    // of a process with threads.
+    let child = match unsafe { fork() } {
+        Ok(ForkResult::Child) => {
+            drop(ours);
+            self::child(theirs, wasm, bounds, act)
+        }
+        Ok(ForkResult::Parent { child }) => child,
+        Err(errno) => return Err(format!("{doing} the component: cannot start a process for it: {errno}")),
+    };
+    drop(theirs);
+    let until = Instant::now() + Duration::from_secs(bounds.seconds) * WAITING;
+    let answer = receive(ours, most.saturating_add(1), until);
+    let ended = end(child);
+    let size = (wasm.len() as u64).div_ceil(MIB);
+    let way_out = "a smaller component takes less: build it with opt-level = \"s\" and strip = true, or leave out what it \
+                   does not use";
+    match (answer, ended) {
+        (Ok(Some(answer)), _) => match answer.split_first() {
+            Some((&DONE, answer)) => Ok(answer.to_vec()),
+            Some((&REFUSED, words)) => Err(String::from_utf8_lossy(words).into_owned()),
+            _ if matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGXCPU, _))) => Err(format!(
+                "{doing} the component takes more than the {} s of processor time that a component of {size} MiB may \
+                 take; {way_out}",
+                bounds.seconds
+            )),
+            _ => Err(format!(
+                "{doing} the component ended without an answer ({}): it needs more than the {} MiB that a component of \
+                 {size} MiB may have for that, or has a fault of the tools that do it; {way_out}",
+                words_of(ended),
+                bounds.memory / MIB
+            )),
+        },
+        (Ok(None), _) => Err(format!(
+            "{doing} the component was not done after {} s, which a component of {size} MiB may take on a busy machine; \
+             {way_out}",
+            bounds.seconds * u64::from(WAITING)
+        )),
+        (Err(reason), _) => Err(format!("{doing} the component: {reason}")),
+    }
+}
+
+fn words_of(ended: Option<WaitStatus>) -> String {
+    match ended {
+        Some(WaitStatus::Signaled(_, signal, _)) => signal.to_string(),
+        Some(WaitStatus::Exited(_, status)) => format!("status {status}"),
+        _ => "gone".to_owned(),
+    }
+}
+
+/// All that the process says until it closes its end; `None` at the deadline.
+fn receive(mut from: UnixStream, most: u64, until: Instant) -> Result<Option<Vec<u8>>, String> {
+    let mut answer = Vec::new();
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left.as_millis()).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(from.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) if left.is_zero() => return Ok(None),
+            Ok(0) | Err(Errno::EINTR) => continue,
+            Ok(_) => {}
+            Err(errno) => return Err(format!("poll: {errno}")),
+        }
+        match from.read(&mut piece) {
+            Ok(0) => return Ok(Some(answer)),
+            Ok(length) => answer.extend(piece.iter().take(length)),
+            // It ended with something unread: what it said is all there is.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return Ok(Some(answer)),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        if answer.len() as u64 > most {
+            return Err(format!("the answer is longer than {most} bytes"));
+        }
+    }
+}
+
+/// Ends it, whatever it is doing: it may be lying.
+fn end(child: Pid) -> Option<WaitStatus> {
+    // One that has closed its end is about to exit, and how it does is worth knowing.
+    std::thread::sleep(Duration::from_millis(1));
+    let status = loop {
+        match waitpid(child, Some(nix::sys::wait::WaitPidFlag::WNOHANG)) {
+            Err(Errno::EINTR) => {}
+            other => break other.ok(),
+        }
+    };
+    if !matches!(status, Some(WaitStatus::StillAlive)) {
+        return status;
+    }
+    let _ = kill(child, Signal::SIGKILL);
+    waitpid(child, None).ok()
+}
+
+fn child(line: UnixStream, wasm: &[u8], bounds: Bounds, act: fn(&[u8]) -> Result<Vec<u8>, String>) -> ! {
+    let line = Arc::new(line);
+    let last = Arc::clone(&line);
+    panic::set_hook(Box::new(move |panic| answer(&last, Err(format!("a fault of the tools: {panic}")))));
+    let confined = confine_to(line.as_fd(), bounds).map_err(|error| error.to_string()).and_then(|()| {
+        // Before it is sealed: the engine installs handlers for signals.
+        let _ = crate::engine::engine();
+        seal_to_memory().map_err(|error| error.to_string())
+    });
+    answer(
+        &line,
+        confined.map_err(|error| format!("cannot confine the process for it: {error}")).and_then(|()| act(wasm)),
+    )
+}
+
+fn answer(mut line: &UnixStream, answer: Result<Vec<u8>, String>) -> ! {
+    let (first, rest) = match answer {
+        Ok(bytes) => (DONE, bytes),
+        Err(words) => (REFUSED, words.into_bytes()),
+    };
+    let _ = line.write_all(&[first]).and_then(|()| line.write_all(&rest));
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Bounds = Bounds { seconds: 1, memory: 64 * MIB };
+
+    #[test]
+    fn an_answer_comes_back() {
+        assert_eq!(work("x", b"abc", SMALL, 100, |wasm| Ok(wasm.to_vec())), Ok(b"abc".to_vec()));
+        assert_eq!(work("x", b"", SMALL, 100, |_| Err("no".to_owned())), Err("no".to_owned()));
+        let long = work("x", b"", SMALL, 100, |_| Ok(vec![0; 1000])).unwrap_err();
+        assert!(long.contains("longer than"), "{long}");
+    }
+
+    #[test]
+    fn time_and_memory_are_bounded() {
+        let endless = work("x", b"", SMALL, 100, |_| {
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        let words = endless.unwrap_err();
+        assert!(words.contains("the 1 s of processor time that a component of 0 MiB may take"), "{words}");
+        let idle = work("x", b"", SMALL, 100, |_| {
+            // No system call that waits is left: a futex that nobody wakes.
+            let never = std::sync::atomic::AtomicU32::new(0);
+            loop {
+                unsafe { libc::syscall(libc::SYS_futex, never.as_ptr(), libc::FUTEX_WAIT, 0, std::ptr::null::<u8>()) };
+            }
+        });
+        assert!(idle.unwrap_err().contains("not done after 6 s"));
+        let hungry = work("x", b"", SMALL, 100, |_| Ok(vec![vec![1_u8; 256 << 20]].concat()));
+        let words = hungry.unwrap_err();
+        assert!(words.contains("64 MiB") && words.contains("opt-level"), "{words}");
+    }
+
+    #[test]
+    fn it_can_do_nothing_else() {
+        let open = work("x", b"", SMALL, 100, |_| std::fs::read("/proc/self/status").map_err(|e| e.to_string()));
+        assert!(open.unwrap_err().contains("not implemented"));
+        let mapped = work("x", b"", SMALL, 100, |_| {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let executable = libc::PROT_READ | libc::PROT_EXEC;
+            let start = unsafe { libc::mmap(std::ptr::null_mut(), 4096, executable, flags, -1, 0) };
+            if start == libc::MAP_FAILED { Err("refused".to_owned()) } else { Ok(Vec::new()) }
+        });
+        assert_eq!(mapped, Err("refused".to_owned()));
+        let forked = work("x", b"", SMALL, 100, |_| match unsafe { fork() } {
+            Err(errno) => Err(errno.to_string()),
+            Ok(_) => Ok(Vec::new()),
+        });
+        assert!(forked.unwrap_err().contains("ENOSYS"));
+    }
+}

@@ -1,0 +1,223 @@
+//! A guest's linear memories: address space that is reserved before the process is sealed.
+//!
+//! A sealed process can't map anything. That is what makes its ceiling a ceiling: the kernel's limit on data
+//! (`RLIMIT_DATA`) counts neither shared memory, nor stacks, nor pages that were written and then hidden, nor the page
+//! tables of a large empty mapping. Here it can only make more of its reservation writable, which is counted, and never
+//! takes that back.
+#![allow(unsafe_code, reason = "maps memory, and gives it to wasmtime as a guest's")]
+
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result, bail, error::Context};
+
+/// The address space of one memory, and of the guard on either side, in bytes. Compiled code relies on both: it checks no
+/// bounds, because all that a 32-bit index can reach is reserved.
+pub const RESERVATION: u64 = 4 << 30;
+/// See [`RESERVATION`].
+pub const GUARD: u64 = 32 << 20;
+
+/// The unit in which memory is made writable: a page of wasm, and a multiple of every page of the kernel's.
+const UNIT: usize = 64 << 10;
+
+/// Address space that must be left where it is limited. At its limit the kernel no longer counts what becomes writable.
+const ROOM: usize = 1 << 30;
+
+/// Reserved memories that no guest has.
+#[derive(Clone, Default)]
+pub struct Reserve(Arc<Mutex<Vec<Slot>>>);
+
+/// One reserved memory.
+struct Slot {
+    start: NonNull<c_void>,
+    /// Bytes from `start` that are writable: all zero while the slot is in the reserve.
+    writable: usize,
+}
+
+// SAFETY: the pointer leads to a mapping that only the slot's owner uses, and that is never undone.
+unsafe impl Send for Slot {}
+// SAFETY: as above; a shared slot is only looked at.
+unsafe impl Sync for Slot {}
+
+impl Reserve {
+    /// Reserves so many memories.
+    ///
+    /// # Errors
+    /// The address space is too small: a text with the way out.
+    pub fn fill(&self, count: usize) -> Result<()> {
+        for _ in 0..count {
+            let slot = Slot::new()?;
+            self.give_back(slot);
+        }
+        let limit = getrlimit(Resource::RLIMIT_AS)?.0;
+        if limit != RLIM_INFINITY {
+            let room = map(ROOM)?;
+            // SAFETY: the mapping was made above, and nobody knows of it.
+            unsafe { munmap(room, ROOM) }?;
+        }
+        Ok(())
+    }
+
+    fn take(&self) -> Option<Slot> {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.pop()
+    }
+
+    fn give_back(&self, slot: Slot) {
+        // The one that is given next is the one with the least behind it.
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.push(slot);
+        slots.sort_by_key(|slot| std::cmp::Reverse(slot.writable));
+    }
+}
+
+/// Address space without memory.
+fn map(length: usize) -> Result<NonNull<c_void>> {
+    let Some(length) = NonZeroUsize::new(length) else { bail!("nothing to reserve") };
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+    unsafe { mmap_anonymous(None, length, ProtFlags::PROT_NONE, flags) }.with_context(|| {
+        let gibibytes = length.get().div_ceil(1 << 30);
+        format!("cannot reserve {gibibytes} GiB of address space for a plugin (it is no memory); raise `ulimit -v`")
+    })
+}
+
+impl Slot {
+    fn new() -> Result<Self> {
+        let guard = usize::try_from(GUARD)?;
+        let whole = map(usize::try_from(RESERVATION)? + 2 * guard)?;
+        // SAFETY: behind the first guard is the reservation, in the same mapping.
+        let start = unsafe { whole.byte_add(guard) };
+        Ok(Self { start, writable: 0 })
+    }
+}
+
+// SAFETY: each memory is a slot of its own, reserved and guarded as compiled code expects, zero at first: fresh from the
+// kernel, or given back by `Memory`'s `drop`.
+unsafe impl MemoryCreator for Reserve {
+    fn new_memory(
+        &self,
+        _ty: MemoryType,
+        minimum: usize,
+        _maximum: Option<usize>,
+        reserved: Option<usize>,
+        guard: usize,
+    ) -> Result<Box<dyn LinearMemory>, String> {
+        let fits = |size: usize, there: u64| size as u64 <= there;
+        if !reserved.is_none_or(|size| fits(size, RESERVATION)) || !fits(guard, GUARD) {
+            return Err("the engine wants another reservation than there is".to_owned());
+        }
+        let slot = match self.take() {
+            Some(slot) => slot,
+            // Only outside of a sandbox process, which has reserved what its component needs.
+            None => Slot::new().map_err(|error| format!("{error:#}"))?,
+        };
+        let mut memory = Memory { slot: Some(slot), size: 0, reserve: self.clone() };
+        memory.grow_to(minimum).map_err(|error| format!("{error:#}"))?;
+        Ok(Box::new(memory))
+    }
+}
+
+/// A memory that a guest has.
+struct Memory {
+    /// Always there, until it is given back.
+    slot: Option<Slot>,
+    size: usize,
+    reserve: Reserve,
+}
+
+// SAFETY: the base never moves, and `size` bytes from there are writable as long as the memory lives. In a slot that was
+// used before, bytes behind `size` may be writable too: they are zero, within the reservation, and nobody else's.
+unsafe impl LinearMemory for Memory {
+    fn byte_size(&self) -> usize {
+        self.size
+    }
+
+    fn byte_capacity(&self) -> usize {
+        usize::try_from(RESERVATION).unwrap_or(usize::MAX)
+    }
+
+    fn grow_to(&mut self, size: usize) -> Result<()> {
+        let capacity = self.byte_capacity();
+        let Some(slot) = &mut self.slot else { bail!("the memory is gone") };
+        let wanted = size.next_multiple_of(UNIT);
+        if wanted > capacity {
+            bail!("a memory of {size} bytes is more than is reserved");
+        }
+        if wanted > slot.writable {
+            // SAFETY: both ends are in the slot, as was just made sure of.
+            let from = unsafe { slot.start.byte_add(slot.writable) };
+            let flags = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+            // SAFETY: this part of the slot has been inaccessible, so nothing refers to it.
+            unsafe { mprotect(from, wanted - slot.writable, flags) }.context("the sandbox has no memory left")?;
+            slot.writable = wanted;
+        }
+        self.size = size;
+        Ok(())
+    }
+
+    fn as_ptr(&self) -> *mut u8 {
+        self.slot.as_ref().map_or(std::ptr::null_mut(), |slot| slot.start.as_ptr().cast())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        // SAFETY: wasmtime has let go of the memory; a private mapping without a file reads as zeroes afterwards.
+        let forgotten =
+            slot.writable == 0 || unsafe { madvise(slot.start, slot.writable, MmapAdvise::MADV_DONTNEED) }.is_ok();
+        // One that may still have a guest's bytes is nobody's any more.
+        if forgotten {
+            self.reserve.give_back(slot);
+        }
+    }
+}
+
+/// Has the C library take memory from the heap alone from now on: a sealed process can't map any, however large a buffer.
+pub fn allocate_from_the_heap() {
+    #[cfg(not(target_env = "gnu"))]
+    compile_error!("a sealed sandbox can map no memory: another C library than glibc must be told to use brk(2) alone");
+    // SAFETY: sets a number of the allocator's; it can't fail for this one.
+    unsafe { libc::mallopt(libc::M_MMAP_MAX, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(reserve: &Reserve, size: usize) -> Box<dyn LinearMemory> {
+        let ty = MemoryType::new(0, None);
+        let guard = usize::try_from(GUARD).unwrap();
+        reserve.new_memory(ty, size, None, Some(RESERVATION as usize), guard).unwrap()
+    }
+
+    #[test]
+    fn what_a_guest_leaves_is_not_there_for_the_next() {
+        let reserve = Reserve::default();
+        reserve.fill(1).unwrap();
+        let mut first = memory(&reserve, UNIT);
+        first.grow_to(3 * UNIT).unwrap();
+        let start = first.as_ptr();
+        for at in 0..3 * UNIT {
+            unsafe { start.add(at).write(7) };
+        }
+        drop(first);
+        let second = memory(&reserve, UNIT);
+        assert_eq!((second.as_ptr(), second.byte_size()), (start, UNIT));
+        assert!((0..3 * UNIT).all(|at| unsafe { start.add(at).read() } == 0));
+        assert_ne!(memory(&reserve, UNIT).as_ptr(), start);
+    }
+
+    #[test]
+    fn nothing_larger_than_the_reservation() {
+        let reserve = Reserve::default();
+        let mut memory = memory(&reserve, 0);
+        assert!(memory.grow_to(RESERVATION as usize + 1).is_err());
+        let ty = MemoryType::new(0, None);
+        assert!(reserve.new_memory(ty, 0, None, Some(RESERVATION as usize + UNIT), 0).is_err());
+    }
+}

@@ -1,0 +1,118 @@
+//! What a component asks for, found out without compiling it.
+
+use crate::compile::{Error, check_header, check_names};
+use wasmparser::component_types::ComponentEntityType;
+use wasmparser::{FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures};
+
+/// The imports of a component, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`.
+///
+/// All of it is validated, its code too. Whether the functions have the types that this host gives them, only
+/// [`crate::compile::precompile`] tells.
+///
+/// # Errors
+/// It is no component, or one that a sandbox would not run: see [`Error`].
+pub fn read(wasm: &[u8]) -> Result<Vec<String>, Error> {
+    check_header(wasm)?;
+    // The engine refuses some of these later on.
+    let mut validator = Validator::new_with_features(WasmFeatures::default());
+    let mut buffers = FuncValidatorAllocations::default();
+    let (mut imports, mut exports) = (Vec::new(), Vec::new());
+    let (mut depth, mut types) = (0_u32, None);
+    for payload in Parser::new(0).parse_all(wasm) {
+        let payload = payload?;
+        match &payload {
+            Payload::Version { .. } => depth += 1,
+            Payload::ComponentImportSection(section) if depth == 1 => {
+                for import in section.clone() {
+                    imports.push(import?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 1 => {
+                for export in section.clone() {
+                    exports.push(export?.name.name.to_owned());
+                }
+            }
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match validator.payload(&payload)? {
+            ValidPayload::Func(function, body) => {
+                let mut function = function.into_validator(std::mem::take(&mut buffers));
+                function.validate(&body)?;
+                buffers = function.into_allocations();
+            }
+            ValidPayload::End(of) if depth == 0 => types = Some(of),
+            _ => {}
+        }
+    }
+    check_names(imports.iter().map(String::as_str), exports.iter().map(String::as_str))?;
+    let Some(types) = types else { return Err(Error::NotAComponent("it has no end".to_owned())) };
+    let mut names = Vec::new();
+    for import in imports {
+        match types.as_ref().component_item_for_import(&import).map(|item| item.ty) {
+            Some(ComponentEntityType::Instance(instance)) => {
+                let Some(instance) = types.as_ref().get(instance) else { continue };
+                let functions =
+                    instance.exports.iter().filter(|(_, item)| matches!(item.ty, ComponentEntityType::Func(_)));
+                names.extend(functions.map(|(function, _)| format!("{import}#{function}")));
+            }
+            _ => names.push(import),
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+impl From<wasmparser::BinaryReaderError> for Error {
+    fn from(error: wasmparser::BinaryReaderError) -> Self {
+        Self::Malformed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::precompile;
+
+    /// Both ways to read it must come to the same.
+    #[test]
+    fn the_compiler_sees_the_same_imports() {
+        let wat = r#"(component
+            (import "postern:cni/veth@0.1.9" (instance
+                (export "options" (type $o (sub resource)))
+                (export "[constructor]options" (func (result (own $o))))))
+            (import "wasi:cli/environment@0.2.0" (instance
+                (export "get-arguments" (func (result (list string))))))
+            (component (import "a" (func)) (export "b" (func 0)))
+            (core module $m (func (export "run") (result i32) (i32.const 0)))
+            (core instance $program (instantiate $m))
+            (func $run (result (result)) (canon lift (core func $program "run")))
+            (instance $command (export "run" (func $run)))
+            (export "wasi:cli/run@0.2.3" (instance $command)))"#;
+        let wasm = wat::parse_str(wat).unwrap();
+        assert_eq!(read(&wasm).unwrap(), precompile(&wasm).unwrap().imports);
+        assert!(read(&wasm).unwrap().contains(&"postern:cni/veth@0.1.9#[constructor]options".to_owned()));
+    }
+
+    #[test]
+    fn what_is_refused_is_refused_before_the_compiler() {
+        let component = |wat: &str| wat::parse_str(format!("(component {wat})")).unwrap();
+        assert!(matches!(read(&component("")), Err(Error::NotACommand)));
+        let files = component(r#"(import "wasi:filesystem/types@0.2.0" (instance))"#);
+        assert!(matches!(read(&files), Err(Error::Imports(names)) if names == ["wasi:filesystem/types@0.2.0"]));
+        let version = component(r#"(import "postern:cni/link@0.2.0" (instance))"#);
+        assert!(matches!(read(&version), Err(Error::Version(_))));
+        for bytes in [&b""[..], b"\0asm\x01\0\0\0", b"\x7fELF\x02\x01\x01\0"] {
+            assert!(matches!(read(bytes), Err(Error::NotAComponent(_))));
+        }
+        for bytes in [&b"\0asm\x0d\0\x01\0garbage"[..], &files[..files.len() - 3]] {
+            assert!(matches!(read(bytes), Err(Error::Malformed(_))));
+        }
+    }
+
+    #[test]
+    fn code_that_is_not_valid_is_refused() {
+        let wasm = wat::parse_str("(component (core module (func (result i32) (i64.const 0))))").unwrap();
+        assert!(matches!(read(&wasm), Err(Error::Malformed(why)) if why.contains("type mismatch")));
+    }
+}

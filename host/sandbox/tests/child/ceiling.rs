@@ -1,0 +1,259 @@
+//! How much memory a sandbox that was taken over can get: tried from inside, with every call that gives memory.
+#![allow(unsafe_code, reason = "memory, as an intruder takes it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test; it has no harness to mark it as one")]
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
+use postern_sandbox::{confine, seal};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+/// What `docs/threat-model.md` says: pages, page tables and shared memory together, in bytes.
+const CEILING: u64 = 512 << 20;
+
+/// What each attempt is after, well above the ceiling.
+const WANTED: usize = 768 << 20;
+
+const STEP: usize = 16 << 20;
+const PAGE: usize = 4096;
+
+/// As a guest's memory is reserved before the process is sealed.
+const RESERVED: usize = 4 << 30;
+
+const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
+const PRIVATE: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+/// A name, and what is tried from inside, given the reservation and the end that gets a byte for each step.
+type Attempt = (&'static str, fn(*mut u8));
+
+/// A limit from outside: the soft and the hard one, as far as the test itself may have them.
+type Limit = (Resource, u64, u64);
+
+const ATTEMPTS: [Attempt; 16] = [
+    ("private memory", |_| mapped(PRIVATE, RW)),
+    ("shared memory", |_| mapped(libc::MAP_SHARED | libc::MAP_ANONYMOUS, RW)),
+    ("memory that grows downwards", |_| mapped(PRIVATE | libc::MAP_GROWSDOWN, RW)),
+    ("memory without reservation", |_| mapped(PRIVATE | libc::MAP_NORESERVE, RW)),
+    ("large pages", |_| mapped(PRIVATE | libc::MAP_HUGETLB, RW)),
+    ("the reservation", the_reservation),
+    ("the reservation as a stack", the_reservation_as_a_stack),
+    ("memory that is hidden again", |_| hidden_again(libc::PROT_NONE)),
+    ("memory that is made read-only again", |_| hidden_again(libc::PROT_READ)),
+    ("the reservation, hidden again", the_reservation_hidden_again),
+    ("memory that is moved", moved),
+    ("the heap", |_| the_heap()),
+    ("the stack", |_| the_stack()),
+    ("page tables of the zero page", |_| page_tables()),
+    ("page tables that outlive their pages", page_tables_that_stay),
+    ("page tables of the reservation", page_tables_of_the_reservation),
+];
+
+/// Every attempt, with no limits from outside, and with limits as an operator may have set them: soft, and for good.
+pub fn a_taken_over_sandbox_has_half_a_gibibyte() {
+    let for_good = (Resource::RLIMIT_AS, 6 << 30, 6 << 30);
+    for limits in [
+        &[][..],
+        &[(Resource::RLIMIT_STACK, RLIM_INFINITY, RLIM_INFINITY)],
+        &[(Resource::RLIMIT_AS, 6 << 30, RLIM_INFINITY)],
+        &[for_good],
+    ] {
+        for (name, attempt) in ATTEMPTS {
+            let most = most_of(attempt, limits);
+            assert!(most <= CEILING, "{name}: {} MiB, limits {limits:?}", most >> 20);
+        }
+    }
+}
+
+/// The most memory that the attempt ever had.
+fn most_of(attempt: fn(*mut u8), limits: &[Limit]) -> u64 {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let child = match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            drop(ours);
+            sealed(theirs, attempt, limits)
+        }
+        ForkResult::Parent { child } => child,
+    };
+    drop(theirs);
+    let mut ready = [0];
+    assert_eq!(ours.read(&mut ready).unwrap(), 1, "the attempt did not begin");
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut most = 0;
+    // It stops itself when it has what it wants, or is killed for trying.
+    while Instant::now() < until && most <= CEILING {
+        most = most.max(memory_of(child));
+        match waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap() {
+            WaitStatus::StillAlive => std::thread::sleep(Duration::from_millis(2)),
+            WaitStatus::Exited(_, 0) | WaitStatus::Signaled(..) => return most,
+            other => panic!("{other:?}"),
+        }
+    }
+    kill(child, Signal::SIGKILL).unwrap();
+    waitpid(child, None).unwrap();
+    most
+}
+
+/// Resident pages (their highest number so far), shared ones among them, and page tables.
+fn memory_of(child: Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim_start_matches(':').split_whitespace().next()?.parse::<u64>().ok()
+    };
+    ["VmHWM", "VmPTE", "VmSwap"].into_iter().filter_map(field).sum::<u64>() << 10
+}
+
+fn sealed(mut line: UnixStream, attempt: fn(*mut u8), limits: &[Limit]) -> ! {
+    for (resource, soft, hard) in limits {
+        let (_, most) = getrlimit(*resource).unwrap();
+        setrlimit(*resource, *soft.min(&most), *hard.min(&most)).unwrap();
+    }
+    let other = line.try_clone().unwrap();
+    confine::confine(line.as_fd(), other.as_fd()).unwrap();
+    drop(other);
+    let flags = PRIVATE | libc::MAP_NORESERVE;
+    let reserved = unsafe { libc::mmap(null_mut(), RESERVED, libc::PROT_NONE, flags, -1, 0) };
+    assert_ne!(reserved, libc::MAP_FAILED);
+    seal().unwrap();
+    line.write_all(b"x").unwrap();
+    attempt(reserved.cast());
+    // Whoever looks has to have the time to.
+    let until = Instant::now() + Duration::from_millis(100);
+    while Instant::now() < until {}
+    unsafe { libc::_exit(0) }
+}
+
+fn touch(start: *mut u8, length: usize) {
+    for at in (0..length).step_by(PAGE) {
+        unsafe { start.add(at).write_volatile(1) };
+    }
+}
+
+fn map(length: usize, flags: i32, protection: i32) -> Option<*mut u8> {
+    let start = unsafe { libc::mmap(null_mut(), length, protection, flags, -1, 0) };
+    (start != libc::MAP_FAILED).then_some(start.cast())
+}
+
+fn mapped(flags: i32, protection: i32) {
+    for _ in 0..WANTED / STEP {
+        if let Some(start) = map(STEP, flags, protection) {
+            touch(start, STEP);
+        }
+    }
+}
+
+fn protected(start: *mut u8, length: usize, protection: i32) -> bool {
+    unsafe { libc::mprotect(start.cast(), length, protection) == 0 }
+}
+
+fn the_reservation(reserved: *mut u8) {
+    // All at once first: the kernel looks at this differently where the address space is limited.
+    if protected(reserved, RESERVED / 2, RW) || protected(reserved, WANTED, RW) {
+        touch(reserved, WANTED);
+    }
+    for at in (0..WANTED).step_by(STEP) {
+        let start = unsafe { reserved.add(at) };
+        if protected(start, STEP, RW) {
+            touch(start, STEP);
+        }
+    }
+}
+
+fn the_reservation_as_a_stack(reserved: *mut u8) {
+    if protected(reserved, WANTED, RW | libc::PROT_GROWSDOWN) {
+        touch(reserved, WANTED);
+    }
+}
+
+fn hidden_again(protection: i32) {
+    for _ in 0..WANTED / STEP {
+        if let Some(start) = map(STEP, PRIVATE, RW) {
+            touch(start, STEP);
+            protected(start, STEP, protection);
+        }
+    }
+}
+
+fn the_reservation_hidden_again(reserved: *mut u8) {
+    for at in (0..WANTED).step_by(STEP) {
+        let start = unsafe { reserved.add(at) };
+        if protected(start, STEP, RW) {
+            touch(start, STEP);
+            protected(start, STEP, libc::PROT_NONE);
+        }
+    }
+}
+
+fn moved(reserved: *mut u8) {
+    protected(reserved, STEP, RW);
+    let mut start = reserved;
+    for size in (STEP..WANTED).step_by(STEP) {
+        let larger = unsafe { libc::mremap(start.cast(), size, size + STEP, libc::MREMAP_MAYMOVE) };
+        if larger != libc::MAP_FAILED {
+            start = larger.cast();
+            touch(start, size + STEP);
+        }
+    }
+}
+
+fn the_heap() {
+    let begin = unsafe { libc::syscall(libc::SYS_brk, 0) };
+    for size in (STEP..=WANTED).step_by(STEP) {
+        let end = begin + i64::try_from(size).unwrap();
+        if unsafe { libc::syscall(libc::SYS_brk, end) } == end {
+            let start = std::ptr::with_exposed_provenance_mut::<u8>(usize::try_from(end).unwrap() - STEP);
+            touch(start, STEP);
+        }
+    }
+}
+
+fn the_stack() {
+    let here = 0_u8;
+    let top = (&raw const here).cast_mut();
+    for at in (0..WANTED).step_by(PAGE) {
+        unsafe { top.wrapping_sub(at).write_volatile(1) };
+    }
+}
+
+fn page_tables() {
+    // A page table for every two MiB that are looked at, and no page.
+    for _ in 0..512 {
+        if let Some(start) = map(1 << 30, PRIVATE | libc::MAP_NORESERVE, libc::PROT_READ) {
+            for at in (0..1 << 30).step_by(2 << 20) {
+                unsafe { start.add(at).read_volatile() };
+            }
+        }
+    }
+}
+
+fn page_tables_that_stay(_: *mut u8) {
+    // The tables of a page that is replaced stay as long as there are neighbours.
+    for _ in 0..512 {
+        let Some(start) = map(1 << 30, PRIVATE | libc::MAP_NORESERVE, libc::PROT_NONE) else { return };
+        for at in (PAGE..1 << 30).step_by(2 << 20) {
+            let page = unsafe { start.add(at) };
+            if protected(page, PAGE, RW) {
+                touch(page, PAGE);
+                let fixed = PRIVATE | libc::MAP_NORESERVE | libc::MAP_FIXED;
+                unsafe { libc::mmap(page.cast(), PAGE, libc::PROT_NONE, fixed, -1, 0) };
+            }
+        }
+    }
+}
+
+fn page_tables_of_the_reservation(reserved: *mut u8) {
+    for at in (PAGE..RESERVED).step_by(2 << 20) {
+        let page = unsafe { reserved.add(at) };
+        if protected(page, PAGE, RW) {
+            touch(page, PAGE);
+            unsafe { libc::madvise(page.cast(), PAGE, libc::MADV_DONTNEED) };
+        }
+    }
+    the_reservation(reserved);
+}
