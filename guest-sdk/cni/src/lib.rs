@@ -18,6 +18,7 @@ pub mod print;
 mod quote;
 mod request;
 mod result;
+pub mod terminal;
 mod version;
 
 pub use address::{parse_cidr, parse_ip};

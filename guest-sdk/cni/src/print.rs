@@ -1,6 +1,7 @@
-//! Printing JSON as Go's encoder does.
+//! Printing JSON as Go's encoder does, but in ASCII.
 
 use crate::json::Json;
+use crate::terminal::escape_json;
 use std::fmt::Write;
 
 /// On one line, without blanks and without a newline at its end.
@@ -66,7 +67,8 @@ fn newline(out: &mut String, depth: Option<usize>) {
 }
 
 /// Go escapes what could end a script element, and the two line separators that JavaScript once minded. Unlike Go this
-/// escapes every control character, for the terminals that obey them.
+/// escapes all that is not ASCII, as every text that a terminal may show ([`crate::terminal`]): to whoever reads JSON it
+/// says the same.
 fn string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
@@ -78,10 +80,9 @@ fn string(out: &mut String, text: &str) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
-            '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
+            '<' | '>' | '&' => escape_json(out, c),
+            ' '..='~' => out.push(c),
+            c => escape_json(out, c),
         }
     }
     out.push('"');
@@ -110,7 +111,7 @@ mod tests {
         let json = Json::from("<&>\"\\/\n\r\t\u{8}\u{c}\u{1}\u{7f}\u{9b}\u{2028}\u{2029}é世\u{1f600}");
         assert_eq!(
             compact(&json),
-            "\"\\u003c\\u0026\\u003e\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\\u007f\\u009b\\u2028\\u2029é世\u{1f600}\""
+            "\"\\u003c\\u0026\\u003e\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\\u007f\\u009b\\u2028\\u2029\\u00e9\\u4e16\\ud83d\\ude00\""
         );
         assert_eq!(parse(&compact(&json)), json);
     }

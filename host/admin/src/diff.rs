@@ -41,7 +41,7 @@ pub fn run(old: &str, new: &str, policy: Option<&Path>, json: bool) -> Result<Ex
     if json {
         output::json(&report)?;
     } else {
-        output::text(&text(&report).join("\n"))?;
+        output::text(&text(&report).iter().map(|line| output::one_line(line)).collect::<Vec<_>>().join("\n"))?;
     }
     Ok(ExitCode::from(if report.no_more { 0 } else { DISAGREE }))
 }

@@ -1,8 +1,10 @@
 //! `postern`, as people type it. The executable that runtimes start hands over to this one, which has the compiler.
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "what people see goes through `output`")]
 
 mod account;
 mod add;
 mod authority;
+mod component;
 mod diff;
 mod doctor;
 mod gc;
@@ -25,6 +27,9 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// Exit status when the command line is not understood.
+const USAGE: u8 = 2;
 
 /// Sandboxed CNI plugins: WebAssembly components behind one typed, guarded gate.
 ///
@@ -281,7 +286,16 @@ fn main() -> ExitCode {
         ));
         std::process::exit(1);
     }));
-    run(Cli::parse().verb).unwrap_or_else(|error| {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version: words of our own.
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => {
+            output::usage(&error.to_string());
+            return ExitCode::from(USAGE);
+        }
+    };
+    run(cli.verb).unwrap_or_else(|error| {
         output::say(format!("{error:#}"));
         ExitCode::FAILURE
     })

@@ -1,7 +1,9 @@
-//! Printing, for people and for scripts. What people read goes through here alone: it is made fit for a terminal, and no
-//! line is wider than [`WIDTH`] unless a single word is.
+//! Printing, for people and for scripts. What people read goes through here alone: no text that somebody else wrote gets
+//! past [`postern_cni::terminal`], and no line is wider than [`WIDTH`] unless a single word is.
 
 use anyhow::Result;
+pub use postern_cni::terminal::one_line;
+use postern_cni::terminal::{self, printable};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
@@ -23,17 +25,22 @@ pub fn text(text: &str) -> Result<()> {
     write(&fit(text))
 }
 
-/// Prints an object for scripts.
+/// Prints an object for scripts, in ASCII.
 ///
 /// # Errors
 /// As [`text`].
 pub fn json(object: &impl Serialize) -> Result<()> {
-    write(&serde_json::to_string_pretty(object)?)
+    write(&terminal::json(&serde_json::to_string_pretty(object)?))
 }
 
 /// Prints a message on standard error, made fit for a terminal. Where nobody reads it, nothing is lost but words.
 pub fn say(message: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "{}", fit(&format!("postern: {message}")));
+}
+
+/// Says on standard error what is wrong with a command line, as its parser words it.
+pub fn usage(words: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", fit(words));
 }
 
 /// Asks whoever sits there. Nobody: no.
@@ -44,8 +51,8 @@ pub fn confirmed(question: &str) -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Ok(false);
     }
-    print!("{} [y/N] ", fit(question));
-    std::io::stdout().flush()?;
+    let mut out = std::io::stdout().lock();
+    write!(out, "{} [y/N] ", fit(question)).and_then(|()| out.flush())?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -59,18 +66,6 @@ fn write(text: &str) -> Result<()> {
     }
 }
 
-/// Text fit for a terminal: what somebody else wrote must not move the cursor or hide among look-alikes.
-pub fn printable(text: &str) -> String {
-    // The ellipsis is Postern's own, where it cuts a text.
-    let plain = |c: char| matches!(c, '\n' | ' ' | '…' | GLUE) || c.is_ascii_graphic();
-    text.chars().map(|c| if plain(c) { c.to_string() } else { c.escape_default().to_string() }).collect()
-}
-
-/// The same for a text that must not begin a line of its own.
-pub fn one_line(text: &str) -> String {
-    printable(text).replace('\n', " ")
-}
-
 /// What helps: words, or a command.
 pub fn remedy(text: &str, is_command: bool) -> String {
     if is_command { whole(text) } else { one_line(text) }
@@ -82,7 +77,9 @@ pub fn whole(text: &str) -> String {
 }
 
 fn fit(text: &str) -> String {
-    let lines: Vec<String> = printable(text).lines().map(|line| wrap(line, hang(line))).collect();
+    // Whoever wrote it, all that glue can do is to be printed as a space.
+    let text = text.split(GLUE).map(printable).collect::<Vec<_>>().join("\u{a0}");
+    let lines: Vec<String> = text.lines().map(|line| wrap(line, hang(line))).collect();
     lines.join("\n")
 }
 
@@ -123,9 +120,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_speaks_to_the_terminal() {
-        assert_eq!(printable("a\n\u{1b}[2J\u{202e}é\r"), "a\n\\u{1b}[2J\\u{202e}\\u{e9}\\r");
-        assert_eq!(one_line("a\nb…"), "a b…");
+    fn what_is_printed_is_quoted() {
+        assert_eq!(fit("a\n\u{1b}[2J\u{202e}\u{a0}é\r"), "a\n\\u{1b}[2J\\u{202e} \\u{e9}\\r");
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub fn run(path: &Path, session: &Session, verb: Verb) -> Result<Option<CniResul
     }
     if !output.stderr.is_empty() {
         for line in output.stderr.trim_end().lines() {
-            crate::say!("{}", crate::plugin::printable(line));
+            crate::say!("{}", line);
         }
     }
     match verb {

@@ -6,6 +6,7 @@ use crate::policy::Granted;
 use crate::process::{Sandbox, Silence};
 use crate::session::{Request, Session};
 use crate::{collect, outcome};
+use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, code};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
 use std::time::{Duration, Instant};
@@ -175,13 +176,6 @@ fn describe(silence: Silence, last: Option<&str>) -> String {
     }
 }
 
-/// A guest's words without what could rewrite an operator's terminal: control characters, and those that change the
-/// direction of writing.
-pub fn printable(text: &str) -> String {
-    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if c.is_control() && c != '\t' || turns(c) { '\u{fffd}' } else { c }).collect()
-}
-
 /// A guest's standard error goes to the runtime's, every line marked with the plugin's name.
 struct Stderr<'a> {
     plugin: &'a str,
@@ -195,7 +189,7 @@ impl Stderr<'_> {
             if self.left == 0 {
                 return;
             }
-            let line = format!("{}: {}", self.plugin, printable(line));
+            let line = one_line(&format!("{}: {line}", self.plugin));
             let fits = line.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end < self.left).last();
             match line.get(..fits.unwrap_or(0)) {
                 Some(whole) if whole.len() == line.len() => {
@@ -204,7 +198,8 @@ impl Stderr<'_> {
                 }
                 cut => {
                     self.left = 0;
-                    crate::say!("{}\n{}: (more was written than is shown)", cut.unwrap_or_default(), self.plugin);
+                    crate::say!("{}", cut.unwrap_or_default());
+                    crate::say!("{}: (more was written than is shown)", self.plugin);
                 }
             }
         }

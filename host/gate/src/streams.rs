@@ -2,6 +2,7 @@
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use postern_cni::terminal::one_line;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
@@ -14,7 +15,7 @@ const PIECE: usize = 4096;
 /// How long words for people may wait for whoever reads them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Writes a line for people to standard error. It never fails: a runtime that has gone away must not keep the host from
+/// Writes one line for people to standard error, whatever is in the words ([`postern_cni::terminal`]). It never fails: a runtime that has gone away must not keep the host from
 /// undoing what it did.
 #[macro_export]
 macro_rules! say {
@@ -26,7 +27,8 @@ static UNREAD: AtomicBool = AtomicBool::new(false);
 
 /// See [`say!`].
 pub fn say(words: fmt::Arguments<'_>) {
-    let line = format!("{words}\n");
+    let line = one_line(&words.to_string()) + "
+";
     let patience = if UNREAD.load(Ordering::Relaxed) { Duration::ZERO } else { PATIENCE };
     if write(io::stderr(), line.as_bytes(), Instant::now() + patience) == Err(Errno::ETIMEDOUT) {
         UNREAD.store(true, Ordering::Relaxed);

@@ -65,10 +65,10 @@ fn hand_over(arguments: Vec<OsString>) -> ! {
     for place in places {
         if place.is_file() {
             let error = Command::new(&place).args(&arguments).exec();
-            eprintln!("postern: cannot start {}: {error}", place.display());
+            postern_gate::say!("postern: cannot start {}: {error}", place.display());
             std::process::exit(1);
         }
     }
-    eprintln!("postern: there is no {SIBLING} beside {}; `make install` puts one there", own.display());
+    postern_gate::say!("postern: there is no {SIBLING} beside {}; `make install` puts one there", own.display());
     std::process::exit(1);
 }

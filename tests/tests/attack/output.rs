@@ -114,7 +114,7 @@ fn nobody_forges_lines_of_the_log() -> Result<()> {
 #[test]
 fn no_terminal_obeys_an_error() -> Result<()> {
     let fortress = Fortress::new()?;
-    let words = r"\u001b[2J\u0007\u009b31m\u2028\nroot# ";
+    let words = r"\u001b[2J\u0007\u009b31m\u061c\u2028\u202e\u200b\nroot# ";
     for attack in [
         rogue(
             "an error object",
@@ -130,7 +130,7 @@ fn no_terminal_obeys_an_error() -> Result<()> {
     ] {
         let answer = attack.call(&fortress)?;
         ensure!(answer.status == 1, "{}: {answer:?}", attack.name);
-        let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+        let obeyed = |c: char| !matches!(c, '\n' | ' '..='~' | '…');
         ensure!(!answer.stdout.chars().any(obeyed), "{}: {:?}", attack.name, answer.stdout);
         ensure!(!answer.stderr.chars().any(obeyed), "{}: {:?}", attack.name, answer.stderr);
     }

@@ -1,0 +1,77 @@
+//! The one place that decides how a text looks to people: whoever wrote it, it can't speak to their terminal.
+//!
+//! A text is shown as ASCII. Every other character is shown by its number: those that terminals obey (U+001B, U+009B), those
+//! that change the direction of writing or begin a line (U+061C, U+200E, U+202A to U+202E, U+2028, U+2066 to U+2069), those
+//! that nobody sees (U+200B, U+00AD, U+FEFF, U+E0001, the whole of Unicode's `Default_Ignorable_Code_Point`), and letters
+//! that look like others. A list of the dangerous ones would age with each version of Unicode; this rule does not.
+
+use std::fmt::Write;
+
+/// Whether a character is shown as it is. The ellipsis is Postern's own, where it cuts a text.
+fn is_plain(c: char) -> bool {
+    matches!(c, ' '..='~' | '…')
+}
+
+/// A text of several lines for people: all but plain characters and the ends of lines are escaped, as `\u{202e}`.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => out.push(c),
+            c if is_plain(c) => out.push(c),
+            c => out.extend(c.escape_default()),
+        }
+    }
+    out
+}
+
+/// The same for a text that must not begin a line of its own.
+pub fn one_line(text: &str) -> String {
+    printable(text).replace('\n', " ")
+}
+
+/// A JSON text in ASCII: it says the same to whoever reads JSON. Outside of strings JSON has no other characters.
+pub fn json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | ' '..='~' => out.push(c),
+            c => escape_json(&mut out, c),
+        }
+    }
+    out
+}
+
+/// A character of a JSON string by its number: two of them beyond the first 65,536 (RFC 8259, 7).
+pub(crate) fn escape_json(out: &mut String, c: char) {
+    for unit in c.encode_utf16(&mut [0; 2]) {
+        // Writing to a String can't fail.
+        let _ = write!(out, "\\u{unit:04x}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was found to reach a terminal, and more of each kind.
+    const HOSTILE: &str = "\u{1b}[2J\u{7}\u{7f}\u{9b}31m\u{61c}\u{200b}\u{200e}\u{2028}\u{2029}\u{202e}\u{2066}\u{feff}\u{e0001}\u{ad}\u{3164}\u{301}é\r\t";
+
+    #[test]
+    fn nothing_speaks_to_the_terminal() {
+        let shown = printable(HOSTILE);
+        assert!(shown.chars().all(|c| c.is_ascii_graphic()), "{shown}");
+        assert!(shown.contains("\\u{1b}[2J\\u{7}\\u{7f}\\u{9b}31m\\u{61c}"), "{shown}");
+        assert_eq!(printable("a b…\nc"), "a b…\nc");
+        assert_eq!(one_line("a\nb"), "a b");
+    }
+
+    #[test]
+    fn json_says_the_same() {
+        let text = format!("[\"{}\",\n \"\u{1f600}\"]", HOSTILE.replace(char::is_control, ""));
+        let shown = json(&text);
+        assert!(shown.chars().all(|c| c.is_ascii_graphic() || matches!(c, ' ' | '\n')), "{shown}");
+        let parse = |text: &str| crate::Json::parse(text.as_bytes(), 1000).unwrap();
+        assert_eq!(parse(&shown), parse(&text));
+    }
+}
