@@ -302,6 +302,110 @@ fn each_line_names_the_component() -> Result<()> {
     Ok(())
 }
 
+/// What is done to an installation or a node, and a part of the reason that the log has then.
+const REFUSED: [(&str, &str); 9] = [
+    ("echo >> ptp.cwasm", "is not whole"),
+    ("chmod 666 ptp.cwasm", "can be written by others"),
+    ("rm ptp.cwasm", "ptp"),
+    ("pin 00", "another component"),
+    ("echo nonsense >> ptp.toml", "ptp.toml"),
+    ("rm ptp.toml", "ptp.toml"),
+    ("mkdir -m 777 /run/postern", "/run/postern can be written by others"),
+    ("mkdir -m 777 /var/lib/postern", "/var/lib/postern can be written by others"),
+    ("chmod 777 ..", "/mnt/bin can be written by others"),
+];
+
+#[test]
+fn a_refusal_before_any_guest_is_in_the_log() -> Result<()> {
+    each(
+        REFUSED,
+        |case| case.0.to_owned(),
+        |(script, reason)| {
+            let watched = installed(script)?;
+            // A runtime tries again, for another container each time.
+            for container in ["c1", "c2", "c3", "c4"] {
+                let node = &watched.node;
+                let answer = node.call(&Call::new(Path::new(COPY), "ptp", "ADD", CONFIG).attachment(
+                    container,
+                    &node.netns("c1"),
+                    "eth0",
+                ))?;
+                Refusal::of(&answer)?;
+                ensure!(!answer.stderr.contains("audit log"), "{answer:?}");
+            }
+            let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+            let lines: Vec<serde_json::Value> = log.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+            let [line] = lines.as_slice() else { anyhow::bail!("{} lines: {log}", lines.len()) };
+            for (key, expected) in [
+                ("attachment", "net/c1/eth0"),
+                ("verb", "ADD"),
+                ("plugin", "ptp"),
+                ("operation", "plugin.start"),
+                ("decision", "deny"),
+            ] {
+                ensure!(line.get(key).and_then(|value| value.as_str()) == Some(expected), "{key}: {log}");
+            }
+            ensure!(line.pointer("/request/user").is_some_and(|user| user == 0), "{log}");
+            ensure!(
+                line.get("result").and_then(|value| value.as_str()).is_some_and(|why| why.contains(reason)),
+                "{log}"
+            );
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn a_namespace_that_is_the_hosts_is_refused_in_the_log() -> Result<()> {
+    let watched = installed("")?;
+    let own = Call::new(Path::new(COPY), "ptp", "ADD", CONFIG).attachment("c1", "/proc/self/ns/net", "eth0");
+    Refusal::of(&watched.node.call(&own)?)?;
+    let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+    ensure!(log.contains("\"operation\":\"plugin.start\"") && log.lines().count() == 1, "{log}");
+    Ok(())
+}
+
+#[test]
+fn a_del_by_the_record_says_why_the_plugin_was_not_run() -> Result<()> {
+    let mut watched = installed("")?;
+    call(&watched, "ADD")?.success()?;
+    change(&mut watched, "echo >> ptp.cwasm; : > /var/log/postern/audit.jsonl")?;
+    call(&watched, "DEL")?.success()?;
+    let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+    ensure!(log.contains("record.remove") && log.contains("is not whole"), "{log}");
+    Ok(())
+}
+
+#[test]
+fn a_log_that_nobody_can_trust_is_said_to_lack_the_refusal() -> Result<()> {
+    let watched = installed("mkdir -m 777 /var/log/postern")?;
+    let answer = call(&watched, "ADD")?;
+    Refusal::of(&answer)?.expect(999, "/var/log/postern can be written by others")?;
+    ensure!(answer.stderr.contains("the audit log has no line of this refusal: /var/log/postern"), "{answer:?}");
+    ensure!(watched.node.sh("ls -A /var/log/postern")?.is_empty(), "something was written there");
+    Ok(())
+}
+
+#[test]
+fn a_log_that_had_to_move_says_so() -> Result<()> {
+    let watched = installed("mount -t tmpfs -o ro log /var/log")?;
+    let words = "the audit log is in /run/postern and not in /var/log/postern, which user 0 can't write to";
+    let answer = call(&watched, "ADD")?;
+    answer.success()?;
+    ensure!(answer.stderr.matches(words).count() == 1, "{answer:?}");
+    // Once: runtimes log what is said at every run.
+    let answer = call(&watched, "DEL")?;
+    ensure!(answer.success().is_ok() && answer.stderr.is_empty(), "{answer:?}");
+    for verb in ["log", "doctor"] {
+        let host = plugin_bin()?.join("postern");
+        let output = watched.node.command(host).arg(verb).output()?;
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        ensure!(said.contains(words), "{verb}: {said}");
+    }
+    Ok(())
+}
+
 /// Lines of a log, and what people see of them on 120 columns.
 const LINES: &str = r#"{"time":0,"note":"rotated","dropped_bytes":4711}
 {"time":951782399007,"attachment":"net/c1/eth0","verb":"ADD","plugin":"bridge","digest":"0123456789abcdef","operation":"bridge.attach","request":{"op":"bridge.attach","bridge":0,"port":{"vlan":7,"hairpin":false,"trunk":[]},"mtu":null},"decision":"allow","rule":"bridge.names","from":"operator","result":"ok","micros":12}

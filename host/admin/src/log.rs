@@ -3,8 +3,9 @@
 mod reader;
 
 use crate::account::short;
-use crate::output::{one_line, wrap};
+use crate::output::{self, one_line, wrap};
 use anyhow::{Result, bail};
+use postern_cni::terminal;
 use postern_gate::LOG;
 use postern_gate::places::Places;
 use reader::Reader;
@@ -58,7 +59,11 @@ fn since(text: &str) -> Result<u64, String> {
 /// # Errors
 /// The log can't be read, or has nothing of the container that is asked for.
 pub fn run(options: &Options) -> Result<()> {
-    let path = Places::find().map_err(anyhow::Error::msg)?.logs.join(LOG);
+    let places = Places::find().map_err(anyhow::Error::msg)?;
+    if let Some(why) = places.why_logs_moved() {
+        output::say(why);
+    }
+    let path = places.logs.join(LOG);
     let mut reader = Reader::new(path);
     let lines = reader.all()?;
     let container = match &options.container {
@@ -120,7 +125,7 @@ impl<W: Write> Printer<W> {
     fn print(&mut self, lines: impl IntoIterator<Item = (String, Value)>) -> io::Result<()> {
         for (line, value) in lines {
             if self.json {
-                writeln!(self.out, "{line}")?;
+                writeln!(self.out, "{}", terminal::json(&line))?;
                 continue;
             }
             let entry = Entry(&value);

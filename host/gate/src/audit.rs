@@ -6,16 +6,19 @@
 //! instead, once, with the number of lines that are lost.
 
 mod file;
+mod refusal;
+
+pub use refusal::Refusal;
 
 pub use file::openable;
 
 use crate::effect::{Effect, Lasting, lasting};
 use crate::session::now;
 use file::{LIMIT, LogFile};
-use postern_cni::Verb;
+use postern_cni::{Verb, terminal};
 use postern_types::{ErrorCode, OpError, Operation, Reply};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
@@ -208,13 +211,33 @@ impl Audit {
     }
 }
 
-fn append(lines: &mut Vec<u8>, line: &impl Serialize) {
-    let before = lines.len();
-    if serde_json::to_writer(&mut *lines, line).is_ok() {
-        lines.push(b'\n');
-    } else {
-        lines.truncate(before);
+/// The line of a run that was refused before a guest ran. Whoever tampered with its code chose no digest.
+fn line_of_refusal<'a>(refusal: &Refusal<'a>, request: &'a Value) -> Line<'a, Value> {
+    Line {
+        time: now(),
+        attachment: refusal.attachment,
+        verb: refusal.verb,
+        plugin: refusal.plugin,
+        digest: None,
+        operation: refusal::OPERATION,
+        request: Some(request),
+        cut: None,
+        decision: "deny",
+        rule: None,
+        from: None,
+        result: shorten(refusal.reason),
+        micros: refusal.took.as_micros(),
     }
+}
+
+/// In ASCII, for those who read the file itself on a terminal.
+fn append(lines: &mut Vec<u8>, line: &impl Serialize) {
+    let Ok(text) = serde_json::to_string(line) else { return };
+    match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        true => lines.extend(text.bytes()),
+        false => lines.extend(terminal::json(&text).bytes()),
+    }
+    lines.push(b'\n');
 }
 
 fn result<T>(outcome: &Result<T, impl Display>) -> String {

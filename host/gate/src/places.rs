@@ -93,11 +93,14 @@ impl Places {
         let library = PathBuf::from(LIBRARY);
         let library = if usable(&library) { library } else { state.clone() };
         trust(&library)?;
-        let logs = PathBuf::from(LOGS);
-        let logs = if usable(&logs) { logs } else { state.clone() };
-        // Not the way to it: `/var/log` belongs to a group of loggers on many systems. Who opens the log looks again.
-        trust_file(&logs, directory(&logs)?)?;
+        let logs = logs_or(&state)?;
         Ok(Self { state, library, logs })
+    }
+
+    /// Why the log is not in [`LOGS`]: a text for people, or `None` if it is there. Elsewhere it goes with the state, which
+    /// is gone when the machine is started the next time.
+    pub fn why_logs_moved(&self) -> Option<String> {
+        why_logs_moved(&self.logs)
     }
 
     /// Opens the leases of a network in a data directory; `None` if it has no directory there, and so no lease.
@@ -128,6 +131,45 @@ impl Places {
 /// (chattr(1)). Its user is this one nevertheless.
 fn is_blocked(directory: &Path) -> bool {
     matches!(writing(directory), Err(Errno::EROFS | Errno::EPERM))
+}
+
+/// The directory of the audit log, for who has no other place: what it is refused for may be its state directory.
+///
+/// # Errors
+/// A text for people: there is none that nobody else could write to.
+pub fn logs() -> Result<PathBuf, String> {
+    let own = PathBuf::from(LOGS);
+    if usable(&own) {
+        trust_file(&own, directory(&own)?)?;
+        return Ok(own);
+    }
+    let state = PathBuf::from(STATE);
+    let state = if usable(&state) { state } else { below_runtime_dir()? };
+    trust(&state)?;
+    Ok(state)
+}
+
+fn why_logs_moved(logs: &Path) -> Option<String> {
+    if logs == Path::new(LOGS) {
+        return None;
+    }
+    let why = writing(Path::new(LOGS)).err().map_or("", |errno| errno.desc());
+    let user = geteuid();
+    Some(format!("the audit log is in {} and not in {LOGS}, which user {user} can't write to: {why}", logs.display()))
+}
+
+/// [`LOGS`], or the state directory. That it had to move is said when the log begins there.
+fn logs_or(state: &Path) -> Result<PathBuf, String> {
+    let logs = PathBuf::from(LOGS);
+    let logs = if usable(&logs) { logs } else { state.to_owned() };
+    // Not the way to it: `/var/log` belongs to a group of loggers on many systems. Who opens the log looks again.
+    trust_file(&logs, directory(&logs)?)?;
+    if logs == state && !logs.join(crate::LOG).exists() {
+        // Once, when it begins there: `postern log` and `postern doctor` go on saying it.
+        let why = why_logs_moved(&logs).unwrap_or_default();
+        crate::say!("postern: {why}");
+    }
+    Ok(logs)
 }
 
 /// Whether [`usable`] would say so, without making anything.

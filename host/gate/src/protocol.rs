@@ -5,6 +5,7 @@
 //! when the rest is; and the container's namespace is looked at before the plugin runs instead of after, so that a wrong
 //! one changes nothing.
 
+use crate::audit::Refusal;
 use crate::busy;
 use crate::collect;
 use crate::confinement;
@@ -72,14 +73,20 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         return Err(Error::internal(format!("invalid plugin name: {name:?}")));
     }
     let mut launcher = Launcher::new(engine);
+    let refused = |error: &Error, stdin: &[u8]| {
+        let network = validate_conf(stdin, STDIN_LIMIT).and_then(NetConf::parse).map(|conf| conf.name);
+        let attachment = format!("{}/{}/{}", network.unwrap_or_default(), env.container_id, env.ifname);
+        let (attachment, reason) = (attachment.as_str(), error.to_string());
+        Refusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
+    };
     let versions = |launcher: &Launcher| supported(&launcher.policy(name).map_err(Error::internal)?);
     if env.command.is_empty() {
         let about = about(name, concat!("postern ", env!("CARGO_PKG_VERSION")), &versions(&launcher)?);
-        crate::say!("{}", about.trim_end());
+        about.trim_end().lines().for_each(|line| crate::say!("{line}"));
         return Ok(String::new());
     }
     if env.validate()? == Some(Verb::Version) {
-        return Ok(version_output(&versions(&launcher)?));
+        return Ok(version_output(&versions(&launcher).inspect_err(|error| refused(error, b""))?));
     }
     inherited::limits().map_err(|text| Error::internal(format!("the host can't run plugin \"{name}\": {text}")))?;
     // For whoever finds this run hanging: the environment, which has the verb, is overwritten soon.
@@ -88,21 +95,78 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let stdin = streams::read_input(STDIN_LIMIT, started + REQUEST_WITHIN)
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
     let raw = validate_conf(&stdin, STDIN_LIMIT)?;
-    let verb = env.verb()?;
+    let call = Call { name, verb: env.verb()?, env: &env, stdin: &stdin, started };
+    // From here on the request is one that could be done. What keeps it from a guest is in the log.
+    let begun = begin(&call, raw, &mut launcher, &|error| refused(error, &stdin));
+    let Begun { mut session, made, owns_link } = match begun.inspect_err(|error| refused(error, &stdin))? {
+        Start::Guest(begun) => *begun,
+        Start::Done(output) => return Ok(output),
+    };
+    let verb = call.verb;
+    let outcome = act(&mut session, &mut launcher, name, verb, owns_link).and_then(|output| {
+        // A result that the runtime can't read is an attachment that it doesn't know of.
+        print(output.as_bytes(), session.deadline).inspect_err(|_| collect::undo(&mut session, 0))
+    });
+    session.audit.flush();
+    made.tidy();
+    if outcome.is_ok() && verb == Verb::Add {
+        // A runtime believes this process only when it has ended: what takes time comes before the last word.
+        session.runner = Rc::new(Nobody);
+        drop(launcher);
+        process::reap();
+        session.given();
+    } else {
+        session.undone();
+    }
+    // A failed ADD has been undone by now: its record goes too, unless something is left in it.
+    session.close_record();
+    outcome.map(|()| String::new())
+}
+
+/// What the runtime called for.
+struct Call<'a> {
+    name: &'a str,
+    verb: Verb,
+    env: &'a Env,
+    stdin: &'a [u8],
+    started: Instant,
+}
+
+/// A run that has come as far as its guest.
+struct Begun {
+    session: Session,
+    made: confinement::Made,
+    owns_link: bool,
+}
+
+/// How a run goes on.
+enum Start {
+    Guest(Box<Begun>),
+    /// Without one: this is the answer.
+    Done(String),
+}
+
+/// All that comes before the guest. `refused` notes a refusal that is none for the runtime: DEL goes by the record then.
+fn begin(call: &Call<'_>, raw: Json, launcher: &mut Launcher, refused: &dyn Fn(&Error)) -> Result<Start, Error> {
+    let Call { name, verb, env, stdin, started } = *call;
     // Whoever prepared a state directory would have records in it removed with our privileges.
     let places = Places::find().map_err(Error::internal)?;
     let ready = match launcher.take(name, &places.state) {
         Ok(ready) => ready,
         // What a plugin left can be removed without it.
         Err(reason) => {
+            let error = Error::internal(reason);
             let deadline = started + Limits::default().time();
-            let outcome = del_without_plugin(name, &env, verb, raw, &stdin, places, deadline);
-            return outcome.unwrap_or(Err(Error::internal(reason)));
+            let Some(done) = del_without_plugin(name, env, verb, raw, stdin, places, deadline) else {
+                return Err(error);
+            };
+            refused(&error);
+            return done.map(Start::Done);
         }
     };
     let version = check_version(verb, &config_version(&raw)?, &supported(&ready.policy)?)?;
     let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
-    let request = request(name, &env, verb, version, raw, &stdin)?;
+    let request = request(name, env, verb, version, raw, stdin)?;
     let namespace = namespace(&request, &ready.policy, env.allows_own_netns());
     if !request.conf.ipam_type.is_empty() && ready.policy.grants("ipam") && request.conf.ipam_type != name {
         launcher.warm(&request.conf.ipam_type.clone());
@@ -126,29 +190,11 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         }
         Err(error) => return Err(error),
     };
-    let made = confinement::confine(&mut session, &mut launcher, namespace).inspect_err(|_| {
+    let made = confinement::confine(&mut session, launcher, namespace).inspect_err(|_| {
         session.undone();
         session.close_record();
-    });
-    let made = made?;
-    let outcome = act(&mut session, &mut launcher, name, verb, owns_link).and_then(|output| {
-        // A result that the runtime can't read is an attachment that it doesn't know of.
-        print(output.as_bytes(), session.deadline).inspect_err(|_| collect::undo(&mut session, 0))
-    });
-    session.audit.flush();
-    made.tidy();
-    if outcome.is_ok() && verb == Verb::Add {
-        // A runtime believes this process only when it has ended: what takes time comes before the last word.
-        session.runner = Rc::new(Nobody);
-        drop(launcher);
-        process::reap();
-        session.given();
-    } else {
-        session.undone();
-    }
-    // A failed ADD has been undone by now: its record goes too, unless something is left in it.
-    session.close_record();
-    outcome.map(|()| String::new())
+    })?;
+    Ok(Start::Guest(Box::new(Begun { session, made, owns_link })))
 }
 
 fn act(
@@ -182,7 +228,6 @@ fn act(
         return match outcome {
             // The record is the whole truth: a plugin that fails at what is gone would keep the runtime trying for ever.
             Err(error) if recorded && owns_link => {
-                let error = plugin::printable(&error.to_string());
                 crate::say!("postern: all that the record lists is removed, although {name} failed: {error}");
                 Ok(String::new())
             }

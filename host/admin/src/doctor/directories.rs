@@ -47,6 +47,14 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         }
         flags(examination, &places.logs, true);
     }
+    if let Some(what) = places.why_logs_moved() {
+        examination.area = "directories";
+        // A user without privileges has no other place for it.
+        let severity = if geteuid().is_root() { Severity::Warning } else { Severity::Note };
+        let why = "it is lost with the state directory, when the machine is started the next time";
+        let remedy = Remedy::Words(format!("make {} a directory that postern's user can write to", places::LOGS));
+        examination.found(severity, places.logs.display(), what, why, remedy);
+    }
     for directory in lease_directories(node) {
         if directory.exists() {
             leases(examination, &directory);

@@ -204,3 +204,31 @@ fn writers_that_rotate_at_once_lose_nothing() {
 
 /// Bytes of a line of [`rotates`].
 const LINE: u64 = 27;
+
+#[test]
+fn refusals_do_not_wash_the_log_away() {
+    let place = Place::new("refusals");
+    let refuse = |attachment: &str, reason: &str| {
+        let refusal = Refusal { verb: "ADD", plugin: "demo", attachment, reason, took: Duration::from_micros(7) };
+        refusal.write(&place.0, LIMIT).unwrap();
+    };
+    // Another container each time.
+    for number in 0..100 {
+        refuse(&format!("net/c{number}/eth0"), "the code is not whole");
+    }
+    assert_eq!(place.lines().len(), 1);
+    refuse("other/c1/eth0", "the code is not whole");
+    assert_eq!(place.lines().len(), 2);
+    // Another reason each time.
+    for number in 0..1000 {
+        refuse("net/c1/eth0", &format!("no namespace {number} \u{202e}"));
+    }
+    let lines = place.lines();
+    assert_eq!(lines.len(), 65, "64 refusals, and a line that says that there are more");
+    assert!(lines.last().unwrap()["note"].as_str().unwrap().contains("further refusals are not shown"));
+    assert!(std::fs::read(place.0.join(LOG)).unwrap().is_ascii());
+    // What plugins do is written all the same.
+    let mut audit = place.audit();
+    note(&mut audit, &Operation::ForwardingEnable, Some("grant.forwarding"));
+    assert_eq!(place.lines().len(), 66);
+}

@@ -1,0 +1,109 @@
+//! The line of a run that was refused before a guest ran: code that was tampered with, a policy that can't be read, a
+//! directory that belongs to somebody else, the wrong namespace, confinement that failed.
+//!
+//! A runtime tries again, every second if it likes, and each time for another container. Its refusals must not wash the log
+//! away. So one of the same network, plugin, verb and reason is written once in ten minutes, and sixty-four of any kind in
+//! an hour, of those that the end of the log still shows: where more is going on, they are a small part of it.
+
+use super::{GATHERED, LOG, LogFile, append, line_of_refusal};
+use crate::places;
+use crate::session::now;
+use nix::unistd::getuid;
+use serde_json::{Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a refusal stands for all of its kind, in milliseconds.
+const ONCE_IN: u64 = 600_000;
+
+/// How many there may be in [`HOUR`].
+const MOST: usize = 64;
+
+/// In milliseconds.
+const HOUR: u64 = 3_600_000;
+
+/// What such a line has as its operation.
+pub(super) const OPERATION: &str = "plugin.start";
+
+/// A run that was refused.
+#[derive(Debug)]
+pub struct Refusal<'a> {
+    /// The verb that the runtime called.
+    pub verb: &'a str,
+    /// The plugin that it called.
+    pub plugin: &'a str,
+    /// `network/container/ifname`, as far as the request tells.
+    pub attachment: &'a str,
+    /// What the runtime is told.
+    pub reason: &'a str,
+    /// How long the run had taken.
+    pub took: Duration,
+}
+
+impl Refusal<'_> {
+    /// Writes the line, unless it says nothing new. Where there is no log that could be trusted, standard error says so:
+    /// the runtime is told the reason in any case.
+    pub fn note(&self) {
+        let written = places::logs().and_then(|logs| self.write(&logs, super::LIMIT).map_err(|e| e.to_string()));
+        if let Err(reason) = written {
+            crate::say!("postern: the audit log has no line of this refusal: {reason}");
+        }
+    }
+
+    pub(super) fn write(&self, logs: &Path, limit: u64) -> std::io::Result<()> {
+        let earlier = earlier(logs);
+        let since = |milliseconds: u64| move |line: &&Value| age(line) < milliseconds;
+        if earlier.iter().filter(since(ONCE_IN)).any(|line| self.is_like(line)) {
+            return Ok(());
+        }
+        let count = earlier.iter().filter(since(HOUR)).count();
+        if count >= MOST {
+            return Ok(());
+        }
+        let mut lines = Vec::new();
+        append(&mut lines, &line_of_refusal(self, &json!({"op": "plugin-start", "user": getuid().as_raw()})));
+        if count + 1 == MOST {
+            let note = "so many runs were refused in an hour that further refusals are not shown for a while";
+            let line = json!({
+                "time": now(), "attachment": self.attachment, "verb": self.verb, "plugin": "postern", "note": note,
+            });
+            append(&mut lines, &line);
+        }
+        LogFile::new(logs, limit).append(&lines)
+    }
+
+    fn is_like(&self, line: &Value) -> bool {
+        let text = |key: &str| line.get(key).and_then(Value::as_str).unwrap_or_default();
+        let network = |attachment: &str| attachment.split('/').next().unwrap_or_default().to_owned();
+        text("verb") == self.verb
+            && text("plugin") == self.plugin
+            && network(text("attachment")) == network(self.attachment)
+            && text("result") == super::shorten(self.reason)
+    }
+}
+
+fn age(line: &Value) -> u64 {
+    now().saturating_sub(line.get("time").and_then(Value::as_u64).unwrap_or_default())
+}
+
+/// The refusals at the end of the log. None if it can't be read: one line too many is better than none.
+fn earlier(logs: &Path) -> Vec<Value> {
+    let careful = (nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK).bits();
+    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(careful).open(logs.join(LOG)) else {
+        return Vec::new();
+    };
+    let text = tail(&mut file).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter(|line| line.get("operation").and_then(Value::as_str) == Some(OPERATION)).collect()
+}
+
+fn tail(file: &mut File) -> std::io::Result<String> {
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(GATHERED as u64)))?;
+    let mut bytes = Vec::new();
+    file.take(GATHERED as u64).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
