@@ -92,13 +92,13 @@ fn what_is_refused_is_refused_before_it_is_compiled() -> Result<()> {
         (&["add", "/mnt/refused.wasm", "--policy", "/mnt/other.toml", "--catalog", "/mnt/x"], 1, refused),
         (&["inspect", "/mnt/library.wasm"], 1, "does not export wasi:cli/run"),
         // It would run: what it may do is told without compiling it, too.
-        (&["inspect", "/mnt/large.wasm"], 0, "create one veth pair"),
+        (&["inspect", "/mnt/large.wasm"], 3, "  veth: new options, host-end.attributes"),
         (&["add", "/mnt/large.wasm", "--policy", "/mnt/other.toml", "--catalog", "/mnt/x"], 1, "grants \"loopback\""),
         (&["add", "/mnt/large.wasm", "--policy", "/mnt/pin.toml", "--catalog", "/mnt/x"], 1, "another component"),
     ] {
         let (status_now, said, took) = postern(&node, arguments)?;
         ensure!(said.contains(words), "{arguments:?}: {said}");
-        ensure!(status == 0 || status_now == status, "{arguments:?}: status {status_now}");
+        ensure!(status_now == status, "{arguments:?}: status {status_now}");
         ensure!(took < SOON, "{arguments:?}: {took:?}");
     }
     ensure!(node.sh("ls -A /mnt")?.lines().all(|name| name != "x"), "something was placed");
@@ -114,8 +114,7 @@ fn the_compiler_has_no_privileges() -> Result<()> {
         "{} add /mnt/large.wasm --policy /mnt/bridge.toml --catalog /mnt/x > /mnt/out 2>&1 & own=$!
          for try in $(seq 200); do
              child=$(cat /proc/$own/task/$own/children 2>/dev/null | cut -d' ' -f1)
-             if [ -n \"$child\" ] && grep -q '^Seccomp:.2' /proc/$child/status && \
-                 awk '/^VmRSS/ {{ exit $2 < 200000 }}' /proc/$child/status; then
+             if [ -n \"$child\" ] && grep -q '^Seccomp:.2' /proc/$child/status; then
                  cat /proc/$child/status /proc/$child/limits; ls /proc/$child/fd | wc -l; kill $own; exit 0
              fi
              sleep .02

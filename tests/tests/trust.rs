@@ -307,7 +307,7 @@ const REFUSED: [(&str, &str); 9] = [
     ("echo >> ptp.cwasm", "is not whole"),
     ("chmod 666 ptp.cwasm", "can be written by others"),
     ("rm ptp.cwasm", "ptp"),
-    ("pin 00", "another component"),
+    ("pin $(printf %064d 0)", "another component"),
     ("echo nonsense >> ptp.toml", "ptp.toml"),
     ("rm ptp.toml", "ptp.toml"),
     ("mkdir -m 777 /run/postern", "/run/postern can be written by others"),

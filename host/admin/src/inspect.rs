@@ -117,7 +117,11 @@ fn report(subject: &Subject, network: Option<&Network>) -> Result<Report> {
 /// The report for people.
 fn text(report: &Report, subject: &Subject) -> Result<String> {
     let mut out = String::new();
-    let mut line = |text: &str| writeln!(out, "{}", output::one_line(text));
+    // Only what is Postern's own begins a new paragraph.
+    let mut line = |text: &str| match text.strip_prefix('\n') {
+        Some(text) => writeln!(out, "\n{}", output::one_line(text)),
+        None => writeln!(out, "{}", output::one_line(text)),
+    };
     line(&format!("{}  sha256:{}", report.plugin, report.digest))?;
     line(&match &report.pin {
         Some(Pin { file, matches: true, .. }) => format!("  pinned: {file} allows this component only"),
