@@ -8,7 +8,7 @@ use postern_gate::places;
 use postern_gate::plugin_file;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A CNI bin directory of the throwaway root. It is the whole `CNI_PATH`, so that no native program is found.
 pub const BIN: &str = "/learn";
