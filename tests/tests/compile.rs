@@ -65,6 +65,8 @@ fn postern(node: &Node, arguments: &[&str]) -> Result<(i32, String, Duration)> {
     let start = Instant::now();
     let output = node.command(plugin_bin()?.join("postern")).args(arguments).output()?;
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    // Lines are broken where a terminal ends.
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     Ok((output.status.code().unwrap_or(-1), said, start.elapsed()))
 }
 
@@ -92,7 +94,7 @@ fn what_is_refused_is_refused_before_it_is_compiled() -> Result<()> {
         (&["add", "/mnt/refused.wasm", "--policy", "/mnt/other.toml", "--catalog", "/mnt/x"], 1, refused),
         (&["inspect", "/mnt/library.wasm"], 1, "does not export wasi:cli/run"),
         // It would run: what it may do is told without compiling it, too.
-        (&["inspect", "/mnt/large.wasm"], 3, "  veth: new options, host-end.attributes"),
+        (&["inspect", "/mnt/large.wasm"], 3, "veth: new options, host-end.attributes"),
         (&["add", "/mnt/large.wasm", "--policy", "/mnt/other.toml", "--catalog", "/mnt/x"], 1, "grants \"loopback\""),
         (&["add", "/mnt/large.wasm", "--policy", "/mnt/pin.toml", "--catalog", "/mnt/x"], 1, "another component"),
     ] {

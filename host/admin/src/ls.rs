@@ -22,7 +22,7 @@ pub fn run(json: bool, whole: bool) -> Result<()> {
     // What keeps runs from writing is no attachment's, and on standard error: a script reads the list alone.
     for obstacle in writable::obstacles(&Places::expected()) {
         let said = format!("{} {}", obstacle.path.display(), obstacle.what);
-        eprintln!("postern: {}; `postern doctor` says what mends it", one_line(&said));
+        output::say(format!("{said}; `postern doctor` says what mends it"));
     }
     if json {
         return output::json(&attachments);

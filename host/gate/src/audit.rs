@@ -256,8 +256,8 @@ fn shorten(text: &str) -> String {
     for (at, c) in text.char_indices() {
         bytes += match c {
             '"' | '\\' => 2,
-            '\0'..='\x1f' => 6,
-            c => c.len_utf8(),
+            ' '..='~' => 1,
+            c => 6 * c.len_utf16(),
         };
         if bytes > SHOWN {
             return format!("{}…", text.get(..at).unwrap_or_default());

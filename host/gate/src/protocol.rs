@@ -90,7 +90,9 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     if env.validate()? == Some(Verb::Version) {
         return Ok(version_output(&versions(&launcher).inspect_err(|error| refused(error, b""))?));
     }
-    inherited::limits().map_err(|text| Error::internal(format!("the host can't run plugin \"{name}\": {text}")))?;
+    inherited::limits()
+        .map_err(|text| Error::internal(format!("the host can't run plugin \"{name}\": {text}")))
+        .inspect_err(|error| refused(error, b""))?;
     // For whoever finds this run hanging: the environment, which has the verb, is overwritten soon.
     busy::introduce(&env.command, name);
     launcher.warm(name);

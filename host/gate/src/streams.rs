@@ -15,8 +15,8 @@ const PIECE: usize = 4096;
 /// How long words for people may wait for whoever reads them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Writes one line for people to standard error, whatever is in the words ([`postern_cni::terminal`]). It never fails: a runtime that has gone away must not keep the host from
-/// undoing what it did.
+/// Writes one line for people to standard error, whatever is in the words ([`postern_cni::terminal`]). It never fails: a
+/// runtime that has gone away must not keep the host from undoing what it did.
 #[macro_export]
 macro_rules! say {
     ($($words:tt)*) => { $crate::streams::say(format_args!($($words)*)) };
@@ -27,9 +27,7 @@ static UNREAD: AtomicBool = AtomicBool::new(false);
 
 /// See [`say!`].
 pub fn say(words: fmt::Arguments<'_>) {
-    let line = one_line(&words.to_string())
-        + "
-";
+    let line = one_line(&words.to_string()) + "\n";
     let patience = if UNREAD.load(Ordering::Relaxed) { Duration::ZERO } else { PATIENCE };
     if write(io::stderr(), line.as_bytes(), Instant::now() + patience) == Err(Errno::ETIMEDOUT) {
         UNREAD.store(true, Ordering::Relaxed);

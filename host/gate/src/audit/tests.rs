@@ -111,7 +111,7 @@ fn a_run_that_changes_nothing_cannot_fill_the_log() {
 fn texts_are_cut_by_what_they_take_in_the_log() {
     assert_eq!(shorten(&"x".repeat(512)), "x".repeat(512));
     assert_eq!(shorten(&"x".repeat(513)), format!("{}…", "x".repeat(512)));
-    assert_eq!(shorten(&format!("x{}", "😀".repeat(200))), format!("x{}…", "😀".repeat(127)));
+    assert_eq!(shorten(&format!("x{}", "😀".repeat(200))), format!("x{}…", "😀".repeat(42)));
     assert_eq!(shorten(&"\n".repeat(86)).chars().count(), 86);
     assert_eq!(shorten(&"\"".repeat(300)).chars().count(), 257);
 }
