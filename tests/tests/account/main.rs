@@ -100,34 +100,38 @@ fn what_keeps_runs_from_writing_is_said_by_ls() -> Result<()> {
 #[test]
 fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     let patient = Patient::new(bridged())?;
-    // The nft lock of the kernel can't be held from here: the run is stopped as soon as it has the record.
-    let pid = patient.node.sh(&format!(
+    // Its DEL waits for the lock of the leases, which another program keeps.
+    let pids = patient.node.sh(&format!(
         "cat > /run/hang <<'END'\n{}\nEND
-         CNI_COMMAND=DEL CNI_CONTAINERID=c1 CNI_NETNS=/run/netns/c1 CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/bridge </run/hang >/run/out 2>&1 & pid=$!
-         record=$(grep -ls '\"container_id\":\"c1\"' /run/postern/attachments/*)
-         for try in $(seq 2000); do
-           if grep -q . /proc/$pid/fdinfo/* 2>/dev/null && cat /proc/$pid/fdinfo/* 2>/dev/null | grep -q FLOCK; then kill -STOP $pid; break; fi
-         done
-         cat /proc/$pid/fdinfo/* 2>/dev/null | grep -q FLOCK && echo $pid",
+         flock /var/lib/cni/networks/net/lock sleep 100 >/dev/null 2>&1 </dev/null & echo $!; sleep .5
+         CNI_COMMAND=DEL CNI_CONTAINERID=c1 CNI_NETNS=/run/netns/c1 CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/bridge </run/hang >/run/out 2>&1 &
+         echo $!; sleep .5",
         serde_json::to_string(&bridged())?,
         bin = patient.bin
     ))?;
-    let pid = pid.trim();
-    let soon = patient.postern("ls")?.0;
-    ensure!(soon.contains("(under way)") && !soon.contains("stuck"), "{soon}");
+    let pids: Vec<&str> = pids.split_whitespace().collect();
+    let [keeper, run] = pids.as_slice() else { bail!("{pids:?}") };
+    let soon = patient.states()?;
+    ensure!(soon.iter().all(|(_, state)| state != "stuck"), "it has only just begun: {soon:?}");
     std::thread::sleep(std::time::Duration::from_secs(31));
     let states = patient.states()?;
     ensure!(states == [("c1".to_owned(), "stuck".to_owned()), ("c2".to_owned(), "ok".to_owned())], "{states:?}");
     let (shown, _) = patient.postern("show c1")?;
-    let told =
-        format!("its DEL does not end: its record is locked by process {pid} (DEL bridge, stopped), started at ");
+    let told = format!("its DEL does not end: its record is locked by process {run} (DEL bridge), started at ");
     ensure!(flat(&shown).contains(&told) && shown.contains("net/c1/eth0: stuck"), "{shown}");
     let (findings, status) = patient.findings()?;
-    let [stuck] = findings.as_slice() else { bail!("{findings:?}") };
+    let of = |place: &str| findings.iter().find(|finding| text(finding, "place").contains(place));
+    let (Some(stuck), Some(lock)) = (of("net/c1/eth0"), of("/networks/net/lock")) else { bail!("{findings:?}") };
     ensure!(status == 1 && text(stuck, "what").contains(&told), "{stuck}");
-    ensure!(text(stuck, "remedy") == format!("kill -CONT {pid}"), "{stuck}");
-    patient.node.sh(text(stuck, "remedy"))?;
-    patient.node.sh(&format!("while [ -e /proc/{pid} ] && grep -q . /proc/{pid}/cmdline; do sleep .02; done"))?;
+    ensure!(text(stuck, "remedy") == format!("kill -KILL {run}"), "{stuck}");
+    ensure!(text(lock, "what").contains(&format!("process {keeper} (flock)")), "{lock}");
+    ensure!(text(lock, "remedy").starts_with("kill -KILL ") && text(lock, "remedy").contains(keeper), "{lock}");
+    for command in [text(stuck, "remedy"), text(lock, "remedy")] {
+        patient.node.sh(command)?;
+    }
+    // What the run has left is what a killed DEL leaves.
+    patient.node.sh("sleep .5")?;
+    patient.script("$bin/postern gc --yes")?;
     let states = patient.states()?;
     ensure!(states == [("c2".to_owned(), "ok".to_owned())], "{states:?}");
     Ok(())
