@@ -125,7 +125,7 @@ mod tests {
             plugins: Vec::new(),
             state: State::Ok,
             under_way: false,
-            held_by: None,
+            held_by: Vec::new(),
             record: PathBuf::new(),
             facts: Vec::new(),
             differences: Vec::new(),
