@@ -120,7 +120,7 @@ fn what_is_anothers_stays() -> Result<()> {
     named("ADD", "c2", "eth0", &config())?.success()?;
     named("ADD", "c1", "eth1", &other)?.success()?;
     let count = left(&node)?.lines().count();
-    node.sh(&format!("rm $(grep -l '\"container_id\":\"c1\",\"ifname\":\"eth0\"' /run/postern/attachments/*)"))?;
+    node.sh("rm $(grep -l '\"container_id\":\"c1\",\"ifname\":\"eth0\"' /run/postern/attachments/*)")?;
     node.sh(&format!("echo 'x = 1' > {OPERATOR}/bridge.toml"))?;
     // A path that leads to another container's namespace by now, as numbers of processes do.
     let strange = Call::new(Path::new(BIN), "bridge", "DEL", config().to_string());

@@ -4,7 +4,7 @@
 mod common;
 
 use anyhow::{Result, ensure};
-use postern_tests::{Answer, Call, Node, native_bin, plugin_bin};
+use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -41,7 +41,7 @@ impl Place {
     fn request(&self, bin: &Path, verb: &str, config: &Value) -> Call {
         let mut config = config.clone();
         if !self.result.is_null() {
-            config["prevResult"] = self.result.clone();
+            merge(&mut config, &json!({"prevResult": self.result}));
         }
         Call::new(bin, "bridge", verb, config.to_string()).attachment("c1", &self.node.netns("c1"), "eth0")
     }

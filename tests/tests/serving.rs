@@ -38,7 +38,7 @@ fn dead(net: &str, backend: &str) -> Result<(Node, Value)> {
     let node = Node::new()?;
     node.add_container("c1")?;
     let mut result = call(&node, "ADD", "c1", &config(net))?.success()?;
-    result["cniVersion"] = json!("1.0.0");
+    merge(&mut result, &json!({"cniVersion": "1.0.0"}));
     if !backend.is_empty() {
         portmap(&node, "ADD", backend, &result)?;
     }

@@ -78,7 +78,7 @@ fn node() -> Result<Node> {
     let line = format!(
         r#"{{"time":1,"attachment":"{ESCAPED}","verb":"{ESCAPED}","plugin":"{HOSTILE}","digest":"{ESCAPED}","operation":"{ESCAPED}","request":{{"{ESCAPED}":"{ESCAPED}"}},"decision":"deny","rule":"{ESCAPED}","result":"{ESCAPED}","micros":1}}"#
     );
-    let line = line.replace('\u{1b}', "").replace('\u{7}', "");
+    let line = line.replace(['\u{1b}', '\u{7}'], "");
     write("/var/log/postern/audit.jsonl", format!("{line}\n{{\"time\":1,\"note\":\"{ESCAPED}\"}}\n").as_bytes())?;
     node.sh("chmod -R go-w /run/postern /var/log/postern /etc/postern; chmod 700 /run/postern /var/log/postern")?;
     // The kernel takes nearly every byte in a link's name.

@@ -230,7 +230,7 @@ mod tests {
             }
         });
         assert!(idle.unwrap_err().contains("not done after 6 s"));
-        let hungry = work("x", b"", SMALL, 100, |_| Ok(vec![vec![1_u8; 256 << 20]].concat()));
+        let hungry = work("x", b"", SMALL, 100, |_| Ok([vec![1_u8; 256 << 20]].concat()));
         let words = hungry.unwrap_err();
         assert!(words.contains("64 MiB") && words.contains("opt-level"), "{words}");
     }
