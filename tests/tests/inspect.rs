@@ -197,6 +197,6 @@ fn scripts_get_an_object() -> Result<()> {
     let native = report["can"].as_array().context("can")?.iter().filter(|can| can["host_privileges"] == true).count();
     ensure!(native == 0, "{text}");
     let limits = report["limits"].as_array().context("limits")?;
-    ensure!(limits.iter().any(|limit| limit["name"] == "seconds" && limit["value"] == 120), "{text}");
+    ensure!(limits.iter().any(|limit| limit["name"] == "seconds" && limit["value"] == 90), "{text}");
     Ok(())
 }
