@@ -268,6 +268,11 @@ mod tests {
             let program = program("/bin/sh", &["-c", script], "");
             let error = Direct.run(&program, Instant::now() + Duration::from_millis(300)).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(Errno::ETIMEDOUT as i32));
+            // One that is nobody's child here has been sent its end, and may take a moment.
+            let until = Instant::now() + Duration::from_secs(5);
+            while running(mark) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             assert!(!running(mark), "{script}");
         }
     }
