@@ -58,10 +58,10 @@ const ODD: [Odd; 24] = [
         "4 GiB of addresses",
         "ulimit -v 4194304; exec \"$@\"",
         // DEL goes by the record, which takes no engine.
-        [Works, Fails("the runtime limits its address space to 4194304, and it needs 5242880"), Works],
+        [Works, Fails("the runtime limits its address space to 4194304, and it needs 6291456"), Works],
     ),
     ("4 GiB of addresses, which may be raised", "ulimit -S -v 4194304; exec \"$@\"", [Works, Works, Works]),
-    ("5 GiB of addresses", "ulimit -v 5242880; exec \"$@\"", [Works, Works, Works]),
+    ("6 GiB of addresses", "ulimit -v 6291456; exec \"$@\"", [Works, Works, Works]),
     ("one process", "exec prlimit --nproc=1 \"$@\"", [Works, Either("cannot start"), Either("Try again")]),
     ("nothing on standard input", "exec \"$@\" <&-", [Works, Fails("unexpected end"), Fails("unexpected end")]),
     ("no standard output", "exec \"$@\" >&-", [Unheard, Unheard, Unheard]),

@@ -39,11 +39,12 @@ const FILES: Limit = Limit {
     unit: 1,
 };
 
-/// The engine reserves 4 GiB of address space for a guest's memory, nearly all of which is never used.
+/// The sandbox reserves 4 GiB of address space for a guest's memory, nearly all of which is never used, and sees that as much
+/// as a guest may use is left beside it.
 const ADDRESSES: Limit = Limit {
     resource: Resource::RLIMIT_AS,
-    wanted: 5 << 30,
-    least: 5 << 30,
+    wanted: 6 << 30,
+    least: 6 << 30,
     name: "address space",
     option: "-v",
     unit: 1 << 10,

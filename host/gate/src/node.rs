@@ -247,9 +247,10 @@ pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<U
                 .map(drop)
                 .map_err(|e| text(&e)),
         };
-        audit.note_node_removal(&json!({"kind": object.kind, "name": object.name}), &outcome, start.elapsed());
+        let (kind, name) = object.note().unwrap_or((object.kind, &object.name));
+        audit.note_node_removal(&json!({"kind": kind, "name": name}), &outcome, start.elapsed());
         outcome?;
-        if let Some((kind, name)) = object.note() {
+        if object.note().is_some() {
             node::remove(&places.state, kind, name, here).map_err(|e| text(&e))?;
         }
     }

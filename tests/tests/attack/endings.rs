@@ -41,11 +41,15 @@ const ENDINGS: [(&str, u64, &str); 26] = [
         110,
         "policy does not allow plugin…forwarding.enable; …`[grant.forwarding]` in /etc/postern/policy/hostile.toml",
     ),
-    ("backend", 110, "policy does not allow plugin…masquerade.ensure on \"iptables\"…backends = [\"iptables\"]"),
+    (
+        "backend",
+        110,
+        "policy does not allow plugin…masquerade.ensure on \"iptables\"…backends = [\"nftables\", \"iptables\"] }` in /etc",
+    ),
     (
         "operations",
         999,
-        "plugin \"hostile\" asked for more than 50 operations and was stopped; …[limits] operations in /etc/postern/policy/hostile.toml",
+        "plugin \"hostile\" asked for more than 50 operations and was stopped; `limits.operations = 100` in /etc/postern/policy/hostile.toml",
     ),
     ("unknown", 7, "the hostile plugin knows no \"unknown\""),
 ];

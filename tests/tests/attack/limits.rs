@@ -21,7 +21,7 @@ fn each_limit_by_default_and_as_an_operator_sets_it() -> Result<()> {
         // What the policy that ships with the plugin says.
         rogue("operations", CALLS).ends(
             999,
-            "asked for more than 50 operations and was stopped; [limits] operations in /etc/postern/policy/rogue.toml",
+            "asked for more than 50 operations and was stopped; `limits.operations = 100` in /etc/postern/policy/rogue.toml",
         ),
         rogue("operations, set", CALLS)
             .policy("[limits]\noperations = 3")

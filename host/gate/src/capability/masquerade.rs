@@ -68,9 +68,11 @@ pub fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, Op
         iptables::validate(&key).map_err(firewall)?;
     }
     let effect = Effect::Masquerade { backend, addresses: own.clone() };
+    // Asked before the intent is written: the same one twice has one line.
+    let is_first = is_first(gate.session);
     gate.session.intend(effect.clone())?;
     match backend {
-        Backend::Nftables if is_first(gate.session) => {
+        Backend::Nftables if is_first => {
             let handles = masquerade::nft_add(&mut *gate.session.nft()?, &key, &own).map_err(firewall)?;
             gate.session.known_by(&effect, &handles);
             Ok(())
@@ -82,14 +84,12 @@ pub fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, Op
     Ok(Reply::Done)
 }
 
-/// Whether the rules that this run is about to make are the attachment's first: its record is whole, and lists no others.
-/// Nobody has to look for earlier ones then, among those of all attachments.
+/// Whether the rules that this run is about to make are the attachment's first: its record is whole, and lists none. Nobody
+/// has to look for earlier ones then, among those of all attachments.
 fn is_first(session: &Session) -> bool {
     let Some(record) = session.record() else { return false };
-    let listed = record.effects(None).into_iter().filter(|noted| matches!(noted.effect, Effect::Masquerade { .. }));
-    let listed: Vec<u64> = listed.map(|noted| noted.seq).collect();
-    let own = session.undo.last().and_then(|undo| undo.sequence);
-    record.warnings().is_empty() && own.is_some_and(|own| listed == [own])
+    let is_masquerade = |effect: &Effect| matches!(effect, Effect::Masquerade { .. });
+    record.warnings().is_empty() && !record.effects(None).iter().any(|noted| is_masquerade(&noted.effect))
 }
 
 /// The handles of this attachment's rules, as far as its record tells them.
