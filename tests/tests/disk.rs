@@ -199,7 +199,13 @@ fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bo
             all = false;
         }
         if *verb != "DEL" || !succeeded {
-            let answer = place.call("DEL", "c1", &result)?;
+            let mut answer = place.call("DEL", "c1", &result)?;
+            let (succeeded, why) = said(&answer).with_context(named)?;
+            if !succeeded && why.contains(&key) && why.contains("use the version that wrote it") {
+                place.node.sh(&format!("rm -rf /run/postern/attachments/{key}"))?;
+                all = false;
+                answer = place.call("DEL", "c1", &result)?;
+            }
             answer.success().with_context(|| format!("{} ({text}), then DEL", named()))?;
         }
         // What was set aside is somebody's to look at.

@@ -177,7 +177,7 @@ impl<'a> Look<'a> {
         }
         let alive = is_alive(header, &effects(None), &self.links, &self.namespaces);
         if alive == Ok(false) {
-            let mut gone = garbage(None, Reason::Gone, self.is_taken_over(header, summary, &effects(None)));
+            let mut gone = garbage(None, Reason::Gone, self.is_taken_over(header, summary, &effects(None), all));
             gone.keeps = (self.chain)(header).filter(|_| !gone.superseded);
             match &gone.keeps {
                 // All else is gone already.
@@ -208,8 +208,9 @@ impl<'a> Look<'a> {
 
 impl Look<'_> {
     /// Whether somebody who writes no records has made the attachment again, so that what has its names is in use: the
-    /// address that it holds by its lease, or had, is on a link of that name in a living namespace.
-    fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect]) -> bool {
+    /// address that it holds by its lease, or had, is on a link of that name in a living namespace, whose other end no record
+    /// has: two static networks can give the same address.
+    fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect], all: &[Summary]) -> bool {
         let mut directories = effects.iter().filter_map(|effect| match effect {
             Effect::Lease { directory } => Some(directory),
             _ => None,
@@ -226,6 +227,13 @@ impl Look<'_> {
             let noted = summary.sections.iter().flat_map(|section| &section.addresses);
             addresses.extend(noted.filter_map(|text| text.split('/').next()?.parse::<IpAddr>().ok()));
         }
+        let is_recorded = |end: &Link| {
+            let mut noted = all.iter().flat_map(|summary| &summary.effects);
+            noted.any(|noted| {
+                let effect = serde_json::from_value(noted.effect.clone());
+                matches!(effect, Ok(Effect::Veth { host, .. }) if host == end.name)
+            })
+        };
         addresses.into_iter().any(|address| {
             self.namespaces.with_address(address).is_some_and(|found| {
                 found.links.iter().any(|link| {
@@ -236,7 +244,9 @@ impl Look<'_> {
                     let is_end = |end: &Link| {
                         end.kind == "veth" && Some(end.index) == link.peer_index && end.peer_index == Some(link.index)
                     };
-                    link.name == header.ifname && found.addresses.iter().any(has) && self.links.iter().any(is_end)
+                    link.name == header.ifname
+                        && found.addresses.iter().any(has)
+                        && self.links.iter().any(|end| is_end(end) && !is_recorded(end))
                 })
             })
         })

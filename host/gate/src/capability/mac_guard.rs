@@ -15,6 +15,7 @@ use postern_kernel::Link;
 use postern_state::Header;
 use postern_types::{ErrorCode, Handle, Mac, OpError, Reply};
 use std::cell::OnceCell;
+use std::path::Path;
 
 /// What the rules of an attachment can be named after.
 pub fn ids(header: &Header) -> [String; 2] {
@@ -188,7 +189,11 @@ fn unrecorded(session: &Session, id: &str) -> Result<Vec<Link>, OpError> {
 fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
     let own = session.key().ok()?;
     let summaries = postern_state::list(&session.state).ok()?;
-    let others = summaries.into_iter().filter(|summary| summary.key.as_ref() != Some(&own));
+    // What was set aside because it could not be read is this attachment's still, whatever it says.
+    let is_own = |path: &Path| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(own.as_str()))
+    };
+    let others = summaries.into_iter().filter(|summary| !is_own(&summary.path));
     let effects = others.flat_map(|summary| summary.effects);
     let ends = effects.filter_map(|noted| match serde_json::from_value(noted.effect) {
         Ok(Effect::Veth { host, .. }) => Some(host),
