@@ -177,7 +177,7 @@ impl<'a> Look<'a> {
         }
         let alive = is_alive(header, &effects(None), &self.links, &self.namespaces);
         if alive == Ok(false) {
-            let mut gone = garbage(None, Reason::Gone, self.is_taken_over(header, summary, &effects(None)));
+            let mut gone = garbage(None, Reason::Gone, self.is_taken_over(header, summary, &effects(None), all));
             gone.keeps = (self.chain)(header).filter(|_| !gone.superseded);
             match &gone.keeps {
                 // All else is gone already.
@@ -208,8 +208,17 @@ impl<'a> Look<'a> {
 
 impl Look<'_> {
     /// Whether somebody who writes no records has made the attachment again, so that what has its names is in use: the
-    /// address that it holds by its lease, or had, is on a link of that name in a living namespace.
-    fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect]) -> bool {
+    /// address that it holds by its lease, or had, is on a link of that name in a living namespace. A link that another
+    /// record claims is that one's: root in there can give it any address, and what is gone would never be removed.
+    fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect], all: &[Summary]) -> bool {
+        let is_claimed = |end: &Link| {
+            let others = all.iter().filter(|other| other.path != summary.path);
+            let mut claims = others.flat_map(|other| &other.effects);
+            claims.any(|noted| match serde_json::from_value(noted.effect.clone()) {
+                Ok(Effect::Veth { host, mac }) => host == end.name && end.mac == Some(mac.0),
+                _ => false,
+            })
+        };
         let mut directories = effects.iter().filter_map(|effect| match effect {
             Effect::Lease { directory } => Some(directory),
             _ => None,
@@ -234,7 +243,8 @@ impl Look<'_> {
                     };
                     // Another node on this machine can have the same address: the host's end has to be one of ours.
                     let is_end = |end: &Link| {
-                        end.kind == "veth" && Some(end.index) == link.peer_index && end.peer_index == Some(link.index)
+                        let is_mutual = Some(end.index) == link.peer_index && end.peer_index == Some(link.index);
+                        end.kind == "veth" && is_mutual && !is_claimed(end)
                     };
                     link.name == header.ifname && found.addresses.iter().any(has) && self.links.iter().any(is_end)
                 })

@@ -98,6 +98,20 @@ fn own_pair(session: &Session) -> Result<Option<Link>, OpError> {
     Ok(if is_claimed(session, &own)? { None } else { Some(own) })
 }
 
+/// Whether this link of the container leads to the host: both ends name each other, and the host's names the container's
+/// namespace. Root in there can make any link of any name, but none with an end out here.
+///
+/// # Errors
+/// The kernel can't be asked.
+pub fn leads_here(session: &Session, own: &Link) -> Result<bool, OpError> {
+    let Some(peer) = own.peer_index else { return Ok(false) };
+    let host = session.host()?;
+    let Some(end) = host.link_by_index(peer).map_err(kernel)? else { return Ok(false) };
+    let number = host.namespace_number(session.namespace()?.fd()).map_err(kernel)?;
+    let is_mutual = end.peer_index == Some(own.index) && end.peer_netnsid == number;
+    Ok(own.kind == "veth" && end.kind == "veth" && number.is_some() && is_mutual)
+}
+
 /// Whether the host end of this link of the container belongs to another attachment, by that one's record: a path can lead to
 /// another container by now, and a link can have been another network's since.
 ///

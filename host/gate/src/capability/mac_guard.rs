@@ -175,7 +175,7 @@ fn unrecorded(session: &Session, id: &str) -> Result<Vec<Link>, OpError> {
     let netlink = session.host()?;
     let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    for port in macguard::list(&mut *session.nft()?).map_err(firewall)?.iter().filter(|port| port.id == id) {
+    for port in unless_absent(session, macguard::list)?.iter().filter(|port| port.id == id) {
         let link = netlink.link_by_name(&port.ifname).map_err(kernel)?;
         let link = link.filter(|link| link.kind == "veth" && link.peer_netnsid == Some(number));
         let is_anothers = |name: &String| host_ends_of_others(session).is_none_or(|ends| ends.contains(name));
