@@ -58,10 +58,7 @@ fn uses_addresses(effect: &Effect) -> bool {
 /// Something stays. It is also an error that the container has the link of an attachment without a whole record, which its
 /// plugin has to delete first.
 pub fn before_release(session: &mut Session) -> Result<(), OpError> {
-    remove_listed(session, None, uses_addresses).map_err(|error| {
-        let message = format!("no address is given back while something uses it: {}", error.message);
-        OpError { message, ..error }
-    })?;
+    remove_users(session)?;
     if !session.owns_link || session.record_is_whole() {
         return Ok(());
     }
@@ -76,6 +73,17 @@ pub fn before_release(session: &mut Session) -> Result<(), OpError> {
         );
     }
     Ok(())
+}
+
+/// The same for who has deleted the container's link already: only what the record lists.
+///
+/// # Errors
+/// Something stays.
+pub fn remove_users(session: &mut Session) -> Result<(), OpError> {
+    remove_listed(session, None, uses_addresses).map(drop).map_err(|error| {
+        let message = format!("no address is given back while something uses it: {}", error.message);
+        OpError { message, ..error }
+    })
 }
 
 /// Removes what an earlier run of this ADD left, so that the node is as if it had never been called.

@@ -4,6 +4,7 @@
 //! it succeeds.
 
 use crate::capability::{leases, link, mac_guard, masquerade};
+use crate::collect;
 use crate::effect::Effect;
 use crate::policy::Policy;
 use crate::session::{Request, Session, kernel, state};
@@ -70,7 +71,11 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
     if part.leases && !pair_stays {
         let directory = leases::directory(&session.request);
         let object = json!({"effect": "lease", "directory": directory});
-        step(session, &mut failed, object, |session| leases::revert(session, &directory, &[], true));
+        // Another plugin of the chain may have made what uses them: its record tells.
+        step(session, &mut failed, object, |session| {
+            collect::remove_users(session)?;
+            leases::revert(session, &directory, &[], true)
+        });
     }
     failed.map_or(Ok(()), Err)
 }
