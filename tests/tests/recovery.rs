@@ -269,3 +269,38 @@ fn a_del_that_was_killed_is_collected_without_its_pair() -> Result<()> {
     ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
     Ok(())
 }
+
+/// Root in a container can give its link any address: what another one has left goes all the same.
+#[test]
+fn an_address_on_anothers_link_saves_no_garbage() -> Result<()> {
+    let node = attached("c1")?;
+    let address = node.sh("cd /var/lib/cni/networks/net && ls -d 10.*")?.trim().to_owned();
+    node.add_container("c2")?;
+    call(&node, "ADD", "c2")?.success()?;
+    node.remove_container("c1")?;
+    node.sh_in("c2", &format!("ip addr add {address}/32 dev eth0"))?;
+    postern(&node, "gc --yes")?;
+    ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
+    Ok(())
+}
+
+/// A pair that lies in the container with both ends is no attachment that somebody made again.
+#[test]
+fn a_link_that_root_makes_is_nobodys_attachment() -> Result<()> {
+    const MAKE: &str = "ip link add eth0 type veth peer name other";
+    let node = attached("c1")?;
+    as_if_killed(&node)?;
+    node.sh_in("c1", &format!("ip link del eth0; {MAKE}"))?;
+    let answer = call(&node, "ADD", "c1")?;
+    ensure!(answer.status == 1 && answer.stdout.contains("already exists"), "{answer:?}");
+    ensure!(left(&node)? == NOTHING, "{:?}", left(&node)?);
+    node.sh_in("c1", "ip link del eth0")?;
+    call(&node, "ADD", "c1")?.success()?;
+    node.sh_in("c1", &format!("ip link del eth0; {MAKE}"))?;
+    node.sh_in("c1", &format!("(timeout 5 sh -c 'while :; do {MAKE}; done' > /dev/null 2>&1 &)"))?;
+    for time in ["first", "second", "third"] {
+        call(&node, "DEL", "c1")?.success().context(time)?;
+        ensure!(left(&node)? == NOTHING, "{time}: {:?}", left(&node)?);
+    }
+    Ok(())
+}

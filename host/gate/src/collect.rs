@@ -4,6 +4,7 @@ use crate::capability::{ipam, leases, loopback, mac_guard, masquerade};
 use crate::effect::Effect;
 use crate::native;
 use crate::session::{Leftover, Session, kernel, state};
+use crate::unrecorded;
 use postern_cni::{Attachment, Error, Verb};
 use postern_state::{Record, RecordKey, StateError, Summary};
 use postern_types::{ErrorCode, OpError};
@@ -57,23 +58,32 @@ fn uses_addresses(effect: &Effect) -> bool {
 /// Something stays. It is also an error that the container has the link of an attachment without a whole record, which its
 /// plugin has to delete first.
 pub fn before_release(session: &mut Session) -> Result<(), OpError> {
-    remove_listed(session, None, uses_addresses).map_err(|error| {
-        let message = format!("no address is given back while something uses it: {}", error.message);
-        OpError { message, ..error }
-    })?;
+    remove_users(session)?;
     if !session.owns_link || session.record_is_whole() {
         return Ok(());
     }
     let Some(container) = session.container() else { return Ok(()) };
     let name = &session.request.ifname;
+    // One that root in there has made, and made again as often as it is deleted, would keep the runtime trying for ever.
     let link = container.netlink().map_err(kernel)?.link_by_name(name).map_err(kernel)?;
-    if link.is_some_and(|link| link.kind == "veth") {
+    if link.map_or(Ok(false), |link| unrecorded::leads_here(session, &link))? {
         let message = format!("no address is given back while something uses it: the container has \"{name}\" still");
         return Err(
             OpError::new(ErrorCode::Exists, name, message).hint("a plugin deletes its link before its IPAM's DEL")
         );
     }
     Ok(())
+}
+
+/// The same for who has deleted the container's link already: only what the record lists.
+///
+/// # Errors
+/// Something stays.
+pub fn remove_users(session: &mut Session) -> Result<(), OpError> {
+    remove_listed(session, None, uses_addresses).map(drop).map_err(|error| {
+        let message = format!("no address is given back while something uses it: {}", error.message);
+        OpError { message, ..error }
+    })
 }
 
 /// Removes what an earlier run of this ADD left, so that the node is as if it had never been called.
@@ -93,7 +103,10 @@ pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
     }
     let plugin = session.request.plugin.clone();
     let section = (leftover == Leftover::Section && !owns_link).then_some(plugin.as_str());
+    let before_cleanup = session.deadline;
     let removed = by_record(session, section)?;
+    // The plugin comes only now: what was kept for cleaning up is kept from it as from any other.
+    session.set_deadline(before_cleanup);
     session.renew_record()?;
     if removed > 0 {
         let request = &session.request;

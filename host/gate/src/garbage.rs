@@ -208,9 +208,17 @@ impl<'a> Look<'a> {
 
 impl Look<'_> {
     /// Whether somebody who writes no records has made the attachment again, so that what has its names is in use: the
-    /// address that it holds by its lease, or had, is on a link of that name in a living namespace, whose other end no record
-    /// has: two static networks can give the same address.
+    /// address that it holds by its lease, or had, is on a link of that name in a living namespace. A link that another
+    /// record claims is that one's: root in there can give it any address, and what is gone would never be removed.
     fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect], all: &[Summary]) -> bool {
+        let is_claimed = |end: &Link| {
+            let others = all.iter().filter(|other| other.path != summary.path);
+            let mut claims = others.flat_map(|other| &other.effects);
+            claims.any(|noted| match serde_json::from_value(noted.effect.clone()) {
+                Ok(Effect::Veth { host, mac }) => host == end.name && end.mac == Some(mac.0),
+                _ => false,
+            })
+        };
         let mut directories = effects.iter().filter_map(|effect| match effect {
             Effect::Lease { directory } => Some(directory),
             _ => None,
@@ -227,13 +235,6 @@ impl Look<'_> {
             let noted = summary.sections.iter().flat_map(|section| &section.addresses);
             addresses.extend(noted.filter_map(|text| text.split('/').next()?.parse::<IpAddr>().ok()));
         }
-        let is_recorded = |end: &Link| {
-            let mut noted = all.iter().flat_map(|summary| &summary.effects);
-            noted.any(|noted| {
-                let effect = serde_json::from_value(noted.effect.clone());
-                matches!(effect, Ok(Effect::Veth { host, .. }) if host == end.name)
-            })
-        };
         addresses.into_iter().any(|address| {
             self.namespaces.with_address(address).is_some_and(|found| {
                 found.links.iter().any(|link| {
@@ -242,11 +243,10 @@ impl Look<'_> {
                     };
                     // Another node on this machine can have the same address: the host's end has to be one of ours.
                     let is_end = |end: &Link| {
-                        end.kind == "veth" && Some(end.index) == link.peer_index && end.peer_index == Some(link.index)
+                        let is_mutual = Some(end.index) == link.peer_index && end.peer_index == Some(link.index);
+                        end.kind == "veth" && is_mutual && !is_claimed(end)
                     };
-                    link.name == header.ifname
-                        && found.addresses.iter().any(has)
-                        && self.links.iter().any(|end| is_end(end) && !is_recorded(end))
+                    link.name == header.ifname && found.addresses.iter().any(has) && self.links.iter().any(is_end)
                 })
             })
         })

@@ -302,7 +302,7 @@ pub fn decide(
     let resolv_conf = capability::resolv_conf::file(request);
     let objects =
         Objects { ipam: &request.conf.ipam_type, lease_directory: &directory, resolv_conf: &resolv_conf, giver };
-    policy::decide(granted, operation, objects).or_else(|refusal| match is_own(request, &granted.plugin(), operation) {
+    policy::decide(granted, operation, objects).or_else(|refusal| match is_own(request, granted, operation) {
         true => Ok(Rule { name: "own", from: Origin::Host }),
         false => Err(refusal),
     })
@@ -311,11 +311,12 @@ pub fn decide(
 /// Whether an operation is part of giving up what is the attachment's own, on its DEL. That needs no grant: a policy that
 /// has changed since the ADD would leave it where it is, and the runtime would try for ever. It widens nothing, as none of
 /// these operations names an object: each acts on the one attachment that the runtime wants gone. Addresses are given back
-/// by whom the network names for them, and by nobody else.
-fn is_own(request: &Request, plugin: &str, operation: &Operation) -> bool {
+/// by whom the network names for them, and by nobody else; and `lo`, which all attachments of the container have in common, is
+/// set down by a plugin that is made for it, and by no other.
+fn is_own(request: &Request, granted: &Granted, operation: &Operation) -> bool {
     let is_removal = match lasting(operation) {
-        Lasting::Removal => true,
-        Lasting::Release => *operation == Operation::IpamDel || request.conf.ipam_type == plugin,
+        Lasting::Removal => *operation != Operation::LoopbackDown || granted.knows("loopback"),
+        Lasting::Release => *operation == Operation::IpamDel || request.conf.ipam_type == granted.plugin(),
         // It is looked at to be deleted.
         _ => *operation == Operation::LinkOwn,
     };
@@ -332,4 +333,48 @@ fn wrong_kind(object: &Object, wanted: &str) -> OpError {
         Object::Own { name, .. } | Object::HostEnd { name, .. } | Object::Bridge { name, .. } => name,
     };
     OpError::new(ErrorCode::InvalidHandle, name, format!("the handle of \"{name}\" is not {wanted}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use postern_cni::{Json, NetConf, Version};
+    use std::path::Path;
+
+    #[test]
+    fn a_del_takes_what_is_the_attachments_and_not_what_is_the_containers() {
+        let conf = Json::parse(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"host-local"}}"#, 4096).unwrap();
+        let mut request = Request {
+            plugin: String::new(),
+            verb: Verb::Del,
+            container_id: "c".to_owned(),
+            netns: "/run/netns/c".to_owned(),
+            ifname: "eth0".to_owned(),
+            path: String::new(),
+            env: Vec::new(),
+            stdin: String::new(),
+            conf: NetConf::parse(conf).unwrap(),
+            version: Version::LATEST,
+        };
+        let rule = |request: &Request, plugin: &str, policy: &str, operation: &Operation| {
+            let policy = Policy::parse(policy, Path::new(&format!("{plugin}.toml"))).unwrap();
+            let granted = policy.resolve(&Json::Null, "").unwrap();
+            decide(request, &granted, operation, "").map(|rule| rule.name).ok()
+        };
+        let removal = Operation::LinkDelete { link: 0 };
+        for (plugin, policy, operation, expected) in [
+            ("bridge", "[grant.veth]", &Operation::LoopbackDown, None),
+            ("host-local", "", &Operation::LoopbackDown, None),
+            ("loopback", "[grant.loopback]", &Operation::LoopbackDown, Some("loopback")),
+            ("bridge", "[grant.veth]", &removal, Some("own")),
+            ("bridge", "[grant.veth]", &Operation::MasqueradeRemove, Some("own")),
+            ("bridge", "[grant.veth]", &Operation::LeasesRelease, None),
+            ("host-local", "", &Operation::LeasesRelease, Some("own")),
+        ] {
+            assert_eq!(rule(&request, plugin, policy, operation), expected, "{plugin} {operation:?}");
+        }
+        request.verb = Verb::Add;
+        assert_eq!(rule(&request, "bridge", "[grant.veth]", &removal), None);
+    }
 }

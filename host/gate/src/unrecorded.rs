@@ -4,6 +4,7 @@
 //! it succeeds.
 
 use crate::capability::{leases, link, mac_guard, masquerade};
+use crate::collect;
 use crate::effect::Effect;
 use crate::policy::Policy;
 use crate::session::{Request, Session, kernel, state};
@@ -70,7 +71,11 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
     if part.leases && !pair_stays {
         let directory = leases::directory(&session.request);
         let object = json!({"effect": "lease", "directory": directory});
-        step(session, &mut failed, object, |session| leases::revert(session, &directory, &[], true));
+        // Another plugin of the chain may have made what uses them: its record tells.
+        step(session, &mut failed, object, |session| {
+            collect::remove_users(session)?;
+            leases::revert(session, &directory, &[], true)
+        });
     }
     failed.map_or(Ok(()), Err)
 }
@@ -96,6 +101,20 @@ fn own_pair(session: &Session) -> Result<Option<Link>, OpError> {
     let own = container.netlink().map_err(kernel)?.link_by_name(&session.request.ifname).map_err(kernel)?;
     let Some(own) = own.filter(|own| own.kind == "veth") else { return Ok(None) };
     Ok(if is_claimed(session, &own)? { None } else { Some(own) })
+}
+
+/// Whether this link of the container leads to the host: both ends name each other, and the host's names the container's
+/// namespace. Root in there can make any link of any name, but none with an end out here.
+///
+/// # Errors
+/// The kernel can't be asked.
+pub fn leads_here(session: &Session, own: &Link) -> Result<bool, OpError> {
+    let Some(peer) = own.peer_index else { return Ok(false) };
+    let host = session.host()?;
+    let Some(end) = host.link_by_index(peer).map_err(kernel)? else { return Ok(false) };
+    let number = host.namespace_number(session.namespace()?.fd()).map_err(kernel)?;
+    let is_mutual = end.peer_index == Some(own.index) && end.peer_netnsid == number;
+    Ok(own.kind == "veth" && end.kind == "veth" && number.is_some() && is_mutual)
 }
 
 /// Whether the host end of this link of the container belongs to another attachment, by that one's record: a path can lead to

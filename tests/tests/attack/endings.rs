@@ -124,6 +124,16 @@ fn endless_ones_are_stopped_and_undone() -> Result<()> {
     )
 }
 
+/// What an earlier ADD has left is removed first, and takes nothing of the time that is kept for undoing this one.
+#[test]
+fn endless_ones_are_undone_after_a_recovery_too() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    call(&fortress, "hostile", "ADD", &good())?.success()?;
+    fortress.node().sh("sed -i '/\"given\"/d' /run/postern/attachments/*")?;
+    let text = "plugin \"hostile\" ran past its deadline and was stopped";
+    refused(&mut fortress, "hostile", &orders("loop", json!({"make": true})), 999, text)
+}
+
 #[test]
 fn a_del_that_fails_still_removes_everything() -> Result<()> {
     let mut fortress = Fortress::new()?;

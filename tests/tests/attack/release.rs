@@ -5,8 +5,9 @@ use crate::common::test_bin;
 use crate::endings::orders;
 use crate::fortress::{Fortress, good};
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Call, merge};
+use postern_tests::{Call, Node, merge};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// DEL by the hostile plugin, killed after a second: what it has done by then is all that is done.
 fn killed_del(fortress: &Fortress, config: &Value) -> Result<()> {
@@ -61,6 +62,36 @@ fn an_address_is_given_back_when_nothing_uses_it() -> Result<()> {
     fortress.plugin("hostile", "DEL", &orders("release-and-trap", json!({"on": "DEL"})))?.success()?;
     ensure!(of(&fortress, &address(&added)?)? == (String::new(), true), "it traps, and something stays");
     fortress.unchanged()
+}
+
+/// A plugin of the chain that makes no link asks for what it is denied, and fails: the host then goes on in its place.
+#[test]
+fn nor_is_an_address_free_after_a_refusal() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh(&format!(
+        "cp -r {} /run/chain; sed -i '/grant.veth/d' /run/chain/postern.d/rogue.toml",
+        test_bin()?.display()
+    ))?;
+    let call = |bin: &Path, plugin: &str, verb: &str, patch: Value| {
+        let mut config = json!({
+            "cniVersion": "1.1.0", "name": "net", "type": plugin, "bridge": "br9",
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+        });
+        merge(&mut config, &patch);
+        let call = Call::new(bin, plugin, verb, config.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+    };
+    call(&test_bin()?, "bridge", "ADD", json!({}))?.success()?;
+    let steps = json!([
+        {"say": {"call": {"op": "resolv-conf-read"}}},
+        {"say": {"finished": {"stdout": "", "status": 1}}},
+    ]);
+    call(Path::new("/run/chain"), "rogue", "DEL", json!({"on": "DEL", "rogue": steps}))?;
+    let free = node.sh("[ -e /var/lib/cni/networks/net/10.9.0.2 ] || echo free")?;
+    let used = node.sh_in("c1", "ip -o addr show dev eth0 2> /dev/null || true")?;
+    ensure!(free.is_empty() || !used.contains("10.9.0.2/"), "the address is free, and still used: {used}");
+    Ok(())
 }
 
 /// What can't be removed keeps its address.

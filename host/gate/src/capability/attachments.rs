@@ -1,6 +1,6 @@
 //! `attachments`: what this plugin has left, for GC.
 
-use crate::capability::masquerade::{firewall, means};
+use crate::capability::masquerade::{firewall, means, unless_absent};
 use crate::collect;
 use crate::gate::Gate;
 use postern_firewall::{FirewallError, iptables, masquerade};
@@ -20,10 +20,10 @@ pub fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
             valid.iter().map(|(id, ifname)| ((*id).to_owned(), (*ifname).to_owned())).collect();
         let busy =
             || collect::busy(session).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
-        let rules = masquerade::nft_retain(&mut *session.nft()?, network, &valid, busy);
-        removed += rules.map_err(firewall)?.len();
+        removed += unless_absent(session, |nft| masquerade::nft_retain(nft, network, &valid, busy))?.len();
         // A program is started only if there is something of others than the valid ones.
-        if iptables::others_may_exist(&mut *session.nft()?, network, &valid).map_err(firewall)? {
+        let in_nftables = unless_absent(session, |nft| iptables::others_may_exist(nft, network, &valid))?;
+        if in_nftables || iptables::has_legacy_nat() {
             removed += iptables::retain(network, &valid, busy, means(session)).map_err(firewall)?.len();
         }
     }

@@ -142,6 +142,11 @@ impl Granted {
         self.grants.iter().find(|grant| grant.name == capability)
     }
 
+    /// Whether the plugin is made for an interface: a file grants it, for whatever networks, or takes it away.
+    pub fn knows(&self, capability: &str) -> bool {
+        self.written(capability).is_some() || self.withdrawn.iter().any(|grant| grant.name == capability)
+    }
+
     /// Whether an ADD without spoofing protection is to be refused.
     pub fn requires_mac_guard(&self) -> bool {
         self.written("mac-guard").is_some_and(|grant| grant.on("required"))

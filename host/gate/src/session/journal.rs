@@ -111,7 +111,7 @@ impl Session {
             None => None,
         };
         let own = match own {
-            Some(own) if own.kind == "veth" && !unrecorded::is_claimed(self, &own)? => Some(own),
+            Some(own) if unrecorded::leads_here(self, &own)? && !unrecorded::is_claimed(self, &own)? => Some(own),
             _ => None,
         };
         // The link that the runtime was told of, if it was told of one.
