@@ -48,25 +48,27 @@ fn text(one: &Attachment) -> String {
     let of = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
     let mut lines =
         vec![one_line(&format!("{}/{}/{}: {}", of(&one.network), of(&one.container), of(&one.interface), one.words()))];
-    let mut line = |name: &str, text: &str| lines.push(one_line(&format!("  {name:NAMES$}{text}")));
-    line("since", &one.age());
-    line("record", &one.record.display().to_string());
-    line("CNI_NETNS", &of(&one.netns));
+    // What is printed is fit by then: a command keeps the glue that holds it on one line.
+    let mut line = |name: &str, text: String| lines.push(format!("  {name:NAMES$}{text}"));
+    line("since", one_line(&one.age()));
+    line("record", one_line(&one.record.display().to_string()));
+    line("CNI_NETNS", one_line(&of(&one.netns)));
     if !one.addresses.is_empty() {
-        line("addresses", &one.addresses.join(", "));
+        line("addresses", one_line(&one.addresses.join(", ")));
     }
     for plugin in &one.plugins {
-        line("plugin", &component(plugin));
+        line("plugin", one_line(&component(plugin)));
     }
     for holder in &one.held_by {
-        line("at work", &format!("process {} ({}), for {} s", holder.pid, holder.name, holder.age.as_secs()));
+        let text = format!("process {} ({}), for {} s", holder.pid, holder.name, holder.age.as_secs());
+        line("at work", one_line(&text));
     }
     for fact in &one.facts {
-        line(fact.kind, &fact.found);
+        line(fact.kind, one_line(&fact.found));
     }
     for difference in &one.differences {
-        line("DIFFERS", &difference.what);
-        line("  remedy", &output::remedy(&difference.remedy, difference.is_command));
+        line("DIFFERS", one_line(&difference.what));
+        line("  remedy", output::remedy(&difference.remedy, difference.is_command));
     }
     lines.join("\n")
 }
