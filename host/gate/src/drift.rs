@@ -142,6 +142,10 @@ const AGAIN: &str = "start the container again, so that its runtime calls DEL an
 const COLLECT: &str = "postern gc";
 /// What helps where a record tells of what this version does not know: neither DEL nor `postern gc` removes that.
 const WRITER: &str = "use the version of postern that wrote it";
+/// What is so where a runtime used native plugins for a while. Whatever the record lists is no more, and what the container
+/// has is not the record's: no command may bring one in line with the other.
+const REPLACED: &str =
+    "a program that writes no records has attached the container anew: the record is about what is gone";
 
 impl Sight {
     /// An account of each attachment of this host's namespace, and of the records that can't be read.
@@ -205,6 +209,10 @@ impl Sight {
             self.compare(&mut account, &header, plugin, effect, container);
         }
         self.inside(&mut account, &header, container, pair);
+        if pair.is_none() && self.is_replaced(&account, &header, container) {
+            account.deviations.retain(|deviation| deviation.remedy == WRITER);
+            account.differs(REPLACED, "nothing has to be done: the container's next DEL clears the record", false);
+        }
         account.state = self.state(&mut account, &header);
         if account.is_held {
             self.stuck(&mut account);
@@ -257,6 +265,17 @@ impl Sight {
             Effect::Veth { host, mac } => self.link(host).filter(|link| link.kind == "veth" && link.mac == Some(mac.0)),
             _ => None,
         })
+    }
+
+    /// Whether the container has been attached again by somebody who writes no records, after the record's own pair had
+    /// gone: its link of that name has another pair's host end. (`Session::hold_against_kernel` asks the same of one run.)
+    fn is_replaced(&self, account: &Account, header: &Header, container: Option<&Found>) -> bool {
+        let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
+        let is_end = |own: &Link, end: &Link| {
+            end.kind == "veth" && Some(end.index) == own.peer_index && end.peer_index == Some(own.index)
+        };
+        account.effects.iter().any(|effect| matches!(effect, Effect::Veth { .. }))
+            && own.is_some_and(|own| own.kind == "veth" && self.links.iter().any(|end| is_end(own, end)))
     }
 
     fn state(&self, account: &mut Account, header: &Header) -> State {
