@@ -209,9 +209,14 @@ impl Sight {
             self.compare(&mut account, &header, plugin, effect, container);
         }
         self.inside(&mut account, &header, container, pair);
-        if pair.is_none() && self.is_replaced(&account, &header, container) {
-            account.deviations.retain(|deviation| deviation.remedy == WRITER);
-            account.differs(REPLACED, "nothing has to be done: the container's next DEL clears the record", false);
+        let is_gone = |effect: &Effect| matches!(effect, Effect::Veth { host, .. } if self.link(host).is_none());
+        if noted.iter().any(|(_, effect)| is_gone(effect)) {
+            // Only DEL and ADD make a pair again: a lease or an address that is put back meanwhile is nobody's.
+            account.deviations.retain(|deviation| !deviation.is_command);
+            if self.has_other_pair(&header, container) {
+                account.deviations.retain(|deviation| deviation.remedy == WRITER);
+                account.differs(REPLACED, "nothing has to be done: the container's next DEL clears the record", false);
+            }
         }
         account.state = self.state(&mut account, &header);
         if account.is_held {
@@ -267,15 +272,14 @@ impl Sight {
         })
     }
 
-    /// Whether the container has been attached again by somebody who writes no records, after the record's own pair had
-    /// gone: its link of that name has another pair's host end. (`Session::hold_against_kernel` asks the same of one run.)
-    fn is_replaced(&self, account: &Account, header: &Header, container: Option<&Found>) -> bool {
+    /// Whether the container's link of that name has a host end. Where the record's own is gone, somebody who writes no
+    /// records has attached the container again. (`Session::hold_against_kernel` asks the same of one run.)
+    fn has_other_pair(&self, header: &Header, container: Option<&Found>) -> bool {
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         let is_end = |own: &Link, end: &Link| {
             end.kind == "veth" && Some(end.index) == own.peer_index && end.peer_index == Some(own.index)
         };
-        account.effects.iter().any(|effect| matches!(effect, Effect::Veth { .. }))
-            && own.is_some_and(|own| own.kind == "veth" && self.links.iter().any(|end| is_end(own, end)))
+        own.is_some_and(|own| own.kind == "veth" && self.links.iter().any(|end| is_end(own, end)))
     }
 
     fn state(&self, account: &mut Account, header: &Header) -> State {
