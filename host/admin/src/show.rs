@@ -93,3 +93,35 @@ fn component(plugin: &Plugin) -> String {
     }
     words
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postern_gate::drift::{Deviation, State};
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_command_is_shown_as_it_is_typed() {
+        let command = "nsenter --net=/run/netns/c1 ip route add 0.0.0.0/0 via 10.88.0.1 dev eth0";
+        let difference =
+            Deviation { what: "a route\u{1b}[2J is gone".to_owned(), remedy: command.to_owned(), is_command: true };
+        let one = Attachment {
+            network: Some("net".to_owned()),
+            container: Some("c1".to_owned()),
+            interface: Some("eth0".to_owned()),
+            netns: None,
+            since: None,
+            addresses: Vec::new(),
+            plugins: Vec::new(),
+            state: State::Drift,
+            under_way: false,
+            held_by: Vec::new(),
+            record: PathBuf::new(),
+            facts: Vec::new(),
+            differences: vec![difference],
+        };
+        // What is printed has a space in the place of the glue.
+        let shown = text(&one).replace('\u{a0}', " ");
+        assert!(shown.contains(command) && !shown.contains("u{a0}") && !shown.contains('\u{1b}'), "{shown}");
+    }
+}
