@@ -3,7 +3,7 @@
 
 mod common;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -129,5 +129,18 @@ fn neither_add_nor_gc_takes_what_lives() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// The container has another address than the record, and is well: no command may put it back.
+#[test]
+fn nobody_is_told_to_change_what_lives() -> Result<()> {
+    let place = Place::new(NAMESPACES[0], "nftables")?;
+    let text = place.node.sh(&format!("{}/postern show c1 --json", plugin_bin()?.display()))?;
+    let shown: Value = serde_json::from_str(&text)?;
+    let differences = shown[0]["differences"].as_array().context("differences")?;
+    let is_told = |difference: &Value| difference["what"].as_str().is_some_and(|what| what.contains("anew"));
+    ensure!(differences.len() == 1 && differences.iter().all(is_told), "{text}");
+    ensure!(differences.iter().all(|difference| difference["is_command"] == false), "{text}");
     Ok(())
 }

@@ -33,7 +33,10 @@ pub fn run(options: &Options) -> Result<()> {
         }
         None => {
             let Some(bin) = &options.bin else {
-                bail!("\"{}\" is installed or not; --bin says where its file is to be placed", options.target)
+                bail!(
+                    "\"{}\" needs --bin DIR, where an installed plugin's file is to be placed; a component file needs --policy",
+                    options.target
+                )
             };
             installed(&options.target, bin, options)
         }
@@ -48,7 +51,8 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     };
     ensure!(
         subject::is_name(&name) && !is_reserved(&name),
-        "\"{name}\" is no name for a plugin: it is what network configurations call it by; give another with --name"
+        "\"{name}\" is no name for a plugin: it may have letters, digits, `-`, `_` and `.`, and must not be one that Postern \
+         keeps for its own files; give another with --name"
     );
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
     let granted = Policy::parse(&text, policy).map_err(anyhow::Error::msg)?;

@@ -48,25 +48,27 @@ fn text(one: &Attachment) -> String {
     let of = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
     let mut lines =
         vec![one_line(&format!("{}/{}/{}: {}", of(&one.network), of(&one.container), of(&one.interface), one.words()))];
-    let mut line = |name: &str, text: &str| lines.push(one_line(&format!("  {name:NAMES$}{text}")));
-    line("since", &one.age());
-    line("record", &one.record.display().to_string());
-    line("CNI_NETNS", &of(&one.netns));
+    // What is printed is fit by then: a command keeps the glue that holds it on one line.
+    let mut line = |name: &str, text: String| lines.push(format!("  {name:NAMES$}{text}"));
+    line("since", one_line(&one.age()));
+    line("record", one_line(&one.record.display().to_string()));
+    line("CNI_NETNS", one_line(&of(&one.netns)));
     if !one.addresses.is_empty() {
-        line("addresses", &one.addresses.join(", "));
+        line("addresses", one_line(&one.addresses.join(", ")));
     }
     for plugin in &one.plugins {
-        line("plugin", &component(plugin));
+        line("plugin", one_line(&component(plugin)));
     }
     for holder in &one.held_by {
-        line("at work", &format!("process {} ({}), for {} s", holder.pid, holder.name, holder.age.as_secs()));
+        let text = format!("process {} ({}), for {} s", holder.pid, holder.name, holder.age.as_secs());
+        line("at work", one_line(&text));
     }
     for fact in &one.facts {
-        line(fact.kind, &fact.found);
+        line(fact.kind, one_line(&fact.found));
     }
     for difference in &one.differences {
-        line("DIFFERS", &difference.what);
-        line("  remedy", &output::remedy(&difference.remedy, difference.is_command));
+        line("DIFFERS", one_line(&difference.what));
+        line("  remedy", output::remedy(&difference.remedy, difference.is_command));
     }
     lines.join("\n")
 }
@@ -90,4 +92,36 @@ fn component(plugin: &Plugin) -> String {
         Some(Stage::Given) | None => {}
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postern_gate::drift::{Deviation, State};
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_command_is_shown_as_it_is_typed() {
+        let command = "nsenter --net=/run/netns/c1 ip route add 0.0.0.0/0 via 10.88.0.1 dev eth0";
+        let difference =
+            Deviation { what: "a route\u{1b}[2J is gone".to_owned(), remedy: command.to_owned(), is_command: true };
+        let one = Attachment {
+            network: Some("net".to_owned()),
+            container: Some("c1".to_owned()),
+            interface: Some("eth0".to_owned()),
+            netns: None,
+            since: None,
+            addresses: Vec::new(),
+            plugins: Vec::new(),
+            state: State::Drift,
+            under_way: false,
+            held_by: Vec::new(),
+            record: PathBuf::new(),
+            facts: Vec::new(),
+            differences: vec![difference],
+        };
+        // What is printed has a space in the place of the glue.
+        let shown = text(&one).replace('\u{a0}', " ");
+        assert!(shown.contains(command) && !shown.contains("u{a0}") && !shown.contains('\u{1b}'), "{shown}");
+    }
 }

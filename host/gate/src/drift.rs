@@ -142,6 +142,10 @@ const AGAIN: &str = "start the container again, so that its runtime calls DEL an
 const COLLECT: &str = "postern gc";
 /// What helps where a record tells of what this version does not know: neither DEL nor `postern gc` removes that.
 const WRITER: &str = "use the version of postern that wrote it";
+/// What is so where a runtime used native plugins for a while. Whatever the record lists is no more, and what the container
+/// has is not the record's: no command may bring one in line with the other.
+const REPLACED: &str =
+    "a program that writes no records has attached the container anew: the record is about what is gone";
 
 impl Sight {
     /// An account of each attachment of this host's namespace, and of the records that can't be read.
@@ -205,6 +209,15 @@ impl Sight {
             self.compare(&mut account, &header, plugin, effect, container);
         }
         self.inside(&mut account, &header, container, pair);
+        let is_gone = |effect: &Effect| matches!(effect, Effect::Veth { host, .. } if self.link(host).is_none());
+        if noted.iter().any(|(_, effect)| is_gone(effect)) {
+            // Only DEL and ADD make a pair again: a lease or an address that is put back meanwhile is nobody's.
+            account.deviations.retain(|deviation| !deviation.is_command);
+            if self.has_other_pair(&header, container) {
+                account.deviations.retain(|deviation| deviation.remedy == WRITER);
+                account.differs(REPLACED, "nothing has to be done: the container's next DEL clears the record", false);
+            }
+        }
         account.state = self.state(&mut account, &header);
         if account.is_held {
             self.stuck(&mut account);
@@ -257,6 +270,16 @@ impl Sight {
             Effect::Veth { host, mac } => self.link(host).filter(|link| link.kind == "veth" && link.mac == Some(mac.0)),
             _ => None,
         })
+    }
+
+    /// Whether the container's link of that name has a host end. Where the record's own is gone, somebody who writes no
+    /// records has attached the container again. (`Session::hold_against_kernel` asks the same of one run.)
+    fn has_other_pair(&self, header: &Header, container: Option<&Found>) -> bool {
+        let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
+        let is_end = |own: &Link, end: &Link| {
+            end.kind == "veth" && Some(end.index) == own.peer_index && end.peer_index == Some(own.index)
+        };
+        own.is_some_and(|own| own.kind == "veth" && self.links.iter().any(|end| is_end(own, end)))
     }
 
     fn state(&self, account: &mut Account, header: &Header) -> State {

@@ -1,6 +1,7 @@
 //! Installed code: whole, its own manifest's, and for this engine.
 
 use super::{Examination, MOST, Node, Remedy, Severity};
+use crate::install::home::Home;
 use crate::lists::List;
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::drift::quoted;
@@ -53,7 +54,9 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
 /// Whether anything could start a plugin: a file for runtimes, or a network that names it.
 fn is_called(node: &Node, bin: &Path, plugin: &str) -> bool {
     let named = |list: &List| list.entries().iter().any(|entry| [entry.plugin(), entry.ipam()].contains(&plugin));
-    bin.join(plugin).symlink_metadata().is_ok() || node.lists.iter().any(named)
+    let placed = Home::own().map(|home| home.bins()).unwrap_or_default();
+    let is_in = |directory: &Path| directory.join(plugin).symlink_metadata().is_ok();
+    is_in(bin) || placed.iter().any(|directory| is_in(directory)) || node.lists.iter().any(named)
 }
 
 /// How a plugin is placed once more. The components of those that come with Postern are not installed.

@@ -1,7 +1,7 @@
 //! Network lists: whether what they name can run.
 
 use super::{Examination, Node, Remedy, Severity};
-use crate::lists::{Entry, List, of_directory};
+use crate::lists::{Entry, List, cni_path, is_in, of_directory};
 use postern_gate::policy::Policy;
 use serde_json::Value;
 use std::path::Path;
@@ -50,8 +50,17 @@ fn examine_plugin(
     let plugin = entry.plugin();
     let is_installed = |name: &str| node.plugins.iter().any(|one| one == name);
     if !is_installed(plugin) {
-        if !plugin.contains('/') && bin.join(plugin).exists() {
-            let what = format!("plugin \"{plugin}\" is not in the catalog: it runs natively");
+        let usual = cni_path(None);
+        let native = match (!plugin.contains('/') && bin.join(plugin).exists(), is_in(&usual, plugin)) {
+            (true, _) => Some("it runs natively".to_owned()),
+            // Which of these a runtime looks into, only the runtime knows.
+            (false, true) => {
+                Some(format!("it runs natively, if the runtime looks into that one of {usual} that has it"))
+            }
+            (false, false) => None,
+        };
+        if let Some(native) = native {
+            let what = format!("plugin \"{plugin}\" is not in the catalog: {native}");
             let why = "a native program has all of the host's privileges";
             return examination.found(Severity::Note, list.path.display(), what, why, Remedy::None);
         }

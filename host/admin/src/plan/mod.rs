@@ -44,7 +44,7 @@ pub struct Attachment {
     #[arg(long, value_name = "PATH")]
     netns: Option<String>,
     /// CNI_ARGS.
-    #[arg(long, value_name = "K=V;…", default_value = "")]
+    #[arg(long, value_name = "K=V;...", default_value = "")]
     args: String,
     /// Arguments for the capabilities that the list declares, as one JSON object.
     #[arg(long, value_name = "JSON", default_value = "{}")]
