@@ -246,7 +246,7 @@ fn what_cannot_be_placed_is_refused_before_anything_is() -> Result<()> {
             ),
             ("/run/copy/postern add /run/x.wasm --bin /run/bin", "give one with --policy"),
             ("/run/copy/postern add unknown --bin /run/bin", "no plugin \"unknown\" is installed"),
-            ("/run/copy/postern add static", "--bin says where its file is to be placed"),
+            ("/run/copy/postern add static", "needs --bin DIR"),
             (
                 "'/run/a place/copy/postern' add /run/x.wasm --policy /run/x.toml --bin /run/bin",
                 "only by an absolute path without white space",
