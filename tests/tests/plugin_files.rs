@@ -202,6 +202,14 @@ fn nothing_that_had_the_name_is_lost() -> Result<()> {
     add("bridge")?;
     node.sh("echo three > /run/bin/bridge")?;
     add("bridge")?;
+    // The same for scripts.
+    let said = node.sh(&format!(
+        "mkdir /run/json; echo one > /run/json/bridge; {COPY}/postern add bridge --bin /run/json --json"
+    ))?;
+    let object: Value = serde_json::from_str(&said)?;
+    for (key, value) in [("plugin", "bridge"), ("file", "/run/json/bridge"), ("kept", "/run/json/bridge.native")] {
+        ensure!(object.get(key).and_then(Value::as_str) == Some(value), "{said}");
+    }
     let kept = "bridge.native three\nbridge.native-1 one\nbridge.native-2 two\n";
     ensure!(seen()? == expected.replace("bridge.native one\n", kept), "{}", seen()?);
     Ok(())

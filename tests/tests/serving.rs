@@ -190,6 +190,9 @@ fn status_says_whether_an_add_could_work() -> Result<()> {
     expect("echo 'x = 1' > /etc/postern/policy/host-local.toml", json!({}), open, 50, "host-local.toml")?;
     expect(":", json!({"ipam": {"type": "nowhere"}}), ":", 50, "nowhere")?;
     expect("ip link add cni9 type veth peer name peer9", json!({"bridge": "cni9"}), ":", 51, "no bridge")?;
+    expect("ip link add cni0 type veth peer name p0", json!({"bridge": null}), "ip link del cni0", 51, "no bridge")?;
+    let tagged = json!({"bridge": "br7", "vlan": 100});
+    expect("ip link add br7 type bridge", tagged, "ip link del br7", 50, "does not filter VLANs")?;
     expect(
         "mkdir -p /var/lib/cni/networks; mount -t tmpfs -o ro,mode=755 x /var/lib/cni/networks",
         json!({}),

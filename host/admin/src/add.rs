@@ -22,6 +22,46 @@ pub struct Options {
     pub name: Option<String>,
     pub catalog: Option<PathBuf>,
     pub bin: Option<PathBuf>,
+    /// Print one JSON object.
+    pub json: bool,
+}
+
+/// The object that `--json` prints. Keys are only ever added.
+#[derive(serde::Serialize)]
+struct Report<'a> {
+    plugin: &'a str,
+    /// SHA-256 of the component, hexadecimal.
+    digest: &'a str,
+    imports: &'a [String],
+    /// What the code was compiled for.
+    engine: &'a str,
+    /// Bytes of the code.
+    size: u64,
+    /// Where code and policy are.
+    catalog: &'a Path,
+    /// The plugin's file in the CNI bin directory; `null` if none was placed.
+    file: Option<PathBuf>,
+    /// What was there and isn't ours, under its new name.
+    kept: Option<PathBuf>,
+}
+
+impl Report<'_> {
+    fn print(&self, json: bool) -> Result<()> {
+        if json {
+            return output::json(self);
+        }
+        let mut lines =
+            vec![format!("{}: {} imports, component sha256:{}", self.plugin, self.imports.len(), self.digest)];
+        let (engine, size) = (self.engine, self.size);
+        lines.push(format!(
+            "{}: compiled for {engine}, {size} bytes, with its policy in {}",
+            self.plugin,
+            self.catalog.display()
+        ));
+        lines.extend(self.file.as_ref().map(|file| format!("{}: placed as {}", self.plugin, file.display())));
+        lines.extend(self.kept.as_ref().map(|kept| format!("what was there is kept as {}", kept.display())));
+        output::text(&lines.join("\n"))
+    }
 }
 
 /// Places a plugin, or an installed plugin's file in one more CNI bin directory.
@@ -83,7 +123,6 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     };
     // Where they can't be placed at one instant, the code goes last. Until it is there, a new plugin isn't run, and an old
     // one doesn't fit the new manifest: it never runs under a policy that grants more than its own.
-    let size = cwasm.len();
     let parts = [
         (format!("{name}.json"), serde_json::to_vec_pretty(&manifest)?),
         (format!("{name}.toml"), text.into_bytes()),
@@ -91,15 +130,24 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     ];
     let placement = options.bin.as_ref().map(|bin| Placement::prepare(bin, &host(&home)?, &name)).transpose()?;
     put(&home, &catalog, &parts)?;
-    if let (Some(placement), Some(bin)) = (placement, &options.bin) {
-        place(placement, &home, bin)?;
+    let kept = match (placement, &options.bin) {
+        (Some(placement), Some(bin)) => place(placement, &home, bin)?,
+        _ => None,
+    };
+    report(&manifest, &catalog, options, kept).print(options.json)
+}
+
+fn report<'a>(manifest: &'a Manifest, catalog: &'a Path, options: &Options, kept: Option<PathBuf>) -> Report<'a> {
+    Report {
+        plugin: &manifest.plugin,
+        digest: &manifest.digest,
+        imports: &manifest.imports,
+        engine: &manifest.engine,
+        size: manifest.size,
+        catalog,
+        file: options.bin.as_ref().map(|bin| bin.join(&manifest.plugin)),
+        kept,
     }
-    output::text(&format!("{name}: {} imports, component sha256:{}", manifest.imports.len(), manifest.digest))?;
-    output::text(&format!(
-        "{name}: compiled for {}, {size} bytes, placed with its policy in {}",
-        manifest.engine,
-        catalog.display()
-    ))
 }
 
 /// Places the file of a plugin that is installed.
@@ -112,8 +160,9 @@ fn installed(name: &str, bin: &Path, options: &Options) -> Result<()> {
     let home = Home::own()?;
     let catalog = places::catalog().map_err(anyhow::Error::msg)?;
     places::trust(&catalog).map_err(anyhow::Error::msg)?;
-    Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
-    place(Placement::prepare(bin, &host(&home)?, name)?, &home, bin)
+    let manifest = Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
+    let kept = place(Placement::prepare(bin, &host(&home)?, name)?, &home, bin)?;
+    report(&manifest, &catalog, options, kept).print(options.json)
 }
 
 /// The executable that plugins' files start.
@@ -127,10 +176,11 @@ fn host(home: &Home) -> Result<PathBuf> {
     Ok(host)
 }
 
-fn place(placement: Placement, home: &Home, bin: &Path) -> Result<()> {
+/// Returns where what was there and isn't ours is kept.
+fn place(placement: Placement, home: &Home, bin: &Path) -> Result<Option<PathBuf>> {
     let kept = placement.commit()?;
     home.note_bin(&bin.canonicalize().with_context(|| bin.display().to_string())?)?;
-    kept.map_or(Ok(()), |kept| output::text(&format!("what was there is kept as {}", kept.display())))
+    Ok(kept)
 }
 
 /// Puts a plugin's files into a catalog at one instant, while nobody else changes it.

@@ -76,6 +76,12 @@ enum Verb {
         /// CNI bin directory to place the plugin's file in; none is placed without it.
         #[arg(long)]
         bin: Option<PathBuf>,
+        /// One JSON object, to which keys are only ever added.
+        ///
+        /// plugin, digest, imports, engine, size (bytes of the code), catalog, file (in the CNI bin directory, or null), kept
+        /// (the new name of what was there and isn't ours, or null).
+        #[arg(long)]
+        json: bool,
     },
     /// What a plugin can ask for (its imports), what it may do (its policy), and what that comes to in plain sentences.
     ///
@@ -304,8 +310,8 @@ fn main() -> ExitCode {
 
 fn run(verb: Verb) -> Result<ExitCode> {
     match verb {
-        Verb::Add { target, policy, name, catalog, bin } => {
-            add::run(&add::Options { target, policy, name, catalog, bin })?;
+        Verb::Add { target, policy, name, catalog, bin, json } => {
+            add::run(&add::Options { target, policy, name, catalog, bin, json })?;
         }
         Verb::Install { from, place } => install::run(&from, &place)?,
         Verb::Uninstall { place } => install::uninstall(&place)?,

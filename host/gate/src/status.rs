@@ -97,18 +97,28 @@ fn has_nftables(session: &Session, what: &str) -> Result<(), Error> {
     }
 }
 
-/// The bridge may be missing, as an ADD makes it; but nothing else must have its name.
+/// The bridge of a network that names none.
+const BRIDGE: &str = "cni0";
+
+/// The bridge may be missing, as an ADD makes it; but nothing else must have its name, and where the network has VLANs it
+/// must keep them apart.
 fn bridge(session: &Session, granted: &Granted) -> Result<(), Error> {
     if !granted.has("bridge") {
         return Ok(());
     }
-    let Some(name) = session.request.conf.fields().str("bridge").ok().flatten() else { return Ok(()) };
+    // A value of another type is the plugin's to refuse.
+    let Ok(name) = session.request.conf.fields().str("bridge") else { return Ok(()) };
+    let name = name.filter(|name| !name.is_empty()).unwrap_or(BRIDGE);
     decide(granted, &Operation::BridgeFind { name: name.to_owned() }, Objects::default()).map_err(refused)?;
     match session.host().and_then(|host| host.link_by_name(name).map_err(kernel)).map_err(refused)? {
         Some(link) if link.kind != "bridge" => Err(Error::new(
             code::LIMITED_CONNECTIVITY,
             format!("\"{name}\" exists and is no bridge: containers of this network have none, and can't be attached"),
         )),
+        Some(link) if granted.has_vlans() && !link.vlan_filtering => Err(unavailable(format!(
+            "bridge \"{name}\" does not filter VLANs, and would separate nothing: `ip link set {name} type bridge \
+             vlan_filtering 1` switches that on"
+        ))),
         _ => Ok(()),
     }
 }

@@ -160,8 +160,17 @@ fn locks(examination: &mut Examination, node: &Node) {
             continue;
         }
         let why = "every run that needs it waits, and fails at its deadline";
-        let remedy = Remedy::Command(busy::remedy(holders));
-        examination.found(Severity::Error, path.display(), busy::words(holders, "it"), why, remedy);
+        // How long a process has been there is no telling how long it has had the lock, but for a run of the host.
+        let (severity, remedy) = match holders.iter().all(|holder| holder.verb().is_some()) {
+            true => (Severity::Error, Remedy::Command(busy::remedy(holders))),
+            false => {
+                let processes: Vec<String> = holders.iter().map(|holder| holder.pid.to_string()).collect();
+                let processes = processes.join(",");
+                let words = format!("look what it does (`ps -fp {processes}`), and end it if it hangs");
+                (Severity::Warning, Remedy::Words(words))
+            }
+        };
+        examination.found(severity, path.display(), busy::words(holders, "it"), why, remedy);
     }
 }
 
