@@ -127,11 +127,12 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     ensure!(text(lock, "what").contains(&format!("process {keeper} (flock)")), "{lock}");
     // Nobody can tell how long a program of somebody else's has had a lock: it may be well.
     ensure!(
-        text(lock, "remedy").contains(&format!("`ps -fp {keeper}`")) && text(lock, "severity") == "warning",
+        text(lock, "remedy").contains(&format!("`ps -fp {keeper}")) && text(lock, "severity") == "warning",
         "{lock}"
     );
     ensure!(lock.get("is_command") != Some(&json!(true)), "{lock}");
-    for command in [text(stuck, "remedy"), &format!("kill -KILL {keeper}")] {
+    for command in [text(stuck, "remedy"), &format!("kill -KILL $(cat /proc/{keeper}/task/{keeper}/children) {keeper}")]
+    {
         patient.node.sh(command)?;
     }
     // What the run has left is what a killed DEL leaves.
