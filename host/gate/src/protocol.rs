@@ -299,7 +299,13 @@ fn del_without_plugin(
     session.open_record().map_err(internal)?;
     session.look_for_pair().map_err(internal)?;
     match namespace {
-        Ok(Some(namespace)) => session.enter(namespace, || Ok(())).map_err(internal)?,
+        Ok(Some(namespace)) => match session.enter(namespace, || Ok(())) {
+            // The record is enough, where the kernel has no thread for this process.
+            Err(error) if session.record().is_some() => {
+                crate::say!("postern: the container's namespace is not looked at: {error}");
+            }
+            entered => entered.map_err(internal)?,
+        },
         Ok(None) => {}
         Err(error) if session.record().is_some() => {
             crate::say!("postern: taking the container for gone: {error}");
