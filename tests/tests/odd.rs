@@ -62,7 +62,7 @@ const ODD: [Odd; 24] = [
     ),
     ("4 GiB of addresses, which may be raised", "ulimit -S -v 4194304; exec \"$@\"", [Works, Works, Works]),
     ("6 GiB of addresses", "ulimit -v 6291456; exec \"$@\"", [Works, Works, Works]),
-    ("one process", "exec prlimit --nproc=1 \"$@\"", [Works, Either("cannot start"), Either("temporarily unavailable")]),
+    ("one process", "exec prlimit --nproc=1 \"$@\"", [Works, Either("cannot start"), Either("Try again")]),
     ("nothing on standard input", "exec \"$@\" <&-", [Works, Fails("unexpected end"), Fails("unexpected end")]),
     ("no standard output", "exec \"$@\" >&-", [Unheard, Unheard, Unheard]),
     ("no standard error", "exec \"$@\" 2>&-", [Works, Works, Works]),
