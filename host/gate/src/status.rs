@@ -108,8 +108,13 @@ fn bridge(session: &Session, granted: &Granted) -> Result<(), Error> {
     }
     // A value of another type is the plugin's to refuse.
     let Ok(name) = session.request.conf.fields().str("bridge") else { return Ok(()) };
-    let name = name.filter(|name| !name.is_empty()).unwrap_or(BRIDGE);
-    decide(granted, &Operation::BridgeFind { name: name.to_owned() }, Objects::default()).map_err(refused)?;
+    let named = name.filter(|name| !name.is_empty());
+    let name = named.unwrap_or(BRIDGE);
+    match decide(granted, &Operation::BridgeFind { name: name.to_owned() }, Objects::default()) {
+        // The default of another plugin is another bridge.
+        Err(_) if named.is_none() => return Ok(()),
+        decision => decision.map_err(refused)?,
+    };
     match session.host().and_then(|host| host.link_by_name(name).map_err(kernel)).map_err(refused)? {
         Some(link) if link.kind != "bridge" => Err(Error::new(
             code::LIMITED_CONNECTIVITY,
