@@ -34,7 +34,7 @@ mod outcome;
 pub mod places;
 mod plugin;
 pub mod plugin_file;
-pub mod policy;
+pub mod policies;
 mod process;
 pub mod protocol;
 pub mod rehearsal;

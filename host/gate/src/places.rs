@@ -20,9 +20,6 @@ pub const CATALOG: &str = "postern.d";
 /// still finds what `make install` placed.
 pub const INSTALLED: [&str; 2] = ["/usr/local/lib/postern/postern.d", "/usr/lib/postern/postern.d"];
 
-/// Operator's own policy files; tables found here replace those of the shipped file of the same name.
-pub const OPERATOR_POLICY: &str = "/etc/postern/policy";
-
 /// Records, notes on node objects and on verified code: it must live exactly as long as the kernel's state.
 pub const STATE: &str = "/run/postern";
 

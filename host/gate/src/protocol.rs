@@ -15,7 +15,6 @@ use crate::launcher::Launcher;
 use crate::places::Places;
 use crate::plugin;
 use crate::plugin_file;
-use crate::policy::{Limits, Policy};
 use crate::process::{self, Engine};
 use crate::session::{Request, Session};
 use crate::status;
@@ -27,6 +26,7 @@ use postern_cni::{
 };
 use postern_confine::{Nobody, close_all_but};
 use postern_kernel::{Namespace, OpenError};
+use postern_policy::{Limits, Policy};
 use postern_types::OpError;
 use std::rc::Rc;
 use std::time::{Duration, Instant};

@@ -16,7 +16,6 @@ mod lease_index;
 mod leases;
 mod locked;
 pub mod node;
-mod ranges;
 mod record;
 mod trust;
 
@@ -26,7 +25,6 @@ pub use error::{Result, StateError};
 pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
 pub use locked::locked;
-pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use record::{
     DataPath, Effect, Header, Record, RecordKey, Section, Stage, Summary, is_busy, list, list_others, tidy,
 };

@@ -30,7 +30,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             examination.found(Severity::Error, places::CATALOG, reason.clone(), "no plugin can be run", remedy);
         }
     }
-    let policy = Path::new(places::OPERATOR_POLICY);
+    let policy = Path::new(postern_policy::OPERATOR_DIRECTORY);
     if policy.exists() {
         said.push(policy.to_owned());
         operators(examination, node, policy);

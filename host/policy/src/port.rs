@@ -1,8 +1,11 @@
 //! How a port may join its bridge: VLANs, isolation.
 
 use super::granted::Grant;
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 use postern_types::{PortSpec, VlanId};
-use std::ops::RangeInclusive;
 
 /// What policy has against a request, and the key and value that would allow it.
 #[derive(Debug, PartialEq, Eq)]

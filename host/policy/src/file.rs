@@ -4,6 +4,9 @@ use super::grammar::{self, Count, Key, Kind};
 use super::limits::Limits;
 use super::template::Template;
 use super::view::Origin;
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use postern_cni::Version;
 use toml::{Table, Value};
 
@@ -87,7 +90,7 @@ impl File {
     /// Takes away what is withdrawn.
     pub fn withhold(&mut self) {
         let is_withdrawn = |grant: &Grant| self.withdraw.iter().any(|name| name == grant.name);
-        let (withdrawn, grants) = std::mem::take(&mut self.grants).into_iter().partition(is_withdrawn);
+        let (withdrawn, grants) = core::mem::take(&mut self.grants).into_iter().partition(is_withdrawn);
         (self.withdrawn, self.grants) = (withdrawn, grants);
     }
 }

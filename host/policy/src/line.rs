@@ -5,7 +5,10 @@ use super::file::{File, Grant};
 use super::grammar::{self, Count, Key};
 use super::template::Template;
 use super::view::Origin;
-use std::fmt::Write as _;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write as _;
 
 /// What a line changes in a table.
 #[derive(Clone, Debug)]

@@ -6,10 +6,12 @@
 
 use super::granted::{Grant, Value};
 use super::template::spelt_once;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use ipnet::IpNet;
 use postern_cni::{Json, parse_cidr};
-use postern_state::{Range, RangeInput, canonicalize};
 use postern_types::LeaseRange;
+use postern_types::{Range, RangeInput, canonicalize};
 
 /// What policy has against a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,7 +41,7 @@ pub fn read(json: &Json) -> Result<Option<LeaseRange>, String> {
 
 /// A range for people.
 pub fn show(range: &LeaseRange) -> String {
-    let end = |ip: Option<std::net::IpAddr>| ip.map(|ip| ip.to_string()).unwrap_or_default();
+    let end = |ip: Option<core::net::IpAddr>| ip.map(|ip| ip.to_string()).unwrap_or_default();
     let mut text = range.subnet.to_string();
     if range.start.is_some() || range.end.is_some() {
         text += &format!(", {}-{}", end(range.start), end(range.end));

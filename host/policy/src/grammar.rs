@@ -2,6 +2,7 @@
 
 use super::port;
 use super::template::Template;
+use alloc::string::String;
 use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
 use postern_types::Backend;
 

@@ -3,7 +3,10 @@
 //! `*` in the text of a policy file stands for any run of characters but `/`. What comes from the configuration stands
 //! for itself, whatever is in it: a bridge that is called `br*` there is that one bridge.
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
 /// A text to compare with, in which a policy file may have left parts open.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! `[limits]`: what a run may use up, each with a default, a floor and a ceiling.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
 use serde::Deserialize;
-use std::time::Duration;
 
 macro_rules! limits {
     ($($(#[$doc:meta])* $key:ident: $default:literal in $least:literal..=$most:literal),* $(,)?) => {

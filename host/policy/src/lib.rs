@@ -21,6 +21,14 @@
 //! From file to decision: [`file`] reads the TOML by the table in [`grammar`], [`template`] fills in the configuration of
 //! one run, [`granted`] is the outcome, and [`rules`] decides by it, with [`port`] for VLANs and [`ranges`] for leases. What
 //! a refusal offers as the way out is made by [`line`].
+//!
+//! This crate decides, and does nothing else: it gets texts, and has no standard library to reach a file, the environment,
+//! a clock, a socket or a process with. Who reads the files is `postern_gate::policies`.
+
+#![cfg_attr(not(test), no_std)]
+
+#[macro_use]
+extern crate alloc;
 
 mod file;
 mod grammar;
@@ -39,71 +47,62 @@ pub use limits::Limits;
 pub use rules::{Objects, Rule, capability_names, decide};
 pub use view::{GrantView, Origin};
 
-use crate::places;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use file::File;
 use postern_cni::Json;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use template::{Sources, Template};
+
+/// Operator's own policy files; tables found here replace those of the shipped file of the same name.
+pub const OPERATOR_DIRECTORY: &str = "/etc/postern/policy";
+
+/// The text of a policy file, and the path that messages name it by.
+#[derive(Clone, Debug)]
+pub struct Text {
+    /// Where it is from. Nothing is opened.
+    pub path: String,
+    /// What is in it.
+    pub text: String,
+}
 
 /// A plugin's policy: shipped and operator's files put together.
 #[derive(Clone, Debug)]
 pub struct Policy {
     file: Arc<File>,
     /// The shipped file, for messages.
-    path: PathBuf,
+    path: String,
     /// The file that pins the component.
-    pin: Option<PathBuf>,
+    pin: Option<String>,
 }
 
 impl Policy {
-    /// Reads `<catalog>/<plugin>.toml` and, if there is one, the operator's file of the same name.
+    /// Puts the shipped file and the operator's one together. The operator's is asked for when the shipped one is understood.
     ///
     /// # Errors
-    /// A text for people: no policy (a plugin without one is not run), not to be trusted, or not to be understood.
-    pub fn load(catalog: &Path, plugin: &str) -> Result<Self, String> {
-        let path = catalog.join(format!("{plugin}.toml"));
-        let Some(open) = places::open_trusted(&path)? else {
-            return Err(format!(
-                "plugin \"{plugin}\" has no policy at {}, and a plugin without a policy is not run; \
-                 `postern add FILE.wasm --policy FILE` places both",
-                path.display()
-            ));
-        };
-        let mut policy = Self::of(read(&path, open, Origin::Shipped)?, path);
-        let own = Path::new(places::OPERATOR_POLICY).join(format!("{plugin}.toml"));
-        match std::fs::File::open(&own) {
-            Ok(open) => {
-                places::trust(&own)?;
-                policy.replace_with(read(&own, open, Origin::Operator)?, own);
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            Err(e) => return Err(format!("{}: {e}", own.display())),
+    /// A text for people: one of them can't be had, or not be understood.
+    pub fn of_both(shipped: Text, operator: impl FnOnce() -> Result<Option<Text>, String>) -> Result<Self, String> {
+        let mut policy = Self::of(parse(&shipped.path, &shipped.text, Origin::Shipped)?, shipped.path);
+        if let Some(own) = operator()? {
+            policy.replace_with(parse(&own.path, &own.text, Origin::Operator)?, own.path);
         }
         Ok(policy.without_withdrawn())
     }
 
-    /// The file that came with the plugin alone: what it was made for, whatever an operator's file says. `None` if there is
-    /// none, or none that can be read and trusted.
-    pub fn load_shipped(catalog: &Path, plugin: &str) -> Option<Self> {
-        let path = catalog.join(format!("{plugin}.toml"));
-        let open = places::open_trusted(&path).ok()??;
-        Some(Self::of(read(&path, open, Origin::Shipped).ok()?, path).without_withdrawn())
-    }
-
-    /// Reads a policy text, without files of the operator's: `postern add`, tests.
+    /// Reads a policy text alone, as that of a plugin called as the file is, without files of the operator's.
     ///
     /// # Errors
     /// A text for people.
-    pub fn parse(text: &str, path: &Path) -> Result<Self, String> {
+    pub fn parse(text: &str, path: &str) -> Result<Self, String> {
         Ok(Self::of(parse(path, text, Origin::Shipped)?, path.to_owned()).without_withdrawn())
     }
 
-    fn of(file: File, path: PathBuf) -> Self {
+    fn of(file: File, path: String) -> Self {
         Self { pin: file.digest.is_some().then(|| path.clone()), file: Arc::new(file), path }
     }
 
-    fn replace_with(&mut self, operator: File, path: PathBuf) {
+    fn replace_with(&mut self, operator: File, path: String) {
         if operator.digest.is_some() {
             self.pin = Some(path);
         }
@@ -122,7 +121,7 @@ impl Policy {
     }
 
     /// The file that has the digest.
-    pub fn pin_file(&self) -> Option<&Path> {
+    pub fn pin_file(&self) -> Option<&str> {
         self.pin.as_deref()
     }
 
@@ -196,15 +195,8 @@ fn written(grant: &file::Grant) -> Vec<(&'static str, Vec<String>)> {
     grant.keys.iter().map(|(key, templates)| (key.name, texts(templates))).collect()
 }
 
-fn read(path: &Path, mut open: std::fs::File, from: Origin) -> Result<File, String> {
-    places::trust_file(path, &open)?;
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut open, &mut text).map_err(|e| format!("{}: {e}", path.display()))?;
-    parse(path, &text, from)
-}
-
-fn parse(path: &Path, text: &str, from: Origin) -> Result<File, String> {
-    File::parse(text, from).map_err(|e| format!("policy {}: {e}", path.display()))
+fn parse(path: &str, text: &str, from: Origin) -> Result<File, String> {
+    File::parse(text, from).map_err(|e| format!("policy {path}: {e}"))
 }
 
 #[cfg(test)]
@@ -213,23 +205,20 @@ mod tests {
 
     /// The policy that these two files make.
     fn both(shipped: &str, operator: &str) -> Policy {
-        let shipped_path = PathBuf::from("/usr/lib/postern/postern.d/bridge.toml");
-        let own_path = PathBuf::from("/etc/postern/policy/bridge.toml");
-        let operator = parse(&own_path, operator, Origin::Operator).unwrap();
-        let mut policy = Policy::of(parse(&shipped_path, shipped, Origin::Shipped).unwrap(), shipped_path);
-        policy.replace_with(operator, own_path);
-        policy.without_withdrawn()
+        let text = |path: &str, text: &str| Text { path: path.to_owned(), text: text.to_owned() };
+        let shipped = text("/usr/lib/postern/postern.d/bridge.toml", shipped);
+        Policy::of_both(shipped, || Ok(Some(text("/etc/postern/policy/bridge.toml", operator)))).unwrap()
     }
 
     #[test]
     fn denies_by_default() {
-        let policy = Policy::parse("", Path::new("bridge.toml")).unwrap();
+        let policy = Policy::parse("", "bridge.toml").unwrap();
         assert!(capability_names().iter().all(|name| !policy.grants(name)));
     }
 
     #[test]
     fn errors_name_the_file() {
-        let error = Policy::parse("[grant.netlink]", Path::new("/x/bridge.toml")).unwrap_err();
+        let error = Policy::parse("[grant.netlink]", "/x/bridge.toml").unwrap_err();
         assert!(error.starts_with("policy /x/bridge.toml: [grant]: unknown field `netlink`"), "{error}");
     }
 
@@ -260,7 +249,7 @@ mod tests {
     #[test]
     fn the_operators_pin_counts() {
         let pin = |digit: &str| format!("digest = \"sha256:{}\"", digit.repeat(64));
-        let file = |policy: &Policy| policy.pin_file().map(|path| path.display().to_string());
+        let file = |policy: &Policy| policy.pin_file().map(ToOwned::to_owned);
         let shipped = both(&pin("a"), "");
         assert_eq!(
             (shipped.digest(), file(&shipped).unwrap().as_str()),
@@ -277,7 +266,7 @@ mod tests {
     #[test]
     fn ranges_are_shown_as_they_are_resolved() {
         let text = "[grant.leases]\ndirectories = [\"/x\"]\nranges = [\"${config.ipam.ranges.*.*}\", \"fd00::/64\"]";
-        let policy = Policy::parse(text, Path::new("host-local.toml")).unwrap();
+        let policy = Policy::parse(text, "host-local.toml").unwrap();
         let config =
             br#"{"ipam":{"ranges":[[{"subnet":"10.0.0.0/24","rangeStart":"10.0.0.9","gateway":"10.0.0.1"}]]}}"#;
         let view = policy.resolve(&Json::parse(config, 4096).unwrap(), "").unwrap().view();
@@ -288,7 +277,7 @@ mod tests {
     #[test]
     fn shipped_policies_are_read() {
         for plugin in ["bridge", "host-local", "loopback", "ptp", "static"] {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../guests/{plugin}/policy.toml"));
+            let path = format!("{}/../../guests/{plugin}/policy.toml", env!("CARGO_MANIFEST_DIR"));
             let policy = Policy::parse(&std::fs::read_to_string(&path).unwrap(), &path).unwrap();
             policy.resolve(&Json::parse(b"{}", 4096).unwrap(), "").unwrap();
         }

@@ -7,14 +7,15 @@ use super::line::{self, Change};
 use super::pattern::Pattern;
 use super::template::{Content, Sources};
 use super::view::{GrantView, Origin};
-use super::{port, ranges};
-use crate::places;
+use super::{OPERATOR_DIRECTORY, port, ranges};
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
 use ipnet::IpNet;
 use postern_cni::{parse_cidr, parse_ip};
 use postern_types::LeaseRange;
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
 
 /// A policy for one run.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct Granted {
     pub(super) withdrawn: Vec<Grant>,
     pub(super) result: Option<Grant>,
     pub(super) file: Arc<File>,
-    pub(super) path: PathBuf,
+    pub(super) path: String,
 }
 
 /// A granted capability, with the objects that it is granted on.
@@ -60,7 +61,7 @@ impl Grant {
                         Content::Text(pattern) => values.push(Value::Text(pattern)),
                         Content::Object(object) if key.kind == Kind::Range => {
                             // What is no range is the plugin's to refuse; nothing can be leased from it.
-                            let set = std::iter::once(number).chain(found.set).collect();
+                            let set = core::iter::once(number).chain(found.set).collect();
                             values.extend(ranges::read(&object)?.map(|range| Value::Range(range, set)));
                         }
                         Content::Object(_) => {}
@@ -212,12 +213,13 @@ impl Granted {
 
     /// The plugin that this is for.
     pub fn plugin(&self) -> String {
-        self.path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
     }
 
     /// Where an operator would widen it.
     pub fn operator_file(&self) -> String {
-        format!("{}/{}.toml", places::OPERATOR_POLICY, self.plugin())
+        format!("{}/{}.toml", OPERATOR_DIRECTORY, self.plugin())
     }
 
     /// What is withdrawn though this network asks for it: an ADD would be refused.
@@ -325,7 +327,7 @@ fn is_gateway(pattern: &Pattern, gateway: &IpAddr) -> bool {
 /// The way out where a limit of a plugin was met.
 pub fn limit_hint(plugin: &str, key: &str, now: u32) -> String {
     match line::limit(key, now) {
-        Some(line) => format!("`{line}` in {}/{plugin}.toml, before its first table", places::OPERATOR_POLICY),
+        Some(line) => format!("`{line}` in {}/{plugin}.toml, before its first table", OPERATOR_DIRECTORY),
         None => format!("no policy can raise limits.{key} any further"),
     }
 }
@@ -335,7 +337,6 @@ pub mod tests {
     use super::super::Policy;
     use super::*;
     use postern_cni::Json;
-    use std::path::Path;
 
     pub fn granted(policy: &str, config: &str) -> Granted {
         granted_with(policy, config, "")
@@ -343,7 +344,7 @@ pub mod tests {
 
     fn granted_with(policy: &str, config: &str, args: &str) -> Granted {
         let config = Json::parse(config.as_bytes(), 4096).unwrap();
-        Policy::parse(policy, Path::new("bridge.toml")).unwrap().resolve(&config, args).unwrap()
+        Policy::parse(policy, "bridge.toml").unwrap().resolve(&config, args).unwrap()
     }
 
     #[test]

@@ -21,8 +21,12 @@
 //! list, or neither has any, each address has the gateway beside it. Otherwise every address goes with every gateway.
 
 use super::pattern::Pattern;
+use alloc::borrow::Cow;
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use postern_cni::Json;
-use std::borrow::Cow;
 
 /// A value of a policy file, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -281,8 +285,8 @@ impl Path {
     }
 }
 
-impl std::fmt::Display for Path {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl core::fmt::Display for Path {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self.root {
             Root::Config => "config",
             Root::Args => "args",

@@ -1,6 +1,8 @@
 //! Policy as people look at it.
 
-use std::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
 /// Which file a rule stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,8 @@ use super::granted::{Grant, Granted};
 use super::line::{self, Change};
 use super::view::Origin;
 use super::{port, ranges};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use postern_types::{Backend, ErrorCode, LeaseRange, OpError, Operation, PortSpec};
 
 /// The objects that an operation acts on though it does not name them: the gate takes them from the configuration.
@@ -269,7 +271,6 @@ mod tests {
     use super::*;
     use postern_cni::Json;
     use postern_types::LeaseRange;
-    use std::path::Path;
 
     fn ensure(name: &str) -> Operation {
         Operation::BridgeEnsure { name: name.to_owned(), mtu: None, vlan_filtering: false, promisc: false }
@@ -399,7 +400,7 @@ mod tests {
             {
                 let mut operator = operator.to_owned();
                 for round in 0.. {
-                    let path = Path::new("/x/bridge.toml");
+                    let path = "/x/bridge.toml";
                     let mut policy = Policy::of(File::parse(shipped, Origin::Shipped).unwrap(), path.to_owned());
                     let file = File::parse(&operator, Origin::Operator).unwrap_or_else(|e| panic!("{operator}: {e}"));
                     policy.replace_with(file, path.to_owned());
