@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
+#[path = "../../kernel/tests/common/mod.rs"]
 mod common;
 
 use common::{Container, run};
 use nix::sched::{CloneFlags, unshare};
-use postern_kernel::{Found, Namespaces, Netlink};
+use postern_account::namespaces::{Found, Namespaces};
+use postern_kernel::Netlink;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
