@@ -438,7 +438,8 @@ impl Removal<'_> {
         }
         let object = json!({"kind": leftover.kind.as_str(), "object": leftover.object()});
         let outcome = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
-        Audit::new(&self.places.logs, leftover.attachment()).note_native_removal(&object, &outcome, took);
+        let mut audit = Audit::new(&self.places.logs, leftover.attachment());
+        audit.note_own("GC", "native.remove", &object, "unused", &outcome, took);
     }
 }
 

@@ -185,7 +185,8 @@ pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<U
                 .map_err(|e| text(&e)),
         };
         let (kind, name) = object.note().unwrap_or((object.kind, &object.name));
-        audit.note_node_removal(&json!({"kind": kind, "name": name}), &outcome, start.elapsed());
+        let noted = json!({"kind": kind, "name": name});
+        audit.note_own("GC", "node.remove", &noted, "note", &outcome, start.elapsed());
         outcome?;
         if object.note().is_some() {
             node::remove(&places.state, kind, name, here).map_err(|e| text(&e))?;

@@ -1,15 +1,15 @@
 //! One nftables transaction: all of it happens, or nothing.
 
-use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REQUEST};
-use netlink_packet_netfilter::NetfilterProtoFamily;
+use netlink_packet_core::{DefaultNla, NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL};
 use netlink_packet_netfilter::nftables::{
     ChainAttribute, ChainMessage, Hook, HookNumber, InetHookNumber, NfTablesMessage, RuleAttribute, RuleMessage,
     TableAttribute, TableMessage,
 };
 use netlink_packet_netfilter::none::ControlMessage;
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
+use postern_netlink::Request;
 
 use crate::rule::{Expression, comment_data};
-use crate::transport::Transport;
 
 /// `NFNL_MSG_BATCH_BEGIN`, `NFNL_BATCH_GENID`, `NFNL_SUBSYS_NFTABLES` (linux/netfilter/nfnetlink.h).
 const BATCH_BEGIN: u8 = 16;
@@ -49,9 +49,7 @@ pub(crate) struct BaseChain {
 struct Change {
     operation: &'static str,
     object: String,
-    family: NetfilterProtoFamily,
-    flags: u16,
-    message: NfTablesMessage,
+    request: Request,
 }
 
 /// Changes that the kernel makes together, if the rule set is still the one of `generation`.
@@ -60,13 +58,13 @@ pub(crate) struct Batch {
     changes: Vec<Change>,
 }
 
-/// A batch as sent: the sequence numbers say which change an answer is about.
-pub(crate) struct Sent {
-    pub(crate) datagram: Vec<u8>,
-    /// The batch's own header: errors of the transaction as a whole.
-    pub(crate) first: u32,
-    /// The last change, which alone asks to be acknowledged.
-    pub(crate) last: u32,
+/// A message to nfnetlink.
+pub(crate) fn message(
+    family: NetfilterProtoFamily,
+    resource: u16,
+    message: impl Into<NetfilterMessageInner>,
+) -> NetfilterMessage {
+    NetfilterMessage::new(NetfilterHeader::new(family, 0, resource), message)
 }
 
 impl Batch {
@@ -83,9 +81,9 @@ impl Batch {
         self.changes.is_empty()
     }
 
-    /// The operation and object of the change with this index.
-    pub(crate) fn describe(&self, index: usize) -> Option<(&'static str, &str)> {
-        self.changes.get(index).map(|change| (change.operation, change.object.as_str()))
+    /// The operation and object of a request of [`Batch::write`]; none for the first one, which is the transaction's own.
+    pub(crate) fn describe(&self, request: usize) -> Option<(&'static str, &str)> {
+        self.changes.get(request.checked_sub(1)?).map(|change| (change.operation, change.object.as_str()))
     }
 
     /// Fails with `EEXIST` if the table is there: declaring it again would cost milliseconds for nothing.
@@ -173,7 +171,7 @@ impl Batch {
         table: Table,
         chain: Option<&str>,
         flags: u16,
-        message: NfTablesMessage,
+        change: NfTablesMessage,
     ) {
         self.changes.push(Change {
             operation,
@@ -181,29 +179,22 @@ impl Batch {
                 Some(chain) => format!("{table} {chain}"),
                 None => table.to_string(),
             },
-            family: table.family,
-            flags,
-            message,
+            request: Request::new(&message(table.family, 0, change), flags),
         });
     }
 
-    /// The batch as one datagram.
-    pub(crate) fn write(&self, transport: &mut Transport) -> Sent {
-        let mut datagram = Vec::with_capacity(4096);
-        let unspecified = NetfilterProtoFamily::Unspec;
+    /// The batch as requests, and which of them is the last change.
+    pub(crate) fn write(&self) -> (Vec<Request>, usize) {
+        let control =
+            |control: ControlMessage| Request::new(&message(NetfilterProtoFamily::Unspec, NFTABLES, control), 0);
         let begin = ControlMessage::Other {
             message_type: BATCH_BEGIN,
             attributes: vec![DefaultNla::new(BATCH_GENID, self.generation.to_be_bytes().to_vec())],
         };
-        let first = transport.write(&mut datagram, unspecified, NFTABLES, NLM_F_REQUEST, begin);
-        let mut last = first;
-        for (index, change) in self.changes.iter().enumerate() {
-            let acknowledge = if index + 1 == self.changes.len() { NLM_F_ACK } else { 0 };
-            let flags = NLM_F_REQUEST | change.flags | acknowledge;
-            last = transport.write(&mut datagram, change.family, 0, flags, change.message.clone());
-        }
-        transport.write(&mut datagram, unspecified, NFTABLES, NLM_F_REQUEST, ControlMessage::BatchEnd);
-        Sent { datagram, first, last }
+        let mut requests = vec![control(begin)];
+        requests.extend(self.changes.iter().map(|change| change.request.clone()));
+        requests.push(control(ControlMessage::BatchEnd));
+        (requests, self.changes.len())
     }
 }
 

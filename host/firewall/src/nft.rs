@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::{
     ChainAttribute, ChainMessage, GenMessage, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute, TableMessage,
 };
+use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
+use postern_netlink::{Attributes, Connection, Request};
 
 use crate::FirewallError;
-use crate::attribute::{be32, find, text};
-use crate::batch::{Batch, Table};
+use crate::batch::{Batch, Table, message};
+use crate::error::errno_of;
 use crate::rule::Rule;
-use crate::transport::{Reply, Transport};
 
 /// How often a state that need not pass (a foreign reference, a name that is taken) is looked at again.
 const RETRIES: u32 = 3;
@@ -42,7 +42,8 @@ const NF_DROP: u32 = 0;
 /// through: on DEL, keep it open while links are deleted, and drop it last.
 #[derive(Debug)]
 pub struct Nft {
-    transport: Transport,
+    connection: Connection,
+    deadline: Instant,
     /// What was whole when this connection last changed or compared it, and the generation of the rules since then.
     witness: Option<(Witnessed, u32)>,
 }
@@ -78,14 +79,15 @@ impl Nft {
     /// # Errors
     /// The kernel has no nfnetlink, or no descriptor is left.
     pub fn open(deadline: Instant) -> Result<Self, FirewallError> {
-        Transport::open(deadline)
-            .map(|transport| Self { transport, witness: None })
+        // Without this option an error repeats the whole request.
+        Connection::open(NETLINK_NETFILTER, |socket| socket.set_cap_ack(true))
+            .map(|connection| Self { connection, deadline, witness: None })
             .map_err(|error| FirewallError::io("open", "netlink socket to nf_tables", &error))
     }
 
     /// Sets another deadline.
     pub fn set_deadline(&mut self, deadline: Instant) {
-        self.transport.set_deadline(deadline);
+        self.deadline = deadline;
     }
 
     /// Whether nftables can be used here: the kernel has it, and we may see it.
@@ -106,7 +108,7 @@ impl Nft {
     pub(crate) fn generation(&mut self) -> Result<u32, FirewallError> {
         let request = NfTablesMessage::GetGen(GenMessage { attributes: Vec::new() });
         self.get(NetfilterProtoFamily::Unspec, request)
-            .and_then(|reply| find(&reply, GEN_ID).and_then(be32).ok_or(Errno::EBADMSG))
+            .and_then(|reply| number(Attributes(&reply), GEN_ID).ok_or(Errno::EBADMSG))
             .map_err(|errno| FirewallError::errno("read", "the nftables generation", errno))
     }
 
@@ -114,7 +116,7 @@ impl Nft {
     pub(crate) fn table(&mut self, table: Table) -> Result<Option<TableState>, FirewallError> {
         let attributes = vec![TableAttribute::Name(table.name.to_owned())];
         match self.get(table.family, NfTablesMessage::GetTable(TableMessage { attributes })) {
-            Ok(reply) => Ok(Some(TableState { uses: find(&reply, TABLE_USE).and_then(be32).unwrap_or(u32::MAX) })),
+            Ok(reply) => Ok(Some(TableState { uses: number(Attributes(&reply), TABLE_USE).unwrap_or(u32::MAX) })),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(FirewallError::errno("read table", table.to_string(), errno)),
         }
@@ -125,8 +127,8 @@ impl Nft {
         let attributes = vec![ChainAttribute::Table(table.name.to_owned()), ChainAttribute::Name(name.to_owned())];
         match self.get(table.family, NfTablesMessage::GetChain(ChainMessage { attributes })) {
             Ok(reply) => Ok(Some(ChainState {
-                kind: find(&reply, CHAIN_TYPE).map(text),
-                uses: find(&reply, CHAIN_USE).and_then(be32).unwrap_or(u32::MAX),
+                kind: text(Attributes(&reply), CHAIN_TYPE),
+                uses: number(Attributes(&reply), CHAIN_USE).unwrap_or(u32::MAX),
             })),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(FirewallError::errno("read chain", format!("{table} {name}"), errno)),
@@ -137,8 +139,7 @@ impl Nft {
     pub(crate) fn chain_names(&mut self, table: Table) -> Result<Vec<String>, FirewallError> {
         let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
         self.dump(table.family, request, |chain| {
-            let table_name = find(chain, CHAIN_TABLE).map(text);
-            find(chain, CHAIN_NAME).map(text).filter(|_| table_name.as_deref() == Some(table.name))
+            text(chain, CHAIN_NAME).filter(|_| text(chain, CHAIN_TABLE).as_deref() == Some(table.name))
         })
         .map_err(|errno| FirewallError::errno("list chains of", table.to_string(), errno))
     }
@@ -151,9 +152,9 @@ impl Nft {
     ) -> Result<Vec<(String, String, bool)>, FirewallError> {
         let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
         self.dump(family, request, |chain| {
-            let hook = find(chain, CHAIN_HOOK).and_then(|hook| find(hook, HOOK_NUMBER)).and_then(be32)?;
-            let drops = find(chain, CHAIN_POLICY).and_then(be32) == Some(NF_DROP);
-            let names = (find(chain, CHAIN_TABLE).map(text)?, find(chain, CHAIN_NAME).map(text)?, drops);
+            let hook = number(chain.first(CHAIN_HOOK)?.nested(), HOOK_NUMBER)?;
+            let drops = number(chain, CHAIN_POLICY) == Some(NF_DROP);
+            let names = (text(chain, CHAIN_TABLE)?, text(chain, CHAIN_NAME)?, drops);
             (hook == NF_INET_FORWARD).then_some(names)
         })
         .map_err(|errno| FirewallError::errno("list", "chains", errno))
@@ -175,7 +176,7 @@ impl Nft {
             RuleAttribute::Handle(handle),
         ];
         match self.get(table.family, NfTablesMessage::GetRule(RuleMessage { attributes })) {
-            Ok(reply) => Ok(Some(Rule::read(&reply))),
+            Ok(reply) => Ok(Some(Rule::read(Attributes(&reply)))),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(FirewallError::errno("read rule of", format!("{table} {chain}"), errno)),
         }
@@ -186,7 +187,7 @@ impl Nft {
         let attributes = vec![RuleAttribute::Table(table.name.to_owned())];
         let request = NfTablesMessage::GetRule(RuleMessage { attributes });
         let rules = self
-            .dump(table.family, request, |rule| Some((find(rule, RULE_CHAIN).map(text)?, Rule::read(rule))))
+            .dump(table.family, request, |rule| Some((text(rule, RULE_CHAIN)?, Rule::read(rule))))
             .map_err(|errno| FirewallError::errno("list rules of", table.to_string(), errno))?;
         let mut chains: HashMap<String, Vec<Rule>> = HashMap::new();
         for (chain, rule) in rules {
@@ -221,7 +222,7 @@ impl Nft {
             };
             attempt += 1;
             let again = match error.errno.map(Errno::from_raw) {
-                Some(Errno::ERESTART | Errno::EINTR | Errno::EAGAIN) => Instant::now() < self.transport.deadline(),
+                Some(Errno::ERESTART | Errno::EINTR | Errno::EAGAIN) => Instant::now() < self.deadline,
                 Some(Errno::EEXIST | Errno::EBUSY | Errno::ENOENT) => attempt <= RETRIES,
                 _ => false,
             };
@@ -272,56 +273,27 @@ impl Nft {
         if batch.is_empty() {
             return Ok(made);
         }
-        let sent = batch.write(&mut self.transport);
-        let failed = |sequence: u32, errno| {
-            let index = sequence.wrapping_sub(sent.first).wrapping_sub(1);
-            let (operation, object) = usize::try_from(index)
-                .ok()
-                .and_then(|index| batch.describe(index))
-                .unwrap_or(("commit", "nftables transaction"));
+        let failed = |request, errno| {
+            let (operation, object) = batch.describe(request).unwrap_or(("commit", "nftables transaction"));
             FirewallError::errno(operation, object, errno)
         };
-        let whole = |errno| failed(sent.first, errno);
-        self.transport.send(&sent.datagram).map_err(whole)?;
-        let mut error = None;
-        self.transport
-            .receive(sent.first, sent.last, |reply| {
-                let (sequence, errno) = match reply {
-                    Reply::Status { sequence, errno } => (sequence, errno),
-                    // An echo. The new generation is told as well, which has no expressions.
-                    Reply::Message(attributes) => {
-                        made.extend(find(attributes, RULE_EXPRESSIONS).map(|_| Rule::read(attributes)));
-                        return Ok(false);
-                    }
-                    Reply::DumpEnd | Reply::Interrupted => return Ok(false),
-                };
-                if errno != 0 && error.is_none() {
-                    error = Some(failed(sequence, Errno::from_raw(errno)));
-                }
-                // Errors come in the order of the changes, and one of the whole batch comes before (or alone): the
-                // last change's own success means nothing if an earlier one failed.
-                Ok(sequence == sent.last || sequence == sent.first)
+        let (requests, last) = batch.write();
+        let refusal = self
+            .connection
+            .transact(&requests, last, self.deadline, |echo| {
+                // The new generation is told as well, which has no expressions.
+                let rule = attributes(echo);
+                made.extend(rule.first(RULE_EXPRESSIONS).map(|_| Rule::read(rule)));
             })
-            .map_err(whole)?;
-        error.map_or(Ok(made), Err)
+            .map_err(|error| failed(0, errno_of(error)))?;
+        refusal.map_or(Ok(made), |refusal| Err(failed(refusal.request, Errno::from_raw(refusal.errno))))
     }
 
     /// Asks for one object: its attributes.
     fn get(&mut self, family: NetfilterProtoFamily, request: NfTablesMessage) -> Result<Vec<u8>, Errno> {
-        let mut datagram = Vec::new();
-        let sequence = self.transport.write(&mut datagram, family, 0, NLM_F_REQUEST, request);
-        self.transport.send(&datagram)?;
-        let mut answer = Vec::new();
-        self.transport.receive(sequence, sequence, |reply| match reply {
-            Reply::Message(attributes) => {
-                answer = attributes.to_vec();
-                Ok(true)
-            }
-            Reply::Status { errno, .. } if errno != 0 => Err(Errno::from_raw(errno)),
-            Reply::Status { .. } | Reply::DumpEnd => Ok(true),
-            Reply::Interrupted => Ok(false),
-        })?;
-        Ok(answer)
+        let request = Request::new(&message(family, 0, request), 0);
+        let answer = self.connection.get(request, self.deadline, |answer| Some(attributes(answer).0.to_vec()));
+        Ok(answer.map_err(errno_of)?.unwrap_or_default())
     }
 
     /// Asks for all objects, again and again while changes get in between, and collects what `read` makes of them.
@@ -329,32 +301,30 @@ impl Nft {
         &mut self,
         family: NetfilterProtoFamily,
         request: NfTablesMessage,
-        read: impl Fn(&[u8]) -> Option<T>,
+        read: impl Fn(Attributes<'_>) -> Option<T>,
     ) -> Result<Vec<T>, Errno> {
-        let flags = NLM_F_REQUEST | NLM_F_DUMP;
-        loop {
-            let mut datagram = Vec::new();
-            let sequence = self.transport.write(&mut datagram, family, 0, flags, request.clone());
-            self.transport.send(&datagram)?;
-            let mut objects = Vec::new();
-            let mut interrupted = false;
-            self.transport.receive(sequence, sequence, |reply| match reply {
-                Reply::Message(attributes) => {
-                    objects.extend(read(attributes));
-                    Ok(false)
-                }
-                Reply::Interrupted => {
-                    interrupted = true;
-                    Ok(false)
-                }
-                Reply::Status { errno, .. } if errno != 0 => Err(Errno::from_raw(errno)),
-                Reply::Status { .. } | Reply::DumpEnd => Ok(true),
-            })?;
-            if !interrupted {
-                return Ok(objects);
-            }
-        }
+        let request = Request::new(&message(family, 0, request), 0);
+        // The deadline is what ends it: a node's rules are as many as they are.
+        let limits = (usize::MAX, usize::MAX);
+        let objects = self.connection.dump(request, self.deadline, limits, |answer, all| {
+            all.extend(read(attributes(answer)));
+            Some(())
+        });
+        objects.map_err(errno_of)
     }
+}
+
+/// The attributes of an answer, which come after `struct nfgenmsg`.
+fn attributes(answer: &[u8]) -> Attributes<'_> {
+    Attributes(answer.get(4..).unwrap_or_default())
+}
+
+fn number(object: Attributes<'_>, kind: u16) -> Option<u32> {
+    object.first(kind)?.be32()
+}
+
+fn text(object: Attributes<'_>, kind: u16) -> Option<String> {
+    Some(object.first(kind)?.text_lossy().into_owned())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use netlink_packet_netfilter::nftables::{
     Payload, Register, Verdict, VerdictAttribute,
 };
 
-use crate::attribute::{attributes, be32, find, text};
+use postern_netlink::{Attribute, Attributes};
 
 /// `NFTNL_UDATA_RULE_COMMENT`, and the same number for tables and chains (libnftnl's udata.h).
 const UDATA_COMMENT: u8 = 0;
@@ -215,13 +215,13 @@ fn comment_in(mut data: &[u8]) -> Option<Vec<u8>> {
 
 impl Rule {
     /// From the attributes of a rule (`NFTA_RULE_*`).
-    pub(crate) fn read(bytes: &[u8]) -> Self {
+    pub(crate) fn read(attributes: Attributes<'_>) -> Self {
         let mut rule = Self { handle: 0, comment: None, expressions: Vec::new() };
-        for (kind, value) in attributes(bytes) {
-            match kind {
-                3 => rule.handle = value.try_into().map(u64::from_be_bytes).unwrap_or_default(),
-                4 => rule.expressions = value.to_vec(),
-                7 => rule.comment = comment_in(value),
+        for attribute in attributes {
+            match attribute.kind {
+                3 => rule.handle = attribute.be64().unwrap_or_default(),
+                4 => rule.expressions = attribute.value.to_vec(),
+                7 => rule.comment = comment_in(attribute.value),
                 _ => {}
             }
         }
@@ -240,7 +240,7 @@ impl Rule {
 
     /// The same one after the other: most rules are told apart by the first.
     fn parts(&self) -> impl Iterator<Item = Expression> {
-        attributes(&self.expressions).map(|(_, expression)| Expression::read(expression))
+        Attributes(&self.expressions).into_iter().map(|expression| Expression::read(&expression))
     }
 
     /// Whether the comment begins with `prefix`.
@@ -287,16 +287,17 @@ impl Expression {
     }
 
     /// From the attributes of one expression (`NFTA_EXPR_NAME`, `NFTA_EXPR_DATA`).
-    fn read(bytes: &[u8]) -> Self {
-        let data = find(bytes, 2).unwrap_or_default();
-        let read = match find(bytes, 1) {
+    fn read(expression: &Attribute<'_>) -> Self {
+        let parts = expression.nested();
+        let data = parts.first(2).map_or(Attributes(&[]), |data| data.nested());
+        let read = match parts.first(1).map(|name| name.value) {
             Some(b"meta\0") => read_meta(data),
             Some(b"payload\0") => read_payload(data),
             Some(b"bitwise\0") => read_mask(data),
             Some(b"cmp\0") => read_compare(data),
             Some(b"immediate\0") => read_verdict(data),
             // Port ranges and flags are attributes: ours has none.
-            Some(b"masq\0") if data.is_empty() => Some(Self::Masquerade),
+            Some(b"masq\0") if data.0.is_empty() => Some(Self::Masquerade),
             _ => None,
         };
         read.unwrap_or(Self::Foreign)
@@ -308,17 +309,22 @@ fn named(expression_type: &str) -> Expressions {
 }
 
 /// Whether this is the register that all values pass through: `NFT_REG_1`, and never its other name `NFT_REG32_00`.
-fn is_register_1(value: &[u8]) -> bool {
-    be32(value) == Some(1)
+fn is_register_1(part: &Attribute<'_>) -> bool {
+    part.be32() == Some(1)
+}
+
+/// The value in an attribute of data.
+fn value_in<'a>(part: &Attribute<'a>) -> Option<&'a [u8]> {
+    part.nested().first(DATA_VALUE).map(|data| data.value)
 }
 
 /// `NFTA_META_DREG`, `NFTA_META_KEY`.
-fn read_meta(bytes: &[u8]) -> Option<Expression> {
+fn read_meta(data: Attributes<'_>) -> Option<Expression> {
     let mut key = None;
-    for (kind, value) in attributes(bytes) {
-        match kind {
-            1 if is_register_1(value) => {}
-            2 => key = be32(value),
+    for part in data {
+        match part.kind {
+            1 if is_register_1(&part) => {}
+            2 => key = part.be32(),
             _ => return None,
         }
     }
@@ -326,14 +332,14 @@ fn read_meta(bytes: &[u8]) -> Option<Expression> {
 }
 
 /// `NFTA_PAYLOAD_DREG`, `_BASE`, `_OFFSET`, `_LEN`.
-fn read_payload(bytes: &[u8]) -> Option<Expression> {
+fn read_payload(data: Attributes<'_>) -> Option<Expression> {
     let (mut base, mut offset, mut length) = (None, None, None);
-    for (kind, value) in attributes(bytes) {
-        match kind {
-            1 if is_register_1(value) => {}
-            2 => base = be32(value),
-            3 => offset = be32(value),
-            4 => length = be32(value),
+    for part in data {
+        match part.kind {
+            1 if is_register_1(&part) => {}
+            2 => base = part.be32(),
+            3 => offset = part.be32(),
+            4 => length = part.be32(),
             _ => return None,
         }
     }
@@ -341,16 +347,16 @@ fn read_payload(bytes: &[u8]) -> Option<Expression> {
 }
 
 /// `NFTA_BITWISE_SREG`, `_DREG`, `_LEN`, `_MASK`, `_XOR`, `_OP`.
-fn read_mask(bytes: &[u8]) -> Option<Expression> {
+fn read_mask(data: Attributes<'_>) -> Option<Expression> {
     let mut mask = None;
-    for (kind, value) in attributes(bytes) {
-        match kind {
-            1 | 2 if is_register_1(value) => {}
+    for part in data {
+        match part.kind {
+            1 | 2 if is_register_1(&part) => {}
             3 => {}
-            4 => mask = find(value, DATA_VALUE),
-            5 if find(value, DATA_VALUE)?.iter().all(|byte| *byte == 0) => {}
+            4 => mask = value_in(&part),
+            5 if value_in(&part)?.iter().all(|byte| *byte == 0) => {}
             // NFT_BITWISE_MASK_XOR: the only operation of older kernels, which don't report it.
-            6 if be32(value) == Some(0) => {}
+            6 if part.be32() == Some(0) => {}
             _ => return None,
         }
     }
@@ -358,25 +364,28 @@ fn read_mask(bytes: &[u8]) -> Option<Expression> {
 }
 
 /// `NFTA_CMP_SREG`, `_OP`, `_DATA`.
-fn read_compare(bytes: &[u8]) -> Option<Expression> {
-    let (mut equal, mut data) = (None, None);
-    for (kind, value) in attributes(bytes) {
-        match kind {
-            1 if is_register_1(value) => {}
+fn read_compare(data: Attributes<'_>) -> Option<Expression> {
+    let (mut equal, mut compared) = (None, None);
+    for part in data {
+        match part.kind {
+            1 if is_register_1(&part) => {}
             // NFT_CMP_EQ, NFT_CMP_NEQ.
-            2 => equal = be32(value).filter(|operator| *operator < 2).map(|operator| operator == 0),
-            3 => data = find(value, DATA_VALUE),
+            2 => equal = part.be32().filter(|operator| *operator < 2).map(|operator| operator == 0),
+            3 => compared = value_in(&part),
             _ => return None,
         }
     }
-    Some(Expression::Compare { equal: equal?, value: data?.to_vec() })
+    Some(Expression::Compare { equal: equal?, value: compared?.to_vec() })
 }
 
 /// `NFTA_IMMEDIATE_DREG`, `_DATA`, in it `NFTA_VERDICT_CODE` and `_CHAIN`.
-fn read_verdict(bytes: &[u8]) -> Option<Expression> {
-    let verdict = find(find(bytes, 2)?, DATA_VERDICT)?;
-    let code = find(verdict, 1).and_then(be32)?;
-    Some(Expression::Verdict { verdict: code.into(), chain: find(verdict, 2).map(text) })
+fn read_verdict(data: Attributes<'_>) -> Option<Expression> {
+    let verdict = data.first(2)?.nested().first(DATA_VERDICT)?.nested();
+    let code = verdict.first(1).and_then(|code| code.be32())?;
+    Some(Expression::Verdict {
+        verdict: code.into(),
+        chain: verdict.first(2).map(|chain| chain.text_lossy().into_owned()),
+    })
 }
 
 #[cfg(test)]
@@ -403,7 +412,7 @@ mod tests {
         let element = expression.write();
         let mut bytes = vec![0; element.value_len()];
         element.emit_value(&mut bytes);
-        Expression::read(&bytes)
+        Expression::read(&Attribute { kind: 1, value: &bytes })
     }
 
     #[test]

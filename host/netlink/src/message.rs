@@ -1,7 +1,8 @@
 //! Netlink's wire format as far as answers need it (`linux/netlink.h`, RFC 3549): messages in a datagram, attributes
 //! in a message. Nothing here trusts a length, and nothing panics.
 
-use netlink_packet_core::{NLA_TYPE_MASK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE};
+use netlink_packet_core::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE, NetlinkBuffer, NlasIterator};
+use std::borrow::Cow;
 
 /// Length of `struct nlmsghdr`.
 pub(crate) const HEADER: usize = 16;
@@ -15,24 +16,21 @@ fn bytes<const N: usize>(buffer: &[u8], offset: usize) -> Option<[u8; N]> {
 }
 
 /// The byte at `offset`.
-pub(crate) fn u8_at(buffer: &[u8], offset: usize) -> Option<u8> {
+#[must_use]
+pub fn u8_at(buffer: &[u8], offset: usize) -> Option<u8> {
     buffer.get(offset).copied()
 }
 
 /// Two bytes at `offset` in the machine's byte order.
-pub(crate) fn u16_at(buffer: &[u8], offset: usize) -> Option<u16> {
+#[must_use]
+pub fn u16_at(buffer: &[u8], offset: usize) -> Option<u16> {
     bytes(buffer, offset).map(u16::from_ne_bytes)
 }
 
 /// Four bytes at `offset` in the machine's byte order.
-pub(crate) fn u32_at(buffer: &[u8], offset: usize) -> Option<u32> {
+#[must_use]
+pub fn u32_at(buffer: &[u8], offset: usize) -> Option<u32> {
     bytes(buffer, offset).map(u32::from_ne_bytes)
-}
-
-/// Splits off the first `length` bytes; the rest starts at the next multiple of four, or is empty.
-fn split_aligned(buffer: &[u8], length: usize) -> Option<(&[u8], &[u8])> {
-    let rest = buffer.get(length.checked_next_multiple_of(4)?..).unwrap_or_default();
-    Some((buffer.get(..length)?, rest))
 }
 
 /// One message of a datagram.
@@ -61,8 +59,7 @@ impl<'a> Message<'a> {
             _ if self.flags & NLM_F_CAPPED != 0 => HEADER,
             _ => usize::try_from(u32_at(self.payload, 4)?).ok()?.checked_next_multiple_of(4)?,
         };
-        let attributes = self.payload.get(request.checked_add(4)?..)?;
-        Attributes(attributes).find(|attribute| attribute.kind == EXPLANATION)?.text()
+        Attributes(self.payload.get(request.checked_add(4)?..)?).first(EXPLANATION)?.text()
     }
 }
 
@@ -73,85 +70,130 @@ pub(crate) struct Messages<'a>(pub &'a [u8]);
 #[derive(Debug)]
 pub(crate) struct Malformed;
 
-impl<'a> Messages<'a> {
-    fn split(&mut self) -> Option<Message<'a>> {
-        let length = usize::try_from(u32_at(self.0, 0)?).ok()?;
-        let (message, rest) = split_aligned(self.0, length)?;
-        self.0 = rest;
-        Some(Message {
-            kind: u16_at(message, 4)?,
-            flags: u16_at(message, 6)?,
-            sequence: u32_at(message, 8)?,
-            payload: message.get(HEADER..)?,
-        })
-    }
-}
-
 impl<'a> Iterator for Messages<'a> {
     type Item = Result<Message<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
+        let rest = std::mem::take(&mut self.0);
+        if rest.is_empty() {
             return None;
         }
-        let message = self.split();
-        if message.is_none() {
-            self.0 = &[];
-        }
-        Some(message.ok_or(Malformed))
+        let Ok(message) = NetlinkBuffer::new_checked(rest) else { return Some(Err(Malformed)) };
+        let length = usize::try_from(message.length()).ok().and_then(|length| length.checked_next_multiple_of(4));
+        self.0 = length.and_then(|length| rest.get(length..)).unwrap_or_default();
+        Some(Ok(Message {
+            kind: message.message_type(),
+            flags: message.flags(),
+            sequence: message.sequence_number(),
+            payload: message.payload(),
+        }))
     }
 }
 
-/// One attribute (`struct nlattr`).
+/// One attribute (`struct nlattr`). Netfilter's numbers are big-endian (`be32`), those of the other families are not.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attribute<'a> {
+pub struct Attribute<'a> {
+    /// Its type, without the flags for nesting and byte order.
     pub kind: u16,
+    /// What it holds.
     pub value: &'a [u8],
 }
 
 impl<'a> Attribute<'a> {
+    /// A number of one byte.
+    #[must_use]
     pub fn u8(&self) -> Option<u8> {
         u8_at(self.value, 0)
     }
 
+    /// A number of two bytes in the machine's byte order.
+    #[must_use]
     pub fn u16(&self) -> Option<u16> {
         u16_at(self.value, 0)
     }
 
+    /// A number of four bytes in the machine's byte order.
+    #[must_use]
     pub fn u32(&self) -> Option<u32> {
         u32_at(self.value, 0)
     }
 
-    /// A string up to its terminating zero byte; `None` if it is not UTF-8.
-    pub fn text(&self) -> Option<&'a str> {
-        std::str::from_utf8(self.value.split(|byte| *byte == 0).next()?).ok()
+    /// A number of four bytes in network byte order.
+    #[must_use]
+    pub fn be32(&self) -> Option<u32> {
+        self.value.try_into().ok().map(u32::from_be_bytes)
     }
 
+    /// A number of eight bytes in network byte order.
+    #[must_use]
+    pub fn be64(&self) -> Option<u64> {
+        self.value.try_into().ok().map(u64::from_be_bytes)
+    }
+
+    /// A string up to its terminating zero byte; `None` if it is not UTF-8.
+    #[must_use]
+    pub fn text(&self) -> Option<&'a str> {
+        std::str::from_utf8(self.string()).ok()
+    }
+
+    /// The same to be shown: what is not UTF-8 is replaced.
+    #[must_use]
+    pub fn text_lossy(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.string())
+    }
+
+    fn string(&self) -> &'a [u8] {
+        self.value.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
+    /// The attributes in it.
+    #[must_use]
     pub fn nested(&self) -> Attributes<'a> {
         Attributes(self.value)
     }
 }
 
 /// A run of attributes; it ends where a length makes no sense.
-pub(crate) struct Attributes<'a>(pub &'a [u8]);
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a>(pub &'a [u8]);
 
-impl<'a> Iterator for Attributes<'a> {
+impl<'a> Attributes<'a> {
+    /// The first one of this type.
+    #[must_use]
+    pub fn first(self, kind: u16) -> Option<Attribute<'a>> {
+        self.into_iter().find(|attribute| attribute.kind == kind)
+    }
+}
+
+impl<'a> IntoIterator for Attributes<'a> {
+    type Item = Attribute<'a>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        Iter(NlasIterator::new(self.0))
+    }
+}
+
+/// The attributes of a run, one after the other.
+pub struct Iter<'a>(NlasIterator<&'a [u8]>);
+
+impl<'a> Iterator for Iter<'a> {
     type Item = Attribute<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let length = u16_at(self.0, 0)?;
-        let (attribute, rest) = split_aligned(self.0, usize::from(length))?;
-        self.0 = rest;
-        Some(Attribute { kind: u16_at(attribute, 2)? & NLA_TYPE_MASK, value: attribute.get(4..)? })
+        let attribute = self.0.next()?.ok()?;
+        let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
+        // Not `value()`, which lives no longer than the iterator's item.
+        Some(Attribute { kind, value: attribute.into_inner().get(4..length)? })
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use netlink_packet_core::{NLA_F_NESTED, NLMSG_ERROR};
 
-    pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let length = u16::try_from(4 + value.len()).unwrap();
         let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
         bytes.extend(value);
@@ -177,11 +219,25 @@ pub(crate) mod tests {
         let messages: Vec<_> = Messages(&datagram).map(Result::unwrap).collect();
         assert_eq!(messages.len(), 2);
         assert_eq!((messages[0].kind, messages[0].flags, messages[0].sequence), (16, 2, 7));
-        let outer = Attributes(messages[0].payload).next().unwrap();
+        let outer = Attributes(messages[0].payload).into_iter().next().unwrap();
         assert_eq!(outer.kind, 18);
-        let nested: Vec<_> = outer.nested().collect();
+        let nested: Vec<_> = outer.nested().into_iter().collect();
         assert_eq!(nested[0].text(), Some("veth"));
         assert_eq!(nested[1].u32(), Some(5));
+    }
+
+    #[test]
+    fn reads_netfilters_numbers_and_names() {
+        let bytes = b"\x07\x00\x01\x00ab\x00\xff\x08\x00\x02\x80\x00\x00\x00\x07\x04\x00\x03\x00\x0c\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x09";
+        let all = Attributes(bytes);
+        let kinds: Vec<_> = all.into_iter().map(|attribute| attribute.kind).collect();
+        assert_eq!(kinds, [1, 2, 3, 4]);
+        assert_eq!(all.first(1).unwrap().text(), Some("ab"));
+        assert_eq!(all.first(2).unwrap().be32(), Some(7));
+        assert_eq!(all.first(3).unwrap().be32(), None);
+        assert_eq!(all.first(4).unwrap().be64(), Some(9));
+        let strange = Attribute { kind: 1, value: b"a\xff\0" };
+        assert_eq!((strange.text(), &*strange.text_lossy()), (None, "a\u{fffd}"));
     }
 
     #[test]
@@ -205,7 +261,7 @@ pub(crate) mod tests {
             bytes[..4].copy_from_slice(&length.to_ne_bytes());
             assert!(Messages(&bytes).count() <= 2, "length {length}");
             for item in Messages(&bytes).flatten() {
-                let _ = (item.errno(), item.explanation(), Attributes(item.payload).count());
+                let _ = (item.errno(), item.explanation(), Attributes(item.payload).into_iter().count());
             }
         }
         for end in 0..good.len() {
@@ -214,7 +270,10 @@ pub(crate) mod tests {
         for length in [0u16, 3, 5, u16::MAX] {
             let mut bytes = attribute(3, b"");
             bytes[..2].copy_from_slice(&length.to_ne_bytes());
-            assert_eq!(Attributes(&bytes).count(), 0, "length {length}");
+            assert_eq!(Attributes(&bytes).into_iter().count(), 0, "length {length}");
+        }
+        for bytes in [&b""[..], b"\x04", b"\x03\x00\x01\x00", b"\x00\x00\x00\x00", b"\xff\xff\x01\x00ab"] {
+            assert_eq!(Attributes(bytes).into_iter().count(), 0, "{bytes:?}");
         }
     }
 }
