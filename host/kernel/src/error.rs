@@ -82,7 +82,8 @@ impl Subject<'_> {
 
 /// The text of an error number with a small first letter (`strerror(3)`, but as Go's programs print it, which is what
 /// people search for).
-pub(crate) fn describe(errno: i32) -> String {
+#[must_use]
+pub fn describe(errno: i32) -> String {
     let text = io::Error::from_raw_os_error(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();

@@ -10,9 +10,7 @@
 mod address;
 mod error;
 mod link;
-mod mounts;
 mod namespace;
-mod namespaces;
 mod netlink;
 mod port;
 mod random;
@@ -21,10 +19,9 @@ pub mod sysctl;
 mod worker;
 
 pub use address::Address;
-pub use error::{KernelError, Result};
+pub use error::{KernelError, Result, describe};
 pub use link::{Link, VethSpec};
 pub use namespace::{Namespace, OpenError};
-pub use namespaces::{Found, Namespaces, Unseen};
 pub use netlink::Netlink;
 pub use random::{random_mac, random_veth_name};
 pub use sysctl::Sysctl;

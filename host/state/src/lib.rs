@@ -14,7 +14,6 @@ mod files;
 mod lease_dir;
 mod lease_index;
 mod leases;
-mod locked;
 pub mod node;
 mod record;
 mod trust;
@@ -24,7 +23,6 @@ use std::sync::OnceLock;
 pub use error::{Result, StateError};
 pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
-pub use locked::locked;
 pub use record::{
     DataPath, Effect, Header, Record, RecordKey, Section, Stage, Summary, is_busy, list, list_others, tidy,
 };

@@ -1,11 +1,11 @@
 //! What an attachment has beside its pair: masquerading, spoofing protection, leases.
 
 use super::{AGAIN, Account, path};
-use crate::effect::Effect;
-use crate::shell::quoted;
+use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
-use postern_kernel::Found;
+use postern_gate::Effect;
+use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
 use postern_types::{Backend, Mac};
 use std::path::Path;

@@ -9,21 +9,21 @@
 mod cache;
 mod judge;
 
-pub use crate::alive::all_namespaces;
 pub(crate) use cache::was_told;
 pub use judge::YOUNG;
 
-use crate::audit::Audit;
-use crate::capability::leases::DEFAULT_DIRECTORY;
-use crate::capability::mac_guard;
-use crate::places::Places;
+use crate::namespaces::Namespaces;
+use crate::places;
 use cache::{Cache, RESULTS};
 use ipnet::IpNet;
 use judge::{Cached, Claim, Facts, Names, Verdict, judge};
 use postern_confine::Direct;
 use postern_firewall::iptables::{self, Means};
 use postern_firewall::{FirewallError, Nft, macguard, masquerade};
-use postern_kernel::{Namespaces, Netlink};
+use postern_gate::capability::leases::DEFAULT_DIRECTORY;
+use postern_gate::places::Places;
+use postern_gate::upkeep::{Audit, guard_ids};
+use postern_kernel::Netlink;
 use postern_state::{Header, Held, Owner};
 use serde_json::json;
 use std::fmt;
@@ -127,7 +127,7 @@ impl Thing {
 
     fn is_of(&self, header: &Header) -> bool {
         match (self, self.names()) {
-            (Self::MacGuard { id, .. }, _) => mac_guard::ids(header).contains(id),
+            (Self::MacGuard { id, .. }, _) => guard_ids(header).contains(id),
             (_, names) => names.is_some_and(|names| names.are_of(header)),
         }
     }
@@ -238,7 +238,7 @@ pub struct Scope<'a> {
     pub places: &'a Places,
     /// Directories of leases (host-local's `dataDir`) beside the default one.
     pub directories: &'a [PathBuf],
-    /// How live namespaces are found: [`all_namespaces`], unless the caller knows better.
+    /// How live namespaces are found: [`crate::all_namespaces`], unless the caller knows better.
     pub namespaces: fn() -> Result<Namespaces, String>,
 }
 
@@ -327,7 +327,7 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<Thing> {
                 let (directory, network, owner) = (directory.clone(), network.clone(), lease.owner.clone()?);
                 Some(Thing::Lease { directory, network, owner, lease })
             };
-            let leases = scope.places.all_leases(directory, &network);
+            let leases = places::all_leases(scope.places, directory, &network);
             things.extend(noted(leases, problems).into_iter().filter_map(thing));
         }
     }
@@ -398,7 +398,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
 }
 
 fn remove_lease(scope: Scope<'_>, directory: &Path, network: &str, lease: &Held) -> Result<bool, String> {
-    let Some(leases) = scope.places.leases(directory, network)? else { return Ok(false) };
+    let Some(leases) = places::leases(scope.places, directory, network)? else { return Ok(false) };
     leases.remove(lease, Instant::now() + WITHIN).map_err(|e| e.to_string())
 }
 
@@ -438,7 +438,8 @@ impl Removal<'_> {
         }
         let object = json!({"kind": leftover.kind.as_str(), "object": leftover.object()});
         let outcome = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
-        Audit::new(&self.places.logs, leftover.attachment()).note_native_removal(&object, &outcome, took);
+        let mut audit = Audit::new(&self.places.logs, leftover.attachment());
+        audit.note_own("GC", "native.remove", &object, "unused", &outcome, took);
     }
 }
 

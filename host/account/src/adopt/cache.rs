@@ -1,7 +1,7 @@
 //! The result cache of the runtimes (libcni): one file per attachment that an ADD has made and no DEL has ended.
 
 use super::judge::{Cached, Names};
-use crate::places;
+use postern_gate::places;
 use postern_state::Header;
 use postern_types::Mac;
 use serde_json::Value;

@@ -5,10 +5,11 @@
 
 use super::{AGAIN, Account};
 use crate::adopt;
-use crate::shell::quoted;
+use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
-use postern_kernel::{Found, Link};
+use postern_gate::shell::quoted;
+use postern_kernel::Link;
 use postern_state::{DataPath, Header, Section};
 use postern_types::Mac;
 use std::net::IpAddr;

@@ -8,15 +8,12 @@
 //! Containers decide what is in their namespaces and on their paths, so every step is bounded, nothing of theirs is opened
 //! but namespaces, and there is a deadline for all of it.
 
-use crate::address::Address;
-use crate::error::{KernelError, Result, Subject, describe};
-use crate::link::Link;
 use crate::mounts::{self, Key, Mount};
-use crate::netlink::Netlink;
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::Mode;
+use postern_kernel::{Address, KernelError, Link, Netlink, describe};
 use postern_types::Route;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -96,7 +93,7 @@ impl Namespaces {
     ///
     /// # Errors
     /// Those of `clone(2)`, and of reading `/proc`.
-    pub fn find(within: Duration) -> Result<Self> {
+    pub fn find(within: Duration) -> Result<Self, String> {
         Self::find_with_routes(within, BTreeSet::new())
     }
 
@@ -104,15 +101,15 @@ impl Namespaces {
     ///
     /// # Errors
     /// As [`Namespaces::find`].
-    pub fn find_with_routes(within: Duration, routes_of: BTreeSet<u64>) -> Result<Self> {
-        let subject = Subject { operation: "look for", object: &"network namespaces" };
+    pub fn find_with_routes(within: Duration, routes_of: BTreeSet<u64>) -> Result<Self, String> {
+        let failed = |reason: String| format!("look for network namespaces: {reason}");
         let deadline = Instant::now() + within;
         let thread = thread::Builder::new()
             .name("namespaces".to_owned())
             .spawn(move || Search::new(deadline, routes_of).and_then(Search::run))
-            .map_err(|error| subject.failed(&error))?;
-        let result = thread.join().map_err(|_| subject.broken("the thread that looked for them failed"))?;
-        result.map_err(|error| subject.failed(&error))
+            .map_err(|error| failed(reason(&error)))?;
+        let result = thread.join().map_err(|_| failed("the thread that looked for them failed".to_owned()))?;
+        result.map_err(|error| failed(reason(&error)))
     }
 
     /// Whether everything could be looked at: only then does "not found" mean that there is none.
@@ -423,7 +420,7 @@ fn why_not_reached(error: &io::Error) -> String {
 }
 
 /// What the calling thread's namespace has. Without its number it can't be told from others.
-fn look_around(key: Key, path: &Path, routes_of: &BTreeSet<u64>) -> Result<Found> {
+fn look_around(key: Key, path: &Path, routes_of: &BTreeSet<u64>) -> postern_kernel::Result<Found> {
     let netlink = Netlink::open()?;
     let cookie = netlink.cookie()?;
     let (links, addresses) = (netlink.links(), netlink.all_addresses());

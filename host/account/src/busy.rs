@@ -5,7 +5,6 @@
 
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -47,15 +46,6 @@ impl Holder {
     pub fn verb(&self) -> Option<&str> {
         let (verb, _) = self.name.split_once(' ')?;
         ["ADD", "DEL", "CHECK", "GC", "STATUS"].contains(&verb).then_some(verb)
-    }
-}
-
-/// Names this process after its run, for [`Holder::name`] and whoever lists processes: the verb first, since the kernel
-/// keeps 15 bytes.
-pub fn introduce(verb: &str, plugin: &str) {
-    // A name that can't be is none of the run's business.
-    if let Ok(name) = CString::new(format!("{verb} {plugin}")) {
-        let _ = nix::sys::prctl::set_name(&name);
     }
 }
 
@@ -135,7 +125,7 @@ fn holder(pid: u32, process: &Path) -> Option<Holder> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
     let age = Duration::try_from_secs_f64(uptime).ok()?.saturating_sub(started);
-    let since = crate::session::now().saturating_sub(u64::try_from(age.as_millis()).unwrap_or_default());
+    let since = postern_gate::upkeep::now().saturating_sub(u64::try_from(age.as_millis()).unwrap_or_default());
     Some(Holder { pid, name, since, age, is_stopped: state == 'T' })
 }
 

@@ -6,16 +6,16 @@
 mod own;
 mod path;
 
-pub use crate::shell::quoted;
-
 use crate::alive::is_alive;
 use crate::busy::{self, Holder};
-use crate::capability::mac_guard;
-use crate::effect::Effect;
+use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_firewall::MasqueradeKey;
-use postern_kernel::{Found, Link};
+use postern_gate::Effect;
+use postern_gate::shell::quoted;
+use postern_gate::upkeep::guard_ids;
+use postern_kernel::Link;
 use postern_state::{Header, RecordKey, Section, Stage, Summary};
 use postern_types::Mac;
 use serde::Serialize;
@@ -118,7 +118,7 @@ impl Account {
 
     /// What the rules of its spoofing protection can be named after.
     pub fn guard_ids(&self) -> Vec<String> {
-        self.header.as_ref().map(mac_guard::ids).into_iter().flatten().collect()
+        self.header.as_ref().map(guard_ids).into_iter().flatten().collect()
     }
 
     fn differs(&mut self, what: impl Into<String>, remedy: impl Into<String>, is_command: bool) {

@@ -7,20 +7,19 @@
 //! looked at. Where not all can be looked at, an attachment is gone only if it had a pair that is gone, and its path too.
 
 use crate::alive::{all_namespaces, is_alive};
-use crate::collect;
-use crate::effect::Effect;
-use crate::keeping::Keeping;
-pub use crate::keeping::Look as Rules;
-use crate::places::Places;
-use crate::session::{Session, SharedNft, now};
-use postern_kernel::{Link, Namespaces, Netlink};
+use crate::namespaces::Namespaces;
+use crate::places;
+use postern_gate::Effect;
+use postern_gate::places::Places;
+pub use postern_gate::upkeep::Rules;
+use postern_gate::upkeep::{Removal, SharedNft, describe, gives_back, now};
+use postern_kernel::{Link, Netlink};
 use postern_state::{Header, Owner, Record, RecordKey, Section, Stage, StateError, Summary};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How long one record may take to remove.
@@ -72,8 +71,8 @@ impl Garbage {
             return vec!["its record".to_owned()];
         }
         let words = |effect: &Effect| match &self.keeps {
-            Some(why) if collect::gives_back(effect) => format!("{}: kept, as {why}", collect::describe(effect)),
-            _ => collect::describe(effect),
+            Some(why) if gives_back(effect) => format!("{}: kept, as {why}", describe(effect)),
+            _ => describe(effect),
         };
         self.effects.iter().map(words).collect()
     }
@@ -181,7 +180,7 @@ impl<'a> Look<'a> {
             gone.keeps = (self.chain)(header).filter(|_| !gone.superseded);
             match &gone.keeps {
                 // All else is gone already.
-                Some(why) if !gone.effects.is_empty() && gone.effects.iter().all(collect::gives_back) => {
+                Some(why) if !gone.effects.is_empty() && gone.effects.iter().all(gives_back) => {
                     report.kept.push((header.clone(), format!("its addresses are kept, as {why}")));
                 }
                 _ => report.garbage.push(gone),
@@ -228,7 +227,7 @@ impl Look<'_> {
         let has_leases = directories.clone().next().is_some();
         if has_leases {
             let held = directories.by_ref().flat_map(|directory| {
-                self.places.all_leases(Path::new(directory), &header.network).unwrap_or_default()
+                places::all_leases(self.places, Path::new(directory), &header.network).unwrap_or_default()
             });
             addresses.extend(held.filter(|held| held.owner.as_ref() == Some(&owner)).map(|held| held.address));
         } else {
@@ -340,31 +339,26 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
     if !still {
         return Ok(false);
     }
-    let mut session = Session::of_record(record, deadline, places.clone());
-    session.share(&shared.nft);
-    let without = prepare(&mut session, garbage, programs);
+    let mut removal = Removal::of(record, deadline, places, &shared.nft);
+    let without = prepare(&mut removal, garbage, programs);
     // Asked again, with the lock held: whoever was asked whether to remove it may have taken his time.
     let superseded =
         garbage.superseded || garbage.reason == Reason::OtherBoot && shared.is_made_again(places, &garbage.header)?;
     // Rules do not outlive a boot.
     if garbage.reason != Reason::OtherBoot {
-        session.keep_by(Keeping::of_people(Rc::clone(programs.rules), garbage.keeps.clone()));
+        removal.keep_by(programs.rules, garbage.keeps.clone());
     }
-    let removed = if superseded {
-        session.forget();
-        Ok(true)
-    } else {
-        let removed = collect::by_record(&mut session, garbage.plugin.as_deref());
-        removed.map(|_| true).map_err(|error| without.unwrap_or_else(|| error.to_string()))
-    };
-    session.close_record();
-    session.audit.flush();
-    removed
+    if superseded {
+        removal.forget();
+        return Ok(true);
+    }
+    let removed = removal.remove(garbage.plugin.as_deref());
+    removed.map(|_| true).map_err(|error| without.unwrap_or_else(|| error.to_string()))
 }
 
 /// Gives the native programs that the record lists what they are run with. If there is no configuration for one of them, or
 /// not the same for all, none is found: the rest is removed all the same, and this is the reason why something stays.
-fn prepare(session: &mut Session, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
+fn prepare(removal: &mut Removal, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
     let Header { network, container_id, ifname, .. } = &garbage.header;
     // A program is given what a runtime could have given it, and nothing else.
     let names = postern_cni::validate_container_id(container_id);
@@ -383,8 +377,7 @@ fn prepare(session: &mut Session, garbage: &Garbage, programs: &Programs<'_>) ->
             }
         }
     }
-    session.request.stdin = given.unwrap_or_default();
-    programs.path.clone_into(&mut session.request.path);
+    removal.run_programs(programs.path, given.unwrap_or_default());
     None
 }
 

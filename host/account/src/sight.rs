@@ -2,13 +2,15 @@
 
 use crate::busy::{self, File, Holder};
 use crate::drift::{Account, State};
-use crate::places::Places;
-use crate::session::now;
+use crate::namespaces::Namespaces;
+use crate::places;
 use postern_confine::Direct;
 use postern_firewall::Nft;
 use postern_firewall::account::{self, Iptables, Rules};
 use postern_firewall::iptables::Means;
-use postern_kernel::{Link, Namespaces, Netlink};
+use postern_gate::places::Places;
+use postern_gate::upkeep::now;
+use postern_kernel::{Link, Netlink};
 use postern_state::{Held, Summary};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -111,14 +113,14 @@ impl Sight {
         };
         let known = || records.iter().flatten();
         let routes_of = known().filter_map(|summary| summary.header.as_ref()?.netns_cookie).collect();
-        let locked: Vec<File> = known().filter_map(|summary| postern_state::locked(&summary.path)).collect();
+        let locked: Vec<File> = known().filter_map(|summary| crate::locked(&summary.path)).collect();
         let sight = Self {
             places,
             started,
             here: host.cookie().map_err(|e| e.to_string())?,
             boot: postern_state::boot_id().map_err(|e| e.to_string())?,
             links: host.links().map_err(|e| e.to_string())?,
-            namespaces: Namespaces::find_with_routes(within, routes_of).map_err(|e| e.to_string())?,
+            namespaces: Namespaces::find_with_routes(within, routes_of)?,
             busy: busy::holders(&locked),
             host,
             nft: RefCell::new(nft),
@@ -132,7 +134,7 @@ impl Sight {
     /// The leases of a network in a data directory.
     pub fn leases(&self, directory: &Path, network: &str) -> Listed {
         let key = (directory.to_owned(), network.to_owned());
-        let list = || Rc::new(self.places.all_leases(directory, network));
+        let list = || Rc::new(places::all_leases(&self.places, directory, network));
         Rc::clone(self.leases.borrow_mut().entry(key).or_insert_with(list))
     }
 

@@ -3,17 +3,26 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
+#[path = "../../kernel/tests/common/mod.rs"]
 mod common;
 
 use common::{Container, run};
 use nix::sched::{CloneFlags, unshare};
-use postern_kernel::{Found, Namespaces, Netlink};
+use postern_account::namespaces::{Found, Namespaces};
+use postern_kernel::Netlink;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// A search goes into every namespace: another test would count its thread, and find its mounts busy.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn find() -> Namespaces {
     assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run these tests through cargo's runner");
@@ -61,6 +70,7 @@ impl Drop for Process {
 
 #[test]
 fn a_namespace_that_only_a_process_keeps() {
+    let _alone = alone();
     let (process, _) = Process::start(
         "exec unshare --net sh -ec 'ip link set lo up; ip address add 192.0.2.1/32 dev lo; echo ready; exec sleep 99'",
     );
@@ -84,6 +94,7 @@ fn a_namespace_that_only_a_process_keeps() {
 
 #[test]
 fn a_namespace_that_only_a_thread_is_in() {
+    let _alone = alone();
     let container = Container::new();
     let namespaces = find();
     let cookie = postern_kernel::Worker::start(&container.namespace, || Ok(())).unwrap().cookie().unwrap();
@@ -111,6 +122,7 @@ fn mounted(names: [&str; 2]) -> u64 {
 
 #[test]
 fn a_namespace_that_only_a_mount_keeps_is_one_by_any_name() {
+    let _alone = alone();
     let names = ["/run/netns/first", "/run/netns/second"];
     let cookie = mounted(names);
     let namespaces = find();
@@ -135,6 +147,7 @@ fn a_namespace_that_only_a_mount_keeps_is_one_by_any_name() {
 
 #[test]
 fn a_namespace_that_a_mount_elsewhere_keeps() {
+    let _alone = alone();
     let (process, inode) = Process::start(
         "exec unshare --mount --propagation private sh -ec '
            mkdir \"/run/else where\"; touch \"/run/else where/it\"
@@ -151,6 +164,7 @@ fn a_namespace_that_a_mount_elsewhere_keeps() {
 /// What can't be reached is told: it is hidden, or behind a link that an inhabitant has put in its way.
 #[test]
 fn what_cant_be_reached_is_told() {
+    let _alone = alone();
     let (process, inode) = Process::start(
         "exec unshare --mount --propagation private sh -ec '
            mkdir /run/hidden; touch /run/hidden/it
@@ -171,6 +185,7 @@ fn what_cant_be_reached_is_told() {
 
 #[test]
 fn the_time_is_kept() {
+    let _alone = alone();
     let begun = Instant::now();
     let namespaces = Namespaces::find(Duration::ZERO).unwrap();
     assert!(begun.elapsed() < Duration::from_secs(2));
@@ -180,6 +195,7 @@ fn the_time_is_kept() {
 
 #[test]
 fn processes_that_vanish_meanwhile_are_no_error() {
+    let _alone = alone();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

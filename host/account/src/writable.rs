@@ -1,11 +1,11 @@
 //! Whether runs can write what they have to: asked of the kernel, and nothing is written.
 
-use crate::audit;
-use crate::places::{LIBRARY, LOGS, Places};
-use crate::shell::quoted;
 use nix::errno::Errno;
 use nix::sys::stat::stat;
 use nix::unistd::{AccessFlags, access, geteuid};
+use postern_gate::places::{LIBRARY, LOGS, Places};
+use postern_gate::shell::quoted;
+use postern_gate::upkeep::openable;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -95,13 +95,13 @@ fn obstacle(path: &Path, errno: Errno, why: &'static str) -> Obstacle {
 /// Why lines of the log are lost.
 fn log(logs: &Path) -> Option<Obstacle> {
     let why = "what plugins do is not written down: runs go on, and their lines are lost";
-    let path = logs.join(audit::LOG);
+    let path = logs.join(postern_gate::LOG);
     let refused = match access(&path, AccessFlags::W_OK) {
         Err(errno) if errno != Errno::ENOENT => Some(obstacle(&path, errno, why)),
         _ => None,
     };
     let refused = refused.or_else(|| {
-        let reason = audit::openable(logs).err()?;
+        let reason = openable(logs).err()?;
         let name = quoted(&path.display().to_string());
         Some(Obstacle {
             what: format!("can't be written: {reason}"),

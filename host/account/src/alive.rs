@@ -1,7 +1,8 @@
 //! Whether an attachment's namespace is alive: one judgement, so that what shows attachments and what removes them agree.
 
-use crate::effect::Effect;
-use postern_kernel::{Link, Namespace, Namespaces, OpenError};
+use crate::namespaces::Namespaces;
+use postern_gate::Effect;
+use postern_kernel::{Link, Namespace, OpenError};
 use postern_state::Header;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ const SEARCH: Duration = Duration::from_secs(20);
 /// # Errors
 /// As [`Namespaces::find`].
 pub fn all_namespaces() -> Result<Namespaces, String> {
-    Namespaces::find(SEARCH).map_err(|error| error.to_string())
+    Namespaces::find(SEARCH)
 }
 
 /// Whether the namespace of an attachment of this boot with these effects is alive. A pair whose host end is among the host's
