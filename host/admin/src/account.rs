@@ -3,11 +3,11 @@
 use crate::log::utc;
 use crate::subject;
 use anyhow::Result;
-use postern_gate::busy::Holder;
+use postern_account::busy::Holder;
+use postern_account::drift::{Account, Deviation, Fact, State};
+use postern_account::sight;
 use postern_gate::catalog::Manifest;
-use postern_gate::drift::{Account, Deviation, Fact, State};
-use postern_gate::places::{self, Places};
-use postern_gate::sight;
+use postern_gate::places;
 use postern_state::{Header, Stage};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -123,7 +123,7 @@ fn installed(plugin: &str) -> Option<String> {
 /// # Errors
 /// The kernel or the state directory can't be looked at.
 pub fn attachments() -> Result<Vec<Attachment>> {
-    let (_, accounts) = sight::settled(&Places::expected(), WITHIN).map_err(anyhow::Error::msg)?;
+    let (_, accounts) = sight::settled(&postern_account::places::expected(), WITHIN).map_err(anyhow::Error::msg)?;
     let accounts = accounts.map_err(anyhow::Error::msg)?;
     let mut attachments: Vec<Attachment> = accounts.into_iter().map(Attachment::of).collect();
     let order = |one: &Attachment| (one.network.clone(), one.container.clone(), one.interface.clone());

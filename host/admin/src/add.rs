@@ -9,7 +9,7 @@ use crate::subject;
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::places;
-use postern_gate::policy::Policy;
+use postern_policy::Policy;
 use postern_sandbox::engine;
 use std::path::{Path, PathBuf};
 
@@ -95,7 +95,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
          keeps for its own files; give another with --name"
     );
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
-    let granted = Policy::parse(&text, policy).map_err(anyhow::Error::msg)?;
+    let granted = Policy::parse(&text, &policy.display().to_string()).map_err(anyhow::Error::msg)?;
     let component = Component::open(file)?;
     // Before anything has looked into what nobody has looked at; the compiler, which is large, comes last.
     catalog::check_pin(granted.digest(), &component.digest, &name, policy).map_err(anyhow::Error::msg)?;

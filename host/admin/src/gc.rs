@@ -5,9 +5,12 @@ use crate::chains::Chains;
 use crate::lists;
 use crate::output::{self, confirmed, one_line};
 use anyhow::{Error, Result};
+use postern_account::garbage::{self, Garbage, Programs, Report, Rules, Shared};
+use postern_account::{
+    adopt::{self, Leftover, Scope},
+    all_namespaces,
+};
 use postern_gate::Header;
-use postern_gate::adopt::{self, Leftover, Scope, all_namespaces};
-use postern_gate::garbage::{self, Garbage, Programs, Report, Rules, Shared};
 use postern_gate::places::Places;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::output::{self, confirmed, one_line};
 use anyhow::{Error, Result};
-use postern_gate::node;
+use postern_account::node;
 use postern_gate::places::Places;
 use serde_json::json;
 use std::process::ExitCode;

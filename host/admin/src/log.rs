@@ -7,7 +7,7 @@ use crate::output::{self, one_line, wrap};
 use anyhow::{Result, bail};
 use postern_cni::terminal;
 use postern_gate::LOG;
-use postern_gate::places::Places;
+use postern_gate::places::{self, Places};
 use reader::Reader;
 use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
@@ -60,7 +60,7 @@ fn since(text: &str) -> Result<u64, String> {
 /// The log can't be read, or has nothing of the container that is asked for.
 pub fn run(options: &Options) -> Result<()> {
     let places = Places::find().map_err(anyhow::Error::msg)?;
-    if let Some(why) = places.why_logs_moved() {
+    if let Some(why) = places::why_logs_moved(&places.logs) {
         output::say(why);
     }
     let path = places.logs.join(LOG);

@@ -3,8 +3,7 @@
 use crate::account::{self, Attachment, Plugin, SHORT, short};
 use crate::output::{self, WIDTH, one_line};
 use anyhow::Result;
-use postern_gate::places::Places;
-use postern_gate::writable;
+use postern_account::writable;
 
 /// The columns.
 const HEADINGS: [&str; 7] = ["NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "PLUGINS", "SINCE", "STATE"];
@@ -20,7 +19,7 @@ const SHRINKABLE: [(usize, usize); 4] = [(4, 8), (0, 8), (3, 18), (2, 8)];
 pub fn run(json: bool, whole: bool) -> Result<()> {
     let attachments = account::attachments()?;
     // What keeps runs from writing is no attachment's, and on standard error: a script reads the list alone.
-    for obstacle in writable::obstacles(&Places::expected()) {
+    for obstacle in writable::obstacles(&postern_account::places::expected()) {
         let said = format!("{} {}", obstacle.path.display(), obstacle.what);
         output::say(format!("{said}; `postern doctor` says what mends it"));
     }
@@ -111,7 +110,7 @@ fn named(plugin: &Plugin, whole: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_gate::drift::State;
+    use postern_account::drift::State;
     use std::path::PathBuf;
 
     fn attachment(container: &str) -> Attachment {

@@ -7,8 +7,8 @@ use crate::lists::Network;
 use anyhow::{Context, Result};
 use postern_gate::catalog::Manifest;
 use postern_gate::places;
-use postern_gate::plugin_file;
-use postern_gate::policy::{Origin, Policy};
+use postern_gate::{plugin_file, policies};
+use postern_policy::{Origin, Policy};
 use postern_sandbox::engine;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ impl Subject {
         let catalog = places::catalog().map_err(anyhow::Error::msg)?;
         places::trust(&catalog).map_err(anyhow::Error::msg)?;
         let manifest = Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
-        let policy = Policy::load(&catalog, name).map_err(anyhow::Error::msg)?;
+        let policy = policies::load(&catalog, name).map_err(anyhow::Error::msg)?;
         Ok(Self {
             name: name.to_owned(),
             digest: manifest.digest,
@@ -65,7 +65,7 @@ impl Subject {
             policy: Some(policy),
             files: [
                 catalog.join(format!("{name}.toml")),
-                Path::new(places::OPERATOR_POLICY).join(format!("{name}.toml")),
+                Path::new(postern_policy::OPERATOR_DIRECTORY).join(format!("{name}.toml")),
             ],
         })
     }
@@ -93,7 +93,7 @@ impl Subject {
             engine: String::new(),
             postern: String::new(),
             imports: Imports::parse(imports),
-            policy: policy.map(|text| Policy::parse(text, path).unwrap()),
+            policy: policy.map(|text| Policy::parse(text, &path.display().to_string()).unwrap()),
             files: [path.to_owned(), PathBuf::new()],
         }
     }
@@ -135,7 +135,7 @@ impl Subject {
     pub fn pin(&self) -> Option<Pin> {
         let policy = self.policy.as_ref()?;
         let digest = policy.digest()?.to_owned();
-        let file = policy.pin_file().map(|path| path.display().to_string()).unwrap_or_default();
+        let file = policy.pin_file().unwrap_or_default().to_owned();
         Some(Pin { matches: digest == self.digest, digest, file })
     }
 }
@@ -164,5 +164,5 @@ pub fn stem(path: &Path) -> String {
 /// Reads a policy file that is not installed.
 fn read_policy(path: &Path) -> Result<Policy> {
     let text = std::fs::read_to_string(path).with_context(|| format!("policy {}", path.display()))?;
-    Policy::parse(&text, path).map_err(anyhow::Error::msg)
+    Policy::parse(&text, &path.display().to_string()).map_err(anyhow::Error::msg)
 }

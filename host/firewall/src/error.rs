@@ -1,11 +1,11 @@
 //! The one error of this crate.
 
-use std::fmt;
-
 use nix::errno::Errno;
+use postern_netlink::Error;
 
 /// A firewall operation that failed: what was done, to what, what the kernel or the program said, and the way out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{operation} {object}: {}{hint}", cause(*.errno))]
 pub struct FirewallError {
     /// What was attempted, as a verb phrase ("add rule").
     pub operation: &'static str,
@@ -71,17 +71,23 @@ fn hint(errno: Errno) -> &'static str {
     }
 }
 
-impl fmt::Display for FirewallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: ", self.operation, self.object)?;
-        if let Some(code) = self.errno {
-            write!(f, "{}: ", Errno::from_raw(code).desc())?;
-        }
-        f.write_str(&self.hint)
-    }
+/// The kernel's words for its answer, where there is one.
+fn cause(errno: Option<i32>) -> String {
+    errno.map(|code| format!("{}: ", Errno::from_raw(code).desc())).unwrap_or_default()
 }
 
-impl std::error::Error for FirewallError {}
+/// The error number of a request that has no answer.
+pub(crate) fn errno_of(error: Error) -> Errno {
+    match error {
+        Error::Refused { errno, .. } => Errno::from_raw(errno),
+        Error::System(error) => Errno::from_raw(error.raw_os_error().unwrap_or(nix::libc::EIO)),
+        Error::Late => Errno::ETIMEDOUT,
+        Error::Malformed | Error::NotUnderstood => Errno::EBADMSG,
+        Error::TooLong(_) | Error::TooMany(_) => Errno::EMSGSIZE,
+        Error::Changing => Errno::EAGAIN,
+        Error::Partial | Error::Lost => Errno::EIO,
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@
 //! | [`node`] | the shared tables and chains, once nothing uses them |
 //! | [`account`] | what there is, of whom |
 //!
-//! nftables is spoken over netlink ([`Nft`]): a rule costs tens of microseconds that way, and milliseconds through the
+//! nftables is spoken over netlink ([`Nft`], by `postern-netlink`): a rule costs tens of microseconds that way, and milliseconds through the
 //! `nft` program. For iptables there is no such way: which of its two kernel interfaces a node uses is the
 //! distribution's choice, so the system's own programs are run, once per family and change.
 //!
@@ -30,8 +30,6 @@
 //! ```
 
 pub mod account;
-mod attribute;
-mod batch;
 mod error;
 pub mod iptables;
 mod key;
@@ -40,10 +38,7 @@ pub mod masquerade;
 mod nft;
 pub mod node;
 mod program;
-mod rule;
-mod saved;
 mod served;
-mod transport;
 
 pub use error::FirewallError;
 pub use key::MasqueradeKey;

@@ -7,11 +7,11 @@ use std::net::IpAddr;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleMessage};
 use nix::errno::Errno;
+use postern_netlink::Attributes;
 
-use crate::attribute::{attributes, be32, find, text};
+use crate::iptables::saved::SavedTable;
 use crate::iptables::{self, Means};
-use crate::rule::{Expression, destination_of};
-use crate::saved::SavedTable;
+use crate::nft::rule::{Expression, Rule, destination_of};
 use crate::{FirewallError, Nft};
 
 /// `NFTA_RULE_TABLE`, `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
@@ -104,28 +104,28 @@ impl Serving {
 }
 
 /// The addresses that a rule names as destination, or sends packets to.
-fn read(rule: &[u8], family: &str) -> Vec<(IpAddr, Serving)> {
-    let name = |kind| find(rule, kind).map(text).unwrap_or_default();
-    let expressions = find(rule, RULE_EXPRESSIONS).unwrap_or_default();
+fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, Serving)> {
+    let name = |kind| rule.first(kind).map(|name| name.text_lossy().into_owned()).unwrap_or_default();
     let mut found = Vec::new();
     let mut registers: HashMap<u32, &[u8]> = HashMap::new();
-    for (_, expression) in attributes(expressions) {
-        let data = find(expression, 2).unwrap_or_default();
-        match find(expression, 1) {
+    for expression in rule.first(RULE_EXPRESSIONS).into_iter().flat_map(|expressions| expressions.nested()) {
+        let data = expression.nested().first(2).map_or(Attributes(&[]), |data| data.nested());
+        let number = |kind| data.first(kind).and_then(|part| part.be32());
+        match expression.nested().first(1).map(|name| name.value) {
             // NFTA_IMMEDIATE_DREG, _DATA with NFTA_DATA_VALUE.
             Some(b"immediate\0") => {
-                let value = find(data, 2).and_then(|data| find(data, 1));
-                registers.extend(find(data, 1).and_then(be32).zip(value));
+                let value = data.first(2).and_then(|data| data.nested().first(1)).map(|data| data.value);
+                registers.extend(number(1).zip(value));
             }
             // NFTA_NAT_TYPE, _REG_ADDR_MIN.
-            Some(b"nat\0") if find(data, 1).and_then(be32) == Some(DNAT) => {
-                let register = find(data, 3).and_then(be32);
-                found.extend(register.and_then(|register| registers.get(&register)).and_then(|value| address(value)));
+            Some(b"nat\0") if number(1) == Some(DNAT) => {
+                let value = number(3).and_then(|register| registers.get(&register));
+                found.extend(value.and_then(|value| address(value)));
             }
             // NFTA_TARGET_NAME, _REV, _INFO: what iptables makes.
-            Some(b"target\0") if find(data, 1) == Some(b"DNAT\0") => {
-                let info = find(data, 3).unwrap_or_default();
-                let (at, length) = match (family, find(data, 2).and_then(be32)) {
+            Some(b"target\0") if data.first(1).map(|name| name.value) == Some(b"DNAT\0") => {
+                let info = data.first(3).map(|info| info.value).unwrap_or_default();
+                let (at, length) = match (family, number(2)) {
                     // The oldest has a counter before the flags.
                     ("ip", Some(0) | None) => (8, 4),
                     ("ip", _) => (4, 4),
@@ -136,7 +136,7 @@ fn read(rule: &[u8], family: &str) -> Vec<(IpAddr, Serving)> {
             _ => {}
         }
     }
-    let parts: Vec<Expression> = crate::rule::Rule::read(rule).expressions();
+    let parts: Vec<Expression> = Rule::read(rule).expressions();
     found.extend(destination_of(&parts));
     if found.is_empty() {
         return Vec::new();

@@ -3,8 +3,8 @@
 
 use crate::capability::{mac_guard, veth};
 use crate::effect::Effect;
-use crate::policy::{Granted, port};
 use crate::session::{Session, kernel};
+use postern_policy::{Granted, port};
 use postern_types::{OpError, VlanId};
 
 /// The host end of the attachment's living pair.
@@ -93,14 +93,13 @@ fn compare(granted: &Granted, port: Option<&Port>) -> Option<Lack> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
     use postern_cni::Json;
-    use std::path::Path;
+    use postern_policy::Policy;
 
     #[test]
     fn what_policy_demands_is_of_the_port_that_is_there() {
         let said = |policy: &str, port: Option<&Port>| {
-            let policy = Policy::parse(policy, Path::new("bridge.toml")).unwrap();
+            let policy = Policy::parse(policy, "bridge.toml").unwrap();
             let granted = policy.resolve(&Json::Null, "").unwrap();
             compare(&granted, port).map_or_else(String::new, |lack| format!("{}; {}", lack.what, lack.line))
         };

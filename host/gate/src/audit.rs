@@ -156,18 +156,8 @@ impl Audit {
         self.note_own("DEL", "own.remove", object, "own", outcome, took);
     }
 
-    /// Notes that the host removed a node object because an operator asked for it. The note on the object is the rule.
-    pub fn note_node_removal(&mut self, object: &impl Serialize, outcome: &Result<(), String>, took: Duration) {
-        self.note_own("GC", "node.remove", object, "note", outcome, took);
-    }
-
-    /// Notes that the host removed what a native plugin left because an operator asked for it. That nobody uses it is the
-    /// rule.
-    pub fn note_native_removal(&mut self, object: &impl Serialize, outcome: &Result<(), String>, took: Duration) {
-        self.note_own("GC", "native.remove", object, "unused", outcome, took);
-    }
-
-    fn note_own(
+    /// Notes what the host did of its own accord: `rule` is why it could.
+    pub fn note_own(
         &mut self,
         verb: &str,
         operation: &str,

@@ -9,7 +9,6 @@ use crate::disk;
 use crate::effect::Effect;
 use crate::launcher::Launcher;
 use crate::native;
-use crate::policy::{Granted, Policy};
 use crate::protocol::internal;
 use crate::session::{Session, can_be_path};
 use nix::sys::resource::{Resource, setrlimit};
@@ -21,6 +20,7 @@ use postern_confine::{
 };
 use postern_firewall::iptables;
 use postern_kernel::Namespace;
+use postern_policy::{Granted, Policy};
 use postern_state::Record;
 use postern_types::{Backend, OpError};
 use std::fs::{DirBuilder, remove_dir};

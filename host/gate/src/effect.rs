@@ -160,6 +160,43 @@ pub fn lasting(operation: &Operation) -> Lasting {
 mod tests {
     use super::*;
 
+    /// What records have of each effect, and of those that earlier versions wrote.
+    #[test]
+    fn records_keep_their_form() {
+        let host = || "veth1a2b3c4d".to_owned();
+        let mac: Mac = "02:00:00:00:00:01".parse().unwrap();
+        let addresses = || vec!["10.1.0.2/24".parse().unwrap(), "fd00::2/64".parse().unwrap()];
+        let guard = |id: &str| Effect::MacGuard { id: Some(id.to_owned()), host: Some(host()), mac: Some(mac) };
+        for (effect, text) in [
+            (
+                Effect::Veth { host: host(), mac },
+                r#"{"effect":"veth","host":"veth1a2b3c4d","mac":"02:00:00:00:00:01"}"#,
+            ),
+            (
+                Effect::Masquerade { backend: Backend::Nftables, addresses: addresses() },
+                r#"{"effect":"masquerade","backend":"nftables","addresses":["10.1.0.2/24","fd00::2/64"]}"#,
+            ),
+            (
+                Effect::Masquerade { backend: Backend::Iptables, addresses: Vec::new() },
+                r#"{"effect":"masquerade","backend":"iptables","addresses":[]}"#,
+            ),
+            (Effect::MacGuard { id: None, host: None, mac: None }, r#"{"effect":"mac-guard"}"#),
+            (
+                guard("postern/1"),
+                r#"{"effect":"mac-guard","id":"postern/1","port":"veth1a2b3c4d","mac":"02:00:00:00:00:01"}"#,
+            ),
+            (Effect::Lease { directory: "/var/lib".to_owned() }, r#"{"effect":"lease","directory":"/var/lib"}"#),
+            (Effect::Native { plugin: "dhcp".to_owned() }, r#"{"effect":"native","plugin":"dhcp"}"#),
+            (Effect::LoopbackUp, r#"{"effect":"loopback-up"}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&effect).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Effect>(text).unwrap(), effect);
+        }
+        let earlier = Effect::Masquerade { backend: Backend::Nftables, addresses: Vec::new() };
+        let text = r#"{"effect":"masquerade","backend":"nftables"}"#;
+        assert_eq!(serde_json::from_str::<Effect>(text).unwrap(), earlier);
+    }
+
     #[test]
     fn guards_of_earlier_versions_are_read_and_theirs_are_readable() {
         let read = |text: &str| serde_json::from_str::<Effect>(text).unwrap();

@@ -5,10 +5,10 @@ use crate::budget::Budget;
 use crate::capability;
 use crate::effect::{Lasting, lasting};
 use crate::launcher::Launcher;
-use crate::policy::{self, Granted, Objects, Origin, Rule};
 use crate::session::{Request, Session, kernel};
 use postern_cni::Verb;
 use postern_kernel::Link;
+use postern_policy::{Granted, Objects, Origin, Rule};
 use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Operation, PortSpec, Reply};
 use std::time::Instant;
 
@@ -158,7 +158,11 @@ impl<'a> Gate<'a> {
                 caller,
                 format!("\"{caller}\" and its delegates may ask for {most} operations"),
             )
-            .hint(policy::limit_hint(caller, "operations", u32::try_from(most).unwrap_or(u32::MAX)))
+            .hint(postern_policy::limit_hint(
+                caller,
+                "operations",
+                u32::try_from(most).unwrap_or(u32::MAX),
+            ))
         })?;
         // A path can lead to a namespace of another kind, which shows when it is entered: before anything is done.
         if self.operations == 1
@@ -302,7 +306,7 @@ pub fn decide(
     let resolv_conf = capability::resolv_conf::file(request);
     let objects =
         Objects { ipam: &request.conf.ipam_type, lease_directory: &directory, resolv_conf: &resolv_conf, giver };
-    policy::decide(granted, operation, objects).or_else(|refusal| match is_own(request, granted, operation) {
+    postern_policy::decide(granted, operation, objects).or_else(|refusal| match is_own(request, granted, operation) {
         true => Ok(Rule { name: "own", from: Origin::Host }),
         false => Err(refusal),
     })
@@ -338,9 +342,8 @@ fn wrong_kind(object: &Object, wanted: &str) -> OpError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
     use postern_cni::{Json, NetConf, Version};
-    use std::path::Path;
+    use postern_policy::Policy;
 
     #[test]
     fn a_del_takes_what_is_the_attachments_and_not_what_is_the_containers() {
@@ -358,7 +361,7 @@ mod tests {
             version: Version::LATEST,
         };
         let rule = |request: &Request, plugin: &str, policy: &str, operation: &Operation| {
-            let policy = Policy::parse(policy, Path::new(&format!("{plugin}.toml"))).unwrap();
+            let policy = Policy::parse(policy, &format!("{plugin}.toml")).unwrap();
             let granted = policy.resolve(&Json::Null, "").unwrap();
             decide(request, &granted, operation, "").map(|rule| rule.name).ok()
         };

@@ -1,10 +1,10 @@
 //! From a plugin's name to its policy and a process that has its code.
 
 use crate::catalog::{self, Unverified};
-use crate::places;
-use crate::policy::Policy;
 use crate::process::{Engine, Sandbox};
+use crate::{places, policies};
 use nix::unistd::Pid;
+use postern_policy::Policy;
 use std::path::{Path, PathBuf};
 
 /// How often a catalog may be replaced while a plugin is being started.
@@ -63,7 +63,7 @@ impl Launcher {
     /// What a plugin is known to do, where its policy can't be read as it stands: by the file that came with it. `None`
     /// without such a file.
     pub fn shipped_policy(&self, plugin: &str) -> Option<Policy> {
-        is_plain(plugin).then(|| Policy::load_shipped(self.catalog.as_ref().ok()?, plugin)).flatten()
+        is_plain(plugin).then(|| policies::load_shipped(self.catalog.as_ref().ok()?, plugin)).flatten()
     }
 
     /// Reads the policy of a plugin.
@@ -71,7 +71,7 @@ impl Launcher {
     /// # Errors
     /// A text for people.
     pub fn policy(&self, plugin: &str) -> Result<Policy, String> {
-        Policy::load(self.catalog.as_ref().map_err(Clone::clone)?, plugin)
+        policies::load(self.catalog.as_ref().map_err(Clone::clone)?, plugin)
     }
 
     /// Starts a plugin's process now, to be taken by [`Launcher::take`] later. A failure shows there.
@@ -159,7 +159,7 @@ impl Launcher {
         let code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
         let sandbox = Sandbox::start(code.code()?, self.engine.main)?;
         // Read while the new process maps its code.
-        let policy = Policy::load(catalog, plugin)?;
+        let policy = policies::load(catalog, plugin)?;
         Ok(Started { code, policy, sandbox })
     }
 }
@@ -171,7 +171,7 @@ fn make_ready(plugin: &str, started: Started, state: Option<&Path>) -> Result<Pl
         Some(state) => code.verify(state)?.digest,
         None => code.verify_by_reading()?.digest,
     };
-    catalog::check_pin(policy.digest(), &digest, plugin, policy.pin_file().unwrap_or(Path::new("")))?;
+    catalog::check_pin(policy.digest(), &digest, plugin, Path::new(policy.pin_file().unwrap_or_default()))?;
     Ok(Plugin { policy, sandbox, digest })
 }
 

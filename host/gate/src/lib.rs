@@ -8,24 +8,19 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
 
-pub mod adopt;
-mod alive;
 mod attached;
 pub mod audit;
 mod budget;
-pub mod busy;
 pub mod capability;
 pub mod catalog;
 pub mod collect;
 mod confinement;
 mod disk;
-pub mod drift;
 mod effect;
-pub mod garbage;
 mod gate;
 mod inherited;
 mod intact;
-pub mod keeping;
+mod keeping;
 mod launcher;
 mod manifest;
 mod native;
@@ -34,17 +29,16 @@ mod outcome;
 pub mod places;
 mod plugin;
 pub mod plugin_file;
-pub mod policy;
+pub mod policies;
 mod process;
 pub mod protocol;
 pub mod rehearsal;
 mod session;
-mod shell;
-pub mod sight;
+pub mod shell;
 mod status;
 pub mod streams;
 mod unrecorded;
-pub mod writable;
+pub mod upkeep;
 
 pub use audit::LOG;
 pub use effect::{Effect, Lasting, lasting};

@@ -1,19 +1,11 @@
-//! Node objects: what Postern made that attachments share. They outlive attachments; `postern gc --node` removes those
-//! that nothing uses. A note that can't be written costs that removal only, so it is no error of the attachment.
+//! Notes on node objects: what Postern made that attachments share. They outlive attachments; `postern gc --node` removes
+//! those that nothing uses. A note that can't be written costs that removal only, so it is no error of the attachment.
 
-use crate::audit::Audit;
-use crate::places::Places;
 use crate::session::now;
-use postern_firewall::Nft;
-use postern_firewall::node::BaseObject;
-use postern_kernel::{Link, Netlink, Sysctl, sysctl};
+use postern_kernel::Netlink;
 use postern_state::node::{self, NodeObject};
-use serde::Serialize;
 use serde_json::{Value, json};
-use std::fmt::Display;
-use std::net::IpAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// Kind of a bridge that was created.
 pub const BRIDGE: &str = "bridge";
@@ -21,9 +13,6 @@ pub const BRIDGE: &str = "bridge";
 pub const VLAN_GATEWAY: &str = "vlan-gateway";
 /// Kind of a family whose forwarding was switched on.
 pub const FORWARDING: &str = "forwarding";
-
-/// How long the packet filter may take.
-const WITHIN: Duration = Duration::from_secs(30);
 
 /// Notes an object, and has it made: in this order, as one that nobody noted would never be collected. `make` says whether it
 /// was this run that made it; if not, the note goes again, and of a link that it made the index is noted as well: somebody
@@ -67,7 +56,7 @@ pub fn noted<E>(
 }
 
 /// The key of the link's index in [`NodeObject::detail`].
-const INDEX: &str = "index";
+pub const INDEX: &str = "index";
 
 fn object(host: &Netlink, kind: &str, name: &str) -> Result<NodeObject, String> {
     Ok(NodeObject {
@@ -78,196 +67,4 @@ fn object(host: &Netlink, kind: &str, name: &str) -> Result<NodeObject, String> 
         created: now(),
         detail: Value::Null,
     })
-}
-
-/// Whether a link is the one that was noted. Of one whose maker was killed before it could note the index, and of those of
-/// earlier versions, only the name is known: it is, as long as nobody gave it an address.
-fn is_noted(host: &Netlink, object: &NodeObject, link: &Link) -> Result<bool, String> {
-    if let Some(index) = object.detail.get(INDEX).and_then(Value::as_u64) {
-        return Ok(index == u64::from(link.index));
-    }
-    let addresses = host.addresses(link.index).map_err(|e| e.to_string())?;
-    Ok(addresses.iter().all(|address| is_link_local(address.net.addr())))
-}
-
-/// RFC 4291, section 2.5.6: the kernel gives one to every link.
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
-}
-
-/// A node object that Postern made and nothing uses.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unused {
-    /// [`BRIDGE`], [`VLAN_GATEWAY`], [`FORWARDING`], or `nftables`.
-    pub kind: &'static str,
-    /// Its name.
-    pub name: String,
-    #[serde(skip)]
-    what: What,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
-    Link(u32),
-    Table(BaseObject),
-    Forwarding(Sysctl),
-}
-
-impl Display for Unused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.what {
-            What::Table(_) => write!(f, "nftables {}", self.name),
-            What::Link(_) => write!(f, "{} {}", self.kind, self.name),
-            What::Forwarding(_) => write!(f, "{}, which is switched off", self.name),
-        }
-    }
-}
-
-/// What was found.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// What can be removed, in the order in which it has to be.
-    pub unused: Vec<Unused>,
-    /// What stays, and why.
-    pub kept: Vec<String>,
-    /// What could not be looked at.
-    pub problems: Vec<String>,
-    /// Notes on objects that are gone.
-    gone: Vec<NodeObject>,
-}
-
-/// Looks for the node objects of the caller's namespace that Postern made and nothing uses. Changes nothing. Forwarding is
-/// among them only if asked for: nobody can tell who else has come to rely on it.
-///
-/// # Errors
-/// A text for people: the kernel or the state directory refuses.
-pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
-    let text = |error: &dyn Display| error.to_string();
-    let host = Netlink::open().map_err(|e| text(&e))?;
-    let here = host.cookie().map_err(|e| text(&e))?;
-    let boot = postern_state::boot_id().map_err(|e| text(&e))?;
-    let (objects, problems) = node::list(&places.state).map_err(|e| text(&e))?;
-    let mut report = Report { problems: problems.iter().map(ToString::to_string).collect(), ..Report::default() };
-    let (mine, gone): (Vec<NodeObject>, Vec<NodeObject>) = objects
-        .into_iter()
-        .filter(|object| object.host_netns_cookie == here)
-        .partition(|object| object.boot_id == boot);
-    report.gone = gone;
-    let links = host.links().map_err(|e| text(&e))?;
-    for object in &mine {
-        let link = links.iter().find(|link| link.name == object.name);
-        match (object.kind.as_str(), link) {
-            (BRIDGE, Some(link)) if link.kind == "bridge" => {
-                bridge(&mut report, &host, object, link, &mine, &links)?;
-            }
-            (BRIDGE, _) => {
-                report.kept.push(format!("bridge {} is gone already", object.name));
-                report.gone.push(object.clone());
-            }
-            (VLAN_GATEWAY, None) => report.gone.push(object.clone()),
-            _ => {}
-        }
-    }
-    let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| text(&e))?;
-    let tables = postern_firewall::node::unused(&mut nft).map_err(|e| text(&e))?;
-    let table = |object: BaseObject| Unused { kind: "nftables", name: object.to_string(), what: What::Table(object) };
-    report.unused.extend(tables.into_iter().map(table));
-    for family in mine.iter().filter(|object| object.kind == FORWARDING) {
-        let (key, name) = match family.name.as_str() {
-            "ipv4" => (Sysctl::Ipv4Forward, "net.ipv4.ip_forward"),
-            _ => (Sysctl::Ipv6Forwarding, "net.ipv6.conf.all.forwarding"),
-        };
-        if forwarding {
-            report.unused.push(Unused { kind: FORWARDING, name: name.to_owned(), what: What::Forwarding(key) });
-        } else {
-            report.kept.push(format!(
-                "{name} stays on: Postern switched it on, but others may rely on it by now; `postern gc --node \
-                 --forwarding` switches it off"
-            ));
-        }
-    }
-    Ok(report)
-}
-
-/// One bridge that is there, with the VLAN gateways on it.
-fn bridge(
-    report: &mut Report,
-    host: &Netlink,
-    object: &NodeObject,
-    link: &Link,
-    mine: &[NodeObject],
-    links: &[Link],
-) -> Result<(), String> {
-    let name = &object.name;
-    if !is_noted(host, object, link)? {
-        let why = "it is not the one that Postern made, or somebody gave it addresses";
-        report.kept.push(format!("bridge {name} stays: {why}"));
-        return Ok(());
-    }
-    let mut gateways: Vec<&Link> = Vec::new();
-    for gateway in mine.iter().filter(|object| object.kind == VLAN_GATEWAY) {
-        let own = gateway.name.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'));
-        if let Some(link) = links.iter().find(|link| own && link.name == gateway.name)
-            && is_noted(host, gateway, link)?
-        {
-            gateways.push(link);
-        }
-    }
-    let is_gateway = |port: &Link| gateways.iter().any(|gateway| gateway.peer_index == Some(port.index));
-    if let Some(used) = links.iter().find(|port| port.master == Some(link.index) && !is_gateway(port)) {
-        report.kept.push(format!("bridge {name} stays: {} is a port of it", used.name));
-        return Ok(());
-    }
-    let unused =
-        |kind: &'static str, link: &Link| Unused { kind, name: link.name.clone(), what: What::Link(link.index) };
-    report.unused.extend(gateways.into_iter().map(|gateway| unused(VLAN_GATEWAY, gateway)));
-    report.unused.push(unused(BRIDGE, link));
-    Ok(())
-}
-
-/// Removes what was shown, as far as another look finds it unused still, and returns what is gone now. All of it is in the
-/// audit log too. Notes on objects that are gone go as well.
-///
-/// # Errors
-/// A text for people: the kernel or the state directory refuses.
-pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<Unused>, String> {
-    let text = |error: &dyn Display| error.to_string();
-    let host = Netlink::open().map_err(|e| text(&e))?;
-    let here = host.cookie().map_err(|e| text(&e))?;
-    let mut audit = Audit::new(&places.logs, String::new());
-    let mut now = find(places, forwarding)?;
-    now.unused.retain(|unused| shown.unused.contains(unused));
-    for object in &now.unused {
-        let start = Instant::now();
-        let outcome = match &object.what {
-            What::Link(index) => host.delete_link(*index).map(drop).map_err(|e| text(&e)),
-            What::Forwarding(key) => sysctl::set(key, "0").map(drop).map_err(|e| text(&e)),
-            What::Table(table) => Nft::open(Instant::now() + WITHIN)
-                .and_then(|mut nft| postern_firewall::node::remove_unused(&mut nft, *table))
-                .map(drop)
-                .map_err(|e| text(&e)),
-        };
-        let (kind, name) = object.note().unwrap_or((object.kind, &object.name));
-        audit.note_node_removal(&json!({"kind": kind, "name": name}), &outcome, start.elapsed());
-        outcome?;
-        if object.note().is_some() {
-            node::remove(&places.state, kind, name, here).map_err(|e| text(&e))?;
-        }
-    }
-    for object in &now.gone {
-        node::remove(&places.state, &object.kind, &object.name, here).map_err(|e| text(&e))?;
-    }
-    Ok(now.unused)
-}
-
-impl Unused {
-    /// Kind and name of its note; base tables have none.
-    fn note(&self) -> Option<(&'static str, &str)> {
-        match &self.what {
-            What::Link(_) => Some((self.kind, &self.name)),
-            What::Forwarding(Sysctl::Ipv4Forward) => Some((FORWARDING, "ipv4")),
-            What::Forwarding(_) => Some((FORWARDING, "ipv6")),
-            What::Table(_) => None,
-        }
-    }
 }

@@ -1,9 +1,9 @@
 //! What a guest printed, before anybody believes it.
 
 use crate::attached::{self, Lack};
-use crate::policy::Granted;
 use crate::session::{OwnAddress, Request, Session};
 use postern_cni::{CniResult, Error, IpConfig, Json, Verb};
+use postern_policy::Granted;
 use postern_types::OpError;
 
 /// What a guest may print; the sandbox stops at the same size.
@@ -195,10 +195,10 @@ fn excerpt(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::places::Places;
-    use crate::policy::Policy;
     use crate::session::{OwnAddress, Request};
     use postern_cni::{NetConf, Version};
-    use std::path::{Path, PathBuf};
+    use postern_policy::Policy;
+    use std::path::PathBuf;
     use std::time::Instant;
 
     /// What is said of this result of `plugin`, in a network whose addresses are `ipam`'s. The attachment has
@@ -225,8 +225,7 @@ mod tests {
             gateway: gateway.map(|gateway| gateway.parse().unwrap()),
         };
         session.own = vec![own("10.9.0.2/24", Some("10.9.0.254")), own("10.8.0.2/24", None)];
-        let path = PathBuf::from(format!("{plugin}.toml"));
-        let granted = Policy::parse(policy, Path::new(&path)).unwrap().resolve(&Json::Null, "").unwrap();
+        let granted = Policy::parse(policy, &format!("{plugin}.toml")).unwrap().resolve(&Json::Null, "").unwrap();
         let gateway = if gateway.is_empty() { String::new() } else { format!(r#","gateway":"{gateway}""#) };
         let stdout = format!(r#"{{"cniVersion":"1.0.0","ips":[{{"address":"{address}"{gateway}}}]}}"#);
         match read(&session, &granted, plugin, Verb::Add, &stdout, 0, false) {

@@ -6,7 +6,7 @@
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{AccessFlags, access, geteuid};
-use postern_state::{Held, LeaseStore, Leases, kind, trust_stat};
+use postern_state::{kind, trust_stat};
 pub use postern_state::{trust, trust_file};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
@@ -19,9 +19,6 @@ pub const CATALOG: &str = "postern.d";
 /// Where the catalog is looked for if it isn't beside the executable: a copy of the host in a CNI bin directory then
 /// still finds what `make install` placed.
 pub const INSTALLED: [&str; 2] = ["/usr/local/lib/postern/postern.d", "/usr/lib/postern/postern.d"];
-
-/// Operator's own policy files; tables found here replace those of the shipped file of the same name.
-pub const OPERATOR_POLICY: &str = "/etc/postern/policy";
 
 /// Records, notes on node objects and on verified code: it must live exactly as long as the kernel's state.
 pub const STATE: &str = "/run/postern";
@@ -69,18 +66,6 @@ pub struct Places {
 }
 
 impl Places {
-    /// What a run of this user would use. Nothing is made, and nothing is proven: for who only looks.
-    pub fn expected() -> Self {
-        let or = |path: &str, otherwise: &Path| match could_be_used(Path::new(path)) {
-            true => PathBuf::from(path),
-            false => otherwise.to_owned(),
-        };
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
-        let own = runtime.map_or_else(|| PathBuf::from(STATE), |dir| PathBuf::from(dir).join("postern"));
-        let state = if is_blocked(Path::new(STATE)) { PathBuf::from(STATE) } else { or(STATE, &own) };
-        Self { library: or(LIBRARY, &state), logs: or(LOGS, &state), state }
-    }
-
     /// Finds them, and makes those that are missing.
     ///
     /// # Errors
@@ -96,40 +81,11 @@ impl Places {
         let logs = logs_or(&state)?;
         Ok(Self { state, library, logs })
     }
-
-    /// Why the log is not in [`LOGS`]: a text for people, or `None` if it is there. Elsewhere it goes with the state, which
-    /// is gone when the machine is started the next time.
-    pub fn why_logs_moved(&self) -> Option<String> {
-        why_logs_moved(&self.logs)
-    }
-
-    /// Opens the leases of a network in a data directory; `None` if it has no directory there, and so no lease.
-    ///
-    /// # Errors
-    /// A text for people: somebody else can write there, or it can't be opened.
-    pub fn leases(&self, data_dir: &Path, network: &str) -> Result<Option<Leases>, String> {
-        let store = LeaseStore {
-            data_dir: data_dir.to_owned(),
-            network: network.to_owned(),
-            index_root: self.library.join("leases"),
-            boot_id: postern_state::boot_id().map_err(|e| e.to_string())?,
-        };
-        Leases::open_existing(&store).map_err(|e| e.to_string())
-    }
-
-    /// All leases of a network in a data directory, without changing any.
-    ///
-    /// # Errors
-    /// As [`Places::leases`], or one can't be read.
-    pub fn all_leases(&self, data_dir: &Path, network: &str) -> Result<Vec<Held>, String> {
-        let leases = self.leases(data_dir, network)?;
-        leases.map_or(Ok(Vec::new()), |leases| leases.all().map_err(|e| e.to_string()))
-    }
 }
 
 /// Whether the directory is there and nobody at all may write to it: its disk is read-only, or it must not be changed
 /// (chattr(1)). Its user is this one nevertheless.
-fn is_blocked(directory: &Path) -> bool {
+pub fn is_blocked(directory: &Path) -> bool {
     matches!(writing(directory), Err(Errno::EROFS | Errno::EPERM))
 }
 
@@ -149,7 +105,9 @@ pub fn logs() -> Result<PathBuf, String> {
     Ok(state)
 }
 
-fn why_logs_moved(logs: &Path) -> Option<String> {
+/// Why the log is not in [`LOGS`]: a text for people, or `None` if it is there. Elsewhere it goes with the state, which is
+/// gone when the machine is started the next time.
+pub fn why_logs_moved(logs: &Path) -> Option<String> {
     if logs == Path::new(LOGS) {
         return None;
     }
@@ -170,12 +128,6 @@ fn logs_or(state: &Path) -> Result<PathBuf, String> {
         crate::say!("postern: {why}");
     }
     Ok(logs)
-}
-
-/// Whether [`usable`] would say so, without making anything.
-fn could_be_used(directory: &Path) -> bool {
-    let there = directory.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"));
-    there.is_dir() && access(there, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
 /// The state directory of a user who may not write to [`STATE`].

@@ -2,12 +2,12 @@
 
 use crate::gate::Gate;
 use crate::launcher::{Launcher, Plugin};
-use crate::policy::Granted;
 use crate::process::{Sandbox, Silence};
 use crate::session::{Request, Session};
 use crate::{collect, outcome};
 use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, code};
+use postern_policy::Granted;
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
 use std::time::{Duration, Instant};
 

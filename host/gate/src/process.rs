@@ -12,6 +12,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use postern_types::channel::{self, ChannelError};
 use postern_types::{FromSandbox, ToSandbox};
+use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
@@ -111,4 +112,12 @@ impl Drop for Sandbox {
 /// kernel a while: this is for when the answer has been given.
 pub fn reap() {
     while waitpid(None, None).is_ok() {}
+}
+
+/// Names this process after its run, for whoever lists processes: the verb first, since the kernel keeps 15 bytes.
+pub fn introduce(verb: &str, plugin: &str) {
+    // A name that can't be is none of the run's business.
+    if let Ok(name) = CString::new(format!("{verb} {plugin}")) {
+        let _ = nix::sys::prctl::set_name(&name);
+    }
 }

@@ -6,7 +6,6 @@
 //! one changes nothing.
 
 use crate::audit::Refusal;
-use crate::busy;
 use crate::collect;
 use crate::confinement;
 use crate::inherited;
@@ -15,7 +14,6 @@ use crate::launcher::Launcher;
 use crate::places::Places;
 use crate::plugin;
 use crate::plugin_file;
-use crate::policy::{Limits, Policy};
 use crate::process::{self, Engine};
 use crate::session::{Request, Session};
 use crate::status;
@@ -28,6 +26,7 @@ use postern_cni::{
 };
 use postern_confine::{Nobody, close_all_but};
 use postern_kernel::{Namespace, OpenError};
+use postern_policy::{Limits, Policy};
 use postern_types::OpError;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -95,7 +94,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         .map_err(|text| Error::internal(format!("the host can't run plugin \"{name}\": {text}")))
         .inspect_err(|error| refused(error, b""))?;
     // For whoever finds this run hanging: the environment, which has the verb, is overwritten soon.
-    busy::introduce(&env.command, name);
+    process::introduce(&env.command, name);
     launcher.warm(name);
     let stdin = streams::read_input(STDIN_LIMIT, started + REQUEST_WITHIN)
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;

@@ -4,10 +4,10 @@
 
 use crate::capability::leases;
 use crate::disk;
-use crate::policy::{Granted, Objects, Policy, decide};
 use crate::session::{Session, kernel};
 use postern_cni::{Error, code};
 use postern_firewall::iptables;
+use postern_policy::{Granted, Objects, Policy, decide};
 use postern_types::{Backend, OpError, Operation};
 use std::path::Path;
 

@@ -6,9 +6,9 @@
 use crate::capability::{leases, link, mac_guard, masquerade};
 use crate::collect;
 use crate::effect::Effect;
-use crate::policy::Policy;
 use crate::session::{Request, Session, kernel, state};
 use postern_kernel::Link;
+use postern_policy::Policy;
 use postern_types::{Mac, OpError};
 use serde_json::{Value, json};
 use std::time::Instant;

@@ -1,13 +1,14 @@
 //! Addresses on links (`rtnetlink(7)`, `RTM_*ADDR`; attributes of `linux/if_addr.h`).
 
 use crate::error::{Result, Subject};
-use crate::message::{Attributes, u8_at, u32_at};
-use crate::netlink::{Netlink, Request};
+use crate::netlink::Netlink;
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressMessage;
 use nix::libc;
+use postern_netlink::Request;
+use postern_netlink::{Attributes, u8_at, u32_at};
 use rtnetlink::AddressMessageBuilder;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -135,7 +136,7 @@ fn decode(payload: &[u8]) -> Option<Option<(u32, Address)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::tests::attribute;
+    use crate::tests::attribute;
 
     #[test]
     fn decodes_flags_and_refuses_nonsense() {

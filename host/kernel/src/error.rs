@@ -1,6 +1,8 @@
 //! The one error of this crate.
 
+use crate::netlink::ANSWER_WITHIN;
 use nix::errno::Errno;
+use postern_netlink::Error;
 use std::fmt;
 use std::io;
 
@@ -8,7 +10,8 @@ use std::io;
 pub type Result<T> = std::result::Result<T, KernelError>;
 
 /// The kernel refused, or could not be asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{operation} {object}: {message}")]
 pub struct KernelError {
     /// What was tried: `create bridge`, `add address`, …
     pub operation: &'static str,
@@ -27,14 +30,6 @@ impl KernelError {
         self.errno == Some(errno as i32)
     }
 }
-
-impl fmt::Display for KernelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.operation, self.object, self.message)
-    }
-}
-
-impl std::error::Error for KernelError {}
 
 /// An operation and its object, carried along until it is known whether an error has to name them.
 #[derive(Clone, Copy)]
@@ -61,6 +56,19 @@ impl Subject<'_> {
         }
     }
 
+    /// A request has no answer.
+    pub fn unanswered(self, error: Error) -> KernelError {
+        match error {
+            Error::Refused { errno, explanation } => self.refused(errno, explanation.as_deref()),
+            Error::System(error) => self.failed(&error),
+            Error::Changing => self.refused(Errno::EAGAIN as i32, Some(&error.to_string())),
+            Error::Late => {
+                self.broken(format!("the kernel's answer took more than {} seconds", ANSWER_WITHIN.as_secs()))
+            }
+            other => self.broken(other.to_string()),
+        }
+    }
+
     /// What was asked for can't be asked of the kernel; the caller sees `EINVAL`.
     pub fn invalid(self, why: &str) -> KernelError {
         self.refused(Errno::EINVAL as i32, Some(why))
@@ -74,7 +82,8 @@ impl Subject<'_> {
 
 /// The text of an error number with a small first letter (`strerror(3)`, but as Go's programs print it, which is what
 /// people search for).
-pub(crate) fn describe(errno: i32) -> String {
+#[must_use]
+pub fn describe(errno: i32) -> String {
     let text = io::Error::from_raw_os_error(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
@@ -109,5 +118,27 @@ mod tests {
             .refused(Errno::EOPNOTSUPP as i32, Some("Bridge: no such option"));
         assert_eq!(error.to_string(), "create bridge br0: operation not supported: Bridge: no such option");
         assert!(error.is(Errno::EOPNOTSUPP) && !error.is(Errno::EEXIST));
+    }
+
+    #[test]
+    fn requests_without_an_answer_say_why() {
+        let list = Subject { operation: "list", object: &"links" };
+        for (error, errno, text) in [
+            (Error::Late, None, "list links: the kernel's answer took more than 5 seconds"),
+            (Error::TooMany(3), None, "list links: there are more than 3"),
+            (
+                Error::Changing,
+                Some(Errno::EAGAIN as i32),
+                "list links: resource temporarily unavailable: the list keeps changing while it is read",
+            ),
+            (
+                Error::Refused { errno: Errno::EINVAL as i32, explanation: Some("why".to_owned()) },
+                Some(Errno::EINVAL as i32),
+                "list links: invalid argument: why",
+            ),
+        ] {
+            let error = list.unanswered(error);
+            assert_eq!((error.errno, error.to_string().as_str()), (errno, text));
+        }
     }
 }

@@ -1,10 +1,8 @@
 //! What Postern does to the kernel's network: links, bridge ports, addresses, routes, sysctls, and the namespaces that
 //! they live in. Mechanism only: every function does what it is told, and nothing here knows of plugins or policy.
 //!
-//! Messages are built with rtnetlink's builders and sent over a small blocking socket of our own ([`Netlink`]): a run
-//! needs a dozen answers, one after the other, and an executor would cost more than all of them. Answers are decoded
-//! here too, attribute by attribute and only those that are needed, so that a kernel that has learned something new
-//! cannot make a link unreadable.
+//! Messages are built with rtnetlink's builders and sent over a small blocking socket (`postern-netlink`): a run needs a
+//! dozen answers, one after the other, and an executor would cost more than all of them.
 //!
 //! A netlink socket belongs to the namespace that it was opened in. The caller keeps one for its own namespace and gets
 //! another from a [`Worker`], a thread that has entered the container's; the calling thread never changes namespace.
@@ -12,10 +10,7 @@
 mod address;
 mod error;
 mod link;
-mod message;
-mod mounts;
 mod namespace;
-mod namespaces;
 mod netlink;
 mod port;
 mod random;
@@ -24,11 +19,22 @@ pub mod sysctl;
 mod worker;
 
 pub use address::Address;
-pub use error::{KernelError, Result};
+pub use error::{KernelError, Result, describe};
 pub use link::{Link, VethSpec};
 pub use namespace::{Namespace, OpenError};
-pub use namespaces::{Found, Namespaces, Unseen};
 pub use netlink::Netlink;
 pub use random::{random_mac, random_veth_name};
 pub use sysctl::Sysctl;
 pub use worker::Worker;
+
+#[cfg(test)]
+mod tests {
+    /// A netlink attribute, as answers have them.
+    pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(4 + value.len()).unwrap();
+        let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+}

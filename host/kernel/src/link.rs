@@ -1,14 +1,15 @@
 //! Links (`rtnetlink(7)`, `RTM_*LINK`; attributes of `linux/if_link.h`).
 
 use crate::error::{Result, Subject};
-use crate::message::{Attributes, u32_at};
-use crate::netlink::{Netlink, Request};
+use crate::netlink::Netlink;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, Parseable};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoBridge, InfoData, InfoVeth, LinkAttribute, LinkExtentMask, LinkMessage};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use nix::errno::Errno;
 use nix::libc;
+use postern_netlink::Request;
+use postern_netlink::{Attributes, u32_at};
 use rtnetlink::{LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -102,16 +103,16 @@ impl Link {
                     link.running = link.operstate == "up";
                 }
                 IFLA_LINKINFO => {
-                    let kind = attribute.nested().find(|info| info.kind == IFLA_INFO_KIND);
+                    let kind = attribute.nested().first(IFLA_INFO_KIND);
                     kind.and_then(|info| info.text()).unwrap_or_default().clone_into(&mut link.kind);
-                    let port = attribute.nested().find(|info| info.kind == IFLA_INFO_SLAVE_DATA);
-                    let flag = port.and_then(|port| port.nested().find(|part| part.kind == IFLA_BRPORT_ISOLATED));
+                    let port = attribute.nested().first(IFLA_INFO_SLAVE_DATA);
+                    let flag = port.and_then(|port| port.nested().first(IFLA_BRPORT_ISOLATED));
                     link.isolated = link.kind == "veth" && flag.and_then(|flag| flag.u8()) == Some(1);
                     // Each kind has numbers of its own.
                     if link.kind == "bridge" {
-                        let mut data = attribute.nested().filter(|info| info.kind == IFLA_INFO_DATA);
+                        let mut data = attribute.nested().into_iter().filter(|info| info.kind == IFLA_INFO_DATA);
                         link.vlan_filtering = data.any(|data| {
-                            let mut options = data.nested();
+                            let mut options = data.nested().into_iter();
                             options.any(|option| option.kind == IFLA_BR_VLAN_FILTERING && option.u8() == Some(1))
                         });
                     }
@@ -374,7 +375,7 @@ fn without_statistics() -> LinkAttribute {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::tests::attribute;
+    use crate::tests::attribute;
 
     #[test]
     fn names_are_judged_as_the_kernel_does() {

@@ -1,12 +1,13 @@
 //! Bridge ports and their VLANs (`bridge(8)`; attributes of `linux/if_link.h` and `linux/if_bridge.h`).
 
 use crate::error::{Result, Subject};
-use crate::message::{Attributes, u16_at, u32_at};
-use crate::netlink::{Netlink, Request};
+use crate::netlink::Netlink;
 use netlink_packet_core::NLM_F_ACK;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{AfSpecBridge, BridgeFlag, BridgeVlanInfoFlags, LinkMessage};
 use nix::libc;
+use postern_netlink::Request;
+use postern_netlink::{Attributes, u16_at, u32_at};
 use postern_types::VlanId;
 use rtnetlink::{LinkBridgePort, LinkBridgeVlan, LinkUnspec};
 
@@ -100,11 +101,12 @@ fn decode_vlans(payload: &[u8], port: u32, vlans: &mut Vec<(VlanId, bool)>) -> O
     if u32_at(payload, 4)? != port {
         return Some(());
     }
-    for entry in Attributes(payload.get(VLAN_HEADER..)?).filter(|entry| entry.kind == BRIDGE_VLANDB_ENTRY) {
+    let entries = Attributes(payload.get(VLAN_HEADER..)?).into_iter();
+    for entry in entries.filter(|entry| entry.kind == BRIDGE_VLANDB_ENTRY) {
         // struct bridge_vlan_info: flags, VLAN.
-        let info = entry.nested().find(|part| part.kind == BRIDGE_VLANDB_ENTRY_INFO)?;
+        let info = entry.nested().first(BRIDGE_VLANDB_ENTRY_INFO)?;
         let first = u16_at(info.value, 2)?;
-        let range = entry.nested().find(|part| part.kind == BRIDGE_VLANDB_ENTRY_RANGE);
+        let range = entry.nested().first(BRIDGE_VLANDB_ENTRY_RANGE);
         let last = range.map_or(Some(first), |range| range.u16())?;
         let is_pvid = u16_at(info.value, 0)? & BridgeVlanInfoFlags::Pvid.bits() != 0;
         vlans.extend((first..=last).map(|id| (id, is_pvid)));
@@ -115,7 +117,7 @@ fn decode_vlans(payload: &[u8], port: u32, vlans: &mut Vec<(VlanId, bool)>) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::tests::attribute;
+    use crate::tests::attribute;
     use netlink_packet_core::NLM_F_REQUEST;
 
     /// `struct ifinfomsg` with family and index only.

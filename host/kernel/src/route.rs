@@ -2,13 +2,14 @@
 
 use crate::address::ip;
 use crate::error::{Result, Subject};
-use crate::message::{Attribute, Attributes, u8_at, u16_at, u32_at};
-use crate::netlink::{Netlink, Request};
+use crate::netlink::Netlink;
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType};
 use nix::libc;
+use postern_netlink::Request;
+use postern_netlink::{Attribute, Attributes, u8_at, u16_at, u32_at};
 use postern_types::Route;
 use rtnetlink::RouteMessageBuilder;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -107,7 +108,7 @@ impl Netlink {
         message.header.protocol = RouteProtocol::Unspec;
         message.header.kind = RouteType::Unspec;
         let read = |payload: &[u8]| {
-            let link = Attributes(payload.get(HEADER..)?).find(|attribute| attribute.kind == RTA_OIF);
+            let link = Attributes(payload.get(HEADER..)?).first(RTA_OIF);
             Some((u8_at(payload, 7)?, link.and_then(|link| link.u32())))
         };
         match self.get(subject, &RouteNetlinkMessage::GetRoute(message), read) {
@@ -266,7 +267,7 @@ fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route)) -> Option<()> {
         next_hops = next_hops.get(length.next_multiple_of(4)..).unwrap_or_default();
         let attributes = Attributes(hop.get(NEXT_HOP..)?);
         let mut route = route.clone();
-        for attribute in attributes.filter(|attribute| matches!(attribute.kind, RTA_GATEWAY | RTA_VIA)) {
+        for attribute in attributes.into_iter().filter(|attribute| matches!(attribute.kind, RTA_GATEWAY | RTA_VIA)) {
             route.gateway = Some(gateway(&attribute)?);
         }
         each(u32_at(hop, 4)?, route);
@@ -285,7 +286,7 @@ fn gateway(attribute: &Attribute<'_>) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::tests::attribute;
+    use crate::tests::attribute;
 
     fn header(family: u8, prefix: u8) -> Vec<u8> {
         vec![family, prefix, 0, 0, 254, 3, 0, 1, 0, 0, 0, 0]

@@ -3,7 +3,8 @@
 //!
 //! `cargo run --release -p postern-state --example lease_cost [DIRECTORY]` (default: the temporary directory).
 
-use postern_state::{LeaseStore, Leases, Owner, RangeInput, RangeSet, canonicalize};
+use postern_state::{LeaseStore, Leases, Owner};
+use postern_types::{RangeInput, RangeSet, canonicalize};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -14,9 +14,7 @@ mod files;
 mod lease_dir;
 mod lease_index;
 mod leases;
-mod locked;
 pub mod node;
-mod ranges;
 mod record;
 mod trust;
 
@@ -25,8 +23,6 @@ use std::sync::OnceLock;
 pub use error::{Result, StateError};
 pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
-pub use locked::locked;
-pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use record::{
     DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, is_busy, list, list_of,
     list_others, list_strangers, tidy,

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test; Clippy knows helpers as part of one only inside the library")]
 
-use postern_state::{LeaseStore, Leases, Owner, RangeInput, RangeSet, canonicalize};
+use postern_state::{LeaseStore, Leases, Owner};
+use postern_types::{RangeInput, RangeSet, canonicalize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};

@@ -13,6 +13,7 @@ mod error;
 mod mac;
 mod message;
 mod operation;
+mod ranges;
 mod reply;
 mod values;
 
@@ -20,6 +21,7 @@ pub use error::{DelegateError, ErrorCode, OpError};
 pub use mac::{Mac, MacParseError};
 pub use message::{FromSandbox, Limits, Start, ToSandbox};
 pub use operation::{Handle, Operation};
+pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use reply::Reply;
 pub use values::{
     Address, Backend, BridgeInfo, Dns, LeaseGrant, LeaseRange, LinkInfo, LinkSysctl, PortSpec, Route, VethPair, VlanId,

@@ -6,7 +6,10 @@
 //! each, and then why something stays.
 
 use anyhow::{Error, Result, ensure};
-use postern_gate::adopt::{Scope, all_namespaces, find, remove};
+use postern_account::{
+    adopt::{Scope, find, remove},
+    all_namespaces,
+};
 use postern_gate::places::Places;
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@ use super::{Examination, MOST, Node, Remedy, Severity};
 use crate::install::home::Home;
 use crate::lists::List;
 use postern_gate::catalog::{self, Manifest};
-use postern_gate::drift::quoted;
+use postern_gate::shell::quoted;
 use postern_sandbox::engine;
 use std::collections::BTreeSet;
 use std::fs;

@@ -3,10 +3,10 @@
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::Entry;
 use ipnet::IpNet;
+use postern_account::sight::Sight;
 use postern_confine::{Direct, Environment, Program, Run as _};
 use postern_firewall::account::forward_chains;
 use postern_gate::Effect;
-use postern_gate::sight::Sight;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;

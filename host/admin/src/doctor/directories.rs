@@ -4,9 +4,9 @@ use super::{Examination, Node, Remedy, Severity};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::geteuid;
+use postern_account::writable::{self, Obstacle};
 use postern_gate::capability::leases::DEFAULT_DIRECTORY;
-use postern_gate::drift::quoted;
-use postern_gate::writable::{self, Obstacle};
+use postern_gate::shell::quoted;
 use postern_gate::{Effect, places};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -30,7 +30,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             examination.found(Severity::Error, places::CATALOG, reason.clone(), "no plugin can be run", remedy);
         }
     }
-    let policy = Path::new(places::OPERATOR_POLICY);
+    let policy = Path::new(postern_policy::OPERATOR_DIRECTORY);
     if policy.exists() {
         said.push(policy.to_owned());
         operators(examination, node, policy);
@@ -47,7 +47,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         }
         flags(examination, &places.logs, true);
     }
-    if let Some(what) = places.why_logs_moved() {
+    if let Some(what) = places::why_logs_moved(&places.logs) {
         examination.area = "directories";
         // A user without privileges has no other place for it.
         let severity = if geteuid().is_root() { Severity::Warning } else { Severity::Note };

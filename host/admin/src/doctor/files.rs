@@ -3,7 +3,7 @@
 use super::{Examination, Node, Remedy, Severity};
 use crate::install::bin_dir::Found;
 use crate::install::home::Home;
-use postern_gate::drift::quoted;
+use postern_gate::shell::quoted;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufReader, Read};

@@ -2,7 +2,7 @@
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::{Entry, List, cni_path, is_in, of_directory};
-use postern_gate::policy::Policy;
+use postern_gate::policies;
 use serde_json::Value;
 use std::path::Path;
 
@@ -77,7 +77,7 @@ fn examine_plugin(
     if ipam.is_empty() {
         return;
     }
-    let Ok(policy) = node.catalog.as_ref().map_err(Clone::clone).and_then(|catalog| Policy::load(catalog, plugin))
+    let Ok(policy) = node.catalog.as_ref().map_err(Clone::clone).and_then(|catalog| policies::load(catalog, plugin))
     else {
         return;
     };

@@ -21,10 +21,13 @@ use crate::lists::List;
 use crate::output::{self, one_line};
 use anyhow::Result;
 use nix::unistd::geteuid;
-use postern_gate::adopt::{self, Leftover, Scope, all_namespaces};
-use postern_gate::drift::Account;
+use postern_account::drift::Account;
+use postern_account::sight::{self, Sight};
+use postern_account::{
+    adopt::{self, Leftover, Scope},
+    all_namespaces,
+};
 use postern_gate::places::{self, Places};
-use postern_gate::sight::{self, Sight};
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -199,7 +202,7 @@ pub fn run(conf_dir: &Path, bin: &Path, json: bool) -> Result<ExitCode> {
 }
 
 fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
-    let places = Places::expected();
+    let places = postern_account::places::expected();
     let catalog = places::catalog();
     let plugins = catalog.as_deref().map(code::installed).unwrap_or_default();
     let lists = lists::read(examination, conf_dir);

@@ -3,7 +3,6 @@
 use super::{Examination, MOST, Node, Remedy, Severity};
 use crate::authority;
 use crate::subject::{Pin, Subject};
-use postern_gate::places;
 use std::fs;
 use std::path::Path;
 
@@ -27,7 +26,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             }
         }
     }
-    let own = Path::new(places::OPERATOR_POLICY);
+    let own = Path::new(postern_policy::OPERATOR_DIRECTORY);
     for entry in fs::read_dir(own).into_iter().flatten().flatten().take(MOST) {
         let path = entry.path();
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();

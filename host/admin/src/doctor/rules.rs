@@ -4,10 +4,10 @@
 //! has found to be unused is offered for removal, and by that command, which looks once more.
 
 use super::{Examination, Node, Remedy, Severity};
+use postern_account::drift::Account;
+use postern_account::sight::Sight;
 use postern_firewall::account::{Marked, strange_guards, strange_masquerades};
 use postern_firewall::macguard;
-use postern_gate::drift::Account;
-use postern_gate::sight::Sight;
 use std::collections::BTreeMap;
 
 pub fn examine(examination: &mut Examination, node: &Node) {

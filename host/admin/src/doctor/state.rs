@@ -3,12 +3,14 @@
 use super::directories::lease_directories;
 use super::{Examination, MOST, Node, Remedy, Severity};
 use crate::account;
-use postern_gate::adopt::YOUNG;
-use postern_gate::busy;
-use postern_gate::drift::{Deviation, State, quoted};
+use postern_account::adopt::YOUNG;
+use postern_account::busy;
+use postern_account::drift::{Deviation, State};
+use postern_account::namespaces::Found;
+use postern_account::sight::Sight;
 use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
-use postern_gate::sight::Sight;
-use postern_kernel::{Found, Link};
+use postern_gate::shell::quoted;
+use postern_kernel::Link;
 use postern_state::Held;
 use std::path::{Path, PathBuf};
 
@@ -151,7 +153,7 @@ fn locks(examination: &mut Examination, node: &Node) {
         let networks = postern_state::networks(&directory).ok().flatten().unwrap_or_default();
         paths.extend(networks.iter().take(MOST).map(|network| directory.join(network).join("lock")));
     }
-    let held: Vec<_> = paths.iter().filter_map(|path| Some((path, postern_state::locked(path)?))).collect();
+    let held: Vec<_> = paths.iter().filter_map(|path| Some((path, postern_account::locked(path)?))).collect();
     let files: Vec<busy::File> = held.iter().map(|(_, file)| *file).collect();
     let holders = busy::holders(&files);
     for (path, file) in held {

@@ -2,7 +2,7 @@
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::Entry;
-use postern_gate::drift::quoted;
+use postern_gate::shell::quoted;
 use serde_json::Value;
 
 pub fn examine(examination: &mut Examination, node: &Node) {

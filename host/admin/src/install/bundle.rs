@@ -4,7 +4,7 @@ use super::files::{self, Ready};
 use anyhow::{Context, Result, ensure};
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::places::CATALOG;
-use postern_gate::policy::Policy;
+use postern_policy::Policy;
 use postern_sandbox::engine;
 use std::collections::BTreeMap;
 use std::fs;
@@ -67,8 +67,8 @@ impl Bundle {
         );
         ensure!(manifest.engine == engine::fingerprint(), "its code is for another engine, \"{}\"", manifest.engine);
         let path = catalog.join(format!("{plugin}.toml"));
-        let policy =
-            Policy::parse(std::str::from_utf8(self.bytes(plugin, "toml"))?, &path).map_err(anyhow::Error::msg)?;
+        let policy = Policy::parse(std::str::from_utf8(self.bytes(plugin, "toml"))?, &path.display().to_string())
+            .map_err(anyhow::Error::msg)?;
         catalog::check_pin(policy.digest(), &manifest.digest, plugin, &path).map_err(anyhow::Error::msg)
     }
 

@@ -6,7 +6,7 @@ use super::files;
 use super::home::{Home, VERSIONS};
 use crate::output;
 use anyhow::{Context, Result};
-use postern_gate::places::{INSTALLED, Places};
+use postern_gate::places::INSTALLED;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ fn leads_into(link: &Path, host: &Path) -> bool {
 /// Clears what a later installation would believe: notes on verified code and on node objects, the index of leases, and
 /// records. Those of attachments are set aside, since they may be needed to clean up by hand; nothing believes them there.
 fn forget() -> Result<()> {
-    let places = Places::expected();
+    let places = postern_account::places::expected();
     let attachments = fs::read_dir(places.state.join("attachments")).into_iter().flatten().flatten();
     let living = attachments.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count();
     if living > 0 {

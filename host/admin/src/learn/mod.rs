@@ -15,7 +15,7 @@ use crate::output::{self, one_line};
 use crate::subject;
 use anyhow::{Context, Result, ensure};
 use catalog::Luggage;
-use postern_gate::policy::Policy;
+use postern_policy::Policy;
 use runs::{Outcome, Run};
 use seen::Seen;
 use serde::Serialize;
@@ -86,7 +86,7 @@ fn learn(luggage: &Luggage, target: &str, name: &str, networks: &[Network]) -> R
     let results: Vec<_> = first.iter().map(|run| run.result.clone()).collect();
     let operations = first.iter().map(Run::operations).max().unwrap_or_default();
     let policy = smallest::policy(&seen, networks, &results, operations)?;
-    Policy::parse(&policy, &PathBuf::from(format!("{name}.toml")))
+    Policy::parse(&policy, &format!("{name}.toml"))
         .map_err(anyhow::Error::msg)
         .with_context(|| format!("what was learned is no policy:\n{policy}"))?;
     let second = all(&policy)?;

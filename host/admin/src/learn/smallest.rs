@@ -282,9 +282,8 @@ fn written(list: bool, values: &[String]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_gate::policy::Policy;
+    use postern_policy::Policy;
     use serde_json::json;
-    use std::path::Path;
 
     fn network(label: &str, config: Value) -> Network {
         Network { label: label.to_owned(), config }
@@ -323,7 +322,7 @@ mod tests {
             seen.0.entry(capability.to_owned()).or_default().networks.insert(0);
         }
         let text = policy(&seen, &networks, &[], 0).unwrap();
-        Policy::parse(&text, Path::new("test.toml")).unwrap();
+        Policy::parse(&text, "test.toml").unwrap();
         assert!(text.contains("backends = [\"${config.ipMasqBackend | nftables}\"]"), "{text}");
         assert!(!text.contains("vlan") && !text.contains("trunk"), "{text}");
     }
@@ -335,7 +334,7 @@ mod tests {
             .map(|group| format!("postern:cni/{}@0.1.0#{}", group.capability, group.functions[0]))
             .collect();
         let text = widest(&Imports::parse(&list)).unwrap();
-        assert_eq!(Policy::parse(&text, Path::new("test.toml")).unwrap().capabilities().len(), 15);
+        assert_eq!(Policy::parse(&text, "test.toml").unwrap().capabilities().len(), 15);
         assert!(!text.contains("native"), "{text}");
     }
 

@@ -3,7 +3,7 @@
 use super::describe::There;
 use super::stage::name_of;
 use postern_gate::lasting;
-use postern_gate::policy::Origin;
+use postern_policy::Origin;
 use postern_types::{OpError, Operation, Reply};
 use serde::Serialize;
 use serde_json::Value;

@@ -7,11 +7,11 @@ use super::report::{Delegate, OperationReport, Verdict};
 use crate::lists;
 use postern_cni::{CniResult, Env, Error, Verb, Version, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
-use postern_gate::policy::Granted;
 use postern_gate::rehearsal::{
     self, Budget, Known, Lack, Launcher, MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Plugin, Request,
 };
 use postern_gate::{Engine, Lasting, lasting, places};
+use postern_policy::Granted;
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, Snapshot, StateError};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Operation, PortSpec, Reply};
@@ -119,7 +119,7 @@ impl Stage {
     /// The files that a plugin's policy is in.
     pub fn policy_files(&self, plugin: &str) -> Vec<String> {
         let shipped = self.catalog.join(format!("{plugin}.toml"));
-        let own = Path::new(places::OPERATOR_POLICY).join(format!("{plugin}.toml"));
+        let own = Path::new(postern_policy::OPERATOR_DIRECTORY).join(format!("{plugin}.toml"));
         let files = std::iter::once(shipped).chain(own.is_file().then_some(own));
         files.map(|path| path.display().to_string()).collect()
     }

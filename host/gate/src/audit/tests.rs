@@ -119,9 +119,11 @@ fn texts_are_cut_by_what_they_take_in_the_log() {
 #[test]
 fn the_host_writes_down_its_own_acts() {
     let place = Place::new("own");
-    place.audit().note_node_removal(&serde_json::json!({"bridge": "br0"}), &Ok(()), Duration::ZERO);
-    let lease = serde_json::json!({"kind": "lease"});
-    place.audit().note_native_removal(&lease, &Err("no".to_owned()), Duration::ZERO);
+    let done = |outcome: Result<(), &str>, operation: &str, object: Value| {
+        place.audit().note_own("GC", operation, &object, "note", &outcome, Duration::ZERO);
+    };
+    done(Ok(()), "node.remove", json!({"bridge": "br0"}));
+    done(Err("no"), "native.remove", json!({"kind": "lease"}));
     let [node, native] = place.lines().try_into().unwrap();
     assert_eq!((node["plugin"].as_str(), node["operation"].as_str()), (Some("postern"), Some("node.remove")));
     assert_eq!(node["request"]["bridge"].as_str(), Some("br0"));

@@ -5,8 +5,8 @@ use crate::gate::Gate;
 use crate::session::{OwnAddress, Request, Session, state};
 use crate::{collect, keeping};
 use ipnet::IpNet;
-use postern_state::{Leases, Owner, RangeInput, RangeSet, canonicalize};
-use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Reply};
+use postern_state::{Leases, Owner};
+use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize};
 use std::net::IpAddr;
 use std::path::Path;
 

@@ -5,7 +5,7 @@
 
 use super::{LeaseStore, Leases, Owner, full_set, in_set};
 use crate::error::{Result, StateError};
-use crate::ranges::{Range, RangeSet};
+use postern_types::{Range, RangeSet};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -127,7 +127,7 @@ impl Snapshot {
 mod tests {
     use super::super::tests::Scratch;
     use super::*;
-    use crate::ranges::{RangeInput, canonicalize};
+    use postern_types::{RangeInput, canonicalize};
     use std::time::{Duration, Instant};
 
     fn set(subnet: &str, end: &str) -> Vec<RangeInput> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ranges::{RangeInput, canonicalize};
+use postern_types::{RangeInput, canonicalize};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 

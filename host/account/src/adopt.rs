@@ -1,0 +1,447 @@
+//! What attachments of the native plugins left, by the names that these plugins are known to give: leases, masquerading and
+//! spoofing protection. Nothing says who made such a thing, so it is done only when an operator asks for it.
+//!
+//! [`find`] looks and changes nothing; [`remove`] removes what it found, after another look. A lease or a masquerading rule
+//! is left over if no live namespace has its address on any link, the runtimes' cache knows of no namespace for its
+//! attachment, and Postern has no record of it; spoofing protection, if its bridge port is gone. Where not all namespaces
+//! can be looked at, nobody can tell, and nothing that goes by an address is a leftover.
+
+mod cache;
+mod judge;
+
+pub(crate) use cache::was_told;
+pub use judge::YOUNG;
+
+use crate::namespaces::Namespaces;
+use crate::places;
+use cache::{Cache, RESULTS};
+use ipnet::IpNet;
+use judge::{Cached, Claim, Facts, Names, Verdict, judge};
+use postern_confine::Direct;
+use postern_firewall::iptables::{self, Means};
+use postern_firewall::{FirewallError, Nft, macguard, masquerade};
+use postern_gate::capability::leases::DEFAULT_DIRECTORY;
+use postern_gate::places::Places;
+use postern_gate::upkeep::{Audit, guard_ids};
+use postern_kernel::Netlink;
+use postern_state::{Header, Held, Owner};
+use serde_json::json;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long one step (a look, the removal of one kind) may take.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// What kind of thing it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An address that host-local gave.
+    Lease,
+    /// A rule of `ipMasq` in nftables.
+    MasqueradeNftables,
+    /// A rule of `ipMasq` in iptables, with its chain.
+    MasqueradeIptables,
+    /// Rules and chains of `macspoofchk`.
+    MacGuard,
+}
+
+impl Kind {
+    /// Its name, for scripts.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lease => "lease",
+            Self::MasqueradeNftables => "masquerade-nftables",
+            Self::MasqueradeIptables => "masquerade-iptables",
+            Self::MacGuard => "mac-guard",
+        }
+    }
+}
+
+/// Why nobody needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Its address is nobody's.
+    NoNamespace,
+    /// Its bridge port is gone.
+    NoPort,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoNamespace => "no live namespace has its address",
+            Self::NoPort => "its bridge port is gone",
+        })
+    }
+}
+
+/// Something of a native plugin that nobody uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// What it is.
+    pub kind: Kind,
+    /// Why nobody needs it.
+    pub reason: Reason,
+    thing: Thing,
+}
+
+/// How to find it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Thing {
+    Lease { directory: PathBuf, network: String, owner: Owner, lease: Held },
+    Nftables(masquerade::Seen),
+    Iptables(iptables::Seen),
+    MacGuard { id: String, ports: Vec<String> },
+}
+
+impl Thing {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Lease { .. } => Kind::Lease,
+            Self::Nftables(_) => Kind::MasqueradeNftables,
+            Self::Iptables(_) => Kind::MasqueradeIptables,
+            Self::MacGuard { .. } => Kind::MacGuard,
+        }
+    }
+
+    /// `None` for spoofing protection, whose names don't tell container from interface.
+    fn names(&self) -> Option<Names<'_>> {
+        Some(match self {
+            Self::Lease { network, owner: Owner { container_id: container, ifname }, .. } => {
+                let ifname = (!ifname.is_empty()).then_some(ifname.as_str());
+                Names { network, container, cut: false, ifname }
+            }
+            Self::Nftables(seen) => Names {
+                network: &seen.key.network,
+                container: &seen.key.container_id,
+                cut: !seen.whole,
+                ifname: Some(&seen.key.ifname),
+            },
+            Self::Iptables(seen) => {
+                Names { network: &seen.key.network, container: &seen.key.container_id, cut: false, ifname: None }
+            }
+            Self::MacGuard { .. } => return None,
+        })
+    }
+
+    fn is_of(&self, header: &Header) -> bool {
+        match (self, self.names()) {
+            (Self::MacGuard { id, .. }, _) => guard_ids(header).contains(id),
+            (_, names) => names.is_some_and(|names| names.are_of(header)),
+        }
+    }
+
+    fn claim(&self, records: &[Header], cache: &Cache, now: SystemTime) -> Claim<'_> {
+        let (addresses, ports, age) = match self {
+            Self::Lease { lease, .. } => {
+                // A time to come is no age.
+                let age = lease.taken().and_then(|taken| now.duration_since(taken).ok()).unwrap_or_default();
+                (vec![lease.address.into()], vec![], Some(age))
+            }
+            Self::Nftables(seen) => (vec![IpNet::from(seen.source)], vec![], None),
+            Self::Iptables(seen) => (vec![seen.source], vec![], None),
+            Self::MacGuard { ports, .. } => (vec![], ports.iter().map(String::as_str).collect(), None),
+        };
+        Claim {
+            kind: self.kind(),
+            addresses,
+            ports,
+            age,
+            recorded: records.iter().any(|header| self.is_of(header)),
+            cached: self.names().map_or(Cached::Gone, |names| cache.of(&names)),
+        }
+    }
+}
+
+impl fmt::Display for Thing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lease { lease, .. } => write!(f, "lease {}", lease.path.display()),
+            Self::Nftables(seen) => write!(f, "masquerading of {} (nftables)", seen.source),
+            Self::Iptables(seen) => write!(f, "masquerading of {} (iptables)", seen.source),
+            Self::MacGuard { id, ports } => write!(f, "spoofing protection {id} of port {}", ports.join(", ")),
+        }
+    }
+}
+
+impl Leftover {
+    /// The network's name, where it tells.
+    pub fn network(&self) -> Option<&str> {
+        self.thing.names().map(|names| names.network)
+    }
+
+    /// The container ID, where it tells all of it.
+    pub fn container(&self) -> Option<&str> {
+        match &self.thing {
+            Thing::MacGuard { .. } => self.split_id().map(|(container, _)| container),
+            thing => thing.names().filter(|names| !names.cut).map(|names| names.container),
+        }
+    }
+
+    /// The interface in the container, where it tells.
+    pub fn interface(&self) -> Option<&str> {
+        match &self.thing {
+            Thing::MacGuard { .. } => self.split_id().map(|(_, interface)| interface),
+            thing => thing.names().and_then(|names| names.ifname),
+        }
+    }
+
+    /// Either part may have hyphens of its own.
+    fn split_id(&self) -> Option<(&str, &str)> {
+        let Thing::MacGuard { id, .. } = &self.thing else { return None };
+        id.split_once('-').filter(|(_, interface)| !interface.contains('-'))
+    }
+
+    /// What names it where it is: the lease's file, else the comment or ID of its rules, as
+    /// [`postern_firewall::account::Marked::mark`] has it.
+    pub fn mark(&self) -> String {
+        match &self.thing {
+            Thing::Lease { lease, .. } => lease.path.display().to_string(),
+            Thing::Nftables(seen) => seen.mark(),
+            Thing::Iptables(seen) => seen.mark(),
+            Thing::MacGuard { id, .. } => id.clone(),
+        }
+    }
+
+    /// What it is, in words.
+    pub fn object(&self) -> String {
+        self.thing.to_string()
+    }
+
+    /// Whose it is, as far as that is known: `network/container/interface`.
+    pub fn attachment(&self) -> String {
+        let container = match (&self.thing, self.thing.names()) {
+            (_, Some(names)) if names.cut => format!("{}…", names.container),
+            (Thing::MacGuard { id, .. }, _) if self.split_id().is_none() => return format!("?/{id}"),
+            _ => self.container().unwrap_or("?").to_owned(),
+        };
+        format!("{}/{container}/{}", self.network().unwrap_or("?"), self.interface().unwrap_or("?"))
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What can be removed.
+    pub leftovers: Vec<Leftover>,
+    /// What stays though nothing is known to use it, and why.
+    pub kept: Vec<(String, String)>,
+    /// What could not be looked at: no leftovers are told of that.
+    pub problems: Vec<String>,
+}
+
+/// Where to look.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    /// Postern's own directories.
+    pub places: &'a Places,
+    /// Directories of leases (host-local's `dataDir`) beside the default one.
+    pub directories: &'a [PathBuf],
+    /// How live namespaces are found: [`crate::all_namespaces`], unless the caller knows better.
+    pub namespaces: fn() -> Result<Namespaces, String>,
+}
+
+/// Looks for what native plugins left on the caller's node. Changes nothing.
+///
+/// # Errors
+/// A text for people: the node's links, records or namespaces can't be looked at at all.
+pub fn find(scope: Scope<'_>) -> Result<Report, String> {
+    let mut report = Report::default();
+    // First the things, then who uses them: what is made meanwhile is not among the things.
+    let mut things = leases(scope, &mut report.problems);
+    things.extend(noted(rules(), &mut report.problems));
+    look(scope, things, &mut report)?;
+    Ok(report)
+}
+
+/// How many leases native plugins left: what can be counted without running a program. None where that can't be told.
+pub fn count_leases(scope: Scope<'_>) -> usize {
+    let mut report = Report::default();
+    let things = leases(scope, &mut report.problems);
+    look(scope, things, &mut report).map_or(0, |()| report.leftovers.len())
+}
+
+fn look(scope: Scope<'_>, things: Vec<Thing>, report: &mut Report) -> Result<(), String> {
+    if things.is_empty() {
+        return Ok(());
+    }
+    let host = Netlink::open().map_err(|e| e.to_string())?;
+    let records = postern_state::list(&scope.places.state).map_err(|e| e.to_string())?;
+    let records: Vec<Header> = records.into_iter().filter_map(|summary| summary.header).collect();
+    let cache = Cache::open(Path::new(RESULTS));
+    let namespaces = (scope.namespaces)()?;
+    let doubt = cache.as_ref().err().cloned().or_else(|| namespaces.gap());
+    let addresses = || namespaces.found.iter().flat_map(|found| &found.addresses).map(|(_, have)| have.net.addr());
+    let facts = Facts {
+        live: doubt.is_none().then(|| addresses().collect()),
+        links: host.links().map_err(|e| e.to_string())?.into_iter().map(|link| link.name).collect(),
+    };
+    let cache = cache.unwrap_or_default();
+    let now = SystemTime::now();
+    let mut unknown = 0_usize;
+    for thing in things {
+        match judge(&thing.claim(&records, &cache, now), &facts) {
+            Verdict::Leftover(reason) => report.leftovers.push(Leftover { kind: thing.kind(), reason, thing }),
+            Verdict::Stays(why) => report.kept.push((thing.to_string(), why)),
+            Verdict::InUse => {}
+            Verdict::Unknown => unknown += 1,
+        }
+    }
+    if let (Some(doubt), 1..) = (doubt, unknown) {
+        report.problems.push(format!(
+            "{unknown} leases and masquerading rules were not judged, as not every place where their addresses may be in \
+             use can be looked at: {doubt}; run it as root on the host, in its PID namespace"
+        ));
+    }
+    Ok(())
+}
+
+/// What was found, or nothing and a problem.
+fn noted<T>(found: Result<Vec<T>, impl fmt::Display>, problems: &mut Vec<String>) -> Vec<T> {
+    found.unwrap_or_else(|error| {
+        problems.push(error.to_string());
+        Vec::new()
+    })
+}
+
+fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<Thing> {
+    let default = PathBuf::from(DEFAULT_DIRECTORY);
+    let mut things = Vec::new();
+    for directory in std::iter::once(&default).chain(scope.directories.iter().filter(|other| **other != default)) {
+        let networks = match postern_state::networks(directory) {
+            Ok(Some(networks)) => networks,
+            Ok(None) if *directory == default => continue,
+            Ok(None) => {
+                problems.push(format!("{}: no such directory", directory.display()));
+                continue;
+            }
+            Err(error) => {
+                problems.push(error.to_string());
+                continue;
+            }
+        };
+        for network in networks {
+            // Of what is nobody's there is no telling that it is a lease.
+            let thing = |lease: Held| {
+                let (directory, network, owner) = (directory.clone(), network.clone(), lease.owner.clone()?);
+                Some(Thing::Lease { directory, network, owner, lease })
+            };
+            let leases = places::all_leases(scope.places, directory, &network);
+            things.extend(noted(leases, problems).into_iter().filter_map(thing));
+        }
+    }
+    things
+}
+
+fn rules() -> Result<Vec<Thing>, FirewallError> {
+    let mut nft = Nft::open(Instant::now() + WITHIN)?;
+    let mut things: Vec<Thing> = masquerade::nft_list(&mut nft)?.into_iter().map(Thing::Nftables).collect();
+    if iptables::any_may_exist(&mut nft)? {
+        match iptables::list(means()) {
+            Ok(seen) => things.extend(seen.into_iter().map(Thing::Iptables)),
+            // Then no plugin has used it.
+            Err(error) if error.is_program_missing() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mut guards: Vec<(String, Vec<String>)> = Vec::new();
+    for port in macguard::list(&mut nft)? {
+        match guards.iter_mut().find(|(id, _)| *id == port.id) {
+            Some((_, ports)) => ports.push(port.ifname),
+            None => guards.push((port.id, vec![port.ifname])),
+        }
+    }
+    things.extend(guards.into_iter().map(|(id, ports)| Thing::MacGuard { id, ports }));
+    Ok(things)
+}
+
+fn means() -> Means<'static> {
+    Means { runner: &Direct, deadline: Instant::now() + WITHIN }
+}
+
+/// Removes what was found and is still left over, each with a line in the audit log. Returns how many things that were, and
+/// a text for people for each that could not be removed.
+///
+/// # Errors
+/// As [`find`].
+pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String>), String> {
+    let again = find(scope)?.leftovers;
+    let still: Vec<&Leftover> = found.iter().filter(|leftover| again.contains(leftover)).collect();
+    let host = Netlink::open().map_err(|e| e.to_string())?;
+    // One for all: closing it takes milliseconds after a deletion.
+    let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| e.to_string())?;
+    let mut removal = Removal { places: scope.places, removed: 0, failed: Vec::new() };
+    let mut nftables = Vec::new();
+    let mut tables = Vec::new();
+    for leftover in still {
+        let start = Instant::now();
+        let outcome = match &leftover.thing {
+            Thing::Nftables(seen) => {
+                nftables.push((leftover, seen.clone()));
+                continue;
+            }
+            Thing::Iptables(seen) => {
+                tables.push((leftover, seen.clone()));
+                continue;
+            }
+            Thing::Lease { directory, network, lease, .. } => remove_lease(scope, directory, network, lease),
+            Thing::MacGuard { id, .. } => remove_guard(&host, &mut nft, id),
+        };
+        removal.note(leftover, &outcome, start.elapsed());
+    }
+    // Together, since each look at the rules reads all of them.
+    nft.set_deadline(Instant::now() + WITHIN);
+    removal.together(&nftables, |seen| masquerade::nft_remove_seen(&mut nft, seen).map(drop));
+    removal.together(&tables, |seen| iptables::remove_seen(seen, means()).map(drop));
+    Ok((removal.removed, removal.failed))
+}
+
+fn remove_lease(scope: Scope<'_>, directory: &Path, network: &str, lease: &Held) -> Result<bool, String> {
+    let Some(leases) = places::leases(scope.places, directory, network)? else { return Ok(false) };
+    leases.remove(lease, Instant::now() + WITHIN).map_err(|e| e.to_string())
+}
+
+fn remove_guard(host: &Netlink, nft: &mut Nft, id: &str) -> Result<bool, String> {
+    // What can't be told exists.
+    let exists = |port: &str| host.link_by_name(port).map_or(true, |link| link.is_some());
+    nft.set_deadline(Instant::now() + WITHIN);
+    macguard::remove_unused(nft, id, exists).map_err(|e| e.to_string())
+}
+
+/// A removal under way.
+struct Removal<'a> {
+    places: &'a Places,
+    removed: usize,
+    failed: Vec<String>,
+}
+
+impl Removal<'_> {
+    fn together<T: Clone>(&mut self, some: &[(&Leftover, T)], act: impl FnOnce(&[T]) -> Result<(), FirewallError>) {
+        let seen: Vec<T> = some.iter().map(|(_, seen)| seen.clone()).collect();
+        if seen.is_empty() {
+            return;
+        }
+        let start = Instant::now();
+        let outcome = act(&seen).map(|()| true).map_err(|error| error.to_string());
+        for (leftover, _) in some {
+            self.note(leftover, &outcome, start.elapsed());
+        }
+    }
+
+    /// `Ok(false)`: it was gone, or somebody's again.
+    fn note(&mut self, leftover: &Leftover, outcome: &Result<bool, String>, took: Duration) {
+        match outcome {
+            Ok(false) => return,
+            Ok(true) => self.removed += 1,
+            Err(error) => self.failed.push(format!("{}: {error}", leftover.object())),
+        }
+        let object = json!({"kind": leftover.kind.as_str(), "object": leftover.object()});
+        let outcome = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
+        let mut audit = Audit::new(&self.places.logs, leftover.attachment());
+        audit.note_own("GC", "native.remove", &object, "unused", &outcome, took);
+    }
+}
+
+#[cfg(test)]
+mod tests;

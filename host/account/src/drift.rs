@@ -1,0 +1,476 @@
+//! What the records say beside what the kernel has: an account of the node for `postern ls`, `show` and `doctor`.
+//!
+//! Reading only: nothing is made, no lock is kept. Much of what is looked at (links and addresses in a container, the
+//! names of its files) is the container's to choose: whoever prints it makes it fit for a terminal.
+
+mod own;
+mod path;
+
+use crate::alive::is_alive;
+use crate::busy::{self, Holder};
+use crate::namespaces::Found;
+use crate::sight::Sight;
+use ipnet::IpNet;
+use postern_firewall::MasqueradeKey;
+use postern_gate::Effect;
+use postern_gate::shell::quoted;
+use postern_gate::upkeep::guard_ids;
+use postern_kernel::Link;
+use postern_state::{Header, RecordKey, Section, Stage, Summary};
+use postern_types::Mac;
+use serde::Serialize;
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How it is with an attachment, the worst that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Record and kernel agree.
+    Ok,
+    /// A run for it holds its record for longer than any run should take.
+    Stuck,
+    /// Its ADD, or its DEL, has not ended.
+    Incomplete,
+    /// Its network namespace is not there any more.
+    ContainerGone,
+    /// It was made before the machine was started: nothing of it is left in the kernel.
+    PreviousBoot,
+    /// Record and kernel differ.
+    Drift,
+    /// Its record can't be read.
+    Damaged,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "ok",
+            Self::Stuck => "stuck",
+            Self::Incomplete => "incomplete",
+            Self::ContainerGone => "container gone",
+            Self::PreviousBoot => "previous boot",
+            Self::Drift => "drift",
+            Self::Damaged => "damaged",
+        })
+    }
+}
+
+/// Something that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Deviation {
+    /// What the record says and what there is.
+    pub what: String,
+    /// The way out: a command where there is one.
+    pub remedy: String,
+    /// Whether the remedy is a command.
+    pub is_command: bool,
+}
+
+/// One effect of the record, and what there is of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fact {
+    /// The plugin that caused it.
+    pub plugin: String,
+    /// What it is: `host end`, `leases`, `masquerading`, …
+    pub kind: &'static str,
+    /// What there is, in words.
+    pub found: String,
+}
+
+/// An attachment by its record.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// The record's file.
+    pub path: PathBuf,
+    /// Whose it is; `None` if that can't be read.
+    pub header: Option<Header>,
+    /// The plugins that were called for it, and how far they got.
+    pub sections: Vec<Section>,
+    /// What they left.
+    pub effects: Vec<Effect>,
+    /// Its addresses, by its sections or else by its effects.
+    pub addresses: Vec<IpNet>,
+    /// How it is.
+    pub state: State,
+    /// A living process is at work on it.
+    pub is_held: bool,
+    /// The processes that hold its record, as far as they can be told.
+    pub holders: Vec<Holder>,
+    /// Why its namespace may be alive nevertheless, if its state is [`State::ContainerGone`].
+    pub doubt: Option<String>,
+    /// Effect by effect, what there is.
+    pub facts: Vec<Fact>,
+    /// Where the two differ.
+    pub deviations: Vec<Deviation>,
+}
+
+impl Account {
+    /// The key of its masquerading rules.
+    pub fn masquerade_key(&self) -> Option<MasqueradeKey> {
+        self.header.as_ref().map(|header| MasqueradeKey {
+            network: header.network.clone(),
+            container_id: header.container_id.clone(),
+            ifname: header.ifname.clone(),
+        })
+    }
+
+    /// What the rules of its spoofing protection can be named after.
+    pub fn guard_ids(&self) -> Vec<String> {
+        self.header.as_ref().map(guard_ids).into_iter().flatten().collect()
+    }
+
+    fn differs(&mut self, what: impl Into<String>, remedy: impl Into<String>, is_command: bool) {
+        self.deviations.push(Deviation { what: what.into(), remedy: remedy.into(), is_command });
+    }
+
+    /// Nobody uses it any more: garbage for who knows all of its record.
+    fn is_left(&mut self, what: impl Into<String>) {
+        let is_known = self.deviations.iter().all(|deviation| deviation.remedy != WRITER);
+        self.differs(what, if is_known { COLLECT } else { WRITER }, is_known);
+    }
+
+    fn fact(&mut self, plugin: &str, kind: &'static str, found: impl Into<String>) {
+        self.facts.push(Fact { plugin: plugin.to_owned(), kind, found: found.into() });
+    }
+}
+
+/// What helps where no command can: the runtime knows the configuration, the record does not.
+const AGAIN: &str = "start the container again, so that its runtime calls DEL and ADD";
+/// What helps where nobody uses the attachment any more.
+const COLLECT: &str = "postern gc";
+/// What helps where a record tells of what this version does not know: neither DEL nor `postern gc` removes that.
+const WRITER: &str = "use the version of postern that wrote it";
+/// What is so where a runtime used native plugins for a while. Whatever the record lists is no more, and what the container
+/// has is not the record's: no command may bring one in line with the other.
+const REPLACED: &str =
+    "a program that writes no records has attached the container anew: the record is about what is gone";
+
+impl Sight {
+    /// An account of each attachment of this host's namespace, and of the records that can't be read.
+    pub fn accounts(&self, records: Vec<Summary>) -> Vec<Account> {
+        let is_ours = |summary: &Summary| {
+            summary.header.as_ref().is_none_or(|head| head.host_netns_cookie == self.here || head.boot_id != self.boot)
+        };
+        let accounts = records.into_iter().filter(is_ours).map(|summary| self.account(summary));
+        // Of one that has been removed meanwhile nothing is left to compare.
+        let there = accounts.filter(|account| account.path.symlink_metadata().is_ok());
+        there.map(|account| self.unless_made_again(account)).collect()
+    }
+
+    fn account(&self, summary: Summary) -> Account {
+        let Summary { path, key, header, effects, sections, problems, is_of_other_version } = summary;
+        let mut account = Account {
+            path,
+            header,
+            sections,
+            effects: Vec::new(),
+            addresses: Vec::new(),
+            state: State::Ok,
+            is_held: false,
+            holders: Vec::new(),
+            doubt: None,
+            facts: Vec::new(),
+            deviations: Vec::new(),
+        };
+        let mut noted = Vec::new();
+        for effect in effects {
+            match serde_json::from_value::<Effect>(effect.effect) {
+                Ok(known) => noted.push((effect.plugin, known)),
+                Err(error) => account.differs(format!("an effect of the record is not known: {error}"), WRITER, false),
+            }
+        }
+        let is_damaged = account.header.is_none() || key.is_none();
+        for problem in problems {
+            let remedy = if is_of_other_version { WRITER.to_owned() } else { by_hand(&account.path, is_damaged) };
+            account.differs(format!("{}: {problem}", account.path.display()), remedy, false);
+        }
+        account.addresses = addresses(&account.sections, &noted);
+        account.effects = noted.iter().map(|(_, effect)| effect.clone()).collect();
+        let header = match (account.header.clone(), &key) {
+            (Some(header), Some(key)) if !is_damaged => {
+                account.is_held = self.is_held(key);
+                header
+            }
+            _ => {
+                account.state = State::Damaged;
+                return account;
+            }
+        };
+        if header.boot_id != self.boot {
+            account.state = State::PreviousBoot;
+            account.is_left("it was made before the machine was last started");
+            return account;
+        }
+        let container = header.netns_cookie.and_then(|cookie| self.namespaces.by_cookie(cookie));
+        let pair = self.pair(&noted);
+        for (plugin, effect) in &noted {
+            self.compare(&mut account, &header, plugin, effect, container);
+        }
+        self.inside(&mut account, &header, container, pair);
+        let is_gone = |effect: &Effect| matches!(effect, Effect::Veth { host, .. } if self.link(host).is_none());
+        if noted.iter().any(|(_, effect)| is_gone(effect)) {
+            // Only DEL and ADD make a pair again: a lease or an address that is put back meanwhile is nobody's.
+            account.deviations.retain(|deviation| !deviation.is_command);
+            if self.has_other_pair(&header, container) {
+                account.deviations.retain(|deviation| deviation.remedy == WRITER);
+                account.differs(REPLACED, "nothing has to be done: the container's next DEL clears the record", false);
+            }
+        }
+        account.state = self.state(&mut account, &header);
+        if account.is_held {
+            self.stuck(&mut account);
+        }
+        account
+    }
+
+    /// A run that takes longer than any should is told with whoever keeps its record.
+    fn stuck(&self, account: &mut Account) {
+        let Ok(meta) = account.path.symlink_metadata() else { return };
+        account.holders = self.busy.get(&(meta.dev(), meta.ino())).cloned().unwrap_or_default();
+        let Some(first) = account.holders.iter().min_by_key(|holder| holder.since).cloned() else { return };
+        if first.age < busy::PATIENCE {
+            return;
+        }
+        let stage = account.sections.iter().map(|section| section.stage).find(|stage| *stage != Stage::Given);
+        let run = match (first.verb(), stage) {
+            (Some(verb), _) => verb.to_owned(),
+            (None, Some(Stage::Ending)) => "DEL".to_owned(),
+            (None, Some(_)) => "ADD".to_owned(),
+            (None, None) => "run".to_owned(),
+        };
+        let what = format!("its {run} does not end: {}", busy::words(&account.holders, "its record"));
+        // What is half done is no drift.
+        account.deviations.clear();
+        account.differs(what, busy::remedy(&account.holders), true);
+        account.state = State::Stuck;
+    }
+
+    /// A record that was removed while it was compared may have been made again by now: then it is another one.
+    fn unless_made_again(&self, mut account: Account) -> Account {
+        let key = account.header.as_ref().map(Header::key);
+        if account.state == State::Drift && key.is_some_and(|key| self.is_held(&key)) {
+            account.is_held = true;
+            account.state = State::Incomplete;
+            account.deviations.clear();
+        }
+        account
+    }
+
+    /// Whether a living process is at work on a record, or has been since this look began; one whose lock can't be asked
+    /// for is taken as idle.
+    fn is_held(&self, key: &RecordKey) -> bool {
+        postern_state::is_busy(&self.places.state, key, self.started).unwrap_or(false)
+    }
+
+    /// The host end of the pair that the record tells of.
+    fn pair(&self, effects: &[(String, Effect)]) -> Option<&Link> {
+        effects.iter().find_map(|(_, effect)| match effect {
+            Effect::Veth { host, mac } => self.link(host).filter(|link| link.kind == "veth" && link.mac == Some(mac.0)),
+            _ => None,
+        })
+    }
+
+    /// Whether the container's link of that name has a host end. Where the record's own is gone, somebody who writes no
+    /// records has attached the container again. (`Session::hold_against_kernel` asks the same of one run.)
+    fn has_other_pair(&self, header: &Header, container: Option<&Found>) -> bool {
+        let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
+        let is_end = |own: &Link, end: &Link| {
+            end.kind == "veth" && Some(end.index) == own.peer_index && end.peer_index == Some(own.index)
+        };
+        own.is_some_and(|own| own.kind == "veth" && self.links.iter().any(|end| is_end(own, end)))
+    }
+
+    fn state(&self, account: &mut Account, header: &Header) -> State {
+        let unfinished = account.sections.iter().find(|section| section.stage != Stage::Given);
+        let alive = is_alive(header, &account.effects, &self.links, &self.namespaces);
+        if alive != Ok(true) {
+            account.deviations.retain(|deviation| deviation.remedy == WRITER);
+            account.doubt = alive.err();
+            let doubt = account.doubt.iter().map(|gap| format!(", or can't be found from here: {gap}"));
+            let what = format!("its network namespace is gone{}", doubt.collect::<String>());
+            match account.doubt {
+                Some(_) => {
+                    account.differs(what, "`postern gc` as root on the host, in its PID namespace, can tell", false)
+                }
+                None => account.is_left(what),
+            }
+            return State::ContainerGone;
+        }
+        if let Some(section) = unfinished {
+            let verb = if section.stage == Stage::Ending { "DEL" } else { "ADD" };
+            let what = format!("the {verb} of {} was killed before it ended", section.plugin);
+            if !account.is_held {
+                account.is_left(what);
+            }
+            return State::Incomplete;
+        }
+        match account.deviations.is_empty() {
+            true => State::Ok,
+            // A DEL that has just begun has removed something, and not yet said so.
+            false if account.is_held => State::Incomplete,
+            false => State::Drift,
+        }
+    }
+
+    fn compare(
+        &self,
+        account: &mut Account,
+        header: &Header,
+        plugin: &str,
+        effect: &Effect,
+        container: Option<&Found>,
+    ) {
+        match effect {
+            Effect::Veth { host, mac } => self.host_end(account, plugin, host, *mac),
+            Effect::Masquerade { backend, addresses } => self.masquerading(account, plugin, *backend, addresses),
+            Effect::MacGuard { id, .. } => self.guard(account, header, plugin, id.clone(), container),
+            Effect::Lease { directory } => self.lease(account, header, plugin, Path::new(directory)),
+            Effect::Native { plugin: native, .. } => {
+                account.fact(plugin, "native IPAM", format!("{native} was run; only it knows what it did"));
+            }
+            Effect::LoopbackUp => {}
+        }
+    }
+
+    fn host_end(&self, account: &mut Account, plugin: &str, name: &str, mac: Mac) {
+        let Some(link) = self.link(name) else {
+            account.fact(plugin, "host end", format!("{name} is gone"));
+            return account.differs(format!("the host end {name} is gone, and with it the pair"), AGAIN, false);
+        };
+        let address = link.mac.map_or_else(|| "no address".to_owned(), |mac| Mac(mac).to_string());
+        let master = link.master.map(|index| match self.link_at(index) {
+            Some(master) => format!(", port of {}", master.name),
+            None => format!(", port of link {index}"),
+        });
+        let up = if link.up { "up" } else { "down" };
+        let master = master.unwrap_or_default();
+        account.fact(plugin, "host end", format!("{name}, {address}, index {}, {up}{master}", link.index));
+        if link.kind != "veth" {
+            account.differs(format!("{name} is no veth, and not this attachment's"), AGAIN, false);
+        } else if link.mac != Some(mac.0) {
+            let remedy = format!("ip link set dev {} address {mac}", quoted(name));
+            account.differs(format!("the host end {name} has address {address}, and was given {mac}"), remedy, true);
+        }
+        if !link.up {
+            account.differs(
+                format!("the host end {name} is down"),
+                format!("ip link set dev {} up", quoted(name)),
+                true,
+            );
+        }
+        self.beyond(account, plugin, link);
+    }
+
+    /// What is in the container's namespace.
+    fn inside(&self, account: &mut Account, header: &Header, container: Option<&Found>, pair: Option<&Link>) {
+        let Some(found) = container else {
+            if pair.is_some() && header.netns_cookie.is_some() {
+                account.fact(
+                    "",
+                    "container",
+                    "its namespace can't be found from here, and is alive: the pair is there",
+                );
+            }
+            return;
+        };
+        let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else {
+            if let Some(reason) = &found.unread {
+                return account.fact("", "container", format!("can't be looked at: {reason}"));
+            }
+            account.fact("", "container", format!("{} has no link {}", found.path.display(), header.ifname));
+            // Without the pair that is no wonder, and said already.
+            if pair.is_some() || !account.effects.iter().any(|effect| matches!(effect, Effect::Veth { .. })) {
+                account.differs(format!("the container has no link {}", header.ifname), AGAIN, false);
+            }
+            return;
+        };
+        let have: Vec<IpNet> =
+            found.addresses.iter().filter(|(index, _)| *index == own.index).map(|(_, have)| have.net).collect();
+        let shown: Vec<String> = have.iter().map(ToString::to_string).collect();
+        let mac = own.mac.map(|mac| format!(", {}", Mac(mac))).unwrap_or_default();
+        let up = if own.up { "up" } else { "down" };
+        let users = match found.processes {
+            0 => "no process is in it".to_owned(),
+            1 => "1 process is in it".to_owned(),
+            many => format!("{many} processes are in it"),
+        };
+        let path = found.path.display();
+        account.fact("", "container", format!("{}{mac}, {up}: {} ({path}, {users})", own.name, shown.join(", ")));
+        if let Some(pair) = pair
+            && pair.peer_index != Some(own.index)
+        {
+            let what = format!("{} in the container is not the other end of {}", own.name, pair.name);
+            account.differs(what, AGAIN, false);
+        }
+        for address in account.addresses.clone().iter().filter(|address| !have.contains(address)) {
+            let remedy = match found.path.starts_with("/proc") {
+                true => AGAIN.to_owned(),
+                false => format!(
+                    "nsenter --net={} ip address add {address} dev {}",
+                    quoted(&found.path.display().to_string()),
+                    quoted(&own.name)
+                ),
+            };
+            let is_command = !found.path.starts_with("/proc");
+            account.differs(format!("{} in the container does not have {address}", own.name), remedy, is_command);
+        }
+        self.container_end(account, header, found, own);
+    }
+}
+
+/// What helps with a damaged record: what it lists nothing else knows of. One that can be read but for some lines is the
+/// attachment's still.
+fn by_hand(path: &Path, is_lost: bool) -> String {
+    let file = quoted(&path.display().to_string());
+    match is_lost {
+        true => format!("look at what it lists, `cat {file}`, and remove that; only then `rm {file}`"),
+        false => format!("look at what the damaged line lists, `cat {file}`: DEL does not remove that"),
+    }
+}
+
+/// The addresses of an attachment: those of its sections, or else those whose traffic is masqueraded.
+fn addresses(sections: &[Section], effects: &[(String, Effect)]) -> Vec<IpNet> {
+    let mut addresses: Vec<IpNet> =
+        sections.iter().flat_map(|section| &section.addresses).filter_map(|text| text.parse().ok()).collect();
+    if addresses.is_empty() {
+        for (_, effect) in effects {
+            if let Effect::Masquerade { addresses: masqueraded, .. } = effect {
+                addresses.extend(masqueraded);
+            }
+        }
+    }
+    let mut seen = Vec::new();
+    addresses.retain(|address| {
+        !seen.contains(address) && {
+            seen.push(*address);
+            true
+        }
+    });
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postern_types::Backend;
+
+    #[test]
+    fn addresses_are_those_of_sections_or_else_of_rules() {
+        let address = |text: &str| text.parse::<IpNet>().unwrap();
+        let rules = Effect::Masquerade { backend: Backend::Nftables, addresses: vec![address("10.0.0.2/24")] };
+        let effects = vec![("bridge".to_owned(), rules)];
+        assert_eq!(addresses(&[], &effects), [address("10.0.0.2/24")]);
+        let section = Section {
+            plugin: "bridge".to_owned(),
+            digest: String::new(),
+            begun: 1,
+            stage: Stage::Given,
+            since: 1,
+            addresses: vec!["10.0.0.3/24".to_owned(), "nonsense".to_owned(), "10.0.0.3/24".to_owned()],
+            path: postern_state::DataPath::default(),
+        };
+        assert_eq!(addresses(&[section], &effects), [address("10.0.0.3/24")]);
+    }
+}

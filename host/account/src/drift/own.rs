@@ -1,0 +1,115 @@
+//! What an attachment has beside its pair: masquerading, spoofing protection, leases.
+
+use super::{AGAIN, Account, path};
+use crate::namespaces::Found;
+use crate::sight::Sight;
+use ipnet::IpNet;
+use postern_gate::Effect;
+use postern_gate::shell::quoted;
+use postern_state::{Header, Owner};
+use postern_types::{Backend, Mac};
+use std::path::Path;
+
+impl Sight {
+    pub(super) fn masquerading(&self, account: &mut Account, plugin: &str, backend: Backend, addresses: &[IpNet]) {
+        let Some(key) = account.masquerade_key() else { return };
+        for address in addresses {
+            let (name, present) = match backend {
+                Backend::Nftables => (
+                    "nftables",
+                    self.rules().and_then(|rules| rules.masquerade(&key, &[*address]).map_err(|e| e.to_string())),
+                ),
+                Backend::Iptables => (
+                    "iptables",
+                    self.iptables().and_then(|tables| tables.has(&key, &[*address]).map_err(|e| e.to_string())),
+                ),
+            };
+            let found = match present {
+                Ok(true) => format!("{} by {name}", address.addr()),
+                Ok(false) => {
+                    let what = format!("{} is not masqueraded: its rules in {name} are gone", address.addr());
+                    account.differs(what, AGAIN, false);
+                    format!("{} by {name}: its rules are gone", address.addr())
+                }
+                Err(reason) => format!("{} by {name}: can't be looked at: {reason}", address.addr()),
+            };
+            account.fact(plugin, "masquerading", found);
+        }
+    }
+
+    pub(super) fn guard(
+        &self,
+        account: &mut Account,
+        header: &Header,
+        plugin: &str,
+        id: Option<String>,
+        container: Option<&Found>,
+    ) {
+        let host = account.effects.iter().find_map(|effect| match effect {
+            Effect::Veth { host, .. } => Some(host.clone()),
+            _ => None,
+        });
+        let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
+        let id = id.or_else(|| account.guard_ids().into_iter().next());
+        // Where the container's end has another address, that is what differs, and not its guard.
+        let mac = own.and_then(|own| self.expected_mac(header, &path::of_pair(account), own.mac)).map(|mac| mac.0);
+        let (Some(host), Some(mac), Some(id)) = (host, mac, id) else {
+            return account.fact(plugin, "spoofing protection", "can't be compared without the pair");
+        };
+        let found = match self.rules().and_then(|rules| rules.guard(&id, &host, mac).map_err(|e| e.to_string())) {
+            Ok(true) => format!("{host} may send as {} only", Mac(mac)),
+            Ok(false) => {
+                let what = format!(
+                    "the spoofing protection of {host} is not all there, or for another address than {}",
+                    Mac(mac)
+                );
+                account.differs(what, AGAIN, false);
+                format!("not all there for {}", Mac(mac))
+            }
+            Err(reason) => format!("can't be looked at: {reason}"),
+        };
+        account.fact(plugin, "spoofing protection", found);
+    }
+
+    pub(super) fn lease(&self, account: &mut Account, header: &Header, plugin: &str, directory: &Path) {
+        let leases = self.leases(directory, &header.network);
+        let leases = match leases.as_ref() {
+            Ok(leases) => leases,
+            Err(reason) => return account.fact(plugin, "leases", format!("can't be looked at: {reason}")),
+        };
+        let own = Owner::new(&header.container_id, &header.ifname);
+        for held in leases.iter().filter(|held| held.owner.as_ref() == Some(&own)) {
+            account.fact(plugin, "lease", format!("{} in {}", held.address, held.path.display()));
+        }
+        for address in account.addresses.clone() {
+            let held = leases.iter().find(|held| held.address == address.addr());
+            match held.map(|held| held.owner.as_ref()) {
+                Some(Some(owner)) if *owner == own => {}
+                Some(owner) => {
+                    let by = owner.map_or_else(
+                        || "nobody known".to_owned(),
+                        |owner| format!("{} {}", owner.container_id, owner.ifname),
+                    );
+                    account.differs(format!("address {} is leased to {by} too", address.addr()), AGAIN, false);
+                }
+                None => {
+                    let own = directory.join(&header.network);
+                    let file = own.join(address.addr().to_string());
+                    let make = match own.is_dir() {
+                        true => String::new(),
+                        false => format!("install -d -m 755 {} && ", quoted(&own.display().to_string())),
+                    };
+                    // Not over a lease that another has taken meanwhile.
+                    let remedy = format!(
+                        "{make}(umask 077; set -C; printf '%s\\r\\n%s' {} {} > {})",
+                        quoted(&header.container_id),
+                        quoted(&header.ifname),
+                        quoted(&file.display().to_string())
+                    );
+                    let what = format!("the lease of {} is gone, and another may get the address", address.addr());
+                    account.differs(what, remedy, true);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The way of an attachment's packets: the container's end and its routes, the bridge with its gateways, the host's routes.
+//!
+//! What there should be is what the record says that ADD made ([`postern_state::DataPath`]). A record of an earlier version
+//! does not say it: then only what every attachment with addresses needs is looked for.
+
+use super::{AGAIN, Account};
+use crate::adopt;
+use crate::namespaces::Found;
+use crate::sight::Sight;
+use ipnet::IpNet;
+use postern_gate::shell::quoted;
+use postern_kernel::Link;
+use postern_state::{DataPath, Header, Section};
+use postern_types::Mac;
+use std::net::IpAddr;
+
+/// What the record says of a plugin's data path.
+pub(super) fn of<'a>(sections: &'a [Section], plugin: &str) -> Option<&'a DataPath> {
+    sections.iter().find(|section| section.plugin == plugin).map(|section| &section.path)
+}
+
+/// The data path of the plugin that made the pair.
+pub(super) fn of_pair(account: &Account) -> DataPath {
+    let known = account.sections.iter().map(|section| &section.path).find(|path| path.mac.is_some());
+    known.cloned().unwrap_or_default()
+}
+
+/// A command that is run in the container's namespace, or none where only its inhabitants' paths lead there.
+fn inside(found: &Found, command: &str) -> (String, bool) {
+    match found.path.starts_with("/proc") {
+        true => (AGAIN.to_owned(), false),
+        false => (format!("nsenter --net={} {command}", quoted(&found.path.display().to_string())), true),
+    }
+}
+
+/// A route of a record: destination and next hop.
+fn route(text: &str) -> Option<(IpNet, Option<IpAddr>)> {
+    match text.split_once(' ') {
+        Some((dst, gateway)) => Some((dst.parse().ok()?, Some(gateway.parse().ok()?))),
+        None => Some((text.parse().ok()?, None)),
+    }
+}
+
+/// A gateway of a record: its link, and its address.
+fn gateway(text: &str) -> Option<(&str, IpNet)> {
+    let (link, address) = text.split_once(' ')?;
+    Some((link, address.parse().ok()?))
+}
+
+impl Sight {
+    /// The bridge that the host's end is a port of, and the gateways that were put on the host.
+    pub(super) fn beyond(&self, account: &mut Account, plugin: &str, end: &Link) {
+        let path = of(&account.sections, plugin).cloned().unwrap_or_default();
+        match end.master.and_then(|index| self.link_at(index)) {
+            Some(master) => self.bridge(account, &path, end, master),
+            None if end.master.is_none() && (plugin == "bridge" || path.bridge.is_some()) => {
+                // What else its port was set up with, only ADD knows.
+                let bridge = path
+                    .bridge
+                    .as_deref()
+                    .filter(|name| !path.port_settings && self.link(name).is_some_and(|link| link.kind == "bridge"));
+                let join =
+                    bridge.map(|bridge| format!("ip link set dev {} master {}", quoted(&end.name), quoted(bridge)));
+                let is_command = join.is_some();
+                let what = format!("the host end {} is a port of no bridge", end.name);
+                account.differs(what, join.unwrap_or_else(|| AGAIN.to_owned()), is_command);
+            }
+            None => {}
+        }
+        self.gateways(account, &path, end);
+        if path.routed || plugin == "ptp" {
+            self.host_routes(account, end);
+        }
+    }
+
+    fn bridge(&self, account: &mut Account, path: &DataPath, end: &Link, master: &Link) {
+        // An operator may have renamed the bridge; it is another one only if both are there.
+        if let Some(wanted) = path.bridge.as_ref().filter(|wanted| **wanted != master.name)
+            && self.link(wanted).is_some()
+        {
+            let what = format!("the host end {} is a port of {}, and was made one of {wanted}", end.name, master.name);
+            account.differs(what, AGAIN, false);
+        }
+        if !master.up {
+            let remedy = format!("ip link set dev {} up", quoted(&master.name));
+            account.differs(format!("{} {} is down", kind(master), master.name), remedy, true);
+        }
+    }
+
+    fn gateways(&self, account: &mut Account, path: &DataPath, end: &Link) {
+        let host = self.namespaces.by_cookie(self.here).filter(|host| host.unread.is_none());
+        for (name, address) in path.gateways.iter().filter_map(|text| gateway(text)) {
+            let (Some(host), Some(link)) = (host, self.link(name)) else {
+                // Of a bridge that is gone the port tells.
+                if host.is_some() && path.bridge.as_deref() != Some(name) && end.name != name {
+                    account.differs(format!("{name} is gone, which had the gateway {address}"), AGAIN, false);
+                }
+                continue;
+            };
+            if !link.up && Some(link.index) != end.master && link.index != end.index {
+                let remedy = format!("ip link set dev {} up", quoted(name));
+                account.differs(format!("{name}, which has the gateway, is down"), remedy, true);
+            }
+            if !host.addresses.iter().any(|(index, have)| *index == link.index && have.net == address) {
+                let remedy = format!("ip address add {address} dev {}", quoted(name));
+                account.differs(format!("{name} does not have the gateway {address}"), remedy, true);
+            }
+        }
+    }
+
+    /// The host's way to each address of a routed pair.
+    fn host_routes(&self, account: &mut Account, end: &Link) {
+        for address in account.addresses.clone() {
+            match self.host.link_towards(address.addr()) {
+                Ok(towards) if towards == Some(end.index) => {}
+                Ok(_) => {
+                    let what = format!("packets of this node to {} do not go to {}", address.addr(), end.name);
+                    // Not `replace`: a route that leads elsewhere may be another container's.
+                    let remedy = format!("ip route add {} dev {}", IpNet::from(address.addr()), quoted(&end.name));
+                    account.differs(what, remedy, true);
+                }
+                Err(reason) => account.fact("", "route", format!("can't be looked at: {reason}")),
+            }
+        }
+    }
+
+    /// The address that the container's end should have: the one that it was made with, or that a plugin behind gave it.
+    pub(super) fn expected_mac(&self, header: &Header, path: &DataPath, have: Option<[u8; 6]>) -> Option<Mac> {
+        let made = path.mac.as_ref().and_then(|text| text.parse::<Mac>().ok());
+        let have = have.map(Mac);
+        match made {
+            Some(made) if have != Some(made) => {
+                let changed = have.filter(|have| adopt::was_told(header, *have));
+                Some(changed.unwrap_or(made))
+            }
+            _ => have,
+        }
+    }
+
+    /// The container's end, and its routes.
+    pub(super) fn container_end(&self, account: &mut Account, header: &Header, found: &Found, own: &Link) {
+        let path = of_pair(account);
+        let name = quoted(&own.name);
+        if let Some(wanted) = self.expected_mac(header, &path, own.mac)
+            && own.mac != Some(wanted.0)
+        {
+            let have = own.mac.map_or_else(|| "no address".to_owned(), |mac| format!("address {}", Mac(mac)));
+            let what = format!("{} in the container has {have}, and was given {wanted}", own.name);
+            let (remedy, is_command) = inside(found, &format!("ip link set dev {name} address {wanted}"));
+            account.differs(what, remedy, is_command);
+        }
+        if !own.up && (path.up || !account.addresses.is_empty()) {
+            let (remedy, is_command) = inside(found, &format!("ip link set dev {name} up"));
+            account.differs(format!("{} in the container is down", own.name), remedy, is_command);
+        }
+        self.container_routes(account, &path, found, own);
+    }
+
+    fn container_routes(&self, account: &mut Account, path: &DataPath, found: &Found, own: &Link) {
+        let Some(routes) = &found.routes else {
+            return account.fact("", "routes", "there are too many to look at");
+        };
+        // In whatever table: a plugin behind may have moved them (sbr, vrf).
+        let have = |dst: IpNet, gateway: Option<IpAddr>| {
+            routes.iter().any(|(index, route)| {
+                *index == own.index && route.dst == dst && (gateway.is_none() || route.gateway == gateway)
+            })
+        };
+        let shown: Vec<String> = path.routes.iter().take(SHOWN).map(|route| route.replace(' ', " via ")).collect();
+        if !shown.is_empty() {
+            let more = if path.routes.len() > SHOWN { ", …" } else { "" };
+            account.fact("", "routes", format!("{}{more}", shown.join(", ")));
+        }
+        for (dst, gateway) in path.routes.iter().filter_map(|text| route(text)) {
+            if have(dst, gateway) {
+                continue;
+            }
+            let via = gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+            let what = format!("the container has no route to {dst}{via} through {}", own.name);
+            // Where the result names no next hop it is the gateway, if there is one only.
+            let all: Vec<IpAddr> =
+                path.gateways.iter().filter_map(|text| Some(self::gateway(text)?.1.addr())).collect();
+            let mut hops =
+                gateway.into_iter().chain(all.into_iter().filter(|hop| hop.is_ipv4() == dst.addr().is_ipv4()));
+            let (remedy, is_command) = match (hops.next(), gateway.is_some() || hops.next().is_none()) {
+                (Some(hop), true) => inside(found, &format!("ip route add {dst} via {hop} dev {}", quoted(&own.name))),
+                _ => (AGAIN.to_owned(), false),
+            };
+            account.differs(what, remedy, is_command);
+        }
+        if !own.up {
+            // The kernel makes the rest again with the link.
+            return;
+        }
+        for address in account.addresses.clone() {
+            let network = address.trunc();
+            let is_whole = address.prefix_len() == address.max_prefix_len();
+            let is_there = found.addresses.iter().any(|(index, have)| *index == own.index && have.net == address);
+            if is_whole || !is_there || have(network, None) {
+                continue;
+            }
+            let what = format!("the container has no route to its own network {network} through {}", own.name);
+            let (remedy, is_command) = match path.bridge.is_some() {
+                true => {
+                    inside(found, &format!("ip route add {network} dev {} src {}", quoted(&own.name), address.addr()))
+                }
+                // Through the gateway, where the pair is routed.
+                false => (AGAIN.to_owned(), false),
+            };
+            account.differs(what, remedy, is_command);
+        }
+    }
+}
+
+/// Routes of a record that are shown.
+const SHOWN: usize = 8;
+
+/// What a master is called.
+fn kind(link: &Link) -> &str {
+    if link.kind == "bridge" { "the bridge" } else { "the master" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_record_says_is_read_as_addresses_only() {
+        assert_eq!(route("10.0.0.0/8"), Some(("10.0.0.0/8".parse().unwrap(), None)));
+        let default = route("0.0.0.0/0 10.9.0.1");
+        assert_eq!(default, Some(("0.0.0.0/0".parse().unwrap(), Some("10.9.0.1".parse().unwrap()))));
+        for bad in ["", "x", "0.0.0.0/0 ; reboot", "0.0.0.0/0 via 10.9.0.1", " 10.9.0.1"] {
+            assert_eq!(route(bad), None, "{bad}");
+        }
+        assert_eq!(gateway("br9 10.9.0.1/24"), Some(("br9", "10.9.0.1/24".parse().unwrap())));
+        for bad in ["", "br9", "br9 x", "br 9 10.9.0.1/24"] {
+            assert_eq!(gateway(bad), None, "{bad}");
+        }
+    }
+}

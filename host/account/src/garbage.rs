@@ -1,0 +1,419 @@
+//! What nobody needs any more, for nodes whose runtime never calls GC: records of attachments that are gone.
+//!
+//! [`find`] looks and changes nothing; [`remove`] removes what it found, after another look. A record is garbage if its
+//! attachment was made in another boot, if the process that made it was killed before it had told the runtime, or if the
+//! container's namespace is gone. What was killed needs no further proof. Whether a namespace is gone is asked of the
+//! kernel: a pair whose host end exists has another end, and so a namespace; and every namespace that can be found is
+//! looked at. Where not all can be looked at, an attachment is gone only if it had a pair that is gone, and its path too.
+
+use crate::alive::{all_namespaces, is_alive};
+use crate::namespaces::Namespaces;
+use crate::places;
+use postern_gate::Effect;
+use postern_gate::places::Places;
+pub use postern_gate::upkeep::Rules;
+use postern_gate::upkeep::{Removal, SharedNft, describe, gives_back, now};
+use postern_kernel::{Link, Netlink};
+use postern_state::{Header, Owner, Record, RecordKey, Section, Stage, StateError, Summary};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long one record may take to remove.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// Why nobody needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It was made before the machine was last started.
+    OtherBoot,
+    /// Its namespace is gone.
+    Gone,
+    /// Whoever made it was killed before the runtime had an answer, or whoever removed it before all was gone.
+    Killed,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OtherBoot => "it was made before the machine was last started",
+            Self::Gone => "the container's network namespace is gone",
+            Self::Killed => "its ADD was killed before the runtime had an answer, or its DEL did not end",
+        })
+    }
+}
+
+/// A record, or part of one, that nobody needs.
+#[derive(Clone, Debug)]
+pub struct Garbage {
+    /// Whose it is.
+    pub header: Header,
+    /// The plugin whose part it is; `None` for all.
+    pub plugin: Option<String>,
+    /// Why.
+    pub reason: Reason,
+    /// What it lists.
+    pub effects: Vec<Effect>,
+    /// Why its addresses are kept, if they are.
+    pub keeps: Option<String>,
+    key: RecordKey,
+    /// Only the record itself is removed: what it lists is another's by now.
+    superseded: bool,
+}
+
+impl Garbage {
+    /// What will be removed, in words.
+    pub fn words(&self) -> Vec<String> {
+        if self.superseded || self.effects.is_empty() {
+            return vec!["its record".to_owned()];
+        }
+        let words = |effect: &Effect| match &self.keeps {
+            Some(why) if gives_back(effect) => format!("{}: kept, as {why}", describe(effect)),
+            _ => describe(effect),
+        };
+        self.effects.iter().map(words).collect()
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What can be removed.
+    pub garbage: Vec<Garbage>,
+    /// Attachments that stay though something is strange about them, and why.
+    pub kept: Vec<(Header, String)>,
+    /// What could not be looked at.
+    pub problems: Vec<String>,
+    /// Attachments that are in use.
+    pub live: usize,
+}
+
+/// Looks for records of the caller's namespace that nobody needs. Changes nothing, but that empty files go in which a run was
+/// about to begin its record.
+///
+/// # Errors
+/// A text for people: records or namespaces can't be looked at at all.
+pub fn find(places: &Places, chain: &Chain<'_>) -> Result<Report, String> {
+    // Nothing was begun in these, and nobody has them open.
+    postern_state::tidy(&places.state).map_err(|e| e.to_string())?;
+    // Before the records are read: what an ADD has done since is not in what was read of it.
+    let started = now();
+    let summaries = postern_state::list(&places.state).map_err(|e| e.to_string())?;
+    let mut report = Report::default();
+    if summaries.is_empty() {
+        return Ok(report);
+    }
+    let look = Look::new(started, places, chain)?;
+    for summary in &summaries {
+        report.problems.extend(summary.problems.iter().map(|problem| format!("{}: {problem}", summary.path.display())));
+        let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
+        if header.boot_id == look.boot && header.host_netns_cookie != look.here {
+            continue;
+        }
+        match postern_state::is_busy(&places.state, key, look.started) {
+            Ok(false) => look.judge(summary, key, header, &summaries, &mut report),
+            Ok(true) => report.kept.push((header.clone(), "a run for it is under way".to_owned())),
+            Err(error) => report.problems.push(error.to_string()),
+        }
+    }
+    Ok(report)
+}
+
+/// Why plugins of the chain that an attachment was made by may have left something on the node that Postern can't undo;
+/// `None` if there are no such plugins.
+pub type Chain<'a> = dyn Fn(&Header) -> Option<String> + 'a;
+
+/// What is so at the moment.
+struct Look<'a> {
+    places: &'a Places,
+    chain: &'a Chain<'a>,
+    boot: String,
+    here: u64,
+    started: u64,
+    links: Vec<Link>,
+    namespaces: Namespaces,
+}
+
+impl<'a> Look<'a> {
+    fn new(started: u64, places: &'a Places, chain: &'a Chain<'a>) -> Result<Self, String> {
+        let text = |error: &dyn fmt::Display| error.to_string();
+        let host = Netlink::open().map_err(|e| text(&e))?;
+        Ok(Self {
+            places,
+            chain,
+            boot: postern_state::boot_id().map_err(|e| text(&e))?,
+            here: host.cookie().map_err(|e| text(&e))?,
+            started,
+            links: host.links().map_err(|e| text(&e))?,
+            namespaces: all_namespaces()?,
+        })
+    }
+
+    fn judge(&self, summary: &Summary, key: &RecordKey, header: &Header, all: &[Summary], report: &mut Report) {
+        let effects = |plugin: Option<&str>| -> Vec<Effect> {
+            let noted = summary.effects.iter().filter(|noted| plugin.is_none_or(|plugin| noted.plugin == plugin));
+            noted.filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok()).collect()
+        };
+        // One that this version doesn't know is among the problems, and can't be removed.
+        if effects(None).len() != summary.effects.len() {
+            return;
+        }
+        let garbage = |plugin: Option<&str>, reason: Reason, superseded: bool| Garbage {
+            header: header.clone(),
+            plugin: plugin.map(str::to_owned),
+            reason,
+            effects: effects(plugin),
+            keeps: None,
+            key: *key,
+            superseded,
+        };
+        if header.boot_id != self.boot {
+            report.garbage.push(garbage(None, Reason::OtherBoot, is_superseded(header, &self.boot, all)));
+            return;
+        }
+        let alive = is_alive(header, &effects(None), &self.links, &self.namespaces);
+        if alive == Ok(false) {
+            let mut gone = garbage(None, Reason::Gone, self.is_taken_over(header, summary, &effects(None), all));
+            gone.keeps = (self.chain)(header).filter(|_| !gone.superseded);
+            match &gone.keeps {
+                // All else is gone already.
+                Some(why) if !gone.effects.is_empty() && gone.effects.iter().all(gives_back) => {
+                    report.kept.push((header.clone(), format!("its addresses are kept, as {why}")));
+                }
+                _ => report.garbage.push(gone),
+            }
+            return;
+        }
+        // What was killed is no attachment, in whatever namespace: what it has left to show may not tell any more.
+        let killed: Vec<&str> = summary.sections.iter().filter(|s| is_unfinished(s)).map(|s| &*s.plugin).collect();
+        let makers = summary.effects.iter().map(|noted| noted.plugin.as_str());
+        let is_empty = summary.sections.is_empty() && summary.effects.is_empty();
+        if is_empty || !killed.is_empty() && nothing_stands(&summary.sections, makers) {
+            report.garbage.push(garbage(None, Reason::Killed, false));
+            return;
+        }
+        report.garbage.extend(killed.iter().map(|plugin| garbage(Some(plugin), Reason::Killed, false)));
+        match alive {
+            Ok(_) => report.live += 1,
+            Err(gap) => {
+                report.kept.push((header.clone(), format!("it can't be told whether its namespace is alive: {gap}")));
+            }
+        }
+    }
+}
+
+impl Look<'_> {
+    /// Whether somebody who writes no records has made the attachment again, so that what has its names is in use: the
+    /// address that it holds by its lease, or had, is on a link of that name in a living namespace. A link that another
+    /// record claims is that one's: root in there can give it any address, and what is gone would never be removed.
+    fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect], all: &[Summary]) -> bool {
+        let is_claimed = |end: &Link| {
+            let others = all.iter().filter(|other| other.path != summary.path);
+            let mut claims = others.flat_map(|other| &other.effects);
+            claims.any(|noted| match serde_json::from_value(noted.effect.clone()) {
+                Ok(Effect::Veth { host, mac }) => host == end.name && end.mac == Some(mac.0),
+                _ => false,
+            })
+        };
+        let mut directories = effects.iter().filter_map(|effect| match effect {
+            Effect::Lease { directory } => Some(directory),
+            _ => None,
+        });
+        let owner = Owner::new(&header.container_id, &header.ifname);
+        let mut addresses: Vec<IpAddr> = Vec::new();
+        let has_leases = directories.clone().next().is_some();
+        if has_leases {
+            let held = directories.by_ref().flat_map(|directory| {
+                places::all_leases(self.places, Path::new(directory), &header.network).unwrap_or_default()
+            });
+            addresses.extend(held.filter(|held| held.owner.as_ref() == Some(&owner)).map(|held| held.address));
+        } else {
+            let noted = summary.sections.iter().flat_map(|section| &section.addresses);
+            addresses.extend(noted.filter_map(|text| text.split('/').next()?.parse::<IpAddr>().ok()));
+        }
+        addresses.into_iter().any(|address| {
+            self.namespaces.with_address(address).is_some_and(|found| {
+                found.links.iter().any(|link| {
+                    let has = |(index, have): &(u32, postern_kernel::Address)| {
+                        *index == link.index && have.net.addr() == address
+                    };
+                    // Another node on this machine can have the same address: the host's end has to be one of ours.
+                    let is_end = |end: &Link| {
+                        let is_mutual = Some(end.index) == link.peer_index && end.peer_index == Some(link.index);
+                        end.kind == "veth" && is_mutual && !is_claimed(end)
+                    };
+                    link.name == header.ifname && found.addresses.iter().any(has) && self.links.iter().any(is_end)
+                })
+            })
+        })
+    }
+}
+
+/// Whether this is no attachment: whoever was at work on it was killed.
+fn is_unfinished(section: &Section) -> bool {
+    section.stage != Stage::Given
+}
+
+/// Whether no plugin got to its end: each of `makers`, which caused the record's effects, was killed as well. (Earlier
+/// versions wrote no sections: what has none may be in use.)
+fn nothing_stands<'a>(sections: &[Section], mut makers: impl Iterator<Item = &'a str>) -> bool {
+    sections.iter().all(is_unfinished)
+        && makers.all(|maker| sections.iter().any(|section| is_unfinished(section) && section.plugin == maker))
+}
+
+/// Whether what was found killed is so still: a run that took it up since may have begun its section anew.
+fn is_still_killed(record: &Record<Effect>, plugin: Option<&str>) -> bool {
+    let (sections, effects) = (record.sections(), record.effects(None));
+    match plugin {
+        Some(plugin) => sections.iter().any(|section| section.plugin == plugin && is_unfinished(section)),
+        None => !sections.is_empty() && nothing_stands(sections, effects.iter().map(|noted| noted.plugin.as_str())),
+    }
+}
+
+/// Whether the same attachment has been made again in this boot: what the old record lists is the new one's.
+fn is_superseded(header: &Header, boot: &str, all: &[Summary]) -> bool {
+    let same = |other: &Header| {
+        other.boot_id == boot
+            && (&other.network, &other.container_id, &other.ifname)
+                == (&header.network, &header.container_id, &header.ifname)
+    };
+    all.iter().filter_map(|summary| summary.header.as_ref()).any(same)
+}
+
+/// What the removals of one collection have in common.
+#[derive(Default)]
+pub struct Shared {
+    nft: SharedNft,
+    /// The records that were looked at when the first was asked for that may be superseded.
+    seen: RefCell<Option<HashMap<RecordKey, Header>>>,
+}
+
+impl Shared {
+    /// [`is_superseded`] by what the records say now. Those that were seen before are not opened again, unless they are of the
+    /// same attachment: a collection of all records after a reboot would read each as often as there are records.
+    fn is_made_again(&self, places: &Places, header: &Header) -> Result<bool, String> {
+        let boot = postern_state::boot_id().map_err(|e| e.to_string())?;
+        let is_same = |other: &Header| {
+            (&other.network, &other.container_id, &other.ifname)
+                == (&header.network, &header.container_id, &header.ifname)
+        };
+        let mut seen = self.seen.borrow_mut();
+        let seen = seen.get_or_insert_default();
+        let known = seen.iter().filter(|(_, header)| !is_same(header)).map(|(key, _)| *key).collect();
+        let others = postern_state::list_others(&places.state, &known).map_err(|e| e.to_string())?;
+        let found = is_superseded(header, &boot, &others);
+        seen.extend(others.into_iter().filter_map(|summary| Some((summary.key?, summary.header?))));
+        Ok(found)
+    }
+}
+
+/// What native IPAM programs are run with. Not the record says so: whoever could forge one would have programs run.
+pub struct Programs<'a> {
+    /// The directories that they are in, as `CNI_PATH`.
+    pub path: &'a str,
+    /// The operator's configuration of a network (first) for such a program (second).
+    pub config: &'a dyn Fn(&str, &str) -> Option<String>,
+    /// The rules of the node, looked at once for all that is removed.
+    pub rules: &'a Rules,
+}
+
+/// Removes what was found, and returns whether it did: what somebody has taken up again since stays.
+///
+/// # Errors
+/// A text for people: what could not be removed; it stays in the record.
+pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, shared: &Shared) -> Result<bool, String> {
+    let deadline = Instant::now() + WITHIN;
+    let record = match Record::<Effect>::open_existing(&places.state, &garbage.key, Instant::now()) {
+        Ok(Some(record)) if *record.header() == garbage.header => record,
+        // Another run has come in between, or removed it.
+        Ok(_) | Err(StateError::Locked { .. }) => return Ok(false),
+        Err(error) => return Err(error.to_string()),
+    };
+    let still = match garbage.reason {
+        Reason::Killed => record.is_empty() || is_still_killed(&record, garbage.plugin.as_deref()),
+        Reason::OtherBoot | Reason::Gone => true,
+    };
+    if !still {
+        return Ok(false);
+    }
+    let mut removal = Removal::of(record, deadline, places, &shared.nft);
+    let without = prepare(&mut removal, garbage, programs);
+    // Asked again, with the lock held: whoever was asked whether to remove it may have taken his time.
+    let superseded =
+        garbage.superseded || garbage.reason == Reason::OtherBoot && shared.is_made_again(places, &garbage.header)?;
+    // Rules do not outlive a boot.
+    if garbage.reason != Reason::OtherBoot {
+        removal.keep_by(programs.rules, garbage.keeps.clone());
+    }
+    if superseded {
+        removal.forget();
+        return Ok(true);
+    }
+    let removed = removal.remove(garbage.plugin.as_deref());
+    removed.map(|_| true).map_err(|error| without.unwrap_or_else(|| error.to_string()))
+}
+
+/// Gives the native programs that the record lists what they are run with. If there is no configuration for one of them, or
+/// not the same for all, none is found: the rest is removed all the same, and this is the reason why something stays.
+fn prepare(removal: &mut Removal, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
+    let Header { network, container_id, ifname, .. } = &garbage.header;
+    // A program is given what a runtime could have given it, and nothing else.
+    let names = postern_cni::validate_container_id(container_id);
+    if let Err(error) = names.and_then(|()| postern_cni::validate_interface_name(ifname)) {
+        return Some(format!("no program is run for a record of such a name: {error}"));
+    }
+    let mut given: Option<String> = None;
+    for effect in &garbage.effects {
+        let Effect::Native { plugin } = effect else { continue };
+        match (programs.config)(network, plugin) {
+            Some(config) if given.as_ref().is_none_or(|given| *given == config) => given = Some(config),
+            _ => {
+                return Some(format!(
+                    "native \"{plugin}\" has to be run again with the configuration of network \"{network}\", and there is none"
+                ));
+            }
+        }
+    }
+    removal.run_programs(programs.path, given.unwrap_or_default());
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_still_unfinished_is_still_killed() {
+        let root = std::env::temp_dir().join(format!("postern-garbage-{}", std::process::id()));
+        let text = |text: &str| text.to_owned();
+        let header = Header {
+            network: text("net"),
+            container_id: text("c1"),
+            ifname: text("eth0"),
+            boot_id: text("boot"),
+            host_netns_cookie: 1,
+            netns_cookie: Some(2),
+            netns_path: text("/run/netns/c1"),
+            created: 3,
+        };
+        let mut record = Record::<Effect>::open_or_create(&root, &header, Instant::now() + WITHIN).unwrap();
+        let mut expect = |act: &dyn Fn(&mut Record<Effect>), whole: bool, bridge: bool, other: bool| {
+            act(&mut record);
+            let still = [None, Some("bridge"), Some("other")].map(|plugin| is_still_killed(&record, plugin));
+            assert_eq!(still, [whole, bridge, other]);
+        };
+        expect(&|_| {}, false, false, false);
+        expect(&|record| record.begin("bridge", "digest", 4).unwrap(), true, true, false);
+        expect(&|record| record.begin("other", "digest", 4).unwrap(), true, true, true);
+        // The next ADD has begun anew what one of the two had left, and got to its end.
+        expect(&|record| record.given("bridge", 5).unwrap(), false, false, true);
+        expect(&|record| record.ending(Some("bridge")).unwrap(), true, true, true);
+        // Made by a version that wrote no sections: it may be in use.
+        const GUARD: Effect = Effect::MacGuard { id: None, host: None, mac: None };
+        expect(&|record| assert_eq!(record.append("older", &GUARD).unwrap(), 1), false, true, true);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}

@@ -1,0 +1,21 @@
+//! What people ask of a node, and no runtime does: which attachments there are ([`sight`], [`drift`]), who is at work
+//! ([`busy`]), and what nobody needs any more ([`garbage`], [`node`], [`adopt`]).
+//!
+//! The executable that runtimes start does not link this crate (`tests/no-compiler`). What it removes, it removes through
+//! [`postern_gate::upkeep`], as a DEL does, or in the words of the mechanism's own crates.
+
+pub mod adopt;
+mod alive;
+pub mod busy;
+pub mod drift;
+pub mod garbage;
+mod locked;
+mod mounts;
+pub mod namespaces;
+pub mod node;
+pub mod places;
+pub mod sight;
+pub mod writable;
+
+pub use alive::all_namespaces;
+pub use locked::locked;

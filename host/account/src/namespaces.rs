@@ -1,0 +1,440 @@
+//! Which network namespaces are alive, and what they have.
+//!
+//! A namespace lives as long as a process or thread is in it, or a mount keeps it (`ip netns add`, and every container
+//! runtime). Both are looked at: `/proc/*/task/*/ns/net`, and the mounts of nsfs in every mount namespace that a process is
+//! in. One that is kept by an open file or socket alone has no name that could be looked for.
+//!
+//! What can't be looked at is told as [`Unseen`]: who wants to know that *nobody* has something must refuse to conclude so.
+//! Containers decide what is in their namespaces and on their paths, so every step is bounded, nothing of theirs is opened
+//! but namespaces, and there is a deadline for all of it.
+
+use crate::mounts::{self, Key, Mount};
+use nix::fcntl::{OFlag, open};
+use nix::libc;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::stat::Mode;
+use postern_kernel::{Address, KernelError, Link, Netlink, describe};
+use postern_types::Route;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Processes come while others are looked at, and may have their parent's namespace from one that has gone since.
+const ROUNDS: usize = 3;
+
+/// Namespaces that are walked to before their mounts are looked up again: each is an open file.
+const AT_ONCE: usize = 64;
+
+/// Things of [`Namespaces::unseen`] that are kept; a user without privileges can look at next to nothing.
+const MOST_UNSEEN: usize = 64;
+
+/// `PID_NS_INIT_INO` of `linux/nsfs.h`: the namespace in which all processes of the machine can be seen.
+const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
+
+const NETWORK: &str = "ns/net";
+const OWN: &str = "/proc/thread-self";
+
+/// A network namespace that is alive.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Device and inode of nsfs.
+    pub identity: (u64, u64),
+    /// Its number, unique until the machine reboots; see [`Netlink::cookie`].
+    pub cookie: u64,
+    /// A path that led to it: a mount that this process sees, if there is one. What lies below `/proc/PID/root` is its
+    /// inhabitants' to change, and so not to be opened again.
+    pub path: PathBuf,
+    /// Processes with at least one thread in it.
+    pub processes: usize,
+    /// One of them.
+    pub process: Option<u32>,
+    /// Its links.
+    pub links: Vec<Link>,
+    /// Addresses of all links, each with the link's index.
+    pub addresses: Vec<(u32, Address)>,
+    /// Why links or addresses are not here, if they are not: for one, there are too many.
+    pub unread: Option<String>,
+    /// Its unicast routes, each with its link's index; `None` if they were not asked for, or there are too many.
+    pub routes: Option<Vec<(u32, Route)>>,
+}
+
+/// Something that may lead to a namespace but could not be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unseen {
+    /// Where.
+    pub path: PathBuf,
+    /// What the kernel said.
+    pub reason: String,
+}
+
+/// What [`Namespaces::find`] found.
+#[derive(Clone, Debug)]
+pub struct Namespaces {
+    /// Each namespace once.
+    pub found: Vec<Found>,
+    /// What could not be looked at, as far as there is room for it here.
+    pub unseen: Vec<Unseen>,
+    /// Of how many more there was no room to tell.
+    pub more_unseen: usize,
+    /// This process is in a PID namespace of its own: processes outside of it were not looked at, and no error says so.
+    pub enclosed: bool,
+}
+
+impl Namespaces {
+    /// Looks at all namespaces that can be found, from a thread that is started for it; the calling thread stays where it
+    /// is. Takes some 30 µs for each process and 200 µs for each namespace, and about `within` at most: what was not
+    /// reached by then is unseen.
+    ///
+    /// # Errors
+    /// Those of `clone(2)`, and of reading `/proc`.
+    pub fn find(within: Duration) -> Result<Self, String> {
+        Self::find_with_routes(within, BTreeSet::new())
+    }
+
+    /// The same, with the routes of the namespaces of these numbers.
+    ///
+    /// # Errors
+    /// As [`Namespaces::find`].
+    pub fn find_with_routes(within: Duration, routes_of: BTreeSet<u64>) -> Result<Self, String> {
+        let failed = |reason: String| format!("look for network namespaces: {reason}");
+        let deadline = Instant::now() + within;
+        let thread = thread::Builder::new()
+            .name("namespaces".to_owned())
+            .spawn(move || Search::new(deadline, routes_of).and_then(Search::run))
+            .map_err(|error| failed(reason(&error)))?;
+        let result = thread.join().map_err(|_| failed("the thread that looked for them failed".to_owned()))?;
+        result.map_err(|error| failed(reason(&error)))
+    }
+
+    /// Whether everything could be looked at: only then does "not found" mean that there is none.
+    pub fn is_complete(&self) -> bool {
+        self.gap().is_none()
+    }
+
+    /// What is missing if not everything could be looked at, as one sentence for people.
+    pub fn gap(&self) -> Option<String> {
+        let unread = self.found.iter().find_map(|found| Some((&found.path, found.unread.as_ref()?)));
+        let mut gap = match (self.unseen.first(), unread) {
+            (Some(first), _) => format!("{}: {}", first.path.display(), first.reason),
+            (None, Some((path, reason))) => format!("{}: {reason}", path.display()),
+            (None, None) if self.enclosed => {
+                return Some("processes outside of this PID namespace can't be seen from here".to_owned());
+            }
+            (None, None) => return None,
+        };
+        let others = self.unseen.len().saturating_sub(1).saturating_add(self.more_unseen);
+        if others > 0 {
+            gap += &format!(" (and {others} more that could not be looked at)");
+        }
+        Some(gap)
+    }
+
+    /// The namespace of that number.
+    pub fn by_cookie(&self, cookie: u64) -> Option<&Found> {
+        self.found.iter().find(|found| found.cookie == cookie)
+    }
+
+    /// A namespace that has this address.
+    pub fn with_address(&self, address: IpAddr) -> Option<&Found> {
+        self.found.iter().find(|found| found.addresses.iter().any(|(_, have)| have.net.addr() == address))
+    }
+}
+
+/// A search under way, in a thread of its own that goes from one namespace to the next.
+struct Search {
+    deadline: Instant,
+    /// Numbers of the namespaces whose routes are asked for.
+    routes_of: BTreeSet<u64>,
+    late: bool,
+    /// This thread, which is in the namespace that it looked at last.
+    own: PathBuf,
+    found: BTreeMap<Key, Found>,
+    /// Namespaces that are there but could not be opened or entered.
+    refused: BTreeMap<Key, Unseen>,
+    unseen: Vec<Unseen>,
+    more_unseen: usize,
+    /// Mount namespaces, with the roots that processes have in them and the processes (or threads) that have them.
+    mount_spaces: BTreeMap<Key, BTreeMap<OsString, Vec<PathBuf>>>,
+}
+
+/// The error of something that has gone meanwhile.
+fn has_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL))
+}
+
+fn reason(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(|| error.to_string(), describe)
+}
+
+/// What a magic link of procfs leads to.
+fn target(path: &Path) -> io::Result<Key> {
+    fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+impl Search {
+    fn new(deadline: Instant, routes_of: BTreeSet<u64>) -> io::Result<Self> {
+        Ok(Self {
+            deadline,
+            routes_of,
+            late: false,
+            own: Path::new("/proc").join(fs::read_link(OWN)?),
+            found: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            unseen: Vec::new(),
+            more_unseen: 0,
+            mount_spaces: BTreeMap::new(),
+        })
+    }
+
+    fn run(mut self) -> io::Result<Namespaces> {
+        let enclosed = target(Path::new("/proc/self/ns/pid"))?.1 != FIRST_PID_NAMESPACE;
+        self.all_processes()?;
+        // Under `hidepid` the processes of others are not even listed.
+        if let Err(error) = fs::symlink_metadata("/proc/1") {
+            self.miss(Path::new("/proc/1"), reason(&error));
+        }
+        self.all_mounts();
+        let mut missed = std::mem::take(&mut self.unseen);
+        // Namespaces of which it is known that they are there go first.
+        for (key, unseen) in std::mem::take(&mut self.refused) {
+            if !self.found.contains_key(&key) {
+                self.miss(&unseen.path, unseen.reason);
+            }
+        }
+        missed.drain(..).for_each(|unseen| self.miss(&unseen.path, unseen.reason));
+        Ok(Namespaces {
+            found: self.found.into_values().collect(),
+            unseen: self.unseen,
+            more_unseen: self.more_unseen,
+            enclosed,
+        })
+    }
+
+    fn miss(&mut self, path: &Path, reason: impl Into<String>) {
+        if self.unseen.len() < MOST_UNSEEN {
+            self.unseen.push(Unseen { path: path.to_owned(), reason: reason.into() });
+        } else {
+            self.more_unseen = self.more_unseen.saturating_add(1);
+        }
+    }
+
+    /// Whether the time is up before `path` was looked at. That is told once, for all that follows.
+    fn is_late(&mut self, path: &Path) -> bool {
+        if !self.late && Instant::now() > self.deadline {
+            self.late = true;
+            self.miss(path, "the time is up, and this and what follows was not looked at");
+        }
+        self.late
+    }
+
+    fn all_processes(&mut self) -> io::Result<()> {
+        let mut looked_at = BTreeSet::new();
+        for _ in 0..ROUNDS {
+            let before = looked_at.len();
+            for entry in fs::read_dir("/proc")? {
+                let entry = entry?;
+                let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+                if looked_at.insert(pid) && !self.is_late(&entry.path()) {
+                    self.process(pid, &entry.path());
+                }
+            }
+            if looked_at.len() == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at all threads of a process: each may have gone to a namespace of its own.
+    fn process(&mut self, pid: u32, directory: &Path) {
+        let mut inhabited = BTreeSet::new();
+        let tasks = directory.join("task");
+        let result = fs::read_dir(&tasks).and_then(|threads| {
+            for thread in threads {
+                let thread = thread?.path();
+                if thread == self.own {
+                    continue;
+                }
+                if self.is_late(&thread) {
+                    break;
+                }
+                // The first thread is the process; that is the shorter path to say.
+                let first = thread.file_name() == directory.file_name();
+                self.task(pid, if first { directory } else { &thread }, &mut inhabited)?;
+            }
+            Ok(())
+        });
+        match result {
+            Err(error) if !has_gone(&error) => self.miss(directory, reason(&error)),
+            _ => {}
+        }
+    }
+
+    /// Looks at one thread. One that has gone meanwhile does not keep from looking at the next.
+    fn task(&mut self, pid: u32, directory: &Path, inhabited: &mut BTreeSet<Key>) -> io::Result<()> {
+        match self.enter_task(pid, directory, inhabited) {
+            Err(error) if has_gone(&error) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn enter_task(&mut self, pid: u32, directory: &Path, inhabited: &mut BTreeSet<Key>) -> io::Result<()> {
+        let path = directory.join(NETWORK);
+        let mut key = target(&path)?;
+        if !self.found.contains_key(&key) && !self.refused.contains_key(&key) {
+            let file = File::open(&path)?;
+            // Which one it is now counts: a thread may go elsewhere at any time.
+            key = mounts::identity(&file)?;
+            self.enter(key, &path, &file);
+        }
+        if inhabited.insert(key)
+            && let Some(found) = self.found.get_mut(&key)
+        {
+            found.processes = found.processes.saturating_add(1);
+            found.process.get_or_insert(pid);
+        }
+        let space = target(&directory.join("ns/mnt"))?;
+        let root = fs::read_link(directory.join("root"))?.into_os_string();
+        self.mount_spaces.entry(space).or_default().entry(root).or_default().push(directory.to_owned());
+        Ok(())
+    }
+
+    /// Goes into a namespace for a look around, unless that was done before.
+    fn enter(&mut self, key: Key, path: &Path, namespace: &File) {
+        if self.found.contains_key(&key) {
+            return;
+        }
+        let looked = setns(namespace, CloneFlags::CLONE_NEWNET)
+            .map_err(|errno| format!("enter namespace: {}", describe(errno as i32)))
+            .and_then(|()| look_around(key, path, &self.routes_of).map_err(|error| error.to_string()));
+        match looked {
+            Ok(found) => drop(self.found.insert(key, found)),
+            Err(reason) => self.refuse(key, path, reason),
+        }
+    }
+
+    fn refuse(&mut self, key: Key, path: &Path, reason: String) {
+        self.refused.insert(key, Unseen { path: path.to_owned(), reason });
+    }
+
+    fn all_mounts(&mut self) {
+        let own = target(&Path::new(OWN).join("ns/mnt")).ok();
+        let spaces = std::mem::take(&mut self.mount_spaces);
+        let inhabited: BTreeSet<Key> = spaces.keys().copied().collect();
+        for (space, mut roots) in spaces {
+            if Some(space) == own {
+                self.view(&[OWN.into()], &inhabited);
+                // In a chroot this process sees less than the first one.
+                let first = Path::new("/proc/1");
+                if target(&first.join("ns/mnt")).ok() == own
+                    && target(&first.join("root")).ok() != target(Path::new("/")).ok()
+                {
+                    self.view(&[first.to_owned()], &inhabited);
+                }
+            } else if let Some(tasks) = roots.remove(&OsString::from("/")) {
+                // Who has the namespace's own root sees all of its mounts.
+                self.view(&tasks, &inhabited);
+            } else {
+                roots.values().for_each(|tasks| self.view(tasks, &inhabited));
+            }
+        }
+    }
+
+    /// Looks at the mounts that these threads see, all of them the same: the first that is still there will do.
+    fn view(&mut self, tasks: &[PathBuf], inhabited: &BTreeSet<Key>) {
+        for task in tasks {
+            if self.is_late(task) {
+                return;
+            }
+            match self.mounts_of(task, inhabited) {
+                Ok(()) => return,
+                Err(error) if has_gone(&error) => {}
+                Err(error) => return self.miss(&task.join("mountinfo"), reason(&error)),
+            }
+        }
+    }
+
+    fn mounts_of(&mut self, task: &Path, inhabited: &BTreeSet<Key>) -> io::Result<()> {
+        let mounts = mounts::read(task, self.deadline)?;
+        let root = match task == Path::new(OWN) {
+            true => PathBuf::from("/"),
+            false => task.join("root"),
+        };
+        let directory = open(&root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+        let place = |mount: &Mount| root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
+        let mut unknown = Vec::new();
+        for mount in mounts.values() {
+            let here = place(mount);
+            match (mount.kind.as_str(), self.found.get_mut(&mount.key)) {
+                ("mnt", _) if !inhabited.contains(&mount.key) => {
+                    self.refuse(
+                        mount.key,
+                        &here,
+                        "a mount namespace without a process, which can't be seen into".into(),
+                    );
+                }
+                ("net", None) => unknown.push(mount),
+                ("net", Some(found))
+                    if task == Path::new(OWN)
+                        && found.path.starts_with("/proc")
+                        && mounts::walk(&directory, mount).is_ok() =>
+                {
+                    found.path = here;
+                }
+                _ => {}
+            }
+        }
+        for some in unknown.chunks(AT_ONCE) {
+            if self.is_late(&root) {
+                break;
+            }
+            let walked: Vec<_> = some.iter().map(|mount| (mount, mounts::walk(&directory, mount))).collect();
+            // While a file is open its mount can't become another: what this list says of it is true of the file.
+            let now = mounts::read(task, self.deadline)?;
+            for (mount, walked) in walked {
+                if now.get(&mount.id).is_none_or(|now| now.key != mount.key) {
+                    continue;
+                }
+                match walked.and_then(|walked| mounts::open(&walked, mount.key)) {
+                    Ok(file) => self.enter(mount.key, &place(mount), &file),
+                    Err(error) => self.refuse(mount.key, &place(mount), why_not_reached(&error)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn why_not_reached(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EXDEV) => "another mount hides it".to_owned(),
+        Some(libc::EAGAIN) => "its path can't be walked without waiting for a file system".to_owned(),
+        _ => reason(error),
+    }
+}
+
+/// What the calling thread's namespace has. Without its number it can't be told from others.
+fn look_around(key: Key, path: &Path, routes_of: &BTreeSet<u64>) -> postern_kernel::Result<Found> {
+    let netlink = Netlink::open()?;
+    let cookie = netlink.cookie()?;
+    let (links, addresses) = (netlink.links(), netlink.all_addresses());
+    let routes = if routes_of.contains(&cookie) { netlink.all_routes().ok() } else { None };
+    let refused = [links.as_ref().err(), addresses.as_ref().err()].into_iter().flatten().next();
+    Ok(Found {
+        identity: key,
+        cookie,
+        path: path.to_owned(),
+        processes: 0,
+        process: None,
+        unread: refused.map(KernelError::to_string),
+        links: links.unwrap_or_default(),
+        addresses: addresses.unwrap_or_default(),
+        routes,
+    })
+}

@@ -1,0 +1,182 @@
+//! What the kernel and the disk have of all attachments, looked at once, for an account of the node. Reading only.
+
+use crate::busy::{self, File, Holder};
+use crate::drift::{Account, State};
+use crate::namespaces::Namespaces;
+use crate::places;
+use postern_confine::Direct;
+use postern_firewall::Nft;
+use postern_firewall::account::{self, Iptables, Rules};
+use postern_firewall::iptables::Means;
+use postern_gate::places::Places;
+use postern_gate::upkeep::now;
+use postern_kernel::{Link, Netlink};
+use postern_state::{Held, Summary};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How long packet filters and their programs may take in all.
+const FILTERS_WITHIN: Duration = Duration::from_secs(60);
+
+/// Why packet filters can't be looked at.
+const NOT_SHOWN: &str = "the kernel does not let this user look at its packet filter";
+
+/// Leases of a network, or why they can't be listed.
+pub type Listed = Rc<Result<Vec<Held>, String>>;
+
+/// The records as they are read, or why they can't be.
+pub type Records = Result<Vec<Summary>, String>;
+
+/// What all attachments of the node are compared with, looked at once.
+pub struct Sight {
+    /// Where state is.
+    pub places: Places,
+    /// The number of the host's network namespace.
+    pub here: u64,
+    /// The boot.
+    pub boot: String,
+    /// When it was looked at, milliseconds since 1970.
+    pub started: u64,
+    /// A socket in the host's namespace.
+    pub(crate) host: Netlink,
+    /// The host's links.
+    pub links: Vec<Link>,
+    /// All network namespaces that could be found, those of attachments with their routes.
+    pub namespaces: Namespaces,
+    /// Processes that hold locks of records.
+    pub(crate) busy: BTreeMap<File, Vec<Holder>>,
+    nft: RefCell<Option<Nft>>,
+    rules: Result<Rules, String>,
+    iptables: Result<Iptables, String>,
+    leases: RefCell<BTreeMap<(PathBuf, String), Listed>>,
+}
+
+/// The node, and an account of its attachments or why there is none.
+pub type Accounts = (Sight, Result<Vec<Account>, String>);
+
+/// Looks at the node and its attachments, and once more if something is amiss: what a run under way has half done is not
+/// so twice.
+///
+/// # Errors
+/// As [`Sight::look`].
+pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
+    let look = || -> Result<Accounts, String> {
+        let (sight, records) = Sight::look(places.clone(), within)?;
+        let accounts = records.map(|records| sight.accounts(records));
+        Ok((sight, accounts))
+    };
+    let (sight, first) = look()?;
+    let Ok(first) = first else { return Ok((sight, first)) };
+    if first.iter().all(|account| account.state == State::Ok) {
+        return Ok((sight, Ok(first)));
+    }
+    let (sight, second) = look()?;
+    let confirmed = |mut account: Account| {
+        let before = first.iter().find(|before| before.path == account.path);
+        // For how long it has been so changes from look to look.
+        if account.state == State::Stuck && before.is_some_and(|before| before.state == State::Stuck) {
+            return account;
+        }
+        let earlier = before.map(|before| before.deviations.as_slice()).unwrap_or_default();
+        account.deviations.retain(|deviation| earlier.contains(deviation));
+        if account.deviations.is_empty() && account.state != State::Incomplete {
+            account.state = State::Ok;
+        }
+        account
+    };
+    Ok((sight, second.map(|accounts| accounts.into_iter().map(confirmed).collect())))
+}
+
+impl Sight {
+    /// Looks at the node; at its namespaces for as long as `within`. The records are read first: what one of them tells of
+    /// has been made by then, unless a run is under way.
+    ///
+    /// # Errors
+    /// A text for people: the kernel refuses to show its links or namespaces.
+    pub fn look(places: Places, within: Duration) -> Result<(Self, Records), String> {
+        let started = now();
+        let records = postern_state::list(&places.state).map_err(|e| e.to_string());
+        let host = Netlink::open().map_err(|e| e.to_string())?;
+        let deadline = Instant::now() + FILTERS_WITHIN;
+        let mut nft = account::nft(deadline);
+        let rules = match &mut nft {
+            Some(nft) => Rules::look(nft).map_err(|e| e.to_string()),
+            None => Err(NOT_SHOWN.to_owned()),
+        };
+        let means = Means { runner: &Direct, deadline };
+        let iptables = match &mut nft {
+            Some(nft) => Iptables::look(nft, means).map_err(|e| e.to_string()),
+            None => Err(NOT_SHOWN.to_owned()),
+        };
+        let known = || records.iter().flatten();
+        let routes_of = known().filter_map(|summary| summary.header.as_ref()?.netns_cookie).collect();
+        let locked: Vec<File> = known().filter_map(|summary| crate::locked(&summary.path)).collect();
+        let sight = Self {
+            places,
+            started,
+            here: host.cookie().map_err(|e| e.to_string())?,
+            boot: postern_state::boot_id().map_err(|e| e.to_string())?,
+            links: host.links().map_err(|e| e.to_string())?,
+            namespaces: Namespaces::find_with_routes(within, routes_of)?,
+            busy: busy::holders(&locked),
+            host,
+            nft: RefCell::new(nft),
+            rules,
+            iptables,
+            leases: RefCell::default(),
+        };
+        Ok((sight, records))
+    }
+
+    /// The leases of a network in a data directory.
+    pub fn leases(&self, directory: &Path, network: &str) -> Listed {
+        let key = (directory.to_owned(), network.to_owned());
+        let list = || Rc::new(places::all_leases(&self.places, directory, network));
+        Rc::clone(self.leases.borrow_mut().entry(key).or_insert_with(list))
+    }
+
+    /// The link of the host of that name.
+    pub fn link(&self, name: &str) -> Option<&Link> {
+        self.links.iter().find(|link| link.name == name)
+    }
+
+    /// The link of the host of that index.
+    pub fn link_at(&self, index: u32) -> Option<&Link> {
+        self.links.iter().find(|link| link.index == index)
+    }
+
+    /// Whether the host has a link of that name now; what can't be told exists.
+    pub fn has_link(&self, name: &str) -> bool {
+        self.host.link_by_name(name).map_or(true, |link| link.is_some())
+    }
+
+    /// Does something with nftables.
+    ///
+    /// # Errors
+    /// The kernel does not let this user look at it, or what `work` says.
+    pub fn nft<T>(&self, work: impl FnOnce(&mut Nft) -> Result<T, String>) -> Result<T, String> {
+        match self.nft.borrow_mut().as_mut() {
+            Some(nft) => work(nft),
+            None => Err(NOT_SHOWN.to_owned()),
+        }
+    }
+
+    /// The rules of attachments by nftables.
+    ///
+    /// # Errors
+    /// Why they could not be looked at.
+    pub fn rules(&self) -> Result<&Rules, String> {
+        self.rules.as_ref().map_err(Clone::clone)
+    }
+
+    /// The nat tables of iptables.
+    ///
+    /// # Errors
+    /// Why they could not be looked at.
+    pub fn iptables(&self) -> Result<&Iptables, String> {
+        self.iptables.as_ref().map_err(Clone::clone)
+    }
+}

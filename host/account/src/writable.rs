@@ -1,0 +1,114 @@
+//! Whether runs can write what they have to: asked of the kernel, and nothing is written.
+
+use nix::errno::Errno;
+use nix::sys::stat::stat;
+use nix::unistd::{AccessFlags, access, geteuid};
+use postern_gate::places::{LIBRARY, LOGS, Places};
+use postern_gate::shell::quoted;
+use postern_gate::upkeep::openable;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Directories of one directory that are looked at.
+const MOST: usize = 256;
+
+/// Something that runs can't write, or not where they should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// The directory or file.
+    pub path: PathBuf,
+    /// What keeps them from writing, to be said of the path.
+    pub what: String,
+    /// What comes of it.
+    pub why: &'static str,
+    /// The way out.
+    pub remedy: String,
+    /// Whether the remedy is a command.
+    pub is_command: bool,
+    /// Runs go on without it.
+    pub is_survived: bool,
+}
+
+/// What keeps this user's runs from writing records, notes, leases' index and log.
+pub fn obstacles(places: &Places) -> Vec<Obstacle> {
+    let mut found = Vec::new();
+    let failing = "runs write there: an ADD fails, and what a DEL removes can't be taken off the record";
+    for place in [&places.state, &places.library] {
+        let mut paths = vec![place.clone()];
+        let inside = fs::read_dir(place).into_iter().flatten().flatten().take(MOST);
+        paths.extend(inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()));
+        let mut refused: Vec<Obstacle> = paths.iter().filter_map(|path| refused(path, failing)).collect();
+        // What holds for the directory holds for all of it.
+        if refused.first().is_some_and(|first| first.path == *place) {
+            refused.truncate(1);
+        }
+        found.extend(refused);
+    }
+    let index = "runs keep the index of leases in the state directory instead, which does not outlive a boot";
+    if places.library != Path::new(LIBRARY) {
+        found.extend(missed(Path::new(LIBRARY), index));
+    }
+    if places.logs != Path::new(LOGS) {
+        found.extend(missed(Path::new(LOGS), "runs write their log into the state directory instead"));
+    }
+    found.extend(log(&places.logs));
+    let mut seen: Vec<PathBuf> = Vec::new();
+    found.retain(|obstacle| {
+        !seen.contains(&obstacle.path) && {
+            seen.push(obstacle.path.clone());
+            true
+        }
+    });
+    found
+}
+
+/// Why a directory can't be written, if it is there.
+pub fn refused(path: &Path, why: &'static str) -> Option<Obstacle> {
+    let errno = access(path, AccessFlags::W_OK | AccessFlags::X_OK).err().filter(|errno| *errno != Errno::ENOENT)?;
+    Some(obstacle(path, errno, why))
+}
+
+/// The same of a directory that this user's runs would use if they could; what belongs to others is not meant.
+fn missed(path: &Path, why: &'static str) -> Option<Obstacle> {
+    let there = path.ancestors().find(|part| part.exists())?;
+    if stat(there).ok()?.st_uid != geteuid().as_raw() {
+        return None;
+    }
+    let found = refused(there, why)?;
+    Some(Obstacle { path: path.to_owned(), is_survived: true, ..found })
+}
+
+fn obstacle(path: &Path, errno: Errno, why: &'static str) -> Obstacle {
+    let name = quoted(&path.display().to_string());
+    let (what, remedy, is_command) = match errno {
+        Errno::EROFS => (
+            "is on a file system that is read-only".to_owned(),
+            format!("mount -o remount,rw \"$(findmnt -nT {name} -o TARGET)\""),
+            true,
+        ),
+        Errno::EPERM => ("must not be changed (lsattr shows `i`)".to_owned(), format!("chattr -i {name}"), true),
+        errno => (format!("can't be written: {}", errno.desc()), "let runs write there".to_owned(), false),
+    };
+    Obstacle { path: path.to_owned(), what, why, remedy, is_command, is_survived: false }
+}
+
+/// Why lines of the log are lost.
+fn log(logs: &Path) -> Option<Obstacle> {
+    let why = "what plugins do is not written down: runs go on, and their lines are lost";
+    let path = logs.join(postern_gate::LOG);
+    let refused = match access(&path, AccessFlags::W_OK) {
+        Err(errno) if errno != Errno::ENOENT => Some(obstacle(&path, errno, why)),
+        _ => None,
+    };
+    let refused = refused.or_else(|| {
+        let reason = openable(logs).err()?;
+        let name = quoted(&path.display().to_string());
+        Some(Obstacle {
+            what: format!("can't be written: {reason}"),
+            remedy: format!("look at what is there, `ls -ld {name}`, and put it right; a missing log is made"),
+            is_command: false,
+            ..obstacle(&path, Errno::EACCES, why)
+        })
+    });
+    refused.map(|found| Obstacle { is_survived: true, ..found })
+}

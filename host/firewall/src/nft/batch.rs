@@ -1,0 +1,207 @@
+//! One nftables transaction: all of it happens, or nothing.
+
+use netlink_packet_core::{DefaultNla, NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL};
+use netlink_packet_netfilter::nftables::{
+    ChainAttribute, ChainMessage, Hook, HookNumber, InetHookNumber, NfTablesMessage, RuleAttribute, RuleMessage,
+    TableAttribute, TableMessage,
+};
+use netlink_packet_netfilter::none::ControlMessage;
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
+use postern_netlink::Request;
+
+use super::rule::{Expression, comment_data};
+
+/// `NFNL_MSG_BATCH_BEGIN`, `NFNL_BATCH_GENID`, `NFNL_SUBSYS_NFTABLES` (linux/netfilter/nfnetlink.h).
+const BATCH_BEGIN: u8 = 16;
+const BATCH_GENID: u16 = 1;
+const NFTABLES: u16 = 10;
+/// `NF_ACCEPT` (linux/netfilter.h).
+const NF_ACCEPT: u32 = 1;
+
+/// A table of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) family: NetfilterProtoFamily,
+    pub(crate) name: &'static str,
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let family = match self.family {
+            NetfilterProtoFamily::IPv4 => "ip",
+            NetfilterProtoFamily::IPv6 => "ip6",
+            NetfilterProtoFamily::Bridge => "bridge",
+            _ => "inet",
+        };
+        write!(f, "{family} {}", self.name)
+    }
+}
+
+/// Where a base chain hooks in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BaseChain {
+    pub(crate) kind: &'static str,
+    pub(crate) hook: InetHookNumber,
+    pub(crate) priority: i32,
+}
+
+/// One change of a batch, with what an error says about it.
+struct Change {
+    operation: &'static str,
+    object: String,
+    request: Request,
+}
+
+/// Changes that the kernel makes together, if the rule set is still the one of `generation`.
+pub(crate) struct Batch {
+    generation: u32,
+    changes: Vec<Change>,
+}
+
+/// A message to nfnetlink.
+pub(crate) fn message(
+    family: NetfilterProtoFamily,
+    resource: u16,
+    message: impl Into<NetfilterMessageInner>,
+) -> NetfilterMessage {
+    NetfilterMessage::new(NetfilterHeader::new(family, 0, resource), message)
+}
+
+impl Batch {
+    pub(crate) fn new(generation: u32) -> Self {
+        Self { generation, changes: Vec::new() }
+    }
+
+    /// The generation that the changes were planned on.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// The operation and object of a request of [`Batch::write`]; none for the first one, which is the transaction's own.
+    pub(crate) fn describe(&self, request: usize) -> Option<(&'static str, &str)> {
+        self.changes.get(request.checked_sub(1)?).map(|change| (change.operation, change.object.as_str()))
+    }
+
+    /// Fails with `EEXIST` if the table is there: declaring it again would cost milliseconds for nothing.
+    pub(crate) fn add_table(&mut self, table: Table, comment: Option<&str>) {
+        let mut attributes = vec![TableAttribute::Name(table.name.to_owned())];
+        attributes.extend(comment.map(|text| TableAttribute::UserData(comment_data(text.as_bytes()))));
+        self.push(
+            "add table",
+            table,
+            None,
+            NLM_F_CREATE | NLM_F_EXCL,
+            NfTablesMessage::NewTable(TableMessage { attributes }),
+        );
+    }
+
+    pub(crate) fn delete_table(&mut self, table: Table) {
+        let attributes = vec![TableAttribute::Name(table.name.to_owned())];
+        self.push("delete table", table, None, 0, NfTablesMessage::DeleteTable(TableMessage { attributes }));
+    }
+
+    /// Fails with `EEXIST` if the chain is there.
+    pub(crate) fn add_chain(&mut self, table: Table, name: &str, base: Option<BaseChain>, comment: Option<&str>) {
+        let mut attributes = chain_name(table, name);
+        if let Some(BaseChain { kind, hook, priority }) = base {
+            attributes.push(ChainAttribute::Type(kind.to_owned()));
+            attributes.push(ChainAttribute::Hook(vec![
+                Hook::Number(HookNumber::Inet(hook)),
+                Hook::Priority(priority.cast_unsigned()),
+            ]));
+            attributes.push(ChainAttribute::Policy(NF_ACCEPT));
+        }
+        attributes.extend(comment.map(|text| ChainAttribute::UserData(comment_data(text.as_bytes()))));
+        self.push(
+            "add chain",
+            table,
+            Some(name),
+            NLM_F_CREATE | NLM_F_EXCL,
+            NfTablesMessage::NewChain(ChainMessage { attributes }),
+        );
+    }
+
+    pub(crate) fn delete_chain(&mut self, table: Table, name: &str) {
+        let attributes = chain_name(table, name);
+        self.push("delete chain", table, Some(name), 0, NfTablesMessage::DeleteChain(ChainMessage { attributes }));
+    }
+
+    /// Adds a rule at the chain's end.
+    pub(crate) fn append_rule(&mut self, table: Table, chain: &str, rule: &[Expression], comment: Option<&[u8]>) {
+        self.new_rule(table, chain, NLM_F_CREATE | NLM_F_APPEND, rule, comment);
+    }
+
+    /// The same, and the kernel shows what it made: with the handle by which the rule is found again.
+    pub(crate) fn append_seen_rule(&mut self, table: Table, chain: &str, rule: &[Expression], comment: Option<&[u8]>) {
+        self.new_rule(table, chain, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ECHO, rule, comment);
+    }
+
+    /// Adds a rule at the chain's beginning.
+    pub(crate) fn insert_rule(&mut self, table: Table, chain: &str, rule: &[Expression], comment: Option<&[u8]>) {
+        self.new_rule(table, chain, NLM_F_CREATE, rule, comment);
+    }
+
+    fn new_rule(&mut self, table: Table, chain: &str, flags: u16, rule: &[Expression], comment: Option<&[u8]>) {
+        let mut attributes = rule_place(table, chain);
+        attributes.push(RuleAttribute::Expressions(rule.iter().map(Expression::write).collect()));
+        attributes.extend(comment.map(|text| RuleAttribute::UserData(comment_data(text))));
+        self.push("add rule to", table, Some(chain), flags, NfTablesMessage::NewRule(RuleMessage { attributes }));
+    }
+
+    /// Deletes one rule. Handles are only meaningful within the generation in which they were read.
+    pub(crate) fn delete_rule(&mut self, table: Table, chain: &str, handle: u64) {
+        let mut attributes = rule_place(table, chain);
+        attributes.push(RuleAttribute::Handle(handle));
+        self.push("delete rule of", table, Some(chain), 0, NfTablesMessage::DeleteRule(RuleMessage { attributes }));
+    }
+
+    /// Deletes all rules of a chain.
+    pub(crate) fn flush_chain(&mut self, table: Table, chain: &str) {
+        let attributes = rule_place(table, chain);
+        self.push("flush chain", table, Some(chain), 0, NfTablesMessage::DeleteRule(RuleMessage { attributes }));
+    }
+
+    fn push(
+        &mut self,
+        operation: &'static str,
+        table: Table,
+        chain: Option<&str>,
+        flags: u16,
+        change: NfTablesMessage,
+    ) {
+        self.changes.push(Change {
+            operation,
+            object: match chain {
+                Some(chain) => format!("{table} {chain}"),
+                None => table.to_string(),
+            },
+            request: Request::new(&message(table.family, 0, change), flags),
+        });
+    }
+
+    /// The batch as requests, and which of them is the last change.
+    pub(crate) fn write(&self) -> (Vec<Request>, usize) {
+        let control =
+            |control: ControlMessage| Request::new(&message(NetfilterProtoFamily::Unspec, NFTABLES, control), 0);
+        let begin = ControlMessage::Other {
+            message_type: BATCH_BEGIN,
+            attributes: vec![DefaultNla::new(BATCH_GENID, self.generation.to_be_bytes().to_vec())],
+        };
+        let mut requests = vec![control(begin)];
+        requests.extend(self.changes.iter().map(|change| change.request.clone()));
+        requests.push(control(ControlMessage::BatchEnd));
+        (requests, self.changes.len())
+    }
+}
+
+fn chain_name(table: Table, chain: &str) -> Vec<ChainAttribute> {
+    vec![ChainAttribute::Table(table.name.to_owned()), ChainAttribute::Name(chain.to_owned())]
+}
+
+fn rule_place(table: Table, chain: &str) -> Vec<RuleAttribute> {
+    vec![RuleAttribute::Table(table.name.to_owned()), RuleAttribute::Chain(chain.to_owned())]
+}

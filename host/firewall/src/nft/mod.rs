@@ -1,0 +1,499 @@
+//! nf_tables of one network namespace: look, then change what is missing, in one transaction.
+
+pub(crate) mod batch;
+pub(crate) mod ground;
+pub(crate) mod rule;
+pub(crate) mod set;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use netlink_packet_netfilter::NetfilterProtoFamily;
+use netlink_packet_netfilter::nftables::{
+    ChainAttribute, ChainMessage, GenMessage, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute, TableMessage,
+};
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use nix::errno::Errno;
+use postern_netlink::{Attributes, Connection, Request};
+
+use crate::FirewallError;
+use crate::error::errno_of;
+use batch::{Batch, Table, message};
+use rule::Rule;
+use set::{Owner, Whole};
+
+/// How often a state that need not pass (a foreign reference, a name that is taken) is looked at again.
+const RETRIES: u32 = 3;
+
+/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_CHAIN`
+/// (linux/netfilter/nf_tables.h).
+const GEN_ID: u16 = 1;
+const TABLE_USE: u16 = 3;
+const CHAIN_TABLE: u16 = 1;
+const CHAIN_NAME: u16 = 3;
+const CHAIN_HOOK: u16 = 4;
+const CHAIN_POLICY: u16 = 5;
+const CHAIN_USE: u16 = 6;
+const CHAIN_TYPE: u16 = 7;
+const RULE_CHAIN: u16 = 2;
+const RULE_EXPRESSIONS: u16 = 4;
+/// `NFTA_HOOK_HOOKNUM`, and the values of it and of the policy that are looked for (linux/netfilter.h).
+const HOOK_NUMBER: u16 = 1;
+const NF_INET_FORWARD: u32 = 2;
+const NF_DROP: u32 = 0;
+
+/// A connection to nf_tables, in the network namespace of the thread that opened it, with a deadline for all it does.
+///
+/// Closing it after something was deleted waits for an RCU grace period (some 10 ms) unless the kernel's clean-up is
+/// through: on DEL, keep it open while links are deleted, and drop it last.
+#[derive(Debug)]
+pub struct Nft {
+    connection: Connection,
+    deadline: Instant,
+    /// What this connection has made whole, and the generation of the rules since then.
+    witness: (Vec<Whole>, u32),
+}
+
+/// Whether an error number of a socket says that the kernel has no netfilter netlink at all (socket(2)).
+#[must_use]
+pub fn is_absence(errno: i32) -> bool {
+    [Errno::EPROTONOSUPPORT, Errno::EAFNOSUPPORT, Errno::ESOCKTNOSUPPORT, Errno::EOPNOTSUPP]
+        .contains(&Errno::from_raw(errno))
+}
+
+/// A table as the kernel reported it.
+pub(crate) struct TableState {
+    /// Chains, sets, objects and flow tables in it.
+    pub(crate) uses: u32,
+}
+
+/// A chain as the kernel reported it.
+pub(crate) struct ChainState {
+    /// "nat", "filter", …: base chains only.
+    pub(crate) kind: Option<String>,
+    /// Rules in it, and rules that lead to it.
+    pub(crate) uses: u32,
+}
+
+impl Nft {
+    /// Opens a connection. Whatever is done with it fails with a timeout once `deadline` has passed; one transaction
+    /// that the kernel is working on is not interrupted.
+    ///
+    /// # Errors
+    /// The kernel has no nfnetlink, or no descriptor is left.
+    pub fn open(deadline: Instant) -> Result<Self, FirewallError> {
+        // Without this option an error repeats the whole request.
+        Connection::open(NETLINK_NETFILTER, |socket| socket.set_cap_ack(true))
+            .map(|connection| Self { connection, deadline, witness: (Vec::new(), 0) })
+            .map_err(|error| FirewallError::io("open", "netlink socket to nf_tables", &error))
+    }
+
+    /// Sets another deadline.
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+    }
+
+    /// Whether nftables can be used here: the kernel has it, and we may see it.
+    #[must_use]
+    pub fn usable(deadline: Instant) -> bool {
+        Self::open(deadline).is_ok_and(|mut nft| nft.generation().is_ok())
+    }
+
+    /// Whether the kernel has no nf_tables: it knows nobody who would answer.
+    #[must_use]
+    pub fn is_absent(&mut self) -> bool {
+        let absent =
+            |error: FirewallError| error.errno.is_some_and(|errno| errno == Errno::EINVAL as i32 || is_absence(errno));
+        self.generation().is_err_and(absent)
+    }
+
+    /// The rule set's generation: every change in the namespace, whoever makes it, increments it.
+    pub(crate) fn generation(&mut self) -> Result<u32, FirewallError> {
+        let request = NfTablesMessage::GetGen(GenMessage { attributes: Vec::new() });
+        self.get(NetfilterProtoFamily::Unspec, request)
+            .and_then(|reply| number(Attributes(&reply), GEN_ID).ok_or(Errno::EBADMSG))
+            .map_err(|errno| FirewallError::errno("read", "the nftables generation", errno))
+    }
+
+    /// The table, if it exists.
+    pub(crate) fn table(&mut self, table: Table) -> Result<Option<TableState>, FirewallError> {
+        let attributes = vec![TableAttribute::Name(table.name.to_owned())];
+        match self.get(table.family, NfTablesMessage::GetTable(TableMessage { attributes })) {
+            Ok(reply) => Ok(Some(TableState { uses: number(Attributes(&reply), TABLE_USE).unwrap_or(u32::MAX) })),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(FirewallError::errno("read table", table.to_string(), errno)),
+        }
+    }
+
+    /// The chain, if it exists (and its table).
+    pub(crate) fn chain(&mut self, table: Table, name: &str) -> Result<Option<ChainState>, FirewallError> {
+        let attributes = vec![ChainAttribute::Table(table.name.to_owned()), ChainAttribute::Name(name.to_owned())];
+        match self.get(table.family, NfTablesMessage::GetChain(ChainMessage { attributes })) {
+            Ok(reply) => Ok(Some(ChainState {
+                kind: text(Attributes(&reply), CHAIN_TYPE),
+                uses: number(Attributes(&reply), CHAIN_USE).unwrap_or(u32::MAX),
+            })),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(FirewallError::errno("read chain", format!("{table} {name}"), errno)),
+        }
+    }
+
+    /// The names of all chains of a table: none if there is no such table.
+    pub(crate) fn chain_names(&mut self, table: Table) -> Result<Vec<String>, FirewallError> {
+        let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
+        self.dump(table.family, request, |chain| {
+            text(chain, CHAIN_NAME).filter(|_| text(chain, CHAIN_TABLE).as_deref() == Some(table.name))
+        })
+        .map_err(|errno| FirewallError::errno("list chains of", table.to_string(), errno))
+    }
+
+    /// The chains of a family through which forwarded packets go, each with its table and whether what no rule decides is
+    /// dropped.
+    pub(crate) fn forward_chains(
+        &mut self,
+        family: NetfilterProtoFamily,
+    ) -> Result<Vec<(String, String, bool)>, FirewallError> {
+        let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
+        self.dump(family, request, |chain| {
+            let hook = number(chain.first(CHAIN_HOOK)?.nested(), HOOK_NUMBER)?;
+            let drops = number(chain, CHAIN_POLICY) == Some(NF_DROP);
+            let names = (text(chain, CHAIN_TABLE)?, text(chain, CHAIN_NAME)?, drops);
+            (hook == NF_INET_FORWARD).then_some(names)
+        })
+        .map_err(|errno| FirewallError::errno("list", "chains", errno))
+    }
+
+    /// The rules of a chain in their order: none if there is no such chain.
+    pub(crate) fn rules(&mut self, table: Table, chain: &str) -> Result<Vec<Rule>, FirewallError> {
+        let attributes = vec![RuleAttribute::Table(table.name.to_owned()), RuleAttribute::Chain(chain.to_owned())];
+        let request = NfTablesMessage::GetRule(RuleMessage { attributes });
+        self.dump(table.family, request, |rule| Some(Rule::read(rule)))
+            .map_err(|errno| FirewallError::errno("list rules of", format!("{table} {chain}"), errno))
+    }
+
+    /// The rule of this handle, without a look at the others of its chain; `None` if there is none.
+    pub(crate) fn rule(&mut self, table: Table, chain: &str, handle: u64) -> Result<Option<Rule>, FirewallError> {
+        let attributes = vec![
+            RuleAttribute::Table(table.name.to_owned()),
+            RuleAttribute::Chain(chain.to_owned()),
+            RuleAttribute::Handle(handle),
+        ];
+        match self.get(table.family, NfTablesMessage::GetRule(RuleMessage { attributes })) {
+            Ok(reply) => Ok(Some(Rule::read(Attributes(&reply)))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(FirewallError::errno("read rule of", format!("{table} {chain}"), errno)),
+        }
+    }
+
+    /// The rules of all chains of a table, as [`Nft::rules`], by chain and in one request: none if there is no such table.
+    pub(crate) fn rules_by_chain(&mut self, table: Table) -> Result<HashMap<String, Vec<Rule>>, FirewallError> {
+        let attributes = vec![RuleAttribute::Table(table.name.to_owned())];
+        let request = NfTablesMessage::GetRule(RuleMessage { attributes });
+        let rules = self
+            .dump(table.family, request, |rule| Some((text(rule, RULE_CHAIN)?, Rule::read(rule))))
+            .map_err(|errno| FirewallError::errno("list rules of", table.to_string(), errno))?;
+        let mut chains: HashMap<String, Vec<Rule>> = HashMap::new();
+        for (chain, rule) in rules {
+            chains.entry(chain).or_default().push(rule);
+        }
+        Ok(chains)
+    }
+
+    /// Runs `plan`, which looks at the rule set and puts what is to change into a batch, then makes these changes,
+    /// provided that nobody changed anything since `plan` began to look. If somebody did, all of it is done again.
+    ///
+    /// An empty batch costs nothing.
+    pub(crate) fn change<T>(
+        &mut self,
+        plan: impl FnMut(&mut Self, &mut Batch) -> Result<T, FirewallError>,
+    ) -> Result<T, FirewallError> {
+        self.change_and_see(plan).map(|(value, _)| value)
+    }
+
+    /// As [`Nft::change`], and the rules of [`Batch::append_seen_rule`] as the kernel made them, in their order.
+    pub(crate) fn change_and_see<T>(
+        &mut self,
+        mut plan: impl FnMut(&mut Self, &mut Batch) -> Result<T, FirewallError>,
+    ) -> Result<(T, Vec<Rule>), FirewallError> {
+        let mut attempt = 0;
+        loop {
+            let mut batch = Batch::new(self.generation()?);
+            let outcome = plan(self, &mut batch).and_then(|value| self.commit(&batch).map(|made| (value, made)));
+            let Err(error) = outcome else {
+                self.passed(&batch);
+                return outcome;
+            };
+            // What the plan was to make whole was not made.
+            self.witness.0.clear();
+            attempt += 1;
+            let again = match error.errno.map(Errno::from_raw) {
+                Some(Errno::ERESTART | Errno::EINTR | Errno::EAGAIN) => Instant::now() < self.deadline,
+                Some(Errno::EEXIST | Errno::EBUSY | Errno::ENOENT) => attempt <= RETRIES,
+                _ => false,
+            };
+            if !again {
+                return Err(error);
+            }
+            // The first retries follow at once: conflicts last as long as one transaction.
+            if attempt > RETRIES {
+                std::thread::sleep(Duration::from_micros(u64::from(attempt.min(20)) * 50));
+            }
+        }
+    }
+
+    /// A change of our own was made: what was whole is so still, as long as nobody else changed anything meanwhile.
+    fn passed(&mut self, batch: &Batch) {
+        let (whole, generation) = &mut self.witness;
+        if *generation != batch.generation() {
+            whole.clear();
+        } else if !batch.is_empty() {
+            // The kernel leaves 0 out.
+            *generation = generation.checked_add(1).unwrap_or(1);
+        }
+    }
+
+    /// Remembers what is being made whole by the change that is planned.
+    pub(crate) fn witness(&mut self, made: Whole, batch: &Batch) {
+        let (whole, generation) = &mut self.witness;
+        if *generation != batch.generation() {
+            whole.clear();
+            *generation = batch.generation();
+        }
+        whole.push(made);
+    }
+
+    /// Forgets what an owner has: it is being removed, or made anew.
+    pub(crate) fn forget(&mut self, owner: &Owner<'_>) {
+        self.witness.0.retain(|whole| !whole.is_of(owner));
+    }
+
+    /// Whether that was whole, and nobody but this connection has changed any rule of the namespace since.
+    pub(crate) fn is_untouched(&mut self, set: &Whole) -> Result<bool, FirewallError> {
+        let (whole, generation) = &self.witness;
+        let generation = *generation;
+        Ok(whole.contains(set) && self.generation()? == generation)
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<Vec<Rule>, FirewallError> {
+        let mut made = Vec::new();
+        if batch.is_empty() {
+            return Ok(made);
+        }
+        let failed = |request, errno| {
+            let (operation, object) = batch.describe(request).unwrap_or(("commit", "nftables transaction"));
+            FirewallError::errno(operation, object, errno)
+        };
+        let (requests, last) = batch.write();
+        let refusal = self
+            .connection
+            .transact(&requests, last, self.deadline, |echo| {
+                // The new generation is told as well, which has no expressions.
+                let rule = attributes(echo);
+                made.extend(rule.first(RULE_EXPRESSIONS).map(|_| Rule::read(rule)));
+            })
+            .map_err(|error| failed(0, errno_of(error)))?;
+        refusal.map_or(Ok(made), |refusal| Err(failed(refusal.request, Errno::from_raw(refusal.errno))))
+    }
+
+    /// Asks for one object: its attributes.
+    fn get(&mut self, family: NetfilterProtoFamily, request: NfTablesMessage) -> Result<Vec<u8>, Errno> {
+        let request = Request::new(&message(family, 0, request), 0);
+        let answer = self.connection.get(request, self.deadline, |answer| Some(attributes(answer).0.to_vec()));
+        Ok(answer.map_err(errno_of)?.unwrap_or_default())
+    }
+
+    /// Asks for all objects, again and again while changes get in between, and collects what `read` makes of them.
+    pub(crate) fn dump<T>(
+        &mut self,
+        family: NetfilterProtoFamily,
+        request: NfTablesMessage,
+        read: impl Fn(Attributes<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, Errno> {
+        let request = Request::new(&message(family, 0, request), 0);
+        // The deadline is what ends it: a node's rules are as many as they are.
+        let limits = (usize::MAX, usize::MAX);
+        let objects = self.connection.dump(request, self.deadline, limits, |answer, all| {
+            all.extend(read(attributes(answer)));
+            Some(())
+        });
+        objects.map_err(errno_of)
+    }
+}
+
+/// The attributes of an answer, which come after `struct nfgenmsg`.
+fn attributes(answer: &[u8]) -> Attributes<'_> {
+    Attributes(answer.get(4..).unwrap_or_default())
+}
+
+fn number(object: Attributes<'_>, kind: u16) -> Option<u32> {
+    object.first(kind)?.be32()
+}
+
+fn text(object: Attributes<'_>, kind: u16) -> Option<String> {
+    Some(object.first(kind)?.text_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_netfilter::nftables::Verdict;
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::ground::{Ground, Shared};
+    use super::rule::verdict;
+    use super::set::{Entry, Look, Mark, RuleSet};
+    use super::*;
+
+    const TABLE: Table = Table { family: NetfilterProtoFamily::Inet, name: "t" };
+
+    fn open() -> Nft {
+        Nft::open(Instant::now() + Duration::from_secs(5)).unwrap()
+    }
+
+    /// The table with one rule.
+    fn make(nft: &mut Nft, comment: &[u8]) {
+        nft.change(|_, batch| {
+            batch.add_table(TABLE, None);
+            batch.add_chain(TABLE, "c", None, None);
+            batch.append_rule(TABLE, "c", &[verdict(Verdict::Return)], Some(comment));
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn a_handle_is_not_used_once_the_rules_have_changed() {
+        assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let mut nft = open();
+        make(&mut nft, b"ours");
+        let handle = nft.rules(TABLE, "c").unwrap()[0].handle;
+        let mut plans = 0;
+        nft.change(|nft, batch| {
+            plans += 1;
+            for rule in nft.rules(TABLE, "c")?.iter().filter(|rule| rule.commented(b"ours")) {
+                batch.delete_rule(TABLE, "c", rule.handle);
+            }
+            if plans == 1 {
+                // Between look and change, a stranger's rule takes the place and the handle of ours.
+                let mut stranger = open();
+                stranger.change(|_, batch| {
+                    batch.delete_table(TABLE);
+                    Ok(())
+                })?;
+                make(&mut stranger, b"theirs");
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(plans, 2);
+        let rules = nft.rules(TABLE, "c").unwrap();
+        assert_eq!(rules.len(), 1);
+        assert_eq!(rules[0].handle, handle, "the case that this is about");
+        assert!(rules[0].commented(b"theirs"));
+    }
+
+    #[test]
+    fn errors_name_the_change_that_failed() {
+        assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let mut nft = open();
+        let error = nft.change(|_, batch| {
+            batch.add_table(TABLE, None);
+            batch.add_chain(TABLE, "c", None, None);
+            batch.flush_chain(TABLE, "missing");
+            batch.add_chain(TABLE, "d", None, None);
+            Ok(())
+        });
+        let error = error.unwrap_err();
+        assert_eq!((error.operation, &*error.object), ("flush chain", "inet t missing"));
+        assert_eq!(error.errno, Some(Errno::ENOENT as i32));
+        assert!(nft.table(TABLE).unwrap().is_none(), "all or nothing");
+    }
+
+    /// Shared chains of any table, with a rule that leads to the owners'.
+    fn ground() -> Ground {
+        let chain =
+            |name, has_entries, rules| Shared { name, base: None, wrong_kind: None, comment: None, rules, has_entries };
+        let lead = (ground::Place::Last, vec![rule::to_chain(Verdict::Jump, "ours")]);
+        let shared =
+            vec![chain("ours", true, Vec::new()), chain("theirs", true, Vec::new()), chain("top", false, vec![lead])];
+        Ground { table: TABLE, comment: None, shared, kind: "kind-", is_named_for_plugins: true }
+    }
+
+    fn set<'a>(ground: &'a Ground, owner: &str, chains: &[&str]) -> RuleSet<'a> {
+        let entry = |chain, target: Option<&&str>| {
+            let verdict = match target {
+                Some(target) => rule::to_chain(Verdict::Jump, target),
+                None => verdict(Verdict::Return),
+            };
+            Entry { chain, rule: vec![verdict] }
+        };
+        RuleSet {
+            owner: Owner {
+                ground,
+                mark: Mark { comment: format!("kind-{owner}").into_bytes(), telling: None },
+                chains: chains.iter().map(|chain| (*chain).to_owned()).collect(),
+                outer: None,
+            },
+            entries: vec![entry("ours", chains.first()), entry("theirs", None)],
+            contents: chains.iter().map(|_| vec![vec![verdict(Verdict::Return)]]).collect(),
+        }
+    }
+
+    fn private() {
+        assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    }
+
+    /// In several shared chains, with chains of its own and without: made, compared, listed, found by handles, removed.
+    #[test]
+    fn a_set_may_lie_in_any_chains() {
+        private();
+        let mut nft = open();
+        let ground = ground();
+        for (chains, others) in [(&["own"][..], &["other"][..]), (&[], &[])] {
+            let (mine, other) = (set(&ground, "mine", chains), set(&ground, "other", others));
+            let handles = mine.ensure(&mut nft, Look::All, |_| false).unwrap().unwrap();
+            assert_eq!(handles.len(), 2);
+            assert!(mine.check(&mut nft, &[]).unwrap() && !other.check(&mut nft, &[]).unwrap());
+            other.ensure(&mut nft, Look::None, |_| false).unwrap();
+            assert!(mine.check(&mut open(), &handles).unwrap() && other.check(&mut open(), &[]).unwrap());
+            assert_eq!(mine.ensure(&mut nft, Look::All, |_| false).unwrap(), Some(Vec::new()), "all there");
+            assert_eq!(ground.list(&mut nft, |rule| rule.comment.clone()).unwrap().len(), 4);
+            assert!(!ground.is_unused(&mut nft).unwrap());
+            let removed = mine.owner.remove(&mut nft, &handles, |_| true).unwrap();
+            assert_eq!((removed.entries, removed.chains), (2, chains.len()));
+            assert!(!mine.check(&mut nft, &[]).unwrap() && other.check(&mut nft, &[]).unwrap());
+            let gone = ground.retain(&mut nft, |rule| rule.commented(b"kind-other"), |_| Ok(())).unwrap();
+            assert_eq!(gone.len(), 2);
+            assert_eq!(ground.is_unused(&mut nft).unwrap(), others.is_empty(), "a chain that nothing leads to");
+            other.owner.remove(&mut nft, &[], |_| true).unwrap();
+            assert!(ground.is_unused(&mut nft).unwrap());
+            nft.change(|_, batch| {
+                batch.delete_table(TABLE);
+                Ok(())
+            })
+            .unwrap();
+        }
+    }
+
+    /// What a refused change was to make does not count as made.
+    #[test]
+    fn a_refused_change_makes_nothing_whole() {
+        private();
+        let mut nft = open();
+        let ground = ground();
+        let mine = set(&ground, "mine", &[]);
+        mine.ensure(&mut nft, Look::All, |_| false).unwrap();
+        let whole = nft.witness.0.first().cloned().unwrap();
+        assert!(nft.is_untouched(&whole).unwrap());
+        mine.owner.remove(&mut nft, &[], |_| true).unwrap();
+        assert!(!nft.is_untouched(&whole).unwrap());
+        let refused = nft.change(|nft, batch| {
+            nft.witness(whole.clone(), batch);
+            batch.flush_chain(TABLE, "missing");
+            Ok(())
+        });
+        assert!(refused.is_err() && !nft.is_untouched(&whole).unwrap());
+    }
+}

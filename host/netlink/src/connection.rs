@@ -1,0 +1,472 @@
+//! The blocking socket: one request, its answer.
+
+use crate::message::{HEADER, Message, Messages};
+use netlink_packet_core::{
+    Emitable, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_MULTIPART, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
+    NLMSG_NOOP, NLMSG_OVERRUN, NetlinkHeader, NetlinkSerializable,
+};
+use netlink_sys::{Socket, SocketAddr};
+use nix::libc;
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike};
+use std::cell::{Cell, RefCell};
+use std::io::{self, ErrorKind};
+use std::time::Instant;
+
+/// The kernel never makes a dump's datagram larger than 32 KiB, nor larger than the buffer that it was last read with. Its
+/// single answers and acknowledgements are far smaller.
+const BUFFER: usize = 32 * 1024;
+
+/// A dump that others keep changing is read once, and again three times at most.
+pub const MOST_ATTEMPTS: usize = 4;
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel refused, and perhaps said why.
+    #[error("{}", io::Error::from_raw_os_error(*errno))]
+    Refused {
+        /// errno(3).
+        errno: i32,
+        /// The kernel's own words (extended acknowledgement, `NLMSGERR_ATTR_MSG`).
+        explanation: Option<String>,
+    },
+    /// A system call failed.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// The deadline passed.
+    #[error("the kernel's answer took too long")]
+    Late,
+    /// A request that the kernel did not take as a whole.
+    #[error("the kernel took only a part of the request")]
+    Partial,
+    /// No whole messages.
+    #[error("the kernel's answer is malformed")]
+    Malformed,
+    /// An object that the caller could not read.
+    #[error("the kernel's answer can't be understood")]
+    NotUnderstood,
+    /// The socket's buffer ran over.
+    #[error("the kernel's answer was lost")]
+    Lost,
+    /// A datagram that is larger than the kernel makes them.
+    #[error("the kernel's answer of {0} bytes is too long")]
+    TooLong(usize),
+    /// More objects than the caller wants.
+    #[error("there are more than {0}")]
+    TooMany(usize),
+    /// Others kept changing what was being listed.
+    #[error("the list keeps changing while it is read")]
+    Changing,
+}
+
+/// A message ready to be sent but for its sequence number.
+#[derive(Clone, Debug)]
+pub struct Request {
+    kind: u16,
+    flags: u16,
+    payload: Vec<u8>,
+}
+
+impl Request {
+    /// A message of one of the netlink-packet crates. `NLM_F_REQUEST` is added to the flags.
+    pub fn new(message: &impl NetlinkSerializable, flags: u16) -> Self {
+        let mut payload = vec![0; message.buffer_len()];
+        message.serialize(&mut payload);
+        Self::raw(message.message_type(), flags, payload)
+    }
+
+    /// A message that they have no type for.
+    #[must_use]
+    pub fn raw(kind: u16, flags: u16, payload: Vec<u8>) -> Self {
+        Self { kind, flags: flags | NLM_F_REQUEST, payload }
+    }
+
+    /// Type, flags and payload.
+    #[must_use]
+    pub fn parts(&self) -> (u16, u16, &[u8]) {
+        (self.kind, self.flags, &self.payload)
+    }
+
+    fn append_to(&self, datagram: &mut Vec<u8>, sequence: u32) {
+        let mut header = NetlinkHeader::default();
+        header.length = u32::try_from(HEADER.saturating_add(self.payload.len())).unwrap_or(u32::MAX);
+        header.message_type = self.kind;
+        header.flags = self.flags;
+        header.sequence_number = sequence;
+        let mut bytes = [0; HEADER];
+        header.emit(&mut bytes);
+        datagram.extend(bytes);
+        datagram.extend(&self.payload);
+        datagram.resize(datagram.len().next_multiple_of(4), 0);
+    }
+}
+
+/// One of several requests that the kernel refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which one.
+    pub request: usize,
+    /// errno(3).
+    pub errno: i32,
+}
+
+/// What one message of an answer says.
+enum Answer<'a> {
+    Object(&'a [u8]),
+    Refused(Message<'a>),
+    /// An acknowledgement, or the end of a dump.
+    Done,
+}
+
+/// A netlink socket. It keeps acting in the network namespace that it was opened in, whichever thread uses it.
+///
+/// Being connected to the kernel, it takes messages from nobody else: a privileged process in the same namespace could
+/// otherwise send it answers.
+#[derive(Debug)]
+pub struct Connection {
+    socket: Socket,
+    sequence: Cell<u32>,
+    buffer: RefCell<Vec<u8>>,
+}
+
+impl Connection {
+    /// Opens one of this protocol (`NETLINK_ROUTE`, …) in the calling thread's network namespace, with what `configure` sets.
+    ///
+    /// # Errors
+    /// `EPROTONOSUPPORT` if the kernel has no such protocol, and what `configure` says.
+    pub fn open(protocol: isize, configure: impl FnOnce(&Socket) -> io::Result<()>) -> io::Result<Self> {
+        let socket = Socket::new(protocol)?;
+        configure(&socket)?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, sequence: Cell::new(1), buffer: RefCell::default() })
+    }
+
+    /// The socket, for its options.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Sends requests in one datagram, to be carried out in order, and hands every object of the answer to `each`. The last
+    /// request must be one that is answered. One that fails does not keep the kernel from the next, but its error is the
+    /// one reported. Returns whether objects changed while they were being listed.
+    ///
+    /// # Errors
+    /// The kernel refuses one, its answer makes no sense, or the deadline passes.
+    pub fn ask(&self, requests: &[Request], deadline: Instant, mut each: impl FnMut(&[u8])) -> Result<bool, Error> {
+        let first = self.send(requests, None)?;
+        let last = first.wrapping_add(u32::try_from(requests.len()).unwrap_or(u32::MAX)).wrapping_sub(1);
+        let mut interrupted = false;
+        self.receive(first, last, deadline, |message, answer| {
+            interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
+            let ends = match answer {
+                Answer::Object(object) => {
+                    each(object);
+                    message.flags & NLM_F_MULTIPART == 0
+                }
+                Answer::Refused(message) => {
+                    let explanation = message.explanation().map(str::to_owned);
+                    return Err(Error::Refused { errno: message.errno(), explanation });
+                }
+                Answer::Done => true,
+            };
+            Ok(ends && message.sequence == last)
+        })?;
+        Ok(interrupted)
+    }
+
+    /// Asks for one object; `None` if the kernel answers without one.
+    ///
+    /// # Errors
+    /// As [`Connection::ask`], and [`Error::NotUnderstood`] if `read` makes nothing of it.
+    pub fn get<T>(
+        &self,
+        request: Request,
+        deadline: Instant,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let (mut object, mut understood) = (None, true);
+        self.ask(&[request], deadline, |payload| {
+            object = read(payload);
+            understood = object.is_some();
+        })?;
+        if understood { Ok(object) } else { Err(Error::NotUnderstood) }
+    }
+
+    /// Asks for many objects; `read` appends those of one message, and returns `None` if it can't understand it.
+    ///
+    /// If others change them meanwhile they are read again, `attempts` times in all. There may be `most`; of more none is
+    /// kept. They are read all the same, as they are after one that is not understood: a dump must be read to its end, or
+    /// the socket stays busy.
+    ///
+    /// # Errors
+    /// As [`Connection::ask`]; also [`Error::TooMany`], [`Error::NotUnderstood`] and [`Error::Changing`].
+    pub fn dump<T>(
+        &self,
+        mut request: Request,
+        deadline: Instant,
+        (attempts, most): (usize, usize),
+        read: impl Fn(&[u8], &mut Vec<T>) -> Option<()>,
+    ) -> Result<Vec<T>, Error> {
+        request.flags |= NLM_F_DUMP;
+        let requests = [request];
+        for _ in 0..attempts {
+            let (mut objects, mut understood) = (Vec::new(), true);
+            let interrupted = self.ask(&requests, deadline, |payload| {
+                if objects.len() <= most {
+                    understood &= read(payload, &mut objects).is_some();
+                }
+            })?;
+            if objects.len() > most {
+                return Err(Error::TooMany(most));
+            }
+            if !understood {
+                return Err(Error::NotUnderstood);
+            }
+            if !interrupted {
+                return Ok(objects);
+            }
+        }
+        Err(Error::Changing)
+    }
+
+    /// Sends the requests of one transaction (a batch of nfnetlink), of which `acknowledged` alone asks for an
+    /// acknowledgement, and hands every object that the kernel shows meanwhile to `each`.
+    ///
+    /// Errors come in the order of the requests, and one of the transaction as a whole comes first, or alone. So the first
+    /// one is returned, and success only after all others: that of the last request means nothing if an earlier one failed.
+    ///
+    /// # Errors
+    /// As [`Connection::ask`], but for what the kernel refuses.
+    pub fn transact(
+        &self,
+        requests: &[Request],
+        acknowledged: usize,
+        deadline: Instant,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<Option<Refusal>, Error> {
+        let first = self.send(requests, Some(acknowledged))?;
+        let last = first.wrapping_add(u32::try_from(acknowledged).unwrap_or(u32::MAX));
+        let mut refusal = None;
+        self.receive(first, last, deadline, |message, answer| {
+            let errno = match answer {
+                Answer::Object(object) => {
+                    each(object);
+                    return Ok(false);
+                }
+                Answer::Refused(message) => message.errno(),
+                Answer::Done => 0,
+            };
+            if errno != 0 && refusal.is_none() {
+                let request = usize::try_from(message.sequence.wrapping_sub(first)).unwrap_or(usize::MAX);
+                refusal = Some(Refusal { request, errno });
+            }
+            Ok(message.sequence == last || message.sequence == first)
+        })?;
+        Ok(refusal)
+    }
+
+    /// Sends requests in one datagram, and returns the first one's sequence number. The kernel works it off before this
+    /// returns, so no deadline can apply.
+    fn send(&self, requests: &[Request], acknowledged: Option<usize>) -> Result<u32, Error> {
+        let first = self.sequence.get();
+        let mut datagram = Vec::new();
+        for (index, request) in requests.iter().enumerate() {
+            let sequence = self.sequence.get();
+            let begin = datagram.len();
+            request.append_to(&mut datagram, sequence);
+            if acknowledged == Some(index)
+                && let Some(flags) = datagram.get_mut(begin..).and_then(|message| message.get_mut(6..8))
+            {
+                flags.copy_from_slice(&(request.flags | NLM_F_ACK).to_ne_bytes());
+            }
+            self.sequence.set(sequence.wrapping_add(1));
+        }
+        loop {
+            match self.socket.send(&datagram, 0) {
+                Ok(sent) if sent == datagram.len() => return Ok(first),
+                Ok(_) => return Err(Error::Partial),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Hands every message that answers one of the sequence numbers from `first` to `last` to `take`, until that says that
+    /// it was the last one. At `deadline` to leave some unread is the lesser evil.
+    fn receive(
+        &self,
+        first: u32,
+        last: u32,
+        deadline: Instant,
+        mut take: impl FnMut(&Message<'_>, Answer<'_>) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let mut buffer = self.buffer.borrow_mut();
+        loop {
+            self.receive_datagram(&mut buffer, deadline)?;
+            for message in Messages(&buffer) {
+                let message = message.map_err(|_| Error::Malformed)?;
+                // Left over from an exchange that ended early, by an error or a timeout.
+                if message.sequence.wrapping_sub(first) > last.wrapping_sub(first) {
+                    continue;
+                }
+                let answer = match message.kind {
+                    NLMSG_NOOP => continue,
+                    NLMSG_OVERRUN => return Err(Error::Lost),
+                    NLMSG_ERROR | NLMSG_DONE if message.errno() != 0 => Answer::Refused(message),
+                    NLMSG_ERROR | NLMSG_DONE => Answer::Done,
+                    _ => Answer::Object(message.payload),
+                };
+                if take(&message, answer)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Reads one datagram into `buffer`. The kernel answers while the request is being sent, so a wait is the exception.
+    fn receive_datagram(&self, buffer: &mut Vec<u8>, deadline: Instant) -> Result<(), Error> {
+        buffer.clear();
+        buffer.reserve(BUFFER);
+        // With MSG_TRUNC the datagram's true length is returned even if the buffer was too small for it.
+        let mut flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Late);
+            }
+            match self.socket.recv(buffer, flags) {
+                Ok(length) if length == buffer.len() => return Ok(()),
+                Ok(length) => return Err(Error::TooLong(length)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // No timeout at all would be that of nought.
+                    let microseconds = i64::try_from(left.as_micros()).unwrap_or(i64::MAX).max(1);
+                    setsockopt(&self.socket, sockopt::ReceiveTimeout, &TimeVal::microseconds(microseconds))
+                        .map_err(io::Error::from)?;
+                    flags = libc::MSG_TRUNC;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_packet_route::RouteNetlinkMessage;
+    use netlink_packet_route::link::LinkMessage;
+    use netlink_sys::protocols::NETLINK_ROUTE;
+    use std::time::Duration;
+
+    fn open() -> Connection {
+        Connection::open(NETLINK_ROUTE, |socket| socket.set_ext_ack(true)).unwrap()
+    }
+
+    fn links() -> Request {
+        Request::new(&RouteNetlinkMessage::GetLink(LinkMessage::default()), 0)
+    }
+
+    fn up(flags: u16) -> Request {
+        let mut message = LinkMessage::default();
+        message.header.index = 1;
+        Request::new(&RouteNetlinkMessage::SetLink(message), flags)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(5)
+    }
+
+    fn count(connection: &Connection) -> usize {
+        let one = |_: &[u8], all: &mut Vec<()>| {
+            all.push(());
+            Some(())
+        };
+        connection.dump(links(), soon(), (MOST_ATTEMPTS, 1000), one).unwrap().len()
+    }
+
+    #[test]
+    fn only_the_kernel_can_send_answers() {
+        let connection = open();
+        let mut own = SocketAddr::new(0, 0);
+        connection.socket.get_address(&mut own).unwrap();
+        assert_ne!(own.port_number(), 0);
+        // This process may send to any netlink socket of its namespace, as a container's may to those opened there.
+        let stranger = Socket::new(NETLINK_ROUTE).unwrap();
+        let open = Socket::new(NETLINK_ROUTE).map(|mut socket| (socket.bind_auto().unwrap(), socket)).unwrap();
+        stranger.send_to(&[0; 20], &open.0, 0).unwrap();
+        let error = stranger.send_to(&[0; 20], &own, 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_dump_that_is_not_understood_is_read_to_its_end() {
+        let connection = open();
+        let nothing = |_: &[u8], _: &mut Vec<()>| None;
+        let error = connection.dump(links(), soon(), (MOST_ATTEMPTS, 1000), nothing).unwrap_err();
+        assert_eq!(error.to_string(), "the kernel's answer can't be understood");
+        // An unfinished dump would make this one EBUSY.
+        assert!(count(&connection) > 0);
+    }
+
+    /// A list that is longer than what is wanted is read to its end, and not kept.
+    #[test]
+    fn long_dumps_are_refused() {
+        let connection = open();
+        // Each message has as many as there may be, and one of them is enough.
+        let many = |more: usize| {
+            move |_: &[u8], all: &mut Vec<u8>| {
+                all.resize(1000 + more, 0);
+                Some(())
+            }
+        };
+        let dump = |more| connection.dump(links(), soon(), (MOST_ATTEMPTS, 1000), many(more));
+        assert_eq!(dump(0).unwrap().len(), 1000);
+        assert_eq!(dump(1).unwrap_err().to_string(), "there are more than 1000");
+        assert_eq!(dump(0).unwrap().len(), 1000);
+    }
+
+    /// However many messages come, each within the time for a single one.
+    #[test]
+    fn an_exchange_has_a_deadline() {
+        let connection = open();
+        let mut request = links();
+        request.flags |= NLM_F_DUMP;
+        let before = Instant::now();
+        let soon = before + Duration::from_millis(50);
+        let late = connection.ask(&[request], soon, |_| std::thread::sleep(Duration::from_millis(60)));
+        assert!(matches!(late, Err(Error::Late)), "{late:?}");
+        // An acknowledgement that nobody asked for never comes.
+        let before = Instant::now();
+        let late = connection.ask(&[up(0)], before + Duration::from_millis(50), |_| {});
+        assert!(matches!(late, Err(Error::Late)), "{late:?}");
+        assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+    }
+
+    #[test]
+    fn stale_answers_are_skipped() {
+        let connection = open();
+        connection.send(&[up(NLM_F_ACK)], None).unwrap();
+        assert!(count(&connection) > 0);
+    }
+
+    #[test]
+    fn sequence_numbers_may_wrap_within_a_batch() {
+        let connection = open();
+        connection.sequence.set(u32::MAX);
+        assert!(!connection.ask(&[up(NLM_F_ACK), up(NLM_F_ACK), up(NLM_F_ACK)], soon(), |_| {}).unwrap());
+        assert_eq!(connection.sequence.get(), 2);
+    }
+
+    #[test]
+    fn the_first_refusal_is_the_one_reported() {
+        let connection = open();
+        let strange = || Request::raw(u16::MAX, 0, vec![0; 16]);
+        let outcome = connection.transact(&[up(0), strange(), strange(), up(0)], 3, soon(), |_| {}).unwrap();
+        assert_eq!(outcome, Some(Refusal { request: 1, errno: libc::EOPNOTSUPP }));
+        assert_eq!(connection.transact(&[up(0), up(0)], 1, soon(), |_| {}).unwrap(), None);
+        let error = connection.ask(&[strange(), up(NLM_F_ACK)], soon(), |_| {}).unwrap_err();
+        assert!(matches!(error, Error::Refused { errno: libc::EOPNOTSUPP, .. }), "{error:?}");
+    }
+}

@@ -1,0 +1,293 @@
+//! A policy file: TOML in, checked grants out.
+
+use super::grammar::{self, Count, Key, Kind};
+use super::limits::Limits;
+use super::template::Template;
+use super::view::Origin;
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use postern_cni::Version;
+use toml::{Table, Value};
+
+/// A policy file, read.
+#[derive(Clone, Debug, Default)]
+pub struct File {
+    /// The digest that the component must have, in hexadecimal digits.
+    pub digest: Option<String>,
+    /// CNI versions.
+    pub versions: Option<Vec<String>>,
+    /// Capabilities taken away.
+    pub withdraw: Vec<String>,
+    /// Those that the operator's file takes away.
+    pub operator_withdraws: Vec<String>,
+    /// `[limits]`.
+    pub limits: Limits,
+    /// `[grant.…]`, in the order of [`grammar::CAPABILITIES`].
+    pub grants: Vec<Grant>,
+    /// Tables that stand in a file, and are taken away.
+    pub withdrawn: Vec<Grant>,
+    /// `[result]`.
+    pub result: Option<Grant>,
+}
+
+/// A table that grants.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// Name of the WIT interface; `result` for `[result]`.
+    pub name: &'static str,
+    /// Where it stands.
+    pub from: Origin,
+    /// The keys that are set.
+    pub keys: Vec<(Key, Vec<Template>)>,
+}
+
+const TOP: [&str; 6] = ["digest", "versions", "withdraw", "limits", "grant", "result"];
+
+impl File {
+    /// # Errors
+    /// A text for people: what is wrong, in which table and key, and what is possible.
+    pub fn parse(text: &str, from: Origin) -> Result<Self, String> {
+        let table: Table = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
+        let mut file = Self::default();
+        for (key, value) in table {
+            match key.as_str() {
+                "digest" => file.digest = Some(digest(&string("digest", &value)?)?),
+                "versions" => file.versions = Some(versions(&value)?),
+                "withdraw" => {
+                    file.withdraw = withdraw(&value)?;
+                    if from == Origin::Operator {
+                        file.operator_withdraws.clone_from(&file.withdraw);
+                    }
+                }
+                "limits" => file.limits = limits(value)?,
+                "grant" => file.grants = grants(&value, from)?,
+                "result" => file.result = Some(grant("[result]", "result", grammar::RESULT, &value, from)?),
+                _ => return Err(unknown("the file", &key, &TOP)),
+            }
+        }
+        Ok(file)
+    }
+
+    /// Puts an operator's file over a shipped one: whole tables are replaced, single limits, and what is taken away adds
+    /// up.
+    pub fn replace_with(&mut self, operator: Self) {
+        self.digest = operator.digest.or(self.digest.take());
+        self.versions = operator.versions.or(self.versions.take());
+        self.withdraw.extend(operator.withdraw);
+        self.operator_withdraws.extend(operator.operator_withdraws);
+        self.limits.replace_with(&operator.limits);
+        self.result = operator.result.or(self.result.take());
+        for grant in operator.grants {
+            match self.grants.iter_mut().find(|shipped| shipped.name == grant.name) {
+                Some(shipped) => *shipped = grant,
+                None => self.grants.push(grant),
+            }
+        }
+        self.grants.sort_by_key(|grant| grammar::NAMES.iter().position(|name| *name == grant.name));
+    }
+
+    /// Takes away what is withdrawn.
+    pub fn withhold(&mut self) {
+        let is_withdrawn = |grant: &Grant| self.withdraw.iter().any(|name| name == grant.name);
+        let (withdrawn, grants) = core::mem::take(&mut self.grants).into_iter().partition(is_withdrawn);
+        (self.withdrawn, self.grants) = (withdrawn, grants);
+    }
+}
+
+fn unknown(place: &str, key: &str, possible: &[&str]) -> String {
+    match possible {
+        [one] => format!("{place}: unknown field `{key}`, expected `{one}`"),
+        several => format!("{place}: unknown field `{key}`, expected one of `{}`", several.join("`, `")),
+    }
+}
+
+fn string(place: &str, value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        other => Err(format!("{place}: it must be a text in quotation marks, not {}", article(other))),
+    }
+}
+
+fn strings(place: &str, value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::Array(items) => items.iter().map(|item| string(place, item)).collect(),
+        other => Err(format!("{place}: it must be a list, [\"…\"], not {}", article(other))),
+    }
+}
+
+fn article(value: &Value) -> String {
+    let kind = value.type_str();
+    format!("{} {kind}", if kind.starts_with(['a', 'i']) { "an" } else { "a" })
+}
+
+fn table<'t>(place: &str, value: &'t Value) -> Result<&'t Table, String> {
+    value.as_table().ok_or_else(|| format!("{place}: it must be a table, not {}", article(value)))
+}
+
+fn digest(text: &str) -> Result<String, String> {
+    let hex = text.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
+    let hex =
+        hex.ok_or_else(|| format!("digest: \"{text}\" is none: it can be \"sha256:\" and 64 hexadecimal digits"))?;
+    Ok(hex.to_ascii_lowercase())
+}
+
+fn versions(value: &Value) -> Result<Vec<String>, String> {
+    let versions = strings("versions", value)?;
+    let all = || Version::ALL.iter().map(|version| format!("\"{version}\"")).collect::<Vec<_>>().join(", ");
+    if versions.is_empty() {
+        return Err(format!("versions: the list is empty: it can have {}", all()));
+    }
+    match versions.iter().find(|text| Version::parse(text).is_none()) {
+        Some(text) => Err(format!("versions: \"{text}\" is no version of CNI: it can be {}", all())),
+        None => Ok(versions),
+    }
+}
+
+fn withdraw(value: &Value) -> Result<Vec<String>, String> {
+    let names = strings("withdraw", value)?;
+    match names.iter().find(|name| !grammar::NAMES.contains(&name.as_str())) {
+        Some(name) => Err(format!("withdraw: \"{name}\" is none: the capabilities are {}", grammar::NAMES.join(", "))),
+        None => Ok(names),
+    }
+}
+
+fn limits(value: Value) -> Result<Limits, String> {
+    table("[limits]", &value)?;
+    let limits: Limits = value.try_into().map_err(|e| format!("[limits]: {}", e.to_string().trim_end()))?;
+    limits.check()?;
+    Ok(limits)
+}
+
+fn grants(value: &Value, from: Origin) -> Result<Vec<Grant>, String> {
+    let tables = table("grant", value)?;
+    if let Some(name) = tables.keys().find(|name| grammar::capability(name).is_none()) {
+        return Err(unknown("[grant]", name, grammar::NAMES));
+    }
+    let granted =
+        grammar::CAPABILITIES.iter().filter_map(|capability| Some((capability, tables.get(capability.name)?)));
+    granted
+        .map(|(capability, value)| {
+            let keys: Vec<Key> = capability.keys.iter().copied().chain([grammar::WHEN]).collect();
+            grant(&format!("[grant.{}]", capability.name), capability.name, &keys, value, from)
+        })
+        .collect()
+}
+
+fn grant(place: &str, name: &'static str, keys: &[Key], value: &Value, from: Origin) -> Result<Grant, String> {
+    let table = table(place, value)?;
+    if let Some(key) = table.keys().find(|name| !keys.iter().any(|key| key.name == name.as_str())) {
+        return Err(unknown(place, key, &keys.iter().map(|key| key.name).collect::<Vec<_>>()));
+    }
+    let mut set = Vec::new();
+    for key in keys {
+        let place = format!("{place} {}", key.name);
+        match table.get(key.name) {
+            Some(value) => set.push((*key, templates(&place, key, value)?)),
+            None if key.required => return Err(format!("{place}: it is missing: without it nothing is granted")),
+            None => {}
+        }
+    }
+    Ok(Grant { name, from, keys: set })
+}
+
+fn templates(place: &str, key: &Key, value: &Value) -> Result<Vec<Template>, String> {
+    let texts = match key.count {
+        Count::One => vec![string(place, value)?],
+        Count::Some | Count::Any => strings(place, value)?,
+    };
+    if texts.is_empty() && key.count == Count::Some {
+        return Err(format!("{place}: the list is empty: name something, or take the key or its table out"));
+    }
+    texts
+        .iter()
+        .map(|text| {
+            let parsed = if key.kind == Kind::Gateway { Template::parse_gateway(text) } else { Template::parse(text) };
+            let template = parsed.map_err(|e| format!("{place}: {e}"))?;
+            key.kind.check(&template).map_err(|e| format!("{place}: {e}"))?;
+            Ok(template)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        File::parse(text, Origin::Shipped).unwrap_err()
+    }
+
+    #[test]
+    fn every_mistake_names_its_key_and_what_is_possible() {
+        for (text, words) in [
+            ("grants = 1", ["the file: unknown field `grants`", "`digest`, `versions`, `withdraw`, `limits`, `grant`"]),
+            ("[grant.netlink]", ["unknown field `netlink`, expected one of `link`, `veth`", "`attachments`"]),
+            ("[grant.veth]\nname = \"x\"", ["[grant.veth]: unknown field `name`", "`mtu`, `when`"]),
+            ("[grant.leases]\nfiles = []", ["[grant.leases]: unknown field `files`", "`directories`, `ranges`"]),
+            ("[grant.resolv-conf]\nfile = []", ["[grant.resolv-conf]: unknown field `file`", "`files`, `when`"]),
+            ("[result]\nips = []", ["[result]: unknown field `ips`", "`addresses`, `gateways`"]),
+            ("[limits]\nminutes = 1", ["[limits]: unknown field `minutes`", "expected one of"]),
+            ("[limits]\ndepth = 9", ["[limits] depth = 9", "it can be 0 to 8"]),
+            ("limits = 1", ["[limits]", "must be a table, not an integer"]),
+            ("withdraw = [\"nat\"]", ["withdraw: \"nat\" is none", "the capabilities are link, veth"]),
+            ("versions = [\"3.0\"]", ["versions: \"3.0\" is no version of CNI", "\"1.1.0\""]),
+            ("versions = []", ["versions: the list is empty", "\"1.1.0\""]),
+            ("digest = \"md5:1\"", ["digest: \"md5:1\" is none", "\"sha256:\" and 64 hexadecimal digits"]),
+            ("digest = \"sha256:12\"", ["digest: \"sha256:12\"", "64 hexadecimal digits"]),
+            ("digest = 1", ["digest", "a text in quotation marks, not an integer"]),
+            ("[grant.bridge]", ["[grant.bridge] names: it is missing", "nothing is granted"]),
+            ("[grant.bridge]\nnames = []", ["[grant.bridge] names: the list is empty", "name something"]),
+            ("[grant.bridge]\nnames = \"x\"", ["[grant.bridge] names: it must be a list", "not a string"]),
+            ("[grant.bridge]\nnames = [1]", ["[grant.bridge] names: it must be a text", "not an integer"]),
+            ("[grant.bridge]\nnames = [\"a/b\"]", ["[grant.bridge] names: \"a/b\" is no name of a link", "15 bytes"]),
+            (
+                "[grant.bridge]\nnames = [\"b\"]\nvlan = \"4095\"",
+                ["[grant.bridge] vlan: \"4095\" is no VLAN", "\"4094\""],
+            ),
+            ("[grant.bridge]\nnames = [\"b\"]\nvlan = 5", ["[grant.bridge] vlan: it must be a text", "not an integer"]),
+            (
+                "[grant.bridge]\nnames = [\"b\"]\npromisc = \"on\"",
+                ["promisc: \"on\" is no flag", "\"true\" or \"false\""],
+            ),
+            ("[grant.masquerade]", ["[grant.masquerade] backends: it is missing", "nothing is granted"]),
+            (
+                "[grant.masquerade]\nbackends = [\"pf\"]",
+                ["backends: \"pf\" is no backend", "\"nftables\" or \"iptables\""],
+            ),
+            ("[grant.ipam]\ntypes = [\"../sh\"]", ["[grant.ipam] types: \"../sh\"", "can't have a `/`"]),
+            ("[grant.ipam]\ntypes = [\"x\"]\nnative = [\".x\"]", ["[grant.ipam] native: \".x\"", "begin with a `.`"]),
+            ("[grant.leases]\ndirectories = [\"/x\"]", ["[grant.leases] ranges: it is missing", "nothing is granted"]),
+            (
+                "[grant.leases]\nranges = [\"10.0.0.0/8\"]\ndirectories = [\"x\"]",
+                ["[grant.leases] directories: \"x\" is no absolute directory", "\"/PATH\""],
+            ),
+            (
+                "[grant.leases]\nranges = [\"10.0.0.0\"]\ndirectories = [\"/x\"]",
+                ["[grant.leases] ranges: \"10.0.0.0\" is no network", "a CIDR without host bits"],
+            ),
+            ("[grant.resolv-conf]\nfiles = [\"x\"]", ["[grant.resolv-conf] files: \"x\"", "\"/PATH/FILE\""]),
+            ("[grant.resolv-conf]\nfiles = [\"${x}\"]", ["[grant.resolv-conf] files: `${x}`", "`${config.KEY}`"]),
+            ("[result]\naddresses = [\"10.0.0.1\"]", ["[result] addresses: \"10.0.0.1\" is no address", "a CIDR"]),
+            ("[result]\ngateways = []", ["[result] gateways: the list is empty", "name something"]),
+            ("[grant.bridge]\nnames = [\"${config.a.*}${config.b.*}\"]", ["[grant.bridge] names", "different lists"]),
+            ("grant =", ["TOML parse error", "line 1"]),
+        ] {
+            let error = error(text);
+            assert!(words.iter().all(|word| error.contains(word)), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn empty_lists_where_nothing_may_be_named() {
+        let text =
+            "withdraw = []\n[grant.ipam]\ntypes = [\"x\"]\nnative = []\n[grant.bridge]\nnames = [\"b\"]\ntrunk = []";
+        assert_eq!(File::parse(text, Origin::Shipped).unwrap().grants.len(), 2);
+    }
+
+    #[test]
+    fn digests_are_compared_in_small_letters() {
+        let text = format!("digest = \"sha256:{}\"", "AB".repeat(32));
+        assert_eq!(File::parse(&text, Origin::Operator).unwrap().digest, Some("ab".repeat(32)));
+    }
+}

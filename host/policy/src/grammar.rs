@@ -1,0 +1,318 @@
+//! What a policy file can say: every capability with its keys, and what each key takes.
+
+use super::port;
+use super::template::Template;
+use alloc::string::String;
+use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
+use postern_types::Backend;
+
+/// What the values of a key are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Name of a link.
+    Link,
+    /// Type of a plugin.
+    Plugin,
+    /// Packet filter of masquerading.
+    Backend,
+    /// Absolute path of a directory.
+    Directory,
+    /// Absolute path of a file.
+    File,
+    /// Bytes; 0 is the kernel's default.
+    Mtu,
+    /// One VLAN; 0 is none.
+    Vlan,
+    /// VLANs.
+    Trunk,
+    /// `true` or `false`.
+    Flag,
+    /// A network to lease from, or an object of the configuration with host-local's keys of a range.
+    Range,
+    /// An address with prefix length, or a network.
+    Address,
+    /// An address, or a network; `ADDRESS via GATEWAY` names one for an address.
+    Gateway,
+}
+
+/// How many values a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// A text.
+    One,
+    /// A list.
+    Some,
+    /// A list that may be empty.
+    Any,
+}
+
+/// A key of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// As it is written.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// How much of it.
+    pub count: Count,
+    /// Whether the table makes no sense without.
+    pub required: bool,
+}
+
+const fn key(name: &'static str, kind: Kind, count: Count) -> Key {
+    Key { name, kind, count, required: false }
+}
+
+const fn required(name: &'static str, kind: Kind) -> Key {
+    Key { name, kind, count: Count::Some, required: true }
+}
+
+/// A capability: the name of its WIT interface, and the keys of `[grant.NAME]`.
+#[derive(Debug)]
+pub struct Capability {
+    /// Name of the WIT interface.
+    pub name: &'static str,
+    /// Empty where there is nothing to choose.
+    pub keys: &'static [Key],
+}
+
+const fn plain(name: &'static str) -> Capability {
+    Capability { name, keys: &[] }
+}
+
+/// Everything that can be granted.
+pub const CAPABILITIES: &[Capability] = &[
+    plain("link"),
+    Capability { name: "veth", keys: &[key("mtu", Kind::Mtu, Count::One)] },
+    plain("addresses"),
+    plain("routes"),
+    plain("link-sysctl"),
+    Capability {
+        name: "bridge",
+        keys: &[
+            required("names", Kind::Link),
+            key("mtu", Kind::Mtu, Count::One),
+            key("vlan", Kind::Vlan, Count::One),
+            key("trunk", Kind::Trunk, Count::Any),
+            key("preserve-default-vlan", Kind::Flag, Count::One),
+            key("promisc", Kind::Flag, Count::One),
+            key("isolated", Kind::Flag, Count::One),
+            key("gateways", Kind::Flag, Count::Some),
+            key("force-address", Kind::Flag, Count::One),
+        ],
+    },
+    plain("point-to-point"),
+    plain("forwarding"),
+    Capability { name: "masquerade", keys: &[required("backends", Kind::Backend)] },
+    Capability { name: "mac-guard", keys: &[key("required", Kind::Flag, Count::One)] },
+    Capability { name: "ipam", keys: &[required("types", Kind::Plugin), key("native", Kind::Plugin, Count::Any)] },
+    Capability { name: "leases", keys: &[required("directories", Kind::Directory), required("ranges", Kind::Range)] },
+    Capability { name: "resolv-conf", keys: &[required("files", Kind::File)] },
+    plain("loopback"),
+    plain("attachments"),
+];
+
+/// A key of every table that grants: it does so only where one of these is `true`.
+pub const WHEN: Key = key("when", Kind::Flag, Count::Some);
+
+/// The keys of `[result]`.
+pub const RESULT: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("gateways", Kind::Gateway, Count::Some)];
+
+/// [`CAPABILITIES`] by name.
+pub const NAMES: &[&str] = &names();
+
+const fn names() -> [&'static str; CAPABILITIES.len()] {
+    let mut names = [""; CAPABILITIES.len()];
+    let mut at = 0;
+    while at < names.len() {
+        #[allow(clippy::indexing_slicing, reason = "both are of the same length, and this runs when it is compiled")]
+        {
+            names[at] = CAPABILITIES[at].name;
+        }
+        at += 1;
+    }
+    names
+}
+
+impl Kind {
+    /// Looks at what can be known of a value before there is a configuration.
+    ///
+    /// # Errors
+    /// A text for people: what the value is not, and what is possible.
+    pub fn check(self, template: &Template) -> Result<(), String> {
+        if let Some((address, gateway)) = template.pair() {
+            return Self::Address.check(address).and_then(|()| self.check(gateway));
+        }
+        if let Some(text) = template.by_default() {
+            return self.check_text(&text);
+        }
+        for (first, literal) in template.literals() {
+            let impossible = match self {
+                Self::Link => literal.contains('/') || literal.replace('*', "").len() > 15,
+                Self::Plugin => literal.contains('/') || first && literal.starts_with('.'),
+                Self::Directory | Self::File => first && !literal.starts_with('/'),
+                _ => literal.contains('*'),
+            };
+            if impossible {
+                return Err(format!("\"{}\" is no {}", template.text(), self.possible()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a text that stands in a policy file, or could.
+    ///
+    /// # Errors
+    /// As [`Kind::check`].
+    pub fn check_text(self, text: &str) -> Result<(), String> {
+        let open = text.contains('*');
+        let good = match self {
+            // A star may stand for nothing at all.
+            Self::Link if open => {
+                let rest = text.replace('*', "");
+                rest.len() <= 15 && !rest.contains(|c: char| matches!(c, '/' | ':') || c.is_whitespace())
+            }
+            Self::Link => validate_interface_name(text).is_ok(),
+            Self::Plugin => !text.is_empty() && !text.contains('/') && !text.starts_with('.'),
+            Self::Backend => backend(text).is_some(),
+            Self::Directory => text.starts_with('/'),
+            Self::File => text.starts_with('/') && !text.ends_with('/'),
+            Self::Mtu => text.parse().is_ok_and(|mtu: u32| mtu == 0 || (68..=65535).contains(&mtu)),
+            Self::Vlan => text == "0" || text.parse().is_ok_and(port::is_vlan),
+            Self::Trunk => port::vlans(text).is_some(),
+            Self::Flag => matches!(text, "true" | "false"),
+            Self::Range => parse_cidr(text).is_ok_and(|net| net.trunc() == net),
+            Self::Address => parse_cidr(text).is_ok(),
+            Self::Gateway => parse_ip(text).is_ok() || parse_cidr(text).is_ok(),
+        };
+        if good { Ok(()) } else { Err(format!("\"{text}\" is no {}", self.possible())) }
+    }
+
+    /// What a value can be, to follow "is no".
+    fn possible(self) -> &'static str {
+        match self {
+            Self::Link => {
+                "name of a link: it can have 1 to 15 bytes, without `/`, `:` and blanks; `*` is any part of it"
+            }
+            Self::Plugin => "type of a plugin: it can't have a `/` or begin with a `.`; `*` is any part of it",
+            Self::Backend => "backend: it can be \"nftables\" or \"iptables\"",
+            Self::Directory => "absolute directory: it can be \"/PATH\"; `*` is any part of a name in it",
+            Self::File => "absolute path of a file: it can be \"/PATH/FILE\"; `*` is any part of a name in it",
+            Self::Mtu => "MTU: it can be \"0\" (the kernel's default) or \"68\" to \"65535\"",
+            Self::Vlan => "VLAN: it can be \"0\" (none) or \"1\" to \"4094\"",
+            Self::Trunk => "VLAN: it can be \"1\" to \"4094\" or a range like \"10-20\"",
+            Self::Flag => "flag: it can be \"true\" or \"false\"",
+            Self::Range => {
+                "network to lease from: it can be a CIDR without host bits like \"10.0.0.0/8\", or a placeholder for an \
+                 object with `subnet`"
+            }
+            Self::Address => "address: it can be a CIDR, \"10.1.2.3/24\", or a whole network, \"10.1.0.0/16\"",
+            Self::Gateway => {
+                "gateway: it can be an address, \"10.1.2.1\", a whole network, \"10.1.0.0/16\", or the one of an address, \
+                 \"10.1.2.3/24 via 10.1.2.1\""
+            }
+        }
+    }
+}
+
+/// A packet filter by its name.
+pub fn backend(name: &str) -> Option<Backend> {
+    match name {
+        "nftables" => Some(Backend::Nftables),
+        "iptables" => Some(Backend::Iptables),
+        _ => None,
+    }
+}
+
+/// The capability of this name.
+pub fn capability(name: &str) -> Option<&'static Capability> {
+    CAPABILITIES.iter().find(|capability| capability.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_says_what_is_possible() {
+        let cases: [(Kind, &[&str], &[&str], &str); 12] = [
+            (
+                Kind::Link,
+                &["br0", "br*", "*", "fifteen_bytes__", "${config.x | cni0}", "br-${config.x}"],
+                &[
+                    "",
+                    "sixteen_bytes___",
+                    "sixteen_bytes*___",
+                    "a/b",
+                    "a b",
+                    "..",
+                    "${config.x | a/b}",
+                    "a/${config.x}",
+                ],
+                "1 to 15 bytes",
+            ),
+            (
+                Kind::Plugin,
+                &["host-local", "*", "${config.ipam.type}", "my-*"],
+                &["", "../sh", "a/b", ".hidden", "./${config.x}"],
+                "can't have a `/` or begin with a `.`",
+            ),
+            (
+                Kind::Backend,
+                &["nftables", "iptables"],
+                &["pf", "", "*", "${config.x | pf}"],
+                "\"nftables\" or \"iptables\"",
+            ),
+            (
+                Kind::Directory,
+                &["/", "/var/lib/*", "${config.x}", "/x/${config.x}", "${config.x | /var}"],
+                &["", "var", "./x", "x/${config.x}", "${config.x | var}"],
+                "it can be \"/PATH\"",
+            ),
+            (Kind::File, &["/etc/resolv.conf", "/run/*.conf"], &["resolv.conf", "/etc/", ""], "\"/PATH/FILE\""),
+            (Kind::Mtu, &["0", "1500", "65535"], &["67", "65536", "", "x", "*", "-1"], "\"68\" to \"65535\""),
+            (
+                Kind::Vlan,
+                &["0", "1", "4094", "${config.vlan | 0}"],
+                &["4095", "-1", "", "1-2", "*"],
+                "\"1\" to \"4094\"",
+            ),
+            (
+                Kind::Trunk,
+                &["1", "1-4094", "${config.a.*.x}-${config.a.*.y}"],
+                &["0", "4095", "5-3", "1-4095", "", "*", "${config.x}*"],
+                "a range like \"10-20\"",
+            ),
+            (Kind::Flag, &["true", "false"], &["yes", "", "True", "1"], "\"true\" or \"false\""),
+            (
+                Kind::Range,
+                &["10.0.0.0/8", "fd00::/64", "${config.ipam}"],
+                &["10.0.0.0", "10.0.0.1/8", "x", "", "10.*.0.0/16", "10.0.0.0/33"],
+                "a CIDR without host bits",
+            ),
+            (Kind::Address, &["10.1.2.3/24", "fd00::/64"], &["10.1.2.3", "", "10.1.2.3/33"], "it can be a CIDR"),
+            (
+                Kind::Gateway,
+                &["10.1.2.1", "10.1.0.0/16", "10.1.2.3/24 via 10.1.2.1", "${args.IP.*} via ${args.GATEWAY.*}"],
+                &["x", "", "10.1.2.1/33", "10.1.2.3/24 via x", "10.1.2.3/24 via 10.1.2.1 via 10.1.2.2", "via"],
+                "it can be an address",
+            ),
+        ];
+        for (kind, good, bad, possible) in cases {
+            for text in good {
+                assert_eq!(kind.check(&Template::parse_gateway(text).unwrap()), Ok(()), "{kind:?} {text}");
+            }
+            for text in bad {
+                let error = kind.check(&Template::parse_gateway(text).unwrap()).unwrap_err();
+                assert!(error.contains(possible), "{kind:?} {text}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_operations() {
+        assert_eq!(NAMES.len(), 15);
+        assert!(NAMES.contains(&"bridge") && capability("bridge").is_some() && capability("netlink").is_none());
+        assert_eq!(backend("nftables"), Some(Backend::Nftables));
+    }
+}

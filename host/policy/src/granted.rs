@@ -1,0 +1,445 @@
+//! A policy for one run: its values taken from the operator's configuration.
+
+use super::file::{self, File};
+use super::grammar::Kind;
+use super::limits::Limits;
+use super::line::{self, Change};
+use super::pattern::Pattern;
+use super::template::{Content, Sources};
+use super::view::{GrantView, Origin};
+use super::{OPERATOR_DIRECTORY, port, ranges};
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use ipnet::IpNet;
+use postern_cni::{parse_cidr, parse_ip};
+use postern_types::LeaseRange;
+
+/// A policy for one run.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    pub(super) grants: Vec<Grant>,
+    pub(super) withdrawn: Vec<Grant>,
+    pub(super) result: Option<Grant>,
+    pub(super) file: Arc<File>,
+    pub(super) path: String,
+}
+
+/// A granted capability, with the objects that it is granted on.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub(super) name: &'static str,
+    pub(super) from: Origin,
+    keys: Vec<(&'static str, Vec<Value>)>,
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A text, possibly with parts left open.
+    Text(Pattern),
+    /// A range of the configuration, and which set of ranges it belongs to.
+    Range(LeaseRange, Vec<usize>),
+    /// Addresses, each with the gateway that it may have.
+    Pairs(Vec<(Pattern, Pattern)>),
+    /// Addresses, and gateways that each of them may have if its network has them.
+    EachWithEach(Vec<Pattern>, Vec<Pattern>),
+}
+
+impl Grant {
+    /// # Errors
+    /// A text for people: the configuration makes a value ambiguous.
+    pub(super) fn resolve(grant: &file::Grant, sources: Sources<'_>) -> Result<Self, String> {
+        let mut keys = Vec::new();
+        for (key, templates) in &grant.keys {
+            let mut values = Vec::new();
+            for (number, template) in templates.iter().enumerate() {
+                for found in template.resolve(sources)? {
+                    match found.content {
+                        Content::Text(pattern) => values.push(Value::Text(pattern)),
+                        Content::Object(object) if key.kind == Kind::Range => {
+                            // What is no range is the plugin's to refuse; nothing can be leased from it.
+                            let set = core::iter::once(number).chain(found.set).collect();
+                            values.extend(ranges::read(&object)?.map(|range| Value::Range(range, set)));
+                        }
+                        Content::Object(_) => {}
+                        Content::Pairs(pairs) => values.push(Value::Pairs(pairs)),
+                        Content::EachWithEach(addresses, gateways) => {
+                            values.push(Value::EachWithEach(addresses, gateways));
+                        }
+                    }
+                }
+            }
+            keys.push((key.name, values));
+        }
+        Ok(Self { name: grant.name, from: grant.from, keys })
+    }
+
+    /// What a key has.
+    pub(super) fn values(&self, key: &str) -> impl Iterator<Item = &Value> {
+        self.keys.iter().filter(move |(name, _)| *name == key).flat_map(|(_, values)| values)
+    }
+
+    fn patterns(&self, key: &str) -> impl Iterator<Item = &Pattern> {
+        self.values(key).filter_map(|value| match value {
+            Value::Text(pattern) => Some(pattern),
+            Value::Range(..) | Value::Pairs(_) | Value::EachWithEach(..) => None,
+        })
+    }
+
+    /// What a key has, as text: for numbers and flags.
+    pub(super) fn texts(&self, key: &str) -> impl Iterator<Item = String> {
+        self.patterns(key).map(Pattern::to_string)
+    }
+
+    /// Whether a key has this object.
+    pub(super) fn matches(&self, key: &str, object: &str) -> bool {
+        self.patterns(key).any(|pattern| pattern.matches(object))
+    }
+
+    /// Whether the grant holds for this run: always, or where its `when` says so.
+    pub(super) fn holds(&self) -> bool {
+        !self.sets("when") || self.on("when")
+    }
+
+    /// Whether a key stands in the table, whatever it has.
+    pub(super) fn sets(&self, key: &str) -> bool {
+        self.keys.iter().any(|(name, _)| *name == key)
+    }
+
+    /// Whether a flag is `true`.
+    pub(super) fn on(&self, key: &str) -> bool {
+        self.texts(key).any(|text| text == "true")
+    }
+
+    fn objects(&self) -> Vec<(&'static str, Vec<String>)> {
+        let list = |patterns: &[Pattern]| patterns.iter().map(Pattern::to_string).collect::<Vec<_>>().join(" or ");
+        let texts = |value: &Value| match value {
+            Value::Text(pattern) => vec![pattern.to_string()],
+            Value::Range(range, _) => vec![ranges::show(range)],
+            Value::Pairs(pairs) => pairs.iter().map(|(address, gateway)| format!("{address} via {gateway}")).collect(),
+            Value::EachWithEach(addresses, gateways) if addresses.is_empty() || gateways.is_empty() => Vec::new(),
+            Value::EachWithEach(addresses, gateways) => vec![format!("{} via {}", list(addresses), list(gateways))],
+        };
+        self.keys.iter().map(|(key, values)| (*key, values.iter().flat_map(texts).collect())).collect()
+    }
+}
+
+impl Granted {
+    /// Bounds of the run.
+    pub fn limits(&self) -> &Limits {
+        &self.file.limits
+    }
+
+    /// Whether an interface is granted at all.
+    pub fn has(&self, capability: &str) -> bool {
+        self.grant(capability).is_some()
+    }
+
+    /// A grant that stands in the file, whether it holds or not.
+    pub(super) fn written(&self, capability: &str) -> Option<&Grant> {
+        self.grants.iter().find(|grant| grant.name == capability)
+    }
+
+    /// Whether the plugin is made for an interface: a file grants it, for whatever networks, or takes it away.
+    pub fn knows(&self, capability: &str) -> bool {
+        self.written(capability).is_some() || self.withdrawn.iter().any(|grant| grant.name == capability)
+    }
+
+    /// Whether an ADD without spoofing protection is to be refused.
+    pub fn requires_mac_guard(&self) -> bool {
+        self.written("mac-guard").is_some_and(|grant| grant.on("required"))
+    }
+
+    /// The grant of bridges, where it holds.
+    pub fn bridge(&self) -> Option<&Grant> {
+        self.grant("bridge")
+    }
+
+    /// Whether the ports of this network are in VLANs.
+    pub fn has_vlans(&self) -> bool {
+        self.grant("bridge").is_some_and(port::has_vlans)
+    }
+
+    pub(super) fn grant(&self, capability: &str) -> Option<&Grant> {
+        self.written(capability).filter(|grant| grant.holds())
+    }
+
+    /// Whether policy lets this delegate be a native program.
+    pub fn allows_native(&self, plugin: &str) -> bool {
+        self.grant("ipam").is_some_and(|grant| grant.matches("native", plugin))
+    }
+
+    /// Whether policy lets leases be in this directory.
+    pub fn allows_leases_in(&self, directory: &str) -> bool {
+        self.grant("leases").is_some_and(|grant| grant.matches("directories", directory))
+    }
+
+    /// Whether policy lets this resolver file be read.
+    pub fn allows_file(&self, file: &str) -> bool {
+        self.grant("resolv-conf").is_some_and(|grant| grant.matches("files", file))
+    }
+
+    /// Whether policy lets masquerading be made with this packet filter.
+    pub fn allows_backend(&self, backend: &str) -> bool {
+        self.grant("masquerade").is_some_and(|grant| grant.matches("backends", backend))
+    }
+
+    /// Whether `[result]` has this address: a network of the policy file has all that lie in it, an address of the
+    /// configuration is that one, with that prefix length.
+    pub fn may_hand_out(&self, address: &IpNet) -> bool {
+        self.result.iter().flat_map(|result| result.patterns("addresses")).any(|pattern| is_address(pattern, address))
+    }
+
+    /// Whether `[result]` has this gateway for this address. One that is named for the address may lie anywhere, as with
+    /// the native plugins; any other one lies in the address's network.
+    pub fn may_name_gateway(&self, address: &IpNet, gateway: &IpAddr) -> bool {
+        let in_network = address.contains(gateway);
+        self.result.iter().flat_map(|result| result.values("gateways")).any(|value| match value {
+            Value::Text(pattern) => in_network && is_gateway(pattern, gateway),
+            Value::Pairs(pairs) => {
+                pairs.iter().any(|(of, named)| is_address(of, address) && is_gateway(named, gateway))
+            }
+            Value::EachWithEach(addresses, gateways) => {
+                in_network
+                    && addresses.iter().any(|of| is_address(of, address))
+                    && gateways.iter().any(|named| is_gateway(named, gateway))
+            }
+            Value::Range(..) => false,
+        })
+    }
+
+    /// The plugin that this is for.
+    pub fn plugin(&self) -> String {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
+    }
+
+    /// Where an operator would widen it.
+    pub fn operator_file(&self) -> String {
+        format!("{}/{}.toml", OPERATOR_DIRECTORY, self.plugin())
+    }
+
+    /// What is withdrawn though this network asks for it: an ADD would be refused.
+    pub fn missed(&self) -> impl Iterator<Item = &'static str> {
+        self.withdrawn.iter().filter(|grant| grant.holds()).map(|grant| grant.name)
+    }
+
+    /// What a refusal says of the way out, of the lines that allow it: where to put one, and what it replaces.
+    pub(super) fn way_out(&self, capability: &str, line: Option<String>) -> String {
+        let file = self.operator_file();
+        let Some(line) = line else {
+            return format!(
+                "no line of a policy file can name it; a placeholder can, see the shipped policy, in {file}"
+            );
+        };
+        let mut hint = format!("an operator can allow it with `{line}` in {file}");
+        if !line.starts_with('[') {
+            hint += ", before its first table";
+        }
+        if self.written(capability).is_some() {
+            hint += " (it has all that is granted now: a table there replaces the whole shipped one)";
+        }
+        hint
+    }
+
+    /// The way out of a refusal of a delegate that is a native program.
+    pub fn native_hint(&self, plugin: &str) -> String {
+        let types = self.grant("ipam").is_none_or(|grant| !grant.matches("types", plugin));
+        let mut changes = vec![line::text("native", plugin)];
+        changes.extend(types.then(|| line::text("types", plugin)));
+        self.way_out("ipam", line::grant(&self.file, "ipam", &changes))
+    }
+
+    /// The way out of a refusal of a delegate's type.
+    pub fn delegate_hint(&self, plugin: &str) -> String {
+        self.way_out("ipam", self.grant_line("ipam", vec![line::text("types", plugin)]))
+    }
+
+    /// The way out of an ADD that lacks the spoofing protection that policy requires.
+    pub fn unguarded_hint(&self) -> String {
+        self.way_out("mac-guard", line::grant(&self.file, "mac-guard", &[line::text("required", "false")]))
+    }
+
+    /// The way out of a refusal of what an IPAM plugin hands out: `addresses` or `gateways`, and which.
+    pub fn result_hint(&self, key: &'static str, value: &str) -> String {
+        self.way_out("", line::result(&self.file, &[line::text(key, value)]))
+    }
+
+    /// The way out where a limit was met.
+    pub fn limit_hint(&self, key: &str, now: u32) -> String {
+        limit_hint(&self.plugin(), key, now)
+    }
+
+    pub(super) fn grant_line(&self, capability: &str, changes: Vec<Change>) -> Option<String> {
+        line::grant(&self.file, capability, &line::completed(&self.file, capability, changes))
+    }
+
+    /// The way out where a capability is withdrawn.
+    pub fn withdrawn_hint(&self, capability: &str) -> String {
+        match self.withdraw_line(capability) {
+            Some(line) => format!(
+                "[grant.{capability}] is withdrawn; an operator can allow it with `{line}` in {}, instead of the line there",
+                self.operator_file()
+            ),
+            None => format!("[grant.{capability}] is withdrawn by the file that came with the plugin, for good"),
+        }
+    }
+
+    fn withdraw_line(&self, capability: &str) -> Option<String> {
+        line::withdraw(&self.file, capability)
+    }
+
+    /// Whether a file takes this capability away.
+    pub(super) fn is_withdrawn(&self, capability: &str) -> bool {
+        self.file.withdraw.iter().any(|name| name == capability)
+    }
+
+    /// What is granted, with the values of this run.
+    pub fn view(&self) -> Vec<GrantView> {
+        let view = |grant: &Grant| GrantView { capability: grant.name, from: grant.from, objects: grant.objects() };
+        self.grants.iter().map(view).collect()
+    }
+
+    /// `[result]`, with the values of this run.
+    pub fn result_view(&self) -> Vec<(&'static str, Vec<String>)> {
+        self.result.as_ref().map(Grant::objects).unwrap_or_default()
+    }
+}
+
+/// Whether a value is this address: itself with its prefix length, or, in a policy file, a network that it lies in.
+fn is_address(pattern: &Pattern, address: &IpNet) -> bool {
+    parse_cidr(&pattern.to_string()).is_ok_and(|granted| {
+        let network = pattern.is_written() && granted.trunc() == granted;
+        granted == *address || network && granted.contains(address)
+    })
+}
+
+/// Whether a value is this gateway, or, in a policy file, a network that it lies in.
+fn is_gateway(pattern: &Pattern, gateway: &IpAddr) -> bool {
+    let text = pattern.to_string();
+    parse_ip(&text).is_ok_and(|granted| granted == *gateway)
+        || pattern.is_written() && parse_cidr(&text).is_ok_and(|network| network.contains(gateway))
+}
+
+/// The way out where a limit of a plugin was met.
+pub fn limit_hint(plugin: &str, key: &str, now: u32) -> String {
+    match line::limit(key, now) {
+        Some(line) => format!("`{line}` in {}/{plugin}.toml, before its first table", OPERATOR_DIRECTORY),
+        None => format!("no policy can raise limits.{key} any further"),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::super::Policy;
+    use super::*;
+    use postern_cni::Json;
+
+    pub fn granted(policy: &str, config: &str) -> Granted {
+        granted_with(policy, config, "")
+    }
+
+    fn granted_with(policy: &str, config: &str, args: &str) -> Granted {
+        let config = Json::parse(config.as_bytes(), 4096).unwrap();
+        Policy::parse(policy, "bridge.toml").unwrap().resolve(&config, args).unwrap()
+    }
+
+    #[test]
+    fn a_result_has_addresses_of_the_configuration_exactly() {
+        let policy = r#"[result]
+            addresses = ["${config.ipam.addresses.*.address}", "${args.IP.*}"]
+            gateways = [
+                "${config.ipam.addresses.*.address} via ${config.ipam.addresses.*.gateway}",
+                "${args.IP.*} via ${args.GATEWAY.*}",
+            ]"#;
+        let config = r#"{"ipam":{"addresses":[{"address":"10.9.0.0/24","gateway":"10.9.0.1"},{"address":"FD00::7/64"},
+            {"address":"10.7.0.2/16","gateway":"192.0.2.1"},{"address":"10.7.0.3/16","gateway":"fd00::1"}]}}"#;
+        let granted = granted_with(policy, config, "IP=10.8.0.3/16, fd00::8/64;GATEWAY=10.8.0.1,fd00::2");
+        for (address, expected) in [
+            ("10.9.0.0/24", true),
+            ("10.9.0.7/24", false),
+            ("10.9.0.0/16", false),
+            ("fd00::7/64", true),
+            ("10.8.0.3/16", true),
+            ("fd00::8/64", true),
+            ("10.8.0.3/8", false),
+        ] {
+            assert_eq!(granted.may_hand_out(&address.parse().unwrap()), expected, "{address}");
+        }
+        for (address, gateway, expected) in [
+            ("10.9.0.0/24", "10.9.0.1", true),
+            ("10.9.0.0/24", "10.9.0.2", false),
+            // That of another entry, of another address, or of another prefix length.
+            ("10.9.0.0/24", "10.8.0.1", false),
+            ("10.9.0.0/24", "192.0.2.1", false),
+            ("10.9.0.7/24", "10.9.0.1", false),
+            ("10.9.0.0/16", "10.9.0.1", false),
+            ("fd00::7/64", "fd00::1", false),
+            ("10.7.0.2/16", "192.0.2.1", true),
+            ("10.7.0.3/16", "192.0.2.1", false),
+            // CNI_ARGS: each address with each gateway that lies in its network.
+            ("10.8.0.3/16", "10.8.0.1", true),
+            ("10.8.0.3/16", "fd00::2", false),
+            ("fd00::8/64", "fd00::2", true),
+            ("fd00::8/64", "10.8.0.1", false),
+        ] {
+            let said = granted.may_name_gateway(&address.parse().unwrap(), &gateway.parse().unwrap());
+            assert_eq!(said, expected, "{address} via {gateway}");
+        }
+        let shown = granted.result_view().into_iter().find(|(key, _)| *key == "gateways").unwrap().1;
+        assert_eq!(
+            shown,
+            [
+                "10.9.0.0/24 via 10.9.0.1",
+                "10.7.0.2/16 via 192.0.2.1",
+                "10.7.0.3/16 via fd00::1",
+                "10.8.0.3/16 or fd00::8/64 via 10.8.0.1 or fd00::2"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_result_has_all_of_a_network_that_the_policy_names() {
+        let policy = r#"[result]
+            addresses = ["10.0.0.0/8", "192.0.2.7/24"]
+            gateways = ["10.0.0.0/8", "fd00::1", "192.0.2.7/24 via 203.0.113.1", "198.51.100.0/24 via 203.0.113.0/24"]"#;
+        let granted = granted(policy, "{}");
+        for (address, expected) in [
+            ("10.1.2.3/24", true),
+            ("10.1.2.3/8", true),
+            ("10.1.2.3/7", false),
+            ("11.1.2.3/24", false),
+            ("192.0.2.7/24", true),
+            ("192.0.2.8/24", false),
+            ("0.0.0.0/0", false),
+        ] {
+            assert_eq!(granted.may_hand_out(&address.parse().unwrap()), expected, "{address}");
+        }
+        for (address, gateway, expected) in [
+            ("10.255.0.7/16", "10.255.0.1", true),
+            ("10.9.0.7/16", "10.255.0.1", false),
+            ("10.9.0.7/16", "fd00::1", false),
+            ("fd00::7/64", "fd00::1", true),
+            ("fd00::7/64", "fd00::2", false),
+            ("192.0.2.7/24", "203.0.113.1", true),
+            ("192.0.2.8/24", "203.0.113.1", false),
+            ("198.51.100.7/24", "203.0.113.9", true),
+            ("198.51.100.7/24", "203.0.114.9", false),
+        ] {
+            let said = granted.may_name_gateway(&address.parse().unwrap(), &gateway.parse().unwrap());
+            assert_eq!(said, expected, "{address} via {gateway}");
+        }
+    }
+
+    #[test]
+    fn without_result_nothing_can_be_handed_out() {
+        let granted = granted("", "{}");
+        assert!(
+            !granted.may_hand_out(&"10.0.0.1/8".parse().unwrap())
+                && !granted.may_name_gateway(&"10.0.0.1/8".parse().unwrap(), &[10, 0, 0, 1].into())
+        );
+    }
+}

@@ -1,0 +1,285 @@
+//! What a plugin may do: one small TOML file per plugin, deny by default.
+//!
+//! ```toml
+//! digest = "sha256:…"               # this file belongs to that component
+//! versions = ["1.0.0", "1.1.0"]     # CNI versions; default: all
+//! withdraw = ["masquerade"]         # capabilities taken away again; for operator files
+//!
+//! [limits]
+//! seconds = 90                      # start to end, waits and cleaning up included
+//!
+//! [grant.bridge]                    # one table per WIT interface
+//! names = ["${config.bridge | cni0}"]
+//!
+//! [result]                          # what an IPAM plugin may hand out beside leases that it took
+//! addresses = ["${config.ipam.addresses.*.address}"]
+//! ```
+//!
+//! A grant whose interface has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors, and so is
+//! what could never match. A table in the operator's file replaces the whole table of the shipped file.
+//!
+//! From file to decision: [`file`] reads the TOML by the table in [`grammar`], [`template`] fills in the configuration of
+//! one run, [`granted`] is the outcome, and [`rules`] decides by it, with [`port`] for VLANs and [`ranges`] for leases. What
+//! a refusal offers as the way out is made by [`line`].
+//!
+//! This crate decides, and does nothing else: it gets texts, and has no standard library to reach a file, the environment,
+//! a clock, a socket or a process with. Who reads the files is `postern_gate::policies`.
+
+#![cfg_attr(not(test), no_std)]
+
+#[macro_use]
+extern crate alloc;
+
+mod file;
+mod grammar;
+mod granted;
+mod limits;
+mod line;
+mod pattern;
+pub mod port;
+mod ranges;
+mod rules;
+mod template;
+mod view;
+
+pub use granted::{Granted, limit_hint};
+pub use limits::Limits;
+pub use rules::{Objects, Rule, capability_names, decide};
+pub use view::{GrantView, Origin};
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use file::File;
+use postern_cni::Json;
+use template::{Sources, Template};
+
+/// Operator's own policy files; tables found here replace those of the shipped file of the same name.
+pub const OPERATOR_DIRECTORY: &str = "/etc/postern/policy";
+
+/// The text of a policy file, and the path that messages name it by.
+#[derive(Clone, Debug)]
+pub struct Text {
+    /// Where it is from. Nothing is opened.
+    pub path: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// A plugin's policy: shipped and operator's files put together.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    file: Arc<File>,
+    /// The shipped file, for messages.
+    path: String,
+    /// The file that pins the component.
+    pin: Option<String>,
+}
+
+impl Policy {
+    /// Puts the shipped file and the operator's one together. The operator's is asked for when the shipped one is understood.
+    ///
+    /// # Errors
+    /// A text for people: one of them can't be had, or not be understood.
+    pub fn of_both(shipped: Text, operator: impl FnOnce() -> Result<Option<Text>, String>) -> Result<Self, String> {
+        let mut policy = Self::of(parse(&shipped.path, &shipped.text, Origin::Shipped)?, shipped.path);
+        if let Some(own) = operator()? {
+            policy.replace_with(parse(&own.path, &own.text, Origin::Operator)?, own.path);
+        }
+        Ok(policy.without_withdrawn())
+    }
+
+    /// Reads a policy text alone, as that of a plugin called as the file is, without files of the operator's.
+    ///
+    /// # Errors
+    /// A text for people.
+    pub fn parse(text: &str, path: &str) -> Result<Self, String> {
+        Ok(Self::of(parse(path, text, Origin::Shipped)?, path.to_owned()).without_withdrawn())
+    }
+
+    fn of(file: File, path: String) -> Self {
+        Self { pin: file.digest.is_some().then(|| path.clone()), file: Arc::new(file), path }
+    }
+
+    fn replace_with(&mut self, operator: File, path: String) {
+        if operator.digest.is_some() {
+            self.pin = Some(path);
+        }
+        Arc::make_mut(&mut self.file).replace_with(operator);
+    }
+
+    fn without_withdrawn(mut self) -> Self {
+        Arc::make_mut(&mut self.file).withhold();
+        self
+    }
+
+    /// The digest that the plugin's component must have: SHA-256 in 64 hexadecimal digits, small letters. Of two files
+    /// that pin one the operator's counts.
+    pub fn digest(&self) -> Option<&str> {
+        self.file.digest.as_deref()
+    }
+
+    /// The file that has the digest.
+    pub fn pin_file(&self) -> Option<&str> {
+        self.pin.as_deref()
+    }
+
+    /// The CNI versions that the plugin speaks; `None` is all of them.
+    pub fn versions(&self) -> Option<&[String]> {
+        self.file.versions.as_deref()
+    }
+
+    /// Bounds of a run.
+    pub fn limits(&self) -> &Limits {
+        &self.file.limits
+    }
+
+    /// Whether an interface is granted at all.
+    pub fn grants(&self, capability: &str) -> bool {
+        self.file.grants.iter().any(|grant| grant.name == capability)
+    }
+
+    /// Whether an interface stands in a file, be it granted or withdrawn: the plugin may have made such things.
+    pub fn knows(&self, capability: &str) -> bool {
+        self.grants(capability) || self.file.withdrawn.iter().any(|grant| grant.name == capability)
+    }
+
+    /// The names of all granted interfaces.
+    pub fn capabilities(&self) -> Vec<&'static str> {
+        self.file.grants.iter().map(|grant| grant.name).collect()
+    }
+
+    /// The capabilities that a file takes away.
+    pub fn withdrawn(&self) -> &[String] {
+        &self.file.withdraw
+    }
+
+    /// What is granted, as it is written.
+    pub fn view(&self) -> Vec<GrantView> {
+        let view =
+            |grant: &file::Grant| GrantView { capability: grant.name, from: grant.from, objects: written(grant) };
+        self.file.grants.iter().map(view).collect()
+    }
+
+    /// `[result]`, as it is written.
+    pub fn result_view(&self) -> Vec<(&'static str, Vec<String>)> {
+        self.file.result.as_ref().map(written).unwrap_or_default()
+    }
+
+    /// Which file `[result]` stands in.
+    pub fn result_origin(&self) -> Option<Origin> {
+        self.file.result.as_ref().map(|result| result.from)
+    }
+
+    /// The policy for one configuration, and the `CNI_ARGS` beside it.
+    ///
+    /// # Errors
+    /// A text for people: the configuration makes a value of the policy ambiguous.
+    pub fn resolve(&self, config: &Json, args: &str) -> Result<Granted, String> {
+        let sources = Sources { config, args };
+        let resolve = |grant: &file::Grant| granted::Grant::resolve(grant, sources);
+        Ok(Granted {
+            grants: self.file.grants.iter().map(resolve).collect::<Result<_, _>>()?,
+            // What is ambiguous there asks for nothing.
+            withdrawn: self.file.withdrawn.iter().filter_map(|grant| resolve(grant).ok()).collect(),
+            result: self.file.result.as_ref().map(resolve).transpose()?,
+            file: Arc::clone(&self.file),
+            path: self.path.clone(),
+        })
+    }
+}
+
+fn written(grant: &file::Grant) -> Vec<(&'static str, Vec<String>)> {
+    let texts = |templates: &[Template]| templates.iter().map(|template| template.text().to_owned()).collect();
+    grant.keys.iter().map(|(key, templates)| (key.name, texts(templates))).collect()
+}
+
+fn parse(path: &str, text: &str, from: Origin) -> Result<File, String> {
+    File::parse(text, from).map_err(|e| format!("policy {path}: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The policy that these two files make.
+    fn both(shipped: &str, operator: &str) -> Policy {
+        let text = |path: &str, text: &str| Text { path: path.to_owned(), text: text.to_owned() };
+        let shipped = text("/usr/lib/postern/postern.d/bridge.toml", shipped);
+        Policy::of_both(shipped, || Ok(Some(text("/etc/postern/policy/bridge.toml", operator)))).unwrap()
+    }
+
+    #[test]
+    fn denies_by_default() {
+        let policy = Policy::parse("", "bridge.toml").unwrap();
+        assert!(capability_names().iter().all(|name| !policy.grants(name)));
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let error = Policy::parse("[grant.netlink]", "/x/bridge.toml").unwrap_err();
+        assert!(error.starts_with("policy /x/bridge.toml: [grant]: unknown field `netlink`"), "{error}");
+    }
+
+    #[test]
+    fn an_operators_table_replaces_the_shipped_one() {
+        let policy = both(
+            "[grant.attachments]\n[grant.veth]\n[grant.bridge]\nnames = [\"a\"]\npromisc = \"true\"\n[result]\ngateways = [\"10.0.0.1\"]",
+            "withdraw = [\"veth\"]\n[grant.forwarding]\n[grant.bridge]\nnames = [\"b\", \"${config.x | c*}\"]\n[result]\naddresses = [\"10.0.0.0/8\"]",
+        );
+        assert_eq!(policy.capabilities(), ["bridge", "forwarding", "attachments"]);
+        assert_eq!(policy.withdrawn(), ["veth"]);
+        let names = ("names", vec!["b".to_owned(), "${config.x | c*}".to_owned()]);
+        let bridge = GrantView { capability: "bridge", from: Origin::Operator, objects: vec![names] };
+        let view = policy.view();
+        assert_eq!(view[0], bridge);
+        assert_eq!((view[2].capability, view[2].from), ("attachments", Origin::Shipped));
+        assert_eq!(policy.result_view(), [("addresses", vec!["10.0.0.0/8".to_owned()])]);
+        assert_eq!(policy.result_origin(), Some(Origin::Operator));
+        let granted = policy.resolve(&Json::parse(br#"{"x":"y"}"#, 4096).unwrap(), "").unwrap();
+        assert_eq!(granted.view()[0].objects, [("names", vec!["b".to_owned(), "y".to_owned()])]);
+        assert_eq!(granted.result_view(), policy.result_view());
+        assert_eq!(
+            (granted.plugin().as_str(), granted.operator_file().as_str()),
+            ("bridge", "/etc/postern/policy/bridge.toml")
+        );
+    }
+
+    #[test]
+    fn the_operators_pin_counts() {
+        let pin = |digit: &str| format!("digest = \"sha256:{}\"", digit.repeat(64));
+        let file = |policy: &Policy| policy.pin_file().map(ToOwned::to_owned);
+        let shipped = both(&pin("a"), "");
+        assert_eq!(
+            (shipped.digest(), file(&shipped).unwrap().as_str()),
+            (Some("a".repeat(64).as_str()), "/usr/lib/postern/postern.d/bridge.toml")
+        );
+        let operator = both(&pin("a"), &pin("b"));
+        assert_eq!(
+            (operator.digest(), file(&operator).unwrap().as_str()),
+            (Some("b".repeat(64).as_str()), "/etc/postern/policy/bridge.toml")
+        );
+        assert_eq!(both("", "").digest(), None);
+    }
+
+    #[test]
+    fn ranges_are_shown_as_they_are_resolved() {
+        let text = "[grant.leases]\ndirectories = [\"/x\"]\nranges = [\"${config.ipam.ranges.*.*}\", \"fd00::/64\"]";
+        let policy = Policy::parse(text, "host-local.toml").unwrap();
+        let config =
+            br#"{"ipam":{"ranges":[[{"subnet":"10.0.0.0/24","rangeStart":"10.0.0.9","gateway":"10.0.0.1"}]]}}"#;
+        let view = policy.resolve(&Json::parse(config, 4096).unwrap(), "").unwrap().view();
+        let shown = vec!["10.0.0.0/24, 10.0.0.9-, gateway 10.0.0.1".to_owned(), "fd00::/64".to_owned()];
+        assert_eq!(view[0].objects[1], ("ranges", shown));
+    }
+
+    #[test]
+    fn shipped_policies_are_read() {
+        for plugin in ["bridge", "host-local", "loopback", "ptp", "static"] {
+            let path = format!("{}/../../guests/{plugin}/policy.toml", env!("CARGO_MANIFEST_DIR"));
+            let policy = Policy::parse(&std::fs::read_to_string(&path).unwrap(), &path).unwrap();
+            policy.resolve(&Json::parse(b"{}", 4096).unwrap(), "").unwrap();
+        }
+    }
+}

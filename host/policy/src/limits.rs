@@ -1,0 +1,124 @@
+//! `[limits]`: what a run may use up, each with a default, a floor and a ceiling.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+use serde::Deserialize;
+
+macro_rules! limits {
+    ($($(#[$doc:meta])* $key:ident: $default:literal in $least:literal..=$most:literal),* $(,)?) => {
+        /// Bounds of a run.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+        pub struct Limits { $($key: Option<u32>),* }
+
+        impl Limits {
+            $($(#[$doc])* pub fn $key(&self) -> u32 { self.$key.unwrap_or($default) })*
+
+            /// Takes what `operator` sets.
+            pub fn replace_with(&mut self, operator: &Self) {
+                $(self.$key = operator.$key.or(self.$key);)*
+            }
+
+            /// Every limit by its key, with its value and whether a file sets it.
+            pub fn list(&self) -> Vec<(String, u32, bool)> {
+                vec![$((stringify!($key).replace('_', "-"), self.$key(), self.$key.is_some())),*]
+            }
+
+            /// # Errors
+            /// A text for people: which limit is outside of what is possible.
+            pub fn check(&self) -> Result<(), String> {
+                $(if !($least..=$most).contains(&self.$key()) {
+                    let key = stringify!($key).replace('_', "-");
+                    return Err(format!("[limits] {key} = {}: it can be {} to {}", self.$key(), $least, $most));
+                })*
+                Ok(())
+            }
+        }
+    };
+}
+
+limits! {
+    /// Seconds from the start of the process to the end of the run, waits and cleaning up included. Runtimes wait for two
+    /// minutes (kubelet): they have to hear of the error before.
+    seconds: 90 in 1..=3600,
+    /// Operations of one guest in one run.
+    operations: 4096 in 0..=1_000_000,
+    /// Handles to links and bridges that one guest can hold.
+    handles: 64 in 0..=65536,
+    /// Linear memory of one guest, in MiB.
+    memory_mib: 64 in 1..=256,
+    /// Entries of all function tables of one guest.
+    tables: 131_072 in 0..=10_000_000,
+    /// Resources of the component model that one guest holds at a time: options, links, streams.
+    resources: 4096 in 16..=1_000_000,
+    /// What one call may carry out of the guest, in KiB.
+    call_kib: 1024 in 1..=1024,
+    /// Standard output of one guest, in KiB.
+    stdout_kib: 1024 in 1..=1024,
+    /// Standard error of one guest, in KiB: what is beyond is dropped, and said.
+    stderr_kib: 64 in 0..=1024,
+    /// How deep plugins may delegate to each other, seen from the one that the runtime called.
+    depth: 3 in 0..=8,
+}
+
+/// The most that is kept for cleaning up.
+const CLEANUP: Duration = Duration::from_secs(15);
+
+impl Limits {
+    /// How long a run may take, cleaning up included.
+    pub fn time(&self) -> Duration {
+        Duration::from_secs(self.seconds().into())
+    }
+
+    /// How much of that is kept for cleaning up: a quarter, and no more than 15 seconds.
+    pub fn cleanup(&self) -> Duration {
+        CLEANUP.min(self.time() / 4)
+    }
+
+    /// Those that the sandbox looks after.
+    pub fn of_guest(&self) -> postern_types::Limits {
+        let bytes = |number: u32, shift: u32| usize::try_from(u64::from(number) << shift).unwrap_or(usize::MAX);
+        postern_types::Limits {
+            memory: bytes(self.memory_mib(), 20),
+            tables: bytes(self.tables(), 0),
+            resources: bytes(self.resources(), 0),
+            call: bytes(self.call_kib(), 10),
+            stdout: bytes(self.stdout_kib(), 10),
+            stderr: bytes(self.stderr_kib(), 10),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_sandbox() {
+        assert_eq!(Limits::default().of_guest(), postern_types::Limits::default());
+        assert_eq!(Limits::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_part_of_the_time_is_kept_for_cleaning_up() {
+        let of = |seconds| Limits { seconds: Some(seconds), ..Limits::default() };
+        assert_eq!(of(2).cleanup(), Duration::from_millis(500));
+        assert_eq!((of(40).cleanup(), of(3600).cleanup()), (Duration::from_secs(10), CLEANUP));
+        // A runtime that gives up after two minutes hears of it.
+        assert!(Limits::default().time() <= Duration::from_secs(100));
+    }
+
+    #[test]
+    fn says_what_is_possible() {
+        let limits = Limits { memory_mib: Some(0), ..Limits::default() };
+        assert!(limits.check().unwrap_err().contains("memory-mib = 0: it can be 1 to 256"));
+    }
+
+    #[test]
+    fn an_operator_replaces_single_limits() {
+        let mut limits = Limits { seconds: Some(5), depth: Some(1), ..Limits::default() };
+        limits.replace_with(&Limits { seconds: Some(7), ..Limits::default() });
+        assert_eq!((limits.seconds(), limits.depth(), limits.handles()), (7, 1, 64));
+    }
+}

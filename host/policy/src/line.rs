@@ -1,0 +1,147 @@
+//! The line of policy that would allow what was refused. The parser has read it before anybody sees it: what can be copied
+//! from a message into a file must mean there what the message says.
+
+use super::file::{File, Grant};
+use super::grammar::{self, Count, Key};
+use super::template::Template;
+use super::view::Origin;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+
+/// What a line changes in a table.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A text that a key's list has as well, or that the key has.
+    Text(&'static str, String),
+    /// A key that the table is without.
+    Without(&'static str),
+}
+
+/// A key's text, as a change.
+pub fn text(key: &'static str, text: impl Into<String>) -> Change {
+    Change::Text(key, text.into())
+}
+
+/// The whole table of a capability as one line, with these changes: a table of the operator's replaces the shipped one, so
+/// that all that was granted has to be in it. `None` if no line can say it.
+pub fn grant(file: &File, capability: &str, changes: &[Change]) -> Option<String> {
+    let known = grammar::capability(capability)?;
+    let keys: Vec<Key> = known.keys.iter().copied().chain([grammar::WHEN]).collect();
+    let written = file.grants.iter().chain(&file.withdrawn).find(|grant| grant.name == known.name);
+    line(&format!("grant.{}", known.name), &keys, written, changes)
+}
+
+/// The same for `[result]`.
+pub fn result(file: &File, changes: &[Change]) -> Option<String> {
+    line("result", grammar::RESULT, file.result.as_ref(), changes)
+}
+
+/// What an operator's file says instead of its present `withdraw`, so that a capability is there again. `None` if not the
+/// operator's file takes it away.
+pub fn withdraw(file: &File, capability: &str) -> Option<String> {
+    let rest: Vec<&String> = file.operator_withdraws.iter().filter(|name| *name != capability).collect();
+    let elsewhere = file.withdraw.iter().filter(|name| *name == capability).count();
+    let own = file.operator_withdraws.iter().filter(|name| *name == capability).count();
+    (own > 0 && own == elsewhere).then(|| format!("withdraw = {}", list(&rest))).filter(|line| is_read(line))
+}
+
+/// A limit of twice as much; `None` at its ceiling.
+pub fn limit(key: &str, now: u32) -> Option<String> {
+    let line = |value: u32| Some(format!("limits.{key} = {value}")).filter(|line| is_read(line));
+    line(now.saturating_mul(2).max(1)).or_else(|| line(now.saturating_add(1)))
+}
+
+fn line(table: &str, keys: &[Key], written: Option<&Grant>, changes: &[Change]) -> Option<String> {
+    let mut parts = Vec::new();
+    for key in keys {
+        if changes.iter().any(|change| matches!(change, Change::Without(name) if *name == key.name)) {
+            continue;
+        }
+        let have = written.and_then(|grant| grant.keys.iter().find(|(name, _)| name.name == key.name));
+        let mut texts: Vec<String> =
+            have.iter().flat_map(|(_, values)| values).map(|value| value.text().to_owned()).collect();
+        for change in changes {
+            let Change::Text(name, text) = change else { continue };
+            if *name != key.name {
+                continue;
+            }
+            // A star would stand for more than this one object, and what looks like a placeholder for another.
+            let is_literal = Template::parse(text).is_ok_and(|read| read.by_default().as_ref() == Some(text));
+            if text.contains('*') && !text.contains("${") || !is_literal && !texts.contains(text) && !is_known(text) {
+                return None;
+            }
+            match key.count {
+                Count::One => texts = vec![text.clone()],
+                Count::Some | Count::Any => texts.push(text.clone()),
+            }
+        }
+        if texts.is_empty() && have.is_none() {
+            continue;
+        }
+        let value = if key.count == Count::One { quoted(texts.first()?) } else { list(&texts) };
+        parts.push(format!("{} = {value}", key.name));
+    }
+    let line = match parts.is_empty() {
+        true => format!("[{table}]"),
+        false => format!("{table} = {{ {} }}", parts.join(", ")),
+    };
+    is_read(&line).then_some(line)
+}
+
+/// A list of texts, as TOML.
+fn list<T: AsRef<str>>(texts: &[T]) -> String {
+    format!("[{}]", texts.iter().map(|text| quoted(text.as_ref())).collect::<Vec<_>>().join(", "))
+}
+
+/// A text, as TOML.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Whether this is one of our own placeholders, for an operation that does not name its object.
+fn is_known(text: &str) -> bool {
+    PLACEHOLDERS.iter().any(|(_, known)| *known == text)
+}
+
+/// What a key that must be there has where the operation names no object.
+const PLACEHOLDERS: [(&str, &str); 6] = [
+    ("names", "${config.bridge | cni0}"),
+    ("backends", "${config.ipMasqBackend | nftables}"),
+    ("types", "${config.ipam.type}"),
+    ("directories", "${config.ipam.dataDir | /var/lib/cni/networks}"),
+    ("ranges", "${config.ipam.ranges.*.*}"),
+    ("files", "${config.ipam.resolvConf}"),
+];
+
+/// The changes that fill in what must be in a table that is not written yet, beside those that are known.
+pub fn completed(file: &File, capability: &str, mut changes: Vec<Change>) -> Vec<Change> {
+    let Some(known) = grammar::capability(capability) else { return changes };
+    if file.grants.iter().chain(&file.withdrawn).any(|grant| grant.name == known.name) {
+        return changes;
+    }
+    for key in known.keys.iter().filter(|key| key.required) {
+        let is_given = changes.iter().any(|change| matches!(change, Change::Text(name, _) if *name == key.name));
+        if let Some((_, placeholder)) = PLACEHOLDERS.iter().find(|(name, _)| *name == key.name && !is_given) {
+            changes.push(text(key.name, *placeholder));
+        }
+    }
+    changes
+}
+
+/// Whether the parser takes the line for a file.
+fn is_read(line: &str) -> bool {
+    !line.contains('\n') && File::parse(line, Origin::Operator).is_ok()
+}

@@ -1,0 +1,553 @@
+//! Values of a policy file, and the places of the configuration that they point to.
+//!
+//! ```text
+//! value       = *( literal / placeholder )
+//! placeholder = "${" path [ "|" default ] "}"
+//! path        = "config" "." key *( "." ( key / "*" ) )      ; the network configuration on standard input
+//!             / "args" "." key [ ".*" ]                      ; CNI_ARGS; with ".*" its parts between commas
+//! key         = 1*( ALPHA / DIGIT / "_" / "-" / "/" )
+//! default     = any text without "}"
+//! ```
+//!
+//! Spaces around path and default do not count. Keys of `config` match as the plugins match them, ignoring case, and a
+//! configuration that spells such a key twice is refused; those of `args` match as they are. A string, number or boolean
+//! is taken literally: nothing in it is ever read as a pattern or a placeholder. Where the key is absent, null or an
+//! empty text the default stands; without a default there is no value, which grants nothing.
+//!
+//! As a key `*` is every element of a list: there is one value for each. All placeholders of a value that have stars walk
+//! through the same list, together.
+//!
+//! A gateway can be named for an address: `ADDRESS via GATEWAY`, each of which is a value. If both have stars for the same
+//! list, or neither has any, each address has the gateway beside it. Otherwise every address goes with every gateway.
+
+use super::pattern::Pattern;
+use alloc::borrow::Cow;
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use postern_cni::Json;
+
+/// A value of a policy file, parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    text: String,
+    parts: Vec<Part>,
+    /// The list that the stars walk through, up to its last star.
+    list: Option<Path>,
+    /// Instead of all this: an address, and the gateway that is named for it.
+    pair: Option<Box<(Self, Self)>>,
+}
+
+/// What stands between an address and its gateway.
+const VIA: &str = " via ";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    Value { path: Path, default: Option<String> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Path {
+    root: Root,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Root {
+    Config,
+    Args,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    Each,
+}
+
+/// Where values come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a> {
+    /// The network configuration.
+    pub config: &'a Json,
+    /// `CNI_ARGS`.
+    pub args: &'a str,
+}
+
+/// What a template stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The value.
+    pub content: Content,
+    /// Which list it is an element of: the positions that all stars but the last have. Values of one list have one set.
+    pub set: Vec<usize>,
+}
+
+/// A value of the configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// Text, a number or a boolean, with what stands around it.
+    Text(Pattern),
+    /// An object that a placeholder by itself points to.
+    Object(Json),
+    /// Addresses, each with its gateway.
+    Pairs(Vec<(Pattern, Pattern)>),
+    /// Addresses, and gateways for any of them.
+    EachWithEach(Vec<Pattern>, Vec<Pattern>),
+}
+
+impl Template {
+    /// # Errors
+    /// A text for people: what is wrong with the value, and what a value can be.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((literal, after)) = rest.split_once("${") {
+            let (inside, tail) =
+                after.split_once('}').ok_or_else(|| format!("\"{text}\" has a `${{` without its `}}`"))?;
+            if !literal.is_empty() {
+                parts.push(Part::Literal(literal.to_owned()));
+            }
+            parts.push(placeholder(inside)?);
+            rest = tail;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Literal(rest.to_owned()));
+        }
+        let list = common_list(text, &parts)?;
+        Ok(Self { text: text.to_owned(), parts, list, pair: None })
+    }
+
+    /// Reads a value that can be a pair, `ADDRESS via GATEWAY`.
+    ///
+    /// # Errors
+    /// As [`Template::parse`].
+    pub fn parse_gateway(text: &str) -> Result<Self, String> {
+        let outside = |at: usize| {
+            let before = text.get(..at).unwrap_or_default();
+            before.rfind("${").is_none_or(|open| before.get(open..).is_some_and(|inside| inside.contains('}')))
+        };
+        let Some((at, via)) = text.match_indices(VIA).find(|(at, _)| outside(*at)) else { return Self::parse(text) };
+        let (address, gateway) = text.split_at(at);
+        let gateway = gateway.get(via.len()..).unwrap_or_default();
+        let pair = Some(Box::new((Self::parse(address.trim())?, Self::parse(gateway.trim())?)));
+        Ok(Self { text: text.to_owned(), parts: Vec::new(), list: None, pair })
+    }
+
+    /// The address, and the gateway that is named for it, of a value that is a pair.
+    pub fn pair(&self) -> Option<(&Self, &Self)> {
+        self.pair.as_deref().map(|(address, gateway)| (address, gateway))
+    }
+
+    /// As it is written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The text that stands where all placeholders have their defaults; `None` if one has none.
+    pub fn by_default(&self) -> Option<String> {
+        let part = |part: &Part| match part {
+            Part::Literal(text) => Some(text.clone()),
+            Part::Value { default, .. } => default.clone(),
+        };
+        self.parts.iter().map(part).collect()
+    }
+
+    /// The texts that stand in the policy file, defaults apart, each with whether it comes first.
+    pub fn literals(&self) -> impl Iterator<Item = (bool, &str)> {
+        self.parts.iter().enumerate().filter_map(|(number, part)| match part {
+            Part::Literal(text) => Some((number == 0, text.as_str())),
+            Part::Value { .. } => None,
+        })
+    }
+
+    /// What it stands for in this configuration.
+    ///
+    /// # Errors
+    /// A text for people: the configuration spells a key twice.
+    pub fn resolve(&self, sources: Sources<'_>) -> Result<Vec<Found>, String> {
+        if let Some((address, gateway)) = self.pair() {
+            let content = Self::resolve_pair(address, gateway, sources)?;
+            return Ok(vec![Found { content, set: Vec::new() }]);
+        }
+        let mut found = Vec::new();
+        for (mut set, element) in self.elements(sources)? {
+            set.pop();
+            found.extend(self.content(sources, &element)?.map(|content| Found { content, set }));
+        }
+        Ok(found)
+    }
+
+    fn resolve_pair(address: &Self, gateway: &Self, sources: Sources<'_>) -> Result<Content, String> {
+        let together = match (&address.list, &gateway.list) {
+            (Some(one), Some(other)) => one.same_as(other),
+            (None, None) => true,
+            _ => false,
+        };
+        if !together {
+            return Ok(Content::EachWithEach(address.texts(sources)?, gateway.texts(sources)?));
+        }
+        let mut pairs = Vec::new();
+        for (_, element) in address.elements(sources)? {
+            let both = (address.content(sources, &element)?, gateway.content(sources, &element)?);
+            if let (Some(Content::Text(address)), Some(Content::Text(gateway))) = both {
+                pairs.push((address, gateway));
+            }
+        }
+        Ok(Content::Pairs(pairs))
+    }
+
+    /// The values that are text.
+    fn texts(&self, sources: Sources<'_>) -> Result<Vec<Pattern>, String> {
+        let text = |found: Found| match found.content {
+            Content::Text(pattern) => Some(pattern),
+            _ => None,
+        };
+        Ok(self.resolve(sources)?.into_iter().filter_map(text).collect())
+    }
+
+    /// The elements of the list that its stars walk through, with their positions; without stars a single nothing.
+    fn elements(&self, sources: Sources<'_>) -> Result<Vec<(Vec<usize>, Json)>, String> {
+        let Some(list) = &self.list else { return Ok(vec![(Vec::new(), Json::Null)]) };
+        let (root, steps) = list.start(sources)?;
+        let mut elements = Vec::new();
+        expand(&root, steps, &mut Vec::new(), &mut elements)?;
+        Ok(elements)
+    }
+
+    /// The value for one element of the list.
+    fn content(&self, sources: Sources<'_>, element: &Json) -> Result<Option<Content>, String> {
+        let mut pattern = Pattern::default();
+        for part in &self.parts {
+            let (path, default) = match part {
+                Part::Literal(text) => {
+                    pattern.push_written(text);
+                    continue;
+                }
+                Part::Value { path, default } => (path, default),
+            };
+            let (root, steps) = match path.split() {
+                Some((_, after)) => (Cow::Borrowed(element), after),
+                None => path.start(sources)?,
+            };
+            match (lookup(&root, steps)?, default) {
+                (Some(object @ Json::Object(_)), None) if self.parts.len() == 1 => {
+                    return Ok(Some(Content::Object(object.clone())));
+                }
+                (Some(value), _) => match scalar(value) {
+                    Some(text) => pattern.push_value(&text),
+                    None => return Ok(None),
+                },
+                (None, Some(default)) => pattern.push_written(default),
+                (None, None) => return Ok(None),
+            }
+        }
+        Ok(Some(Content::Text(pattern)))
+    }
+}
+
+impl Path {
+    /// The part up to the last star, and what follows.
+    fn split(&self) -> Option<(&[Step], &[Step])> {
+        let last = self.steps.iter().rposition(|step| *step == Step::Each)?;
+        self.steps.split_at_checked(last + 1)
+    }
+
+    /// The list that its stars walk through.
+    fn list(&self) -> Option<Self> {
+        self.split().map(|(list, _)| Self { root: self.root, steps: list.to_vec() })
+    }
+
+    fn same_as(&self, other: &Self) -> bool {
+        let same = |(one, other): (&Step, &Step)| match (one, other) {
+            (Step::Key(one), Step::Key(other)) if self.root == Root::Config => one.eq_ignore_ascii_case(other),
+            (one, other) => one == other,
+        };
+        self.root == other.root
+            && self.steps.len() == other.steps.len()
+            && self.steps.iter().zip(&other.steps).all(same)
+    }
+
+    /// Where it starts, and the steps that are left from there.
+    fn start<'a>(&self, sources: Sources<'a>) -> Result<(Cow<'a, Json>, &[Step]), String> {
+        match (self.root, self.steps.split_first()) {
+            (Root::Args, Some((Step::Key(key), rest))) => {
+                let json = match (argument(sources.args, key)?, rest) {
+                    (None, _) => Json::Null,
+                    (Some(text), []) => Json::from(text),
+                    (Some(text), _) => Json::Array(text.split(',').map(|part| Json::from(part.trim())).collect()),
+                };
+                Ok((Cow::Owned(json), rest))
+            }
+            _ => Ok((Cow::Borrowed(sources.config), &self.steps)),
+        }
+    }
+}
+
+impl core::fmt::Display for Path {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self.root {
+            Root::Config => "config",
+            Root::Args => "args",
+        })?;
+        for step in &self.steps {
+            match step {
+                Step::Key(key) => write!(f, ".{key}")?,
+                Step::Each => f.write_str(".*")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn placeholder(inside: &str) -> Result<Part, String> {
+    let (path, default) = match inside.split_once('|') {
+        Some((path, default)) => (path.trim(), Some(default.trim().to_owned())),
+        None => (inside.trim(), None),
+    };
+    match parse_path(path) {
+        Some(path) => Ok(Part::Value { path, default }),
+        None => Err(format!(
+            "`${{{inside}}}` is no placeholder: it can be `${{config.KEY}}`, `${{config.KEY.*.KEY}}` (each element of a \
+             list), `${{args.KEY}}` or `${{args.KEY.*}}` (CNI_ARGS), each with ` | DEFAULT` behind it"
+        )),
+    }
+}
+
+fn parse_path(text: &str) -> Option<Path> {
+    let valid = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c));
+    let mut keys = text.split('.');
+    let root = match keys.next() {
+        Some("config") => Root::Config,
+        Some("args") => Root::Args,
+        _ => return None,
+    };
+    let steps = keys.map(|key| match key {
+        "*" => Some(Step::Each),
+        key => valid(key).then(|| Step::Key(key.to_owned())),
+    });
+    let steps: Vec<Step> = steps.collect::<Option<_>>()?;
+    let possible = match root {
+        Root::Config => matches!(steps.first(), Some(Step::Key(_))),
+        Root::Args => matches!(steps.as_slice(), [Step::Key(_)] | [Step::Key(_), Step::Each]),
+    };
+    possible.then_some(Path { root, steps })
+}
+
+fn common_list(text: &str, parts: &[Part]) -> Result<Option<Path>, String> {
+    let mut common: Option<Path> = None;
+    for part in parts {
+        let Part::Value { path, .. } = part else { continue };
+        let Some(list) = path.list() else { continue };
+        match &common {
+            Some(first) if !first.same_as(&list) => {
+                return Err(format!(
+                    "\"{text}\" has stars for different lists, `{first}` and `{list}`: those of one value must be for one"
+                ));
+            }
+            _ => common = Some(list),
+        }
+    }
+    Ok(common)
+}
+
+/// Every element that the stars of `steps` lead to, with their positions.
+fn expand(json: &Json, steps: &[Step], at: &mut Vec<usize>, into: &mut Vec<(Vec<usize>, Json)>) -> Result<(), String> {
+    match steps {
+        [] => into.push((at.clone(), json.clone())),
+        [Step::Key(key), rest @ ..] => {
+            if let Some(value) = member(json, key)? {
+                expand(value, rest, at, into)?;
+            }
+        }
+        [Step::Each, rest @ ..] => {
+            let items = if let Json::Array(items) = json { items.as_slice() } else { &[] };
+            for (number, item) in items.iter().enumerate() {
+                at.push(number);
+                expand(item, rest, at, into)?;
+                at.pop();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What keys lead to, where it is more than nothing.
+fn lookup<'j>(json: &'j Json, steps: &[Step]) -> Result<Option<&'j Json>, String> {
+    let mut at = json;
+    for step in steps {
+        let Step::Key(key) = step else { return Ok(None) };
+        match member(at, key)? {
+            Some(value) => at = value,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(at).filter(|json| !json.is_null() && !matches!(json, Json::String(text) if text.is_empty())))
+}
+
+/// A member of an object that is spelt once.
+fn member<'j>(json: &'j Json, key: &str) -> Result<Option<&'j Json>, String> {
+    spelt_once(json, key)?;
+    Ok(json.fields("").ok().and_then(|fields| fields.get(key)))
+}
+
+/// Refuses an object that has a key twice: of several the plugins take the last, and nobody should have to know.
+///
+/// # Errors
+/// A text for people.
+pub fn spelt_once(json: &Json, key: &str) -> Result<(), String> {
+    let Ok(fields) = json.fields("") else { return Ok(()) };
+    match fields.spellings(key).as_slice() {
+        [first, second, ..] => Err(format!(
+            "the configuration has both \"{first}\" and \"{second}\", and what a plugin may do depends on it"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn scalar(json: &Json) -> Option<String> {
+    match json {
+        Json::String(text) => Some(text.clone()),
+        Json::Bool(value) => Some(value.to_string()),
+        Json::Number(number) => Some(number.to_string()),
+        Json::Null | Json::Array(_) | Json::Object(_) => None,
+    }
+}
+
+/// A value of `CNI_ARGS`. Pairs that are none are the plugin's to refuse.
+fn argument<'a>(args: &'a str, key: &str) -> Result<Option<&'a str>, String> {
+    let values = args.split(';').filter_map(|pair| pair.split_once('=')).filter(|(name, _)| *name == key);
+    let mut values = values.map(|(_, value)| value).filter(|value| !value.contains('='));
+    match (values.next(), values.next()) {
+        (_, Some(_)) => Err(format!("CNI_ARGS has {key} twice, and what a plugin may do depends on it")),
+        (value, None) => Ok(value.filter(|value| !value.is_empty())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(template: &str, config: &str, args: &str) -> Result<Vec<Found>, String> {
+        let config = Json::parse(config.as_bytes(), 4096).unwrap();
+        Template::parse(template)?.resolve(Sources { config: &config, args })
+    }
+
+    /// The values, objects as `{}`.
+    fn resolve(template: &str, config: &str) -> Result<Vec<String>, String> {
+        let text = |found: Found| match found.content {
+            Content::Text(pattern) => pattern.to_string(),
+            Content::Object(_) => "{}".to_owned(),
+            other => format!("{other:?}"),
+        };
+        Ok(found(template, config, "IP=10.0.0.1/8, fd00::1/64;X=;Y=a=b;Z")?.into_iter().map(text).collect())
+    }
+
+    #[test]
+    fn takes_values_and_defaults() {
+        let bridge = "${config.bridge | cni0}";
+        for (config, expected) in [
+            ("{}", "cni0"),
+            (r#"{"bridge":null}"#, "cni0"),
+            (r#"{"bridge":""}"#, "cni0"),
+            (r#"{"BRIDGE":"br1"}"#, "br1"),
+        ] {
+            assert_eq!(resolve(bridge, config).unwrap(), [expected], "{config}");
+        }
+        assert_eq!(resolve("${config.ipam.type}", "{}").unwrap(), [""; 0]);
+        assert_eq!(resolve("${config.ipam.type}", r#"{"ipam":"x"}"#).unwrap(), [""; 0]);
+        assert_eq!(resolve("a-${config.ipam.type}-b", r#"{"ipam":{"Type":"x"}}"#).unwrap(), ["a-x-b"]);
+        assert_eq!(resolve("${config.force | false}", r#"{"force":true}"#).unwrap(), ["true"]);
+        assert_eq!(resolve("${config.vlan | 0}", r#"{"vlan":7}"#).unwrap(), ["7"]);
+        assert_eq!(resolve("${config.ipam}", r#"{"ipam":{}}"#).unwrap(), ["{}"]);
+    }
+
+    #[test]
+    fn never_expands_a_value() {
+        let nested = found("${config.bridge}", r#"{"bridge":"${config.name}*"}"#, "").unwrap();
+        let [Found { content: Content::Text(pattern), .. }] = nested.as_slice() else { panic!("{nested:?}") };
+        assert!(pattern.matches("${config.name}*") && !pattern.matches("${config.name}x"));
+    }
+
+    #[test]
+    fn takes_arguments_whole_and_in_parts() {
+        assert_eq!(resolve("${args.IP}", "{}").unwrap(), ["10.0.0.1/8, fd00::1/64"]);
+        assert_eq!(resolve("${args.IP.*}", "{}").unwrap(), ["10.0.0.1/8", "fd00::1/64"]);
+        for absent in ["${args.X.*}", "${args.Y}", "${args.Z}", "${args.ip}", "${args.GATEWAY.*}"] {
+            assert_eq!(resolve(absent, "{}").unwrap(), [""; 0], "{absent}");
+        }
+        assert!(found("${args.IP}", "{}", "IP=a;IP=b").unwrap_err().contains("CNI_ARGS has IP twice"));
+    }
+
+    #[test]
+    fn a_star_is_each_element_and_stars_walk_together() {
+        let trunk = r#"{"vlanTrunk":[{"minID":5,"maxID":7,"id":1},{"id":9},{"minID":3},null,4,{"MINID":1,"maxid":2}]}"#;
+        assert_eq!(resolve("${config.vlanTrunk.*.id}", trunk).unwrap(), ["1", "9"]);
+        let range = "${config.vlanTrunk.*.minID}-${config.vlantrunk.*.maxID}";
+        assert_eq!(resolve(range, trunk).unwrap(), ["5-7", "1-2"]);
+        assert_eq!(resolve("${config.name}-${config.l.*}", r#"{"name":"n","l":["a",1,""]}"#).unwrap(), ["n-a", "n-1"]);
+        assert_eq!(resolve("${config.l.* | x}", r#"{"l":["a",null]}"#).unwrap(), ["a", "x"]);
+        for no_list in [r#"{"l":"a"}"#, r#"{"l":{"a":"b"}}"#, "{}", r#"{"l":null}"#] {
+            assert_eq!(resolve("${config.l.*}", no_list).unwrap(), [""; 0], "{no_list}");
+        }
+    }
+
+    #[test]
+    fn elements_of_one_list_are_one_set() {
+        let ranges = r#"{"ipam":{"ranges":[[{"a":1},{"b":1}],null,[{"c":1}]]}}"#;
+        let found = found("${config.ipam.ranges.*.*}", ranges, "").unwrap();
+        let sets: Vec<_> = found.iter().map(|found| found.set.clone()).collect();
+        assert_eq!(sets, [vec![0], vec![0], vec![2]]);
+    }
+
+    #[test]
+    fn refuses_two_spellings() {
+        for (template, config) in [
+            ("${config.bridge}", r#"{"bridge":"a","Bridge":"b"}"#),
+            ("${config.ipam.type}", r#"{"ipam":{"type":"a","TYPE":"b"}}"#),
+            ("${config.l.*.x}", r#"{"l":[],"L":[]}"#),
+            ("${config.l.*.x}", r#"{"l":[{"x":1},{"x":1,"X":2}]}"#),
+            ("${config.l.*.x.*}", r#"{"l":[{"x":[],"x":[]}]}"#),
+        ] {
+            assert!(resolve(template, config).unwrap_err().contains("has both"), "{template} {config}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_grants_nothing() {
+        for (template, config) in [
+            ("${config.bridge}", r#"{"bridge":["a"]}"#),
+            ("${config.bridge | x}", r#"{"bridge":{}}"#),
+            ("x${config.bridge}", r#"{"bridge":{}}"#),
+            ("${config.l.*.x}", r#"{"l":[{"x":[1]}]}"#),
+        ] {
+            assert_eq!(resolve(template, config).unwrap(), [""; 0], "{template} {config}");
+        }
+    }
+
+    #[test]
+    fn refuses_bad_placeholders() {
+        for bad in [
+            "${config}",
+            "${env.PATH}",
+            "${config.}",
+            "${}",
+            "${config.a..b}",
+            "${config.a b}",
+            "${config.*}",
+            "${config.a*}",
+            "${args}",
+            "${args.*}",
+            "${args.IP.x}",
+            "${args.IP.*.x}",
+            "${Config.a}",
+        ] {
+            assert!(Template::parse(bad).unwrap_err().contains("it can be `${config.KEY}`"), "{bad}");
+        }
+        assert!(Template::parse("x${config.a").unwrap_err().contains("without its `}`"));
+        for bad in ["${config.a.*}-${config.b.*}", "${config.a.*.b.*}${config.a.*.c}", "${config.a.*}${args.a.*}"] {
+            assert!(Template::parse(bad).unwrap_err().contains("stars for different lists"), "{bad}");
+        }
+    }
+}
