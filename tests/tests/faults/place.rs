@@ -83,7 +83,7 @@ impl Place {
     fn policy(&self, fault: Option<&Fault>) -> Result<()> {
         for plugin in shipped()? {
             let mut text = match fault {
-                Some(Fault::Operations { plugin: whose, allowed }) if whose == plugin => {
+                Some(Fault::Operations { plugin: whose, allowed }) if *whose == plugin => {
                     format!("[limits]\nseconds = {SECONDS}\noperations = {allowed}\n")
                 }
                 _ => format!("[limits]\nseconds = {SECONDS}\n"),
