@@ -9,7 +9,7 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 
 use crate::iptables::{self, Means};
 use crate::masquerade::{CHECKS, TABLE};
-use crate::rule::{self, Rule};
+use crate::nft::rule::{self, Rule};
 use crate::{FirewallError, MasqueradeKey, Nft, macguard, masquerade};
 
 /// Rules that bear the mark of one attachment.
@@ -80,7 +80,7 @@ impl Rules {
     /// # Errors
     /// As [`strange_masquerades`].
     pub fn look(nft: &mut Nft) -> Result<Self, FirewallError> {
-        Ok(Self { masquerades: nft.rules_by_chain(TABLE)?, guards: nft.rules_by_chain(macguard::TABLE)? })
+        Ok(Self { masquerades: masquerade::GROUND.look(nft)?, guards: macguard::GROUND.look(nft)? })
     }
 
     /// As [`masquerade::nft_check`].

@@ -30,7 +30,6 @@
 //! ```
 
 pub mod account;
-mod batch;
 mod error;
 pub mod iptables;
 mod key;
@@ -39,8 +38,6 @@ pub mod masquerade;
 mod nft;
 pub mod node;
 mod program;
-mod rule;
-mod saved;
 mod served;
 
 pub use error::FirewallError;

@@ -1,7 +1,6 @@
 //! What attachments share and leave behind: the base objects in nftables.
 
-use crate::batch::Table;
-use crate::masquerade::{CHECKS, POSTROUTING, postrouting_rules};
+use crate::nft::ground::Ground;
 use crate::{FirewallError, Nft, macguard, masquerade};
 
 /// A shared object that the plugins make and that no attachment removes.
@@ -17,17 +16,17 @@ pub enum BaseObject {
 impl BaseObject {
     const ALL: [Self; 2] = [Self::MasqueradeTable, Self::BridgeTable];
 
-    fn table(self) -> Table {
+    fn ground(self) -> &'static Ground {
         match self {
-            Self::MasqueradeTable => masquerade::TABLE,
-            Self::BridgeTable => macguard::TABLE,
+            Self::MasqueradeTable => &masquerade::GROUND,
+            Self::BridgeTable => &macguard::GROUND,
         }
     }
 }
 
 impl std::fmt::Display for BaseObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "table {}", self.table())
+        write!(f, "table {}", self.ground().table)
     }
 }
 
@@ -38,7 +37,7 @@ impl std::fmt::Display for BaseObject {
 pub fn unused(nft: &mut Nft) -> Result<Vec<BaseObject>, FirewallError> {
     let mut unused = Vec::new();
     for object in BaseObject::ALL {
-        if is_unused(nft, object)? {
+        if object.ground().is_unused(nft)? {
             unused.push(object);
         }
     }
@@ -51,33 +50,10 @@ pub fn unused(nft: &mut Nft) -> Result<Vec<BaseObject>, FirewallError> {
 /// The kernel refuses, or the deadline passes.
 pub fn remove_unused(nft: &mut Nft, object: BaseObject) -> Result<bool, FirewallError> {
     nft.change(|nft, batch| {
-        let unused = is_unused(nft, object)?;
+        let unused = object.ground().is_unused(nft)?;
         if unused {
-            batch.delete_table(object.table());
+            batch.delete_table(object.ground().table);
         }
         Ok(unused)
     })
-}
-
-fn is_unused(nft: &mut Nft, object: BaseObject) -> Result<bool, FirewallError> {
-    let table = object.table();
-    let Some(state) = nft.table(table)? else {
-        return Ok(false);
-    };
-    // A table counts all that is in it, sets and maps included: more than our chains is somebody else's.
-    match object {
-        BaseObject::MasqueradeTable => {
-            let mut chains = 0;
-            for chain in [CHECKS, POSTROUTING] {
-                chains += u32::from(nft.chain(table, chain)?.is_some());
-            }
-            let ours = postrouting_rules();
-            Ok(state.uses == chains
-                && nft.rules(table, CHECKS)?.is_empty()
-                && nft.rules(table, POSTROUTING)?.iter().all(|rule| ours.iter().any(|ours| rule.is(ours))))
-        }
-        BaseObject::BridgeTable => Ok(state.uses == 1
-            && nft.chain(table, macguard::PREROUTING)?.is_some()
-            && nft.rules(table, macguard::PREROUTING)?.is_empty()),
-    }
 }

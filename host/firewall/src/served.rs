@@ -9,9 +9,9 @@ use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleMessage};
 use nix::errno::Errno;
 use postern_netlink::Attributes;
 
+use crate::iptables::saved::SavedTable;
 use crate::iptables::{self, Means};
-use crate::rule::{Expression, destination_of};
-use crate::saved::SavedTable;
+use crate::nft::rule::{Expression, Rule, destination_of};
 use crate::{FirewallError, Nft};
 
 /// `NFTA_RULE_TABLE`, `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
@@ -136,7 +136,7 @@ fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, Serving)> {
             _ => {}
         }
     }
-    let parts: Vec<Expression> = crate::rule::Rule::read(rule).expressions();
+    let parts: Vec<Expression> = Rule::read(rule).expressions();
     found.extend(destination_of(&parts));
     if found.is_empty() {
         return Vec::new();

@@ -18,6 +18,8 @@
 //! Each call costs one `iptables-save` per family and, if there is something to change, one `iptables-restore`, which
 //! makes all changes at once.
 
+pub(crate) mod saved;
+
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -29,11 +31,11 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 use postern_confine::{Allowed, Rules, Run};
 
 use crate::account::{Marked, gather};
-use crate::batch::Table;
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
+use crate::nft::batch::Table;
 use crate::program;
-use crate::saved::{Rule, SavedRule, SavedTable};
 use crate::{FirewallError, MasqueradeKey, Nft};
+use saved::{Rule, SavedRule, SavedTable};
 
 const POSTROUTING: &str = "POSTROUTING";
 const CHAIN_PREFIX: &str = "CNI-";

@@ -243,6 +243,14 @@ impl Rule {
         Attributes(&self.expressions).into_iter().map(|expression| Expression::read(&expression))
     }
 
+    /// The chain that it leads to.
+    pub(crate) fn target(&self) -> Option<String> {
+        self.parts().find_map(|part| match part {
+            Expression::Verdict { chain, .. } => chain,
+            _ => None,
+        })
+    }
+
     /// Whether the comment begins with `prefix`.
     pub(crate) fn commented(&self, prefix: &[u8]) -> bool {
         self.comment.as_deref().is_some_and(|comment| comment.starts_with(prefix))

@@ -9,7 +9,7 @@ use netlink_packet_netfilter::none::ControlMessage;
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
 use postern_netlink::Request;
 
-use crate::rule::{Expression, comment_data};
+use super::rule::{Expression, comment_data};
 
 /// `NFNL_MSG_BATCH_BEGIN`, `NFNL_BATCH_GENID`, `NFNL_SUBSYS_NFTABLES` (linux/netfilter/nfnetlink.h).
 const BATCH_BEGIN: u8 = 16;
@@ -19,7 +19,7 @@ const NFTABLES: u16 = 10;
 const NF_ACCEPT: u32 = 1;
 
 /// A table of a family.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) family: NetfilterProtoFamily,
     pub(crate) name: &'static str,

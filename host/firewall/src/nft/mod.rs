@@ -1,5 +1,10 @@
 //! nf_tables of one network namespace: look, then change what is missing, in one transaction.
 
+pub(crate) mod batch;
+pub(crate) mod ground;
+pub(crate) mod rule;
+pub(crate) mod set;
+
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -12,9 +17,10 @@ use nix::errno::Errno;
 use postern_netlink::{Attributes, Connection, Request};
 
 use crate::FirewallError;
-use crate::batch::{Batch, Table, message};
 use crate::error::errno_of;
-use crate::rule::Rule;
+use batch::{Batch, Table, message};
+use rule::Rule;
+use set::{Owner, Whole};
 
 /// How often a state that need not pass (a foreign reference, a name that is taken) is looked at again.
 const RETRIES: u32 = 3;
@@ -44,12 +50,9 @@ const NF_DROP: u32 = 0;
 pub struct Nft {
     connection: Connection,
     deadline: Instant,
-    /// What was whole when this connection last changed or compared it, and the generation of the rules since then.
-    witness: Option<(Witnessed, u32)>,
+    /// What this connection has made whole, and the generation of the rules since then.
+    witness: (Vec<Whole>, u32),
 }
-
-/// A guard that was whole: its ID, port and address.
-pub(crate) type Witnessed = (String, String, [u8; 6]);
 
 /// Whether an error number of a socket says that the kernel has no netfilter netlink at all (socket(2)).
 #[must_use]
@@ -81,7 +84,7 @@ impl Nft {
     pub fn open(deadline: Instant) -> Result<Self, FirewallError> {
         // Without this option an error repeats the whole request.
         Connection::open(NETLINK_NETFILTER, |socket| socket.set_cap_ack(true))
-            .map(|connection| Self { connection, deadline, witness: None })
+            .map(|connection| Self { connection, deadline, witness: (Vec::new(), 0) })
             .map_err(|error| FirewallError::io("open", "netlink socket to nf_tables", &error))
     }
 
@@ -220,6 +223,8 @@ impl Nft {
                 self.passed(&batch);
                 return outcome;
             };
+            // What the plan was to make whole was not made.
+            self.witness.0.clear();
             attempt += 1;
             let again = match error.errno.map(Errno::from_raw) {
                 Some(Errno::ERESTART | Errno::EINTR | Errno::EAGAIN) => Instant::now() < self.deadline,
@@ -238,9 +243,9 @@ impl Nft {
 
     /// A change of our own was made: what was whole is so still, as long as nobody else changed anything meanwhile.
     fn passed(&mut self, batch: &Batch) {
-        let Some((_, generation)) = &mut self.witness else { return };
+        let (whole, generation) = &mut self.witness;
         if *generation != batch.generation() {
-            self.witness = None;
+            whole.clear();
         } else if !batch.is_empty() {
             // The kernel leaves 0 out.
             *generation = generation.checked_add(1).unwrap_or(1);
@@ -248,24 +253,25 @@ impl Nft {
     }
 
     /// Remembers what is being made whole by the change that is planned.
-    pub(crate) fn witness(&mut self, whole: Witnessed, batch: &Batch) {
-        self.witness = Some((whole, batch.generation()));
+    pub(crate) fn witness(&mut self, made: Whole, batch: &Batch) {
+        let (whole, generation) = &mut self.witness;
+        if *generation != batch.generation() {
+            whole.clear();
+            *generation = batch.generation();
+        }
+        whole.push(made);
     }
 
-    /// Forgets it: it is being removed.
-    pub(crate) fn forget(&mut self) {
-        self.witness = None;
+    /// Forgets what an owner has: it is being removed, or made anew.
+    pub(crate) fn forget(&mut self, owner: &Owner<'_>) {
+        self.witness.0.retain(|whole| !whole.is_of(owner));
     }
 
     /// Whether that was whole, and nobody but this connection has changed any rule of the namespace since.
-    pub(crate) fn is_untouched(&mut self, whole: &Witnessed) -> Result<bool, FirewallError> {
-        match &self.witness {
-            Some((seen, generation)) if seen == whole => {
-                let generation = *generation;
-                Ok(self.generation()? == generation)
-            }
-            _ => Ok(false),
-        }
+    pub(crate) fn is_untouched(&mut self, set: &Whole) -> Result<bool, FirewallError> {
+        let (whole, generation) = &self.witness;
+        let generation = *generation;
+        Ok(whole.contains(set) && self.generation()? == generation)
     }
 
     fn commit(&mut self, batch: &Batch) -> Result<Vec<Rule>, FirewallError> {
@@ -332,8 +338,10 @@ mod tests {
     use netlink_packet_netfilter::nftables::Verdict;
     use nix::sched::{CloneFlags, unshare};
 
+    use super::ground::{Ground, Shared};
+    use super::rule::verdict;
+    use super::set::{Entry, Look, Mark, RuleSet};
     use super::*;
-    use crate::rule::verdict;
 
     const TABLE: Table = Table { family: NetfilterProtoFamily::Inet, name: "t" };
 
@@ -400,5 +408,92 @@ mod tests {
         assert_eq!((error.operation, &*error.object), ("flush chain", "inet t missing"));
         assert_eq!(error.errno, Some(Errno::ENOENT as i32));
         assert!(nft.table(TABLE).unwrap().is_none(), "all or nothing");
+    }
+
+    /// Shared chains of any table, with a rule that leads to the owners'.
+    fn ground() -> Ground {
+        let chain =
+            |name, has_entries, rules| Shared { name, base: None, wrong_kind: None, comment: None, rules, has_entries };
+        let lead = (ground::Place::Last, vec![rule::to_chain(Verdict::Jump, "ours")]);
+        let shared =
+            vec![chain("ours", true, Vec::new()), chain("theirs", true, Vec::new()), chain("top", false, vec![lead])];
+        Ground { table: TABLE, comment: None, shared, kind: "kind-", is_named_for_plugins: true }
+    }
+
+    fn set<'a>(ground: &'a Ground, owner: &str, chains: &[&str]) -> RuleSet<'a> {
+        let entry = |chain, target: Option<&&str>| {
+            let verdict = match target {
+                Some(target) => rule::to_chain(Verdict::Jump, target),
+                None => verdict(Verdict::Return),
+            };
+            Entry { chain, rule: vec![verdict] }
+        };
+        RuleSet {
+            owner: Owner {
+                ground,
+                mark: Mark { comment: format!("kind-{owner}").into_bytes(), telling: None },
+                chains: chains.iter().map(|chain| (*chain).to_owned()).collect(),
+                outer: None,
+            },
+            entries: vec![entry("ours", chains.first()), entry("theirs", None)],
+            contents: chains.iter().map(|_| vec![vec![verdict(Verdict::Return)]]).collect(),
+        }
+    }
+
+    fn private() {
+        assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    }
+
+    /// In several shared chains, with chains of its own and without: made, compared, listed, found by handles, removed.
+    #[test]
+    fn a_set_may_lie_in_any_chains() {
+        private();
+        let mut nft = open();
+        let ground = ground();
+        for (chains, others) in [(&["own"][..], &["other"][..]), (&[], &[])] {
+            let (mine, other) = (set(&ground, "mine", chains), set(&ground, "other", others));
+            let handles = mine.ensure(&mut nft, Look::All, |_| false).unwrap().unwrap();
+            assert_eq!(handles.len(), 2);
+            assert!(mine.check(&mut nft, &[]).unwrap() && !other.check(&mut nft, &[]).unwrap());
+            other.ensure(&mut nft, Look::None, |_| false).unwrap();
+            assert!(mine.check(&mut open(), &handles).unwrap() && other.check(&mut open(), &[]).unwrap());
+            assert_eq!(mine.ensure(&mut nft, Look::All, |_| false).unwrap(), Some(Vec::new()), "all there");
+            assert_eq!(ground.list(&mut nft, |rule| rule.comment.clone()).unwrap().len(), 4);
+            assert!(!ground.is_unused(&mut nft).unwrap());
+            let removed = mine.owner.remove(&mut nft, &handles, |_| true).unwrap();
+            assert_eq!((removed.entries, removed.chains), (2, chains.len()));
+            assert!(!mine.check(&mut nft, &[]).unwrap() && other.check(&mut nft, &[]).unwrap());
+            let gone = ground.retain(&mut nft, |rule| rule.commented(b"kind-other"), |_| Ok(())).unwrap();
+            assert_eq!(gone.len(), 2);
+            assert_eq!(ground.is_unused(&mut nft).unwrap(), others.is_empty(), "a chain that nothing leads to");
+            other.owner.remove(&mut nft, &[], |_| true).unwrap();
+            assert!(ground.is_unused(&mut nft).unwrap());
+            nft.change(|_, batch| {
+                batch.delete_table(TABLE);
+                Ok(())
+            })
+            .unwrap();
+        }
+    }
+
+    /// What a refused change was to make does not count as made.
+    #[test]
+    fn a_refused_change_makes_nothing_whole() {
+        private();
+        let mut nft = open();
+        let ground = ground();
+        let mine = set(&ground, "mine", &[]);
+        mine.ensure(&mut nft, Look::All, |_| false).unwrap();
+        let whole = nft.witness.0.first().cloned().unwrap();
+        assert!(nft.is_untouched(&whole).unwrap());
+        mine.owner.remove(&mut nft, &[], |_| true).unwrap();
+        assert!(!nft.is_untouched(&whole).unwrap());
+        let refused = nft.change(|nft, batch| {
+            nft.witness(whole.clone(), batch);
+            batch.flush_chain(TABLE, "missing");
+            Ok(())
+        });
+        assert!(refused.is_err() && !nft.is_untouched(&whole).unwrap());
     }
 }

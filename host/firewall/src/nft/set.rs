@@ -1,0 +1,391 @@
+//! A set of nftables rules that belongs to one owner: the one way in which rules are made, compared, found and removed,
+//! whichever table and chains they are in.
+//!
+//! A set has *entries*, which are rules in chains that all owners share ([`Ground`]), and *chains* of its own, which hold
+//! nothing else. Every rule bears the owner's comment. What the rules say and what they are called is the user's affair.
+
+use super::batch::{Batch, Table};
+use super::ground::{Found, Ground};
+use super::rule::{Expression, Rule};
+use crate::{FirewallError, Nft};
+
+/// By what an owner's rules are told from others'.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// What each rule bears.
+    pub(crate) comment: Vec<u8>,
+    /// How much of it tells the owner; `None`: all.
+    pub(crate) telling: Option<usize>,
+}
+
+impl Mark {
+    /// Whether a rule is the owner's.
+    pub(crate) fn is_on(&self, rule: &Rule) -> bool {
+        match self.telling.and_then(|telling| self.comment.get(..telling)) {
+            Some(beginning) => rule.commented(beginning),
+            None => rule.comment.as_ref() == Some(&self.comment),
+        }
+    }
+}
+
+/// An owner, and where rules of it can be.
+#[derive(Clone)]
+pub(crate) struct Owner<'a> {
+    pub(crate) ground: &'a Ground,
+    pub(crate) mark: Mark,
+    /// Chains of its own; each leads to the ones after it.
+    pub(crate) chains: Vec<String>,
+    /// A chain of another owner that leads to the first of these, if it is there: names can run together.
+    pub(crate) outer: Option<String>,
+}
+
+/// A rule in a shared chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) chain: &'static str,
+    pub(crate) rule: Vec<Expression>,
+}
+
+/// All rules that an owner is to have.
+pub(crate) struct RuleSet<'a> {
+    pub(crate) owner: Owner<'a>,
+    pub(crate) entries: Vec<Entry>,
+    /// The rules of its own chains, in their order.
+    pub(crate) contents: Vec<Vec<Vec<Expression>>>,
+}
+
+/// A set that was whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Whole {
+    table: Table,
+    mark: Mark,
+    entries: Vec<Entry>,
+    contents: Vec<Vec<Vec<Expression>>>,
+}
+
+impl Whole {
+    pub(crate) fn is_of(&self, owner: &Owner<'_>) -> bool {
+        (self.table, &self.mark) == (owner.ground.table, &owner.mark)
+    }
+}
+
+/// Whose entries have to be looked at before a set is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    All,
+    /// Nobody's: the owner has none yet.
+    None,
+}
+
+impl<'a> RuleSet<'a> {
+    fn table(&self) -> Table {
+        self.owner.ground.table
+    }
+
+    fn whole(&self) -> Whole {
+        Whole {
+            table: self.table(),
+            mark: self.owner.mark.clone(),
+            entries: self.entries.clone(),
+            contents: self.contents.clone(),
+        }
+    }
+
+    fn own_chains(&self) -> impl Iterator<Item = (&String, &Vec<Vec<Expression>>)> {
+        self.owner.chains.iter().zip(&self.contents)
+    }
+
+    /// Makes sure that the owner has these rules and no others, in one transaction; nothing is changed if all is there, and
+    /// where an entry for which `is_taken` holds has the set's names, which is answered by `None`. Else the answer is the
+    /// handles of the entries that were made now: the record keeps them, and the entries are found by them again.
+    pub(crate) fn ensure(
+        &self,
+        nft: &mut Nft,
+        look: Look,
+        is_taken: impl Fn(&Rule) -> bool,
+    ) -> Result<Option<Vec<u64>>, FirewallError> {
+        let Self { owner, entries, .. } = self;
+        let (is_ours, made) = nft.change_and_see(|nft, batch| {
+            let exists = nft.table(self.table())?.is_some();
+            let there = if exists { owner.chains_there(nft)? } else { Vec::new() };
+            // Where no chain has one of the names, no entry can lead to it.
+            let looks = exists && look == Look::All && (owner.chains.is_empty() || !there.is_empty());
+            let present = if looks { owner.ground.entries(nft)? } else { Vec::new() };
+            nft.forget(owner);
+            if present.iter().any(|found| is_taken(&found.rule)) {
+                return Ok(false);
+            }
+            owner.ground.ensure(nft, batch, exists)?;
+            self.fill(nft, batch, &there)?;
+            let mut missing: Vec<&Entry> = entries.iter().collect();
+            for Found { chain, rule } in present.iter().filter(|found| owner.mark.is_on(&found.rule)) {
+                let position = missing.iter().position(|entry| entry.chain == *chain && rule.is(&entry.rule));
+                match position.filter(|_| rule.comment.as_ref() == Some(&owner.mark.comment)) {
+                    Some(position) => drop(missing.remove(position)),
+                    None => batch.delete_rule(self.table(), chain, rule.handle),
+                }
+            }
+            for Entry { chain, rule } in missing {
+                batch.append_seen_rule(self.table(), chain, rule, Some(&owner.mark.comment));
+            }
+            nft.witness(self.whole(), batch);
+            Ok(true)
+        })?;
+        Ok(is_ours.then(|| made.iter().map(|rule| rule.handle).collect()))
+    }
+
+    /// Makes the owner's chains hold its rules and nothing else. All are filled anew if one is not as it should be: the rules
+    /// of one refer to the next.
+    fn fill(&self, nft: &mut Nft, batch: &mut Batch, there: &[&str]) -> Result<(), FirewallError> {
+        let mut stale = false;
+        for (chain, rules) in self.own_chains() {
+            if !there.contains(&chain.as_str()) {
+                batch.add_chain(self.table(), chain, None, None);
+                stale = true;
+            } else if !self.fills(&nft.rules(self.table(), chain)?, rules) {
+                stale = true;
+            }
+        }
+        if !stale {
+            return Ok(());
+        }
+        for (chain, rules) in self.own_chains() {
+            if there.contains(&chain.as_str()) {
+                batch.flush_chain(self.table(), chain);
+            }
+            for rule in rules {
+                batch.append_rule(self.table(), chain, rule, Some(&self.owner.mark.comment));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a chain holds these rules, with the owner's mark, and nothing else.
+    fn fills(&self, present: &[Rule], wanted: &[Vec<Expression>]) -> bool {
+        present.len() == wanted.len()
+            && present.iter().zip(wanted).all(|(present, wanted)| self.owner.mark.is_on(present) && present.is(wanted))
+    }
+
+    /// Whether all that [`RuleSet::ensure`] makes is there, and effective. With handles of its entries, where they are the
+    /// owner's still, no entries of others are looked at.
+    pub(crate) fn check(&self, nft: &mut Nft, handles: &[u64]) -> Result<bool, FirewallError> {
+        let table = self.table();
+        if let Some(known) = self.owner.known(nft, handles)? {
+            let of_chain = |chain: &str| match self.owner.ground.entry_chains().any(|entries| entries == chain) {
+                true => Ok(known.iter().filter(|found| found.chain == chain).map(|found| found.rule.clone()).collect()),
+                false => nft.rules(table, chain),
+            };
+            if self.is_complete(of_chain)? {
+                return Ok(true);
+            }
+        }
+        // Made by this connection, and nobody has changed anything since: asking for the generation costs microseconds,
+        // asking for the rules grows with the number of attachments.
+        Ok(nft.is_untouched(&self.whole())? || self.is_complete(|chain| nft.rules(table, chain))?)
+    }
+
+    /// The same of the rules that each chain has by `rules`.
+    pub(crate) fn is_complete<R: AsRef<[Rule]>>(
+        &self,
+        mut rules: impl FnMut(&str) -> Result<R, FirewallError>,
+    ) -> Result<bool, FirewallError> {
+        for chain in self.owner.ground.entry_chains() {
+            let present = rules(chain)?;
+            let own: Vec<&Rule> = present.as_ref().iter().filter(|rule| self.owner.mark.is_on(rule)).collect();
+            let mut wanted = self.entries.iter().filter(|entry| entry.chain == chain);
+            if !wanted.all(|entry| own.iter().any(|rule| rule.is(&entry.rule))) {
+                return Ok(false);
+            }
+        }
+        for (chain, wanted) in self.own_chains() {
+            if !self.fills(rules(chain)?.as_ref(), wanted) {
+                return Ok(false);
+            }
+        }
+        self.owner.ground.is_complete(&mut rules)
+    }
+}
+
+impl Owner<'_> {
+    /// Those of its chains that are there.
+    fn chains_there(&self, nft: &mut Nft) -> Result<Vec<&str>, FirewallError> {
+        let mut chains = Vec::new();
+        for chain in &self.chains {
+            if nft.chain(self.ground.table, chain)?.is_some() {
+                chains.push(chain.as_str());
+            }
+        }
+        Ok(chains)
+    }
+
+    /// Whether an entry leads to a chain of the owner, or to one that itself leads there.
+    pub(crate) fn is_reached_by(&self, rule: &Rule) -> bool {
+        let own = self.chains.iter().chain(&self.outer);
+        self.ground.target(rule).is_some_and(|target| own.into_iter().any(|chain| *chain == target))
+    }
+
+    /// The entries of these handles; `None` if one of them is not there, or not the owner's: handles start over when a table is
+    /// made anew.
+    fn known(&self, nft: &mut Nft, handles: &[u64]) -> Result<Option<Vec<Found>>, FirewallError> {
+        let mut entries = Vec::new();
+        for handle in handles {
+            let mut found = None;
+            for chain in self.ground.entry_chains() {
+                let rule = nft.rule(self.ground.table, chain, *handle)?;
+                if let Some(rule) = rule.filter(|rule| rule.handle == *handle && self.mark.is_on(rule)) {
+                    found = Some(Found { chain, rule });
+                    break;
+                }
+            }
+            match found {
+                Some(found) => entries.push(found),
+                None => return Ok(None),
+            }
+        }
+        Ok((!entries.is_empty()).then_some(entries))
+    }
+
+    /// Removes the owner's entries for which `goes` holds, and its chains to which nothing of other owners leads, in one
+    /// transaction. With handles of its entries, where they are the owner's still, they are all its entries, and those of
+    /// others are not looked at. Each comment is read before its rule is deleted.
+    ///
+    /// A stranger's rule that leads to a chain is an error (`EBUSY`). That nothing is there is none.
+    pub(crate) fn remove(
+        &self,
+        nft: &mut Nft,
+        handles: &[u64],
+        goes: impl Fn(&Rule) -> bool,
+    ) -> Result<Removed, FirewallError> {
+        nft.forget(self);
+        nft.change(|nft, batch| {
+            let removal = match self.known_removal(nft, handles, &goes)? {
+                Some(removal) => removal,
+                None => self.removal(nft, &goes)?,
+            };
+            removal.put_into(batch);
+            Ok(Removed { entries: removal.entries.len(), chains: removal.chains.len() })
+        })
+    }
+
+    /// The same of all entries, if `may` holds for them.
+    pub(crate) fn remove_if(
+        &self,
+        nft: &mut Nft,
+        may: impl Fn(&[Rule]) -> bool,
+    ) -> Result<Option<Removed>, FirewallError> {
+        nft.forget(self);
+        nft.change(|nft, batch| {
+            let own = self.ground.entries(nft)?.into_iter().map(|found| found.rule);
+            let own: Vec<Rule> = own.filter(|rule| self.mark.is_on(rule)).collect();
+            if !may(&own) {
+                return Ok(None);
+            }
+            let removal = self.removal(nft, |_| true)?;
+            removal.put_into(batch);
+            Ok(Some(Removed { entries: removal.entries.len(), chains: removal.chains.len() }))
+        })
+    }
+
+    /// What [`Owner::remove`] takes away.
+    pub(crate) fn removal(&self, nft: &mut Nft, goes: impl Fn(&Rule) -> bool) -> Result<Removal<'_>, FirewallError> {
+        let there = self.chains_there(nft)?;
+        let nothing = !self.chains.is_empty() && there.is_empty();
+        let all = if nothing { Vec::new() } else { self.ground.entries(nft)? };
+        let (going, staying): (Vec<Found>, Vec<Found>) =
+            all.into_iter().partition(|found| self.mark.is_on(&found.rule) && goes(&found.rule));
+        let targets: Vec<String> = staying.iter().filter_map(|found| self.ground.target(&found.rule)).collect();
+        // A chain that stays holds those that it leads to.
+        let mut held = match &self.outer {
+            Some(outer) => nft.chain(self.ground.table, outer)?.is_some(),
+            None => false,
+        };
+        let mut chains = Vec::new();
+        for chain in &self.chains {
+            let is_there = there.contains(&chain.as_str());
+            held |= targets.contains(chain);
+            if is_there && !held {
+                chains.push(chain.as_str());
+            }
+            held &= is_there;
+        }
+        let entries = going.iter().map(|found| (found.chain, found.rule.handle)).collect();
+        Ok(Removal { table: self.ground.table, entries, chains })
+    }
+
+    /// The same by the handles of the entries, if the kernel says that nothing else leads to the owner's chains.
+    fn known_removal(
+        &self,
+        nft: &mut Nft,
+        handles: &[u64],
+        goes: impl Fn(&Rule) -> bool,
+    ) -> Result<Option<Removal<'_>>, FirewallError> {
+        let Some(known) = self.known(nft, handles)? else { return Ok(None) };
+        if !known.iter().all(|found| goes(&found.rule)) {
+            return Ok(None);
+        }
+        let mut targets: Vec<String> = known.iter().filter_map(|found| found.rule.target()).collect();
+        for chain in &self.chains {
+            let uses = nft.chain(self.ground.table, chain)?.map(|state| state.uses);
+            let rules = nft.rules(self.ground.table, chain)?;
+            let leading = targets.iter().filter(|target| *target == chain).count();
+            if uses != u32::try_from(rules.len() + leading).ok() {
+                return Ok(None);
+            }
+            targets.extend(rules.iter().filter_map(Rule::target));
+        }
+        let entries = known.iter().map(|found| (found.chain, found.rule.handle)).collect();
+        Ok(Some(Removal {
+            table: self.ground.table,
+            entries,
+            chains: self.chains.iter().map(String::as_str).collect(),
+        }))
+    }
+}
+
+impl Ground {
+    /// The chain that an entry of an owner of this kind leads to; `None` for strangers' rules.
+    fn target(&self, rule: &Rule) -> Option<String> {
+        rule.commented(self.kind.as_bytes()).then(|| rule.target()).flatten()
+    }
+}
+
+/// How much was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Removed {
+    pub(crate) entries: usize,
+    pub(crate) chains: usize,
+}
+
+/// What is to be removed of an owner.
+pub(crate) struct Removal<'a> {
+    table: Table,
+    /// Shared chains, and handles in them.
+    pub(crate) entries: Vec<(&'static str, u64)>,
+    pub(crate) chains: Vec<&'a str>,
+}
+
+impl Removal<'_> {
+    /// Entries first: a chain that another one jumps to can't be deleted.
+    fn put_into(&self, batch: &mut Batch) {
+        for (chain, handle) in &self.entries {
+            batch.delete_rule(self.table, chain, *handle);
+        }
+        for chain in &self.chains {
+            batch.flush_chain(self.table, chain);
+        }
+        for chain in &self.chains {
+            batch.delete_chain(self.table, chain);
+        }
+    }
+
+    /// The commands that do the same.
+    pub(crate) fn commands(&self) -> Vec<String> {
+        let table = self.table;
+        let entry = |(chain, handle): &(&str, u64)| format!("nft delete rule {table} {chain} handle {handle}");
+        let mut commands: Vec<String> = self.entries.iter().map(entry).collect();
+        for command in ["flush", "delete"] {
+            commands.extend(self.chains.iter().map(|chain| format!("nft {command} chain {table} {chain}")));
+        }
+        commands
+    }
+}
