@@ -12,7 +12,8 @@ CNI_BIN ?= /opt/cni/bin
 DESTDIR ?=
 RUNS    ?= 50
 
-GUESTS  := bridge host-local loopback ptp static
+# The one list of the plugins that come with Postern: whatever has a policy in guests/.
+GUESTS  := $(patsubst guests/%/policy.toml,%,$(sort $(wildcard guests/*/policy.toml)))
 HOST     = $(shell rustc -vV | sed -n 's/^host: //p')
 BIN     := target/cni/bin
 LIB      = $(DESTDIR)$(PREFIX)/lib/postern

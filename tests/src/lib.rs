@@ -19,7 +19,7 @@ pub use case::{Case, Flag, Side, Step, merge};
 pub use difference::{Difference, Differences};
 pub use names::Names;
 pub use node::Node;
-pub use paths::{copy_bin, native_bin, plugin_bin};
+pub use paths::{copy_bin, native_bin, plugin_bin, shipped};
 pub use random::Random;
 pub use tree::{Mismatch, compare};
 

@@ -9,6 +9,23 @@ fn target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
 }
 
+/// The plugins that come with Postern, in the order of their names: whatever has a policy in `guests/`.
+///
+/// # Errors
+/// The directory can't be read.
+pub fn shipped() -> Result<Vec<String>> {
+    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(guests)? {
+        let entry = entry?;
+        if entry.path().join("policy.toml").is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
 /// The CNI bin directory of the native plugins: `$POSTERN_NATIVE/bin`, or what `tests/fetch-native` fetched.
 ///
 /// # Errors

@@ -9,12 +9,11 @@
 mod cache;
 mod judge;
 
-pub(crate) use cache::was_told;
 pub use judge::YOUNG;
 
 use crate::namespaces::Namespaces;
-use crate::places;
-use cache::{Cache, RESULTS};
+use crate::{places, results};
+use cache::Cache;
 use ipnet::IpNet;
 use judge::{Cached, Claim, Facts, Names, Verdict, judge};
 use postern_confine::Direct;
@@ -269,7 +268,7 @@ fn look(scope: Scope<'_>, things: Vec<Thing>, report: &mut Report) -> Result<(),
     let host = Netlink::open().map_err(|e| e.to_string())?;
     let records = postern_state::list(&scope.places.state).map_err(|e| e.to_string())?;
     let records: Vec<Header> = records.into_iter().filter_map(|summary| summary.header).collect();
-    let cache = Cache::open(Path::new(RESULTS));
+    let cache = Cache::open(Path::new(results::DIRECTORY));
     let namespaces = (scope.namespaces)()?;
     let doubt = cache.as_ref().err().cloned().or_else(|| namespaces.gap());
     let addresses = || namespaces.found.iter().flat_map(|found| &found.addresses).map(|(_, have)| have.net.addr());

@@ -14,6 +14,7 @@ mod mounts;
 pub mod namespaces;
 pub mod node;
 pub mod places;
+pub mod results;
 pub mod sight;
 pub mod writable;
 

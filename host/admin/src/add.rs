@@ -1,7 +1,7 @@
 //! `postern add`: compile ahead of time, so that nothing is compiled when a runtime waits.
 
 use crate::component::Component;
-use crate::install::bin_dir::{Placement, is_reserved};
+use crate::install::bin_dir::Placement;
 use crate::install::files;
 use crate::install::home::Home;
 use crate::output;
@@ -90,7 +90,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         None => file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
     };
     ensure!(
-        subject::is_name(&name) && !is_reserved(&name),
+        subject::is_name(&name),
         "\"{name}\" is no name for a plugin: it may have letters, digits, `-`, `_` and `.`, and must not be one that Postern \
          keeps for its own files; give another with --name"
     );

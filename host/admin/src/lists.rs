@@ -17,13 +17,16 @@ const ENDINGS: [&str; 3] = ["conflist", "conf", "json"];
 /// Files of a directory that are looked at.
 const MOST: usize = 4096;
 
+/// Where runtimes look for plugins unless they are told otherwise.
+pub const CNI_BIN: &str = "/opt/cni/bin";
+
 /// Where distributions have native plugins.
-const CNI_PATH: &str = "/opt/cni/bin:/usr/lib/cni:/usr/libexec/cni";
+pub const CNI_DIRECTORIES: [&str; 3] = [CNI_BIN, "/usr/lib/cni", "/usr/libexec/cni"];
 
 /// The directories of native plugins, separated by colons: those given, else the variable `CNI_PATH`, else the usual ones.
 pub fn cni_path(given: Option<&str>) -> String {
     let variable = || std::env::var("CNI_PATH").ok().filter(|path| !path.is_empty());
-    given.map(str::to_owned).or_else(variable).unwrap_or_else(|| CNI_PATH.to_owned())
+    given.map(str::to_owned).or_else(variable).unwrap_or_else(|| CNI_DIRECTORIES.join(":"))
 }
 
 /// Whether a program of this name is in one of the directories.

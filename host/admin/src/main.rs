@@ -208,7 +208,7 @@ enum Verb {
         #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
         conf_dir: PathBuf,
         /// CNI bin directory.
-        #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
+        #[arg(long, value_name = "DIR", default_value = lists::CNI_BIN)]
         bin: PathBuf,
         /// One JSON object, to which keys are only ever added.
         ///

@@ -3,6 +3,7 @@
 use crate::authority::{Grant, RESULT};
 use crate::component::Component;
 use crate::imports::Imports;
+use crate::install::bin_dir::is_reserved;
 use crate::lists::Network;
 use anyhow::{Context, Result};
 use postern_gate::catalog::Manifest;
@@ -31,9 +32,9 @@ pub struct Subject {
     files: [PathBuf; 2],
 }
 
-/// Whether a plugin may be called so: a file can, and it is not the host's own name.
+/// Whether a plugin may be called so: a file can, and Postern does not keep the name for files of its own.
 pub fn is_name(text: &str) -> bool {
-    plugin_file::is_name(text) && !["postern", "postern-admin"].contains(&text)
+    plugin_file::is_name(text) && !is_reserved(text)
 }
 
 impl Subject {

@@ -22,7 +22,7 @@ pub use environment::forget_environment;
 pub use files::{Access, Files};
 pub use filter::{Condition, Filter, Refusal, Rule};
 pub use helper::{Allowed, Helper, Rules};
-pub use program::{Direct, Environment, Nobody, Output, Program, Run};
+pub use program::{Direct, Environment, Nobody, Output, PROGRAMS, Program, Run, locate};
 pub use tidier::Tidier;
 
 use std::fmt;

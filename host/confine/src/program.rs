@@ -12,12 +12,20 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a program may print, in bytes, on each of its outputs; `iptables-save` of a large node prints megabytes.
 const LIMIT: usize = 64 << 20;
+
+/// Where administrators' programs live. `$PATH` belongs to whoever called us, and decides nothing here.
+pub const PROGRAMS: [&str; 5] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
+
+/// The path of one of the system's programs; `None` if it is in none of [`PROGRAMS`].
+pub fn locate(name: &str) -> Option<PathBuf> {
+    PROGRAMS.iter().map(|directory| Path::new(directory).join(name)).find(|path| path.is_file())
+}
 
 /// What is to be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

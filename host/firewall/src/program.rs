@@ -3,23 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use postern_confine::{Environment, Program, Run};
+use postern_confine::{Environment, PROGRAMS, Program, Run};
 
 use crate::FirewallError;
-
-/// Where administrators' programs live. `$PATH` belongs to the runtime that called us, and decides nothing here.
-const DIRECTORIES: [&str; 5] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
 
 /// The program's path.
 ///
 /// # Errors
 /// It is in none of the fixed directories ([`FirewallError::is_program_missing`]).
 pub(crate) fn locate(name: &str) -> Result<PathBuf, FirewallError> {
-    DIRECTORIES
-        .iter()
-        .map(|directory| Path::new(directory).join(name))
-        .find(|path| path.is_file())
-        .ok_or_else(|| FirewallError::program_missing(name, &DIRECTORIES.join(", ")))
+    postern_confine::locate(name).ok_or_else(|| FirewallError::program_missing(name, &PROGRAMS.join(", ")))
 }
 
 /// Runs a program to its end and returns what it printed.

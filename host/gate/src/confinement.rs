@@ -280,9 +280,9 @@ fn recorded(session: &Session) -> Result<Vec<Effect>, OpError> {
         let network = &session.request.conf.name;
         // The valid ones' stay, and are not even opened.
         for summary in collect::strangers(session)? {
-            if summary.header.is_some_and(|header| header.network == *network) {
+            if summary.header.as_ref().is_some_and(|header| header.network == *network) {
                 // One that can't be read is told by who removes it.
-                let read = summary.effects.into_iter().filter_map(|noted| serde_json::from_value(noted.effect).ok());
+                let read = summary.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
                 effects.extend(read);
             }
         }

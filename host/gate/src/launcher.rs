@@ -2,7 +2,7 @@
 
 use crate::catalog::{self, Unverified};
 use crate::process::{Engine, Sandbox};
-use crate::{places, policies};
+use crate::{places, plugin_file, policies};
 use nix::unistd::Pid;
 use postern_policy::Policy;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ impl Launcher {
     pub fn has(&self, plugin: &str) -> bool {
         self.warm.iter().any(|(name, started)| name == plugin && started.is_ok())
             || self.ready.iter().any(|(name, ready)| name == plugin && ready.is_ok())
-            || is_plain(plugin)
+            || plugin_file::is_name(plugin)
                 && self.catalog.as_ref().is_ok_and(|catalog| catalog::code_path(catalog, plugin).is_file())
     }
 
@@ -63,7 +63,7 @@ impl Launcher {
     /// What a plugin is known to do, where its policy can't be read as it stands: by the file that came with it. `None`
     /// without such a file.
     pub fn shipped_policy(&self, plugin: &str) -> Option<Policy> {
-        is_plain(plugin).then(|| policies::load_shipped(self.catalog.as_ref().ok()?, plugin)).flatten()
+        plugin_file::is_name(plugin).then(|| policies::load_shipped(self.catalog.as_ref().ok()?, plugin)).flatten()
     }
 
     /// Reads the policy of a plugin.
@@ -139,7 +139,7 @@ impl Launcher {
     /// What is installed of a plugin is taken from one catalog: `postern add` replaces the whole directory at one instant,
     /// and what was begun with the one before is begun again.
     fn start(&self, plugin: &str) -> Result<Started, String> {
-        if !is_plain(plugin) {
+        if !plugin_file::is_name(plugin) {
             return Err(format!("invalid plugin name: {plugin}"));
         }
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
@@ -173,9 +173,4 @@ fn make_ready(plugin: &str, started: Started, state: Option<&Path>) -> Result<Pl
     };
     catalog::check_pin(policy.digest(), &digest, plugin, Path::new(policy.pin_file().unwrap_or_default()))?;
     Ok(Plugin { policy, sandbox, digest })
-}
-
-/// A name that leads to a file of the catalog, and nowhere else.
-fn is_plain(plugin: &str) -> bool {
-    !plugin.is_empty() && !plugin.contains('/') && !plugin.starts_with('.')
 }

@@ -21,7 +21,8 @@ use crate::streams;
 use crate::unrecorded::{self, Part};
 use postern_cni::version_output;
 use postern_cni::{
-    Env, Error, Json, NetConf, Verb, Version, about, check_version, code, config_version, validate_conf,
+    Env, Error, Json, Lists, NetConf, Verb, Version, about, check_version, code, config_version, read_conf,
+    validate_conf,
 };
 use postern_confine::{Nobody, close_all_but};
 use postern_kernel::{Namespace, OpenError};
@@ -97,7 +98,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     launcher.warm(name);
     let stdin = streams::read_input(STDIN_LIMIT, started + REQUEST_WITHIN)
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
-    let raw = validate_conf(&stdin, STDIN_LIMIT)?;
+    let raw = read_conf(&stdin, STDIN_LIMIT)?;
     let call = Call { name, verb: env.verb()?, env: &env, stdin: &stdin, started };
     // From here on the request is one that could be done. What keeps it from a guest is in the log.
     let begun = begin(&call, raw, &mut launcher, &|error| refused(error, &stdin));
@@ -152,7 +153,12 @@ enum Start {
 }
 
 /// All that comes before the guest. `refused` notes a refusal that is none for the runtime: DEL goes by the record then.
-fn begin(call: &Call<'_>, raw: Json, launcher: &mut Launcher, refused: &dyn Fn(&Error)) -> Result<Start, Error> {
+fn begin(
+    call: &Call<'_>,
+    raw: (Json, Lists),
+    launcher: &mut Launcher,
+    refused: &dyn Fn(&Error),
+) -> Result<Start, Error> {
     let Call { name, verb, env, stdin, started } = *call;
     // Whoever prepared a state directory would have records in it removed with our privileges.
     let places = Places::find().map_err(Error::internal)?;
@@ -169,7 +175,7 @@ fn begin(call: &Call<'_>, raw: Json, launcher: &mut Launcher, refused: &dyn Fn(&
     };
     // What was attached with a version must be let go of with it, whatever policy says of it now.
     let spoken = if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy)? };
-    let version = check_version(verb, &config_version(&raw)?, &spoken)?;
+    let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
     let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
     let request = request(name, env, verb, version, raw, stdin)?;
     let namespace = namespace(&request, &ready.policy, env.allows_own_netns());
@@ -284,7 +290,7 @@ fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, p
 /// What could not be removed, and why the plugin can't be run.
 fn del_without_plugin(
     call: &Call<'_>,
-    raw: Json,
+    raw: (Json, Lists),
     places: Places,
     shipped: Option<&Policy>,
     reason: &str,
@@ -353,7 +359,7 @@ pub fn request(
     env: &Env,
     verb: Verb,
     version: Version,
-    raw: Json,
+    raw: (Json, Lists),
     stdin: &[u8],
 ) -> Result<Request, Error> {
     let variables = [
@@ -364,7 +370,7 @@ pub fn request(
         ("CNI_PATH", &env.path),
     ];
     // A configuration whose common keys have wrong types is the plugin's to refuse, in its own words.
-    let conf = NetConf::parse_or_unread(raw);
+    let conf = NetConf::parse_or_unread(raw.0, raw.1);
     Ok(Request {
         plugin: plugin.to_owned(),
         verb,

@@ -13,10 +13,10 @@ use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
 use postern_kernel::{Namespace, Netlink, Worker};
 use postern_policy::{Granted, Policy};
-use postern_state::{DataPath, LeaseStore, Leases, Record, RecordKey, StateError};
+use postern_state::{DataPath, LeaseStore, Leases, Record, RecordKey, StateError, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::cell::{OnceCell, RefCell, RefMut};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -195,8 +195,8 @@ pub struct Session {
     pub hindered: bool,
     /// Host links that this run has shown to a guest: what a result may name.
     pub shown: BTreeSet<String>,
-    /// The records of the attachments that are valid, as the runtime says for GC.
-    pub valid: OnceCell<HashSet<RecordKey>>,
+    /// The records of the network's attachments that are not valid, as the runtime says for GC.
+    pub strangers: OnceCell<Vec<Summary>>,
     /// Which addresses rules of the node lead traffic to, looked at once for a whole collection.
     pub served: Look,
     nft: SharedNft,
@@ -249,7 +249,7 @@ impl Session {
             path: DataPath::default(),
             hindered: false,
             shown: BTreeSet::new(),
-            valid: OnceCell::new(),
+            strangers: OnceCell::new(),
             served: Look::default(),
             nft: SharedNft::default(),
             worker: None,

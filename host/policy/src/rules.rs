@@ -383,10 +383,7 @@ mod tests {
             Operation::LoopbackUp,
             Operation::AttachmentsCollect,
         ];
-        let shipped = ["bridge", "ptp", "host-local", "loopback", "static"].map(|plugin| {
-            let path = format!("{}/../../guests/{plugin}/policy.toml", env!("CARGO_MANIFEST_DIR"));
-            std::fs::read_to_string(path).unwrap()
-        });
+        let shipped = crate::tests::shipped();
         let narrow = "[grant.veth]\nwhen = [\"false\"]\n[grant.bridge]\nnames = [\"b\"]\nvlan = \"9\"\ntrunk = [\"9\"]\nisolated = \"true\"\n\
                       [grant.masquerade]\nbackends = [\"${config.x}\"]\nwhen = [\"false\"]\n[grant.ipam]\ntypes = [\"x\"]\n\
                       [grant.leases]\ndirectories = [\"/x\"]\nranges = [\"10.0.0.0/30\"]\n[grant.forwarding]\nwhen = [\"false\"]";

@@ -11,7 +11,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::unistd::{ForkResult, fork};
 use postern_sandbox::{Gate, Guest, Outcome, child};
-use postern_types::channel::{receive, send};
+use postern_types::channel::{receive, send_to_sandbox};
 use postern_types::{BridgeInfo, FromSandbox, Limits, LinkInfo, OpError, Operation, Reply, Start, ToSandbox, VethPair};
 use std::env;
 use std::fs::File;
@@ -87,10 +87,12 @@ fn forked(busy: &str, code: &str) {
     }
     drop(sandbox);
     work(busy);
-    send(&gate, &ToSandbox::Start(start()), None).unwrap();
+    send_to_sandbox(&gate, &ToSandbox::Start(start()), None).unwrap();
     loop {
         match receive(&gate, None).unwrap() {
-            FromSandbox::Call(operation) => send(&gate, &ToSandbox::Answer(Ok(answer(&operation))), None).unwrap(),
+            FromSandbox::Call(operation) => {
+                send_to_sandbox(&gate, &ToSandbox::Answer(Ok(answer(&operation))), None).unwrap()
+            }
             FromSandbox::Stderr(text) => eprint!("{text}"),
             FromSandbox::Finished { stdout, status } => return report(Outcome::Finished { stdout, status }),
             FromSandbox::Failed(reason) | FromSandbox::Unloadable(reason) => return report(Outcome::Failed(reason)),

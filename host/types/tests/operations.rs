@@ -1,5 +1,7 @@
 //! What the audit log has of each operation: its name, and its `request` with the keys in their order. Scripts read that.
 
+#![allow(clippy::unwrap_used, reason = "a test's own samples")]
+
 use postern_types::{Backend, LeaseRange, LinkSysctl, Operation as Op, PortSpec, Route};
 use std::fmt::Write;
 

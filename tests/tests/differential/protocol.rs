@@ -1,7 +1,7 @@
 //! Cases of the protocol itself: environment, JSON, versions, verbs, namespaces.
 
 use crate::bridge;
-use postern_tests::{Case, merge};
+use postern_tests::{Case, merge, shipped};
 use serde_json::{Value, json};
 
 fn loopback(name: &str) -> Case {
@@ -152,7 +152,7 @@ pub fn cases() -> Vec<Case> {
                 .steps("ADD DEL CHECK@noprev STATUS GC VERSION FOO"),
         );
     }
-    for plugin in ["bridge", "ptp", "loopback", "host-local", "static"] {
+    for plugin in &shipped().unwrap_or_default() {
         all.push(Case::raw(&format!("protocol/version-of-{plugin}"), plugin, "").steps("VERSION"));
         all.push(Case::raw(&format!("protocol/null-{plugin}"), plugin, "null").steps("ADD"));
         all.push(Case::raw(&format!("protocol/about-{plugin}"), plugin, "").unset("CNI_COMMAND").steps("ADD"));

@@ -4,7 +4,7 @@ use crate::common::{PRIVATE_ETC, Refusal, collect_garbage, is_whole, picture, sa
 use crate::fault::{Fault, TRACE, of_run, tracing};
 use crate::scenarios::{NATIVE, SCRIPT, Scenario};
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Answer, Call, Node, merge, plugin_bin};
+use postern_tests::{Answer, Call, Node, merge, plugin_bin, shipped};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,9 +81,9 @@ impl Place {
 
     /// The operators' policies: which allow the native program, and `fault`'s number of operations.
     fn policy(&self, fault: Option<&Fault>) -> Result<()> {
-        for plugin in ["bridge", "ptp", "loopback", "host-local", "static"] {
+        for plugin in shipped()? {
             let mut text = match fault {
-                Some(Fault::Operations { plugin: whose, allowed }) if whose == plugin => {
+                Some(Fault::Operations { plugin: whose, allowed }) if *whose == plugin => {
                     format!("[limits]\nseconds = {SECONDS}\noperations = {allowed}\n")
                 }
                 _ => format!("[limits]\nseconds = {SECONDS}\n"),

@@ -1,18 +1,10 @@
-//! The result cache of the runtimes (libcni): one file per attachment that an ADD has made and no DEL has ended.
+//! Whether the runtimes' cache ([`results`]) speaks for an attachment of which there are parts of a name only.
 
 use super::judge::{Cached, Names};
-use postern_gate::places;
-use postern_state::Header;
-use postern_types::Mac;
+use crate::results;
 use serde_json::Value;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-
-/// Where libcni keeps it unless a runtime says otherwise.
-pub(super) const RESULTS: &str = "/var/lib/cni/results";
-
-/// Bytes of an entry that are read: it holds a configuration and a result.
-const LIMIT: u64 = 4 << 20;
 
 /// The names of its entries; they are read when they are asked for.
 #[derive(Debug, Default)]
@@ -60,16 +52,11 @@ impl Cache {
                 path.display()
             ))
         };
-        let mut text = String::new();
-        match places::open_trusted(&path) {
-            Ok(Some(file)) => {
-                if let Err(error) = file.take(LIMIT).read_to_string(&mut text) {
-                    return unclear(&error.to_string());
-                }
-            }
+        let text = match results::read(&path) {
+            Ok(Some(text)) => text,
             Ok(None) => return Cached::Gone,
             Err(why) => return unclear(&why),
-        }
+        };
         let json: Option<Value> = serde_json::from_str(&text).ok();
         let netns = json.as_ref().and_then(|json| json.get("netns")).and_then(Value::as_str).unwrap_or_default();
         if !netns.starts_with('/') {
@@ -81,25 +68,4 @@ impl Cache {
             Err(error) => unclear(&format!("{netns}: {error}")),
         }
     }
-}
-
-/// Whether the result that a runtime keeps of an attachment has this address for the container's end: a plugin behind ours
-/// (tuning) may have changed it, and the attachment is in order then.
-pub(crate) fn was_told(header: &Header, mac: Mac) -> bool {
-    let Header { network, container_id, ifname, .. } = header;
-    let name = format!("{network}-{container_id}-{ifname}");
-    if name.contains('/') {
-        return false;
-    }
-    let mut text = String::new();
-    let Ok(Some(file)) = places::open_trusted(&Path::new(RESULTS).join(name)) else { return false };
-    if file.take(LIMIT).read_to_string(&mut text).is_err() {
-        return false;
-    }
-    let json: Value = serde_json::from_str(&text).unwrap_or_default();
-    let links = json.pointer("/result/interfaces").and_then(Value::as_array);
-    links.into_iter().flatten().any(|link| {
-        let text = |key: &str| link.get(key).and_then(Value::as_str).unwrap_or_default();
-        text("name") == ifname && !text("sandbox").is_empty() && text("mac").parse() == Ok(mac)
-    })
 }

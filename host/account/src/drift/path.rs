@@ -4,8 +4,8 @@
 //! does not say it: then only what every attachment with addresses needs is looked for.
 
 use super::{AGAIN, Account};
-use crate::adopt;
 use crate::namespaces::Found;
+use crate::results;
 use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_gate::shell::quoted;
@@ -130,7 +130,7 @@ impl Sight {
         let have = have.map(Mac);
         match made {
             Some(made) if have != Some(made) => {
-                let changed = have.filter(|have| adopt::was_told(header, *have));
+                let changed = have.filter(|have| results::was_told(header, *have));
                 Some(changed.unwrap_or(made))
             }
             _ => have,

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The plugins that come with Postern.
-const SHIPPED: [&str; 5] = ["bridge", "host-local", "loopback", "ptp", "static"];
+/// The plugins that come with Postern, by the directories of `guests/` (`build.rs`).
+const SHIPPED: &str = env!("POSTERN_SHIPPED");
 
 /// Names of the plugins of a catalog, of which there may be halves only.
 pub fn installed(catalog: &Path) -> Vec<String> {
@@ -61,7 +61,7 @@ fn is_called(node: &Node, bin: &Path, plugin: &str) -> bool {
 
 /// How a plugin is placed once more. The components of those that come with Postern are not installed.
 fn again(catalog: &Path, plugin: &str) -> Remedy {
-    if SHIPPED.contains(&plugin) {
+    if SHIPPED.split(' ').any(|shipped| shipped == plugin) {
         return Remedy::Words("`make install` in Postern's source tree places it again".to_owned());
     }
     let component = match Manifest::read(catalog, plugin) {

@@ -4,17 +4,14 @@ use super::{Examination, Node, Remedy, Severity};
 use crate::lists::Entry;
 use ipnet::IpNet;
 use postern_account::sight::Sight;
-use postern_confine::{Direct, Environment, Program, Run as _};
+use postern_confine::{Direct, Environment, Program, Run as _, locate};
 use postern_firewall::account::forward_chains;
 use postern_gate::Effect;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Where programs are looked for: `$PATH` decides nothing here.
-const PROGRAMS: [&str; 5] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
 /// How long a program may take to show a rule set.
 const WITHIN: Duration = Duration::from_secs(10);
 
@@ -39,7 +36,7 @@ fn value(path: &str) -> Option<String> {
 
 /// The command that sets a sysctl. Not every node has the program for it.
 fn set(path: &str, value: &str) -> Remedy {
-    Remedy::Command(match program("sysctl") {
+    Remedy::Command(match locate("sysctl") {
         Some(_) => format!("sysctl -w {}={value}", path.replace('/', ".")),
         None => format!("echo {value} > /proc/sys/{path}"),
     })
@@ -139,10 +136,10 @@ fn acceptance(chain: &str, network: &IpNet) -> Remedy {
     let words: Vec<&str> = chain.split(' ').collect();
     let family = if network.addr().is_ipv4() { "ip" } else { "ip6" };
     match words.as_slice() {
-        ["iptables-legacy", ..] if program("iptables-legacy").is_some() => {
+        ["iptables-legacy", ..] if locate("iptables-legacy").is_some() => {
             twice("iptables-legacy -I FORWARD", "-s", "-d", "-j ACCEPT")
         }
-        ["inet", "firewalld", ..] if program("firewall-cmd").is_some() => {
+        ["inet", "firewalld", ..] if locate("firewall-cmd").is_some() => {
             Remedy::Command(format!("firewall-cmd --zone=trusted --add-source={network}"))
         }
         // `nft` has shown the chain. What is no plain name can't be typed.
@@ -179,14 +176,9 @@ fn accepts(rules: &str, network: &IpNet, bridges: &[String]) -> bool {
     })
 }
 
-/// Where a program is.
-fn program(name: &str) -> Option<PathBuf> {
-    PROGRAMS.iter().map(|directory| PathBuf::from(directory).join(name)).find(|path| path.is_file())
-}
-
 /// What a program prints.
 fn shown(name: &str, arguments: Vec<String>) -> Result<String, String> {
-    let path = program(name).ok_or_else(|| format!("there is no {name}"))?;
+    let path = locate(name).ok_or_else(|| format!("there is no {name}"))?;
     let program = Program { path, arguments, environment: Environment::Empty, input: String::new() };
     let output = Direct.run(&program, Instant::now() + WITHIN).map_err(|e| e.to_string())?;
     match output.status {

@@ -2,18 +2,14 @@
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::install::bin_dir::Found;
+use crate::install::files::are_same;
 use crate::install::home::Home;
+use crate::lists::{CNI_BIN, CNI_DIRECTORIES};
 use postern_gate::shell::quoted;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{BufReader, Read};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-
-/// Where runtimes look unless they are told otherwise.
-const USUAL: &str = "/opt/cni/bin";
-/// Where distributions have native plugins.
-const NATIVE_PLACES: [&str; 3] = [USUAL, "/usr/lib/cni", "/usr/libexec/cni"];
 
 /// What runtimes start natively instead has all of the host's privileges, and nobody hears of it.
 const NATIVE: &str =
@@ -27,7 +23,7 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
             .leave_out("what runtimes start: there is no postern beside postern-admin to compare it with");
     }
     let directories = directories(&home, bin);
-    if bin == Path::new(USUAL) {
+    if bin == Path::new(CNI_BIN) {
         elsewhere(examination, node, &directories);
     }
     for directory in directories {
@@ -47,7 +43,7 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
 /// ours, unless there is no other.
 fn directories(home: &Home, bin: &Path) -> BTreeSet<PathBuf> {
     let mut directories: BTreeSet<PathBuf> = home.bins().into_iter().collect();
-    if directories.is_empty() || bin != Path::new(USUAL) {
+    if directories.is_empty() || bin != Path::new(CNI_BIN) {
         directories.insert(bin.to_owned());
     }
     directories
@@ -55,7 +51,7 @@ fn directories(home: &Home, bin: &Path) -> BTreeSet<PathBuf> {
 
 /// Native plugins in a directory that Postern has never been in: they may be meant to be there.
 fn elsewhere(examination: &mut Examination, node: &Node, directories: &BTreeSet<PathBuf>) {
-    for directory in NATIVE_PLACES.map(Path::new).into_iter().filter(|place| !directories.contains(*place)) {
+    for directory in CNI_DIRECTORIES.map(Path::new).into_iter().filter(|place| !directories.contains(*place)) {
         let is_native = |plugin: &&String| Found::at(&directory.join(plugin)) == Found::Foreign;
         let native: Vec<&str> = node.plugins.iter().filter(is_native).map(String::as_str).collect();
         if !native.is_empty() {
@@ -124,19 +120,5 @@ fn same(one: &Path, other: &Path) -> bool {
     if one == other {
         return true;
     }
-    let length = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|meta| meta.len());
-    let (Some(first), Some(second)) = (length(&one), length(&other)) else { return false };
-    first == second && same_bytes(&one, &other).unwrap_or(false)
-}
-
-fn same_bytes(one: &Path, other: &Path) -> std::io::Result<bool> {
-    let bytes = |path: &Path| File::open(path).map(|file| BufReader::new(file).bytes());
-    let (mut one, mut other) = (bytes(one)?, bytes(other)?);
-    loop {
-        match (one.next().transpose()?, other.next().transpose()?) {
-            (None, None) => return Ok(true),
-            (first, second) if first == second => {}
-            _ => return Ok(false),
-        }
-    }
+    are_same(&one, &other)
 }

@@ -1,6 +1,6 @@
 //! Plugins' files in a CNI bin directory. What is not ours there is somebody's: it is kept, never lost.
 
-use super::files::Ready;
+use super::files::{Ready, are_same};
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::{AccessFlags, access};
@@ -160,7 +160,7 @@ fn name(path: &Path) -> String {
 fn is_same(one: &Path, other: &Path) -> bool {
     match (fs::read_link(one), fs::read_link(other)) {
         (Ok(one), Ok(other)) => one == other,
-        (Err(_), Err(_)) => matches!((fs::read(one), fs::read(other)), (Ok(one), Ok(other)) if one == other),
+        (Err(_), Err(_)) => are_same(one, other),
         _ => false,
     }
 }

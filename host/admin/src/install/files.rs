@@ -6,12 +6,29 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, Flock, FlockArg, RenameFlags, renameat2};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::Write;
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// How names end that nothing looks for.
 pub const NEW: &str = ".postern-new";
+
+/// Whether two regular files have the same bytes.
+pub fn are_same(one: &Path, other: &Path) -> bool {
+    let length = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|meta| meta.len());
+    let bytes = |path: &Path| File::open(path).map(|file| BufReader::new(file).bytes());
+    let compare = || -> io::Result<bool> {
+        let (mut one, mut other) = (bytes(one)?, bytes(other)?);
+        loop {
+            match (one.next().transpose()?, other.next().transpose()?) {
+                (None, None) => return Ok(true),
+                (first, second) if first == second => {}
+                _ => return Ok(false),
+            }
+        }
+    };
+    length(one).is_some() && length(one) == length(other) && compare().unwrap_or(false)
+}
 
 /// A file that is written, beside the name that it will have. Dropped, it is gone.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ mod remove;
 
 pub use remove::uninstall;
 
+use crate::lists::CNI_BIN;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use bin_dir::{Found, Placement};
@@ -37,7 +38,7 @@ pub struct Where {
     #[arg(long, value_name = "DIR", default_value = "/usr/local")]
     prefix: PathBuf,
     /// The CNI bin directory.
-    #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
+    #[arg(long, value_name = "DIR", default_value = CNI_BIN)]
     cni_bin: PathBuf,
     /// The plugins.
     #[arg(value_name = "PLUGIN")]

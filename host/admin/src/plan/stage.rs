@@ -5,7 +5,7 @@ use super::handles::Handles;
 use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
 use crate::lists;
-use postern_cni::{CniResult, Env, Error, Verb, Version, check_version, code, config_version, validate_conf};
+use postern_cni::{CniResult, Env, Error, Verb, Version, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
 use postern_gate::rehearsal::{
     self, Budget, Known, Lack, Launcher, MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Plugin, Request,
@@ -138,10 +138,10 @@ impl Stage {
         stdin: &[u8],
         digest: &mut Option<String>,
     ) -> Result<serde_json::Value, Error> {
-        let raw = validate_conf(stdin, rehearsal::STDIN_LIMIT)?;
+        let raw = read_conf(stdin, rehearsal::STDIN_LIMIT)?;
         let ready = self.launcher.take_unnoted(plugin).map_err(Error::internal)?;
         *digest = Some(ready.digest.clone());
-        let version = check_version(Verb::Add, &config_version(&raw)?, &rehearsal::supported(&ready.policy)?)?;
+        let version = check_version(Verb::Add, &config_version(&raw.0)?, &rehearsal::supported(&ready.policy)?)?;
         let request = rehearsal::request(plugin, env, Verb::Add, version, raw, stdin)?;
         let mut own = Vec::new();
         if let Ok(Some(previous)) = request.conf.previous_result() {

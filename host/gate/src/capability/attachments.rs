@@ -11,7 +11,7 @@ pub fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
     let valid: Vec<(&str, &str)> =
         valid.into_iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
-    let mut removed = collect::stale_sections(gate.session, &valid)?;
+    let mut removed = collect::stale_sections(gate.session)?;
     // Rules that a native plugin made, or that lost their record, carry the network in their comment.
     if gate.granted().has("masquerade") {
         let session = &*gate.session;

@@ -142,9 +142,7 @@ pub fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
         .map(|valid| Owner { container_id: valid.container_id.clone(), ifname: valid.ifname.clone() })
         .collect();
     // Rules first, whichever plugin made them.
-    let listed: Vec<(&str, &str)> =
-        valid.iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
-    collect::stale_sections(gate.session, &listed)?;
+    collect::stale_sections(gate.session)?;
     let mut freed = 0;
     let directory = directory(&gate.session.request);
     if !is_relative(&directory)

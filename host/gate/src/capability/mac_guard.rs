@@ -190,9 +190,7 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
     let own = session.key().ok()?;
     let summaries = postern_state::list(&session.state).ok()?;
     // What was set aside because it could not be read is this attachment's still, whatever it says.
-    let is_own = |path: &Path| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(own.as_str()))
-    };
+    let is_own = |path: &Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| own.is_named(name));
     let others = summaries.into_iter().filter(|summary| !is_own(&summary.path));
     let effects = others.flat_map(|summary| summary.effects);
     let ends = effects.filter_map(|noted| match serde_json::from_value(noted.effect) {

@@ -14,7 +14,7 @@ use nix::sys::wait::{WaitStatus, wait, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use postern_sandbox::compile::precompile;
 use postern_sandbox::{child, confine, seal};
-use postern_types::channel::{ChannelError, receive, send};
+use postern_types::channel::{ChannelError, receive, send_to_sandbox};
 use postern_types::{ErrorCode, FromSandbox, Limits, OpError, Operation, Reply, Start, ToSandbox};
 use std::fs::{self, File};
 use std::io::Write;
@@ -42,7 +42,7 @@ impl Sandbox {
 
     fn begin(&self) {
         let start = Start { env: vec![("CNI_COMMAND".into(), "ADD".into())], stdin: "{}".into(), limits: LIMITS };
-        send(&self.channel, &ToSandbox::Start(start), deadline()).unwrap();
+        send_to_sandbox(&self.channel, &ToSandbox::Start(start), deadline()).unwrap();
     }
 
     fn fork(code: OwnedFd) -> Self {
@@ -58,7 +58,7 @@ impl Sandbox {
     }
 
     fn answer(&self, answer: Result<Reply, OpError>) {
-        send(&self.channel, &ToSandbox::Answer(answer), deadline()).unwrap();
+        send_to_sandbox(&self.channel, &ToSandbox::Answer(answer), deadline()).unwrap();
     }
 
     fn status(self) -> WaitStatus {

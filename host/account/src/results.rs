@@ -1,0 +1,97 @@
+//! What runtimes keep of attachments: libcni's cache has a file for each that an ADD has made and no DEL has ended, with the
+//! list of plugins and the result. An entry that others could have written tells nothing.
+
+use postern_gate::places;
+use postern_state::Header;
+use postern_types::Mac;
+use serde_json::Value;
+use std::io::Read;
+use std::path::Path;
+
+/// Where libcni keeps them unless a runtime says otherwise.
+pub(crate) const DIRECTORY: &str = "/var/lib/cni/results";
+
+/// Bytes of an entry that are read.
+const LIMIT: u64 = 4 << 20;
+
+/// The text of an entry; `None` if there is none.
+///
+/// # Errors
+/// A text for people: it can't be read, or others could have written it.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, String> {
+    let Some(file) = places::open_trusted(path)? else { return Ok(None) };
+    let mut text = String::new();
+    file.take(LIMIT).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    Ok(Some(text))
+}
+
+/// The entry of an attachment.
+fn entry(header: &Header) -> Option<Value> {
+    let Header { network, container_id, ifname, .. } = header;
+    // A record's names lead to one entry, and nowhere else.
+    let name = format!("{network}-{container_id}-{ifname}");
+    if name.contains('/') {
+        return None;
+    }
+    serde_json::from_str(&read(&Path::new(DIRECTORY).join(name)).ok()??).ok()
+}
+
+/// Whether the result of an attachment has this address for the container's end: a plugin behind ours (tuning) may have
+/// changed it, and the attachment is in order then.
+pub(crate) fn was_told(header: &Header, mac: Mac) -> bool {
+    let entry = entry(header).unwrap_or_default();
+    let links = entry.pointer("/result/interfaces").and_then(Value::as_array);
+    links.into_iter().flatten().any(|link| {
+        let text = |key: &str| link.get(key).and_then(Value::as_str).unwrap_or_default();
+        text("name") == header.ifname && !text("sandbox").is_empty() && text("mac").parse() == Ok(mac)
+    })
+}
+
+/// The plugins of the list that the runtime called for an attachment; `None` if nothing tells.
+pub fn chain(header: &Header) -> Option<Vec<String>> {
+    let config = unbase64(entry(header)?.get("config")?.as_str()?)?;
+    let list: Value = serde_json::from_slice(&config).ok()?;
+    let of = |plugin: &Value| plugin.get("type").and_then(Value::as_str).map(str::to_owned);
+    match list.get("plugins") {
+        Some(plugins) => plugins.as_array()?.iter().map(of).collect(),
+        None => Some(vec![of(&list)?]),
+    }
+}
+
+/// Base64 of RFC 4648 section 4, as Go writes bytes into JSON.
+fn unbase64(text: &str) -> Option<Vec<u8>> {
+    let digit = |c: u8| match c {
+        b'A'..=b'Z' => Some(u32::from(c - b'A')),
+        b'a'..=b'z' => Some(u32::from(c - b'a') + 26),
+        b'0'..=b'9' => Some(u32::from(c - b'0') + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let mut bytes = Vec::new();
+    for group in text.trim_end_matches('=').as_bytes().chunks(4) {
+        let mut bits = 0;
+        for c in group {
+            bits = bits << 6 | digit(*c)?;
+        }
+        bits <<= 6 * (4 - group.len());
+        let [_, whole @ ..] = bits.to_be_bytes();
+        bytes.extend(whole.iter().take(group.len() * 3 / 4));
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_of_rfc_4648() {
+        for (text, bytes) in
+            [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob"), ("Zm9vYmFy", "foobar")]
+        {
+            assert_eq!(unbase64(text).as_deref(), Some(bytes.as_bytes()), "{text}");
+        }
+        assert_eq!(unbase64("Zm9-"), None);
+    }
+}
