@@ -20,11 +20,18 @@ pub mod routes;
 pub mod veth;
 
 use crate::gate::Gate;
-use crate::session::kernel;
+use crate::session::{Session, kernel};
 use postern_cni::Verb;
 use postern_kernel::KernelError;
 use postern_types::{OpError, Operation, Reply};
 use std::fmt;
+
+/// Removes what attachments that are not among these (container ID and interface name) have left of one capability and no
+/// record tells of: a native plugin made it, or it lost its record. Returns how much that was.
+type Unrecorded = fn(&Session, &[(String, String)]) -> Result<usize, OpError>;
+
+/// The capabilities whose traces tell their network by themselves; those of the others go with a link or by a record.
+pub const UNRECORDED: [(&str, Unrecorded); 1] = [("masquerade", masquerade::collect)];
 
 /// A kernel error about `object` in the words of the native plugins: `what`, then the error number's text.
 fn refused(error: KernelError, object: &str, what: impl fmt::Display) -> OpError {
