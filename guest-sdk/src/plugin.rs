@@ -2,12 +2,14 @@
 
 use crate::error::Error;
 use crate::request::Request;
-use postern_cni::{CniResult, Env, Json, Verb, Version, check_version, code, config_version, version_output};
+use postern_cni::{
+    CniResult, Env, Verb, Version, check_version, code, config_version, parse_without_lists, version_output,
+};
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
 /// A configuration has no business being longer; the host's own limit is lower.
-const CONFIGURATION_LIMIT: usize = 16 << 20;
+pub(crate) const CONFIGURATION_LIMIT: usize = 16 << 20;
 
 /// A plugin: what it does for each verb.
 ///
@@ -84,9 +86,10 @@ pub(crate) fn dispatch<P: Plugin>(
     if verb == Verb::Version {
         return Ok(version_output(P::VERSIONS));
     }
-    let json = Json::parse(&stdin()?, CONFIGURATION_LIMIT)?;
+    let stdin = stdin()?;
+    let json = parse_without_lists(&stdin, CONFIGURATION_LIMIT)?;
     let version = check_version(verb, &config_version(&json)?, P::VERSIONS)?;
-    let request = Request { verb, env, version, json };
+    let request = Request { verb, env, version, json, stdin };
     match verb {
         Verb::Add => return Ok(plugin.add(&request)?.to_json(version)?),
         Verb::Del => plugin.del(&request)?,
@@ -101,6 +104,7 @@ pub(crate) fn dispatch<P: Plugin>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use postern_cni::Json;
 
     /// Says what it was asked for.
     struct Echo;

@@ -1,6 +1,7 @@
 //! What the runtime asked for.
 
 use crate::error::Error;
+use crate::plugin::CONFIGURATION_LIMIT;
 use postern_cni::{Args, CniResult, Dns, Env, Fields, Interface, Json, NetConf, Route, Verb, Version};
 
 /// One call of the plugin. The host has validated environment and configuration; a plugin reads what it needs of them.
@@ -12,8 +13,11 @@ pub struct Request {
     pub env: Env,
     /// The version of the configuration, one of the plugin's own.
     pub version: Version,
-    /// The configuration as it was written.
+    /// The configuration as it was written, without GC's lists of valid attachments: they are long, and the host goes by
+    /// them itself ([`attachments::collect`](crate::attachments::collect)). [`Request::conf`] has them.
     pub json: Json,
+    /// Standard input, byte for byte.
+    pub stdin: Vec<u8>,
 }
 
 impl Request {
@@ -22,7 +26,19 @@ impl Request {
     /// # Errors
     /// Code 999 for a key of the wrong type.
     pub fn conf(&self) -> Result<NetConf, Error> {
-        Ok(NetConf::parse(self.json.clone())?)
+        let json = match self.verb {
+            Verb::Gc => Json::parse(&self.stdin, CONFIGURATION_LIMIT)?,
+            _ => self.json.clone(),
+        };
+        Ok(NetConf::parse(json)?)
+    }
+
+    /// `ipam.type`, the plugin to delegate to; empty if absent. For GC this is much cheaper than [`Request::conf`].
+    ///
+    /// # Errors
+    /// Code 999 for a key of the wrong type, as of [`Request::conf`].
+    pub fn ipam_type(&self) -> Result<String, Error> {
+        Ok(NetConf::parse(self.json.clone())?.ipam_type)
     }
 
     /// `CNI_ARGS`, for a plugin that knows the keys `known`.

@@ -62,8 +62,8 @@ fn collection(node: &Node, others: usize) -> Result<Cost> {
     Ok(cost(node, "GC", "", &config)?.0)
 }
 
-fn attach(node: &Node, number: usize) -> Result<()> {
-    let call = Call::new(&plugin_bin()?, "bridge", "ADD", config().to_string());
+fn attach(node: &Node, number: usize, config: &Value) -> Result<()> {
+    let call = Call::new(&plugin_bin()?, "bridge", "ADD", config.to_string());
     node.call(&call.attachment("c1", &node.netns("c1"), &format!("eth{number}")))?.success().map(drop)
 }
 
@@ -71,13 +71,22 @@ fn attach(node: &Node, number: usize) -> Result<()> {
 fn a_run_does_the_same_on_a_full_node() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
-    attach(&node, 1)?;
+    attach(&node, 1, &config())?;
     life(&node)?;
     let empty = life(&node)?;
     let collected = collection(&node, 1)?;
 
     for number in 2..=OTHERS {
-        attach(&node, number)?;
+        attach(&node, number, &config())?;
+    }
+    // What other networks have is told by the names of their records.
+    let mut another = config();
+    merge(
+        &mut another,
+        &json!({"name": "another", "bridge": "br8", "ipam": {"ranges": [[{"subnet": "10.7.0.0/16"}]]}}),
+    );
+    for number in 1..=OTHERS {
+        attach(&node, OTHERS + number, &another)?;
     }
     // A transaction of an ordinary user is not long.
     for chunk in (0..RULES).collect::<Vec<_>>().chunks(50) {
@@ -98,8 +107,11 @@ fn a_run_does_the_same_on_a_full_node() -> Result<()> {
         ensure!(full.received <= empty.received + SLACK, "{verb} looks at others: {empty:?}, on a full node {full:?}");
     }
     let all = collection(&node, OTHERS)?;
-    ensure!(all.opened <= collected.opened + 2, "GC opens what is valid: {collected:?}, with all valid {all:?}");
+    ensure!(
+        all.opened <= collected.opened + 2,
+        "GC opens what is valid, or another network's: {collected:?}, with all valid {all:?}"
+    );
     let status = node.sh("ls /run/postern/attachments | wc -l")?;
-    ensure!(status.trim() == OTHERS.to_string(), "{status} records of {OTHERS} are left");
+    ensure!(status.trim() == (2 * OTHERS).to_string(), "{status} records of {} are left", 2 * OTHERS);
     Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::fields::Fields;
 use crate::json::Json;
+use crate::lists::Lists;
 use crate::result::{CniResult, Dns};
 use crate::version::Version;
 use serde::{Deserialize, Serialize};
@@ -69,11 +70,21 @@ impl NetConf {
         Ok(NetConf { raw, ..read })
     }
 
-    /// The same, and [`NetConf::unread`] of what can't be parsed.
-    pub fn parse_or_unread(raw: Json) -> NetConf {
+    /// The same, with GC's lists that were read apart, and [`NetConf::unread`] of what can't be parsed.
+    pub fn parse_or_unread(raw: Json, lists: Lists) -> NetConf {
         match Self::read(&raw) {
-            Ok(read) => NetConf { raw, ..read },
+            Ok(read) => NetConf { raw, ..read }.with_lists(lists),
             Err(_) => Self::unread(raw),
+        }
+    }
+
+    /// With the lists that were read apart, where there are some.
+    #[must_use]
+    pub fn with_lists(self, lists: Lists) -> NetConf {
+        NetConf {
+            valid_attachments: lists.valid_attachments.or(self.valid_attachments),
+            attachments: lists.attachments.or(self.attachments),
+            ..self
         }
     }
 
@@ -160,9 +171,13 @@ impl NetConf {
         if self.valid_attachments.is_none() && self.attachments.is_none() {
             return None;
         }
-        let mut all: Vec<_> = [&self.valid_attachments, &self.attachments].into_iter().flatten().flatten().collect();
-        all.sort();
-        all.dedup();
+        // Runtimes send the same list twice, and it may be long.
+        let second = self.attachments.as_ref().filter(|list| Some(*list) != self.valid_attachments.as_ref());
+        let mut all: Vec<_> = self.valid_attachments.iter().chain(second).flatten().collect();
+        if second.is_some() && self.valid_attachments.is_some() {
+            all.sort();
+            all.dedup();
+        }
         Some(all)
     }
 }

@@ -216,7 +216,7 @@ impl<'a> Fields<'a> {
 
 /// Whether `key` is a spelling of `name`, which is ASCII. Two letters outside ASCII fold into it as well: the long s
 /// and the Kelvin sign.
-fn same_name(key: &str, name: &str) -> bool {
+pub(crate) fn same_name(key: &str, name: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',

@@ -38,10 +38,7 @@ impl Json {
         if bytes.len() > limit {
             return Err(Error::decoding(format!("{} bytes of JSON are more than the limit of {limit}", bytes.len())));
         }
-        serde_json::from_slice(bytes).map_err(|error| match error.classify() {
-            serde_json::error::Category::Eof => Error::decoding("unexpected end of JSON input"),
-            _ => Error::decoding(error.to_string()),
-        })
+        serde_json::from_slice(bytes).map_err(undecodable)
     }
 
     /// The members as fields of the structure `structure`, a name that only messages use. `null` has no fields.
@@ -147,6 +144,14 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
         deserializer.deserialize_any(Tree)
+    }
+}
+
+/// In the words of native plugins where these have some.
+pub(crate) fn undecodable(error: serde_json::Error) -> Error {
+    match error.classify() {
+        serde_json::error::Category::Eof => Error::decoding("unexpected end of JSON input"),
+        _ => Error::decoding(error.to_string()),
     }
 }
 

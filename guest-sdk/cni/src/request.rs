@@ -9,6 +9,7 @@
 
 use crate::error::{Error, code};
 use crate::json::Json;
+use crate::lists::{Lists, parse_with_lists};
 use crate::names::{validate_container_id, validate_interface_name, validate_network_name};
 use crate::print::compact;
 use crate::quote::{quote, quote_list};
@@ -173,14 +174,31 @@ impl Env {
 /// Code 6 for what isn't one JSON object (or `null`) or has a name that isn't a text, code 7 for a missing or invalid
 /// name.
 pub fn validate_conf(stdin: &[u8], limit: usize) -> Result<Json, Error> {
+    let conf = Json::parse(stdin, limit).map_err(undecodable)?;
+    validate_name(&conf)?;
+    Ok(conf)
+}
+
+/// The same, with GC's lists apart.
+///
+/// # Errors
+/// As [`validate_conf`].
+pub fn read_conf(stdin: &[u8], limit: usize) -> Result<(Json, Lists), Error> {
+    let (conf, lists) = parse_with_lists(stdin, limit).map_err(undecodable)?;
+    validate_name(&conf)?;
+    Ok((conf, lists))
+}
+
+fn undecodable(error: Error) -> Error {
+    error.with_code(code::DECODING_FAILURE).context("error unmarshall network config")
+}
+
+fn validate_name(conf: &Json) -> Result<(), Error> {
     // The text of a Go type without a name.
     const STRUCTURE: &str = r#"struct { Name string "json:\"name\"" }"#;
-    let undecodable = |error: Error| error.with_code(code::DECODING_FAILURE).context("error unmarshall network config");
-    let conf = Json::parse(stdin, limit).map_err(undecodable)?;
     conf.fields(STRUCTURE).map_err(undecodable)?;
     let name = conf.fields("").and_then(|fields| fields.str("name")).map_err(undecodable)?;
-    validate_network_name(name.unwrap_or_default())?;
-    Ok(conf)
+    validate_network_name(name.unwrap_or_default())
 }
 
 /// The `cniVersion` of a configuration that passed [`validate_conf`]; 0.1.0 if it is absent or empty. It need not be a

@@ -118,7 +118,7 @@ impl Plugin for Bridge {
     }
 
     fn gc(&self, request: &Request) -> Result<(), Error> {
-        let layer3 = !request.conf().map_err(config::load_error)?.ipam_type.is_empty();
+        let layer3 = !request.ipam_type().map_err(config::load_error)?.is_empty();
         all([attachments::collect().map(drop), if layer3 { ipam::gc() } else { Ok(()) }])
     }
 }

@@ -110,8 +110,8 @@ impl Plugin for PointToPoint {
     }
 
     fn gc(&self, request: &Request) -> Result<(), Error> {
-        let conf = request.conf().map_err(config::load_error)?;
-        all([attachments::collect().map(drop), if conf.ipam_type.is_empty() { Ok(()) } else { ipam::gc() }])
+        let layer3 = !request.ipam_type().map_err(config::load_error)?.is_empty();
+        all([attachments::collect().map(drop), if layer3 { ipam::gc() } else { Ok(()) }])
     }
 }
 

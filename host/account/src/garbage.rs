@@ -167,7 +167,7 @@ impl<'a> Look<'a> {
             reason,
             effects: effects(plugin),
             keeps: None,
-            key: key.clone(),
+            key: *key,
             superseded,
         };
         if header.boot_id != self.boot {
@@ -302,7 +302,7 @@ impl Shared {
         };
         let mut seen = self.seen.borrow_mut();
         let seen = seen.get_or_insert_default();
-        let known = seen.iter().filter(|(_, header)| !is_same(header)).map(|(key, _)| key.clone()).collect();
+        let known = seen.iter().filter(|(_, header)| !is_same(header)).map(|(key, _)| *key).collect();
         let others = postern_state::list_others(&places.state, &known).map_err(|e| e.to_string())?;
         let found = is_superseded(header, &boot, &others);
         seen.extend(others.into_iter().filter_map(|summary| Some((summary.key?, summary.header?))));

@@ -116,7 +116,7 @@ impl Iptables {
     /// The kernel refuses to show it, a program is missing or fails, or the deadline passes.
     pub fn look(nft: &mut Nft, means: Means<'_>) -> Result<Self, FirewallError> {
         let wanted = iptables::any_may_exist(nft)?;
-        Ok(Self(if wanted { Some(iptables::Tables::look(means)?) } else { None }))
+        Ok(Self(if wanted { Some(iptables::Tables::nat(means)?) } else { None }))
     }
 
     /// Whether all masquerading of these addresses is there.

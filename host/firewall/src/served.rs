@@ -57,8 +57,8 @@ impl Served {
             rules.into_iter().flatten().for_each(|(address, serving)| served.add(address, serving));
         }
         if iptables::has_legacy_nat() && iptables::installed().contains(&true) {
-            for (name, table) in iptables::nat_tables(means)? {
-                of_saved(&table, name).into_iter().for_each(|(address, serving)| served.add(address, serving));
+            for (name, table) in iptables::Tables::nat(means)?.by_family() {
+                of_saved(table, name).into_iter().for_each(|(address, serving)| served.add(address, serving));
             }
         }
         Ok(served)

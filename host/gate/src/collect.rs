@@ -5,9 +5,8 @@ use crate::effect::Effect;
 use crate::native;
 use crate::session::{Leftover, Session, kernel, state};
 use postern_cni::{Attachment, Error, Verb};
-use postern_state::{Record, RecordKey, StateError, Summary};
+use postern_state::{NetworkKey, Record, RecordKey, StateError, Summary, Valid};
 use postern_types::{ErrorCode, OpError};
-use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Instant;
@@ -223,11 +222,10 @@ fn has_pair(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Resu
 ///
 /// # Errors
 /// What could not be removed.
-pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize, OpError> {
+pub fn stale_sections(session: &Session) -> Result<usize, OpError> {
     let network = &session.request.conf.name;
     let here = session.host()?.cookie().map_err(kernel)?;
     let (mut removed, mut failed) = (0, None);
-    let valid: HashSet<(&str, &str)> = valid.iter().copied().collect();
     for summary in strangers(session)? {
         let Some(key) = &summary.key else { continue };
         // One that could not be read is told of, and set aside if it never can be; or it can be read at the second try.
@@ -248,8 +246,7 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
             return Err(OpError::new(ErrorCode::Deadline, "records", "the deadline passed before all were looked at")
                 .hint("what is left goes with the next GC"));
         }
-        let stale = !valid.contains(&(header.container_id.as_str(), header.ifname.as_str()));
-        if header.network == *network && header.host_netns_cookie == here && stale {
+        if header.network == *network && header.host_netns_cookie == here {
             match section(session, key, None) {
                 Ok(count) => removed += count,
                 Err(error) => failed = Some(error),
@@ -259,18 +256,24 @@ pub fn stale_sections(session: &Session, valid: &[(&str, &str)]) -> Result<usize
     failed.map_or(Ok(removed), Err)
 }
 
-/// All records but those of this network's valid attachments, which are not even opened: their files' names tell whose they are.
-/// None if the runtime has not said who is valid, as nothing may be removed then.
+/// The records of this network's attachments that are not valid, as they were when this was first asked: what has come since
+/// is spared anyway. Of all others only the files' names are looked at, which tell whose they are. (Those of Postern 0.1
+/// don't tell the network.) None if the runtime has not said who is valid, as nothing may be removed then.
 ///
 /// # Errors
 /// The records can't be listed.
-pub fn strangers(session: &Session) -> Result<Vec<Summary>, OpError> {
-    let network = &session.request.conf.name;
-    let Some(valid) = session.request.conf.still_valid() else { return Ok(Vec::new()) };
+pub fn strangers(session: &Session) -> Result<&[Summary], OpError> {
+    if let Some(strangers) = session.strangers.get() {
+        return Ok(strangers);
+    }
+    let Some(valid) = session.request.conf.still_valid() else { return Ok(&[]) };
     let here = session.host()?.cookie().map_err(kernel)?;
-    let key = |valid: &&Attachment| RecordKey::new(here, network, &valid.container_id, &valid.ifname);
-    let known = session.valid.get_or_init(|| valid.iter().map(key).collect());
-    postern_state::list_others(&session.state, known).map_err(state)
+    let name = &session.request.conf.name;
+    let network = NetworkKey::new(here, name);
+    let key = |of: &Attachment| RecordKey::in_network(network, here, name, &of.container_id, &of.ifname);
+    let valid = Valid { network, attachments: valid.into_iter().map(key).collect() };
+    let strangers = postern_state::list_strangers(&session.state, &valid).map_err(state)?;
+    Ok(session.strangers.get_or_init(|| strangers))
 }
 
 /// Whether an attachment of this network is being made, or was made since this collection began: whoever said which
@@ -286,9 +289,10 @@ pub fn is_busy(session: &Session, container_id: &str, ifname: &str) -> bool {
 /// # Errors
 /// The records can't be listed.
 pub fn busy(session: &Session) -> Result<Vec<(String, String)>, OpError> {
-    let network = &session.request.conf.name;
-    let headers = postern_state::list(&session.state).map_err(state)?.into_iter().filter_map(|summary| summary.header);
-    let own = headers.filter(|header| header.network == *network).map(|header| (header.container_id, header.ifname));
+    let here = session.host()?.cookie().map_err(kernel)?;
+    let network = NetworkKey::new(here, &session.request.conf.name);
+    let headers = postern_state::list_of(&session.state, network).map_err(state)?.into_iter();
+    let own = headers.filter_map(|summary| summary.header).map(|header| (header.container_id, header.ifname));
     Ok(own.filter(|(container_id, ifname)| is_busy(session, container_id, ifname)).collect())
 }
 

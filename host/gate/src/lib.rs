@@ -43,7 +43,7 @@ mod unrecorded;
 pub mod upkeep;
 
 pub use audit::LOG;
-pub use effect::{Effect, Lasting, lasting};
+pub use effect::Effect;
 pub use inherited::put_right;
 pub use postern_state::Header;
 pub use process::{ChildMain, Engine};

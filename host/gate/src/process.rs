@@ -89,7 +89,7 @@ impl Sandbox {
     /// # Errors
     /// [`Silence`].
     pub fn send(&mut self, message: &ToSandbox, deadline: Instant) -> Result<(), Silence> {
-        channel::send(&self.channel, message, Some(deadline)).map_err(Silence::from)
+        channel::send_to_sandbox(&self.channel, message, Some(deadline)).map_err(Silence::from)
     }
 
     /// Waits for the next message.

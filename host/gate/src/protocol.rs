@@ -21,12 +21,13 @@ use crate::streams;
 use crate::unrecorded::{self, Part};
 use postern_cni::version_output;
 use postern_cni::{
-    Env, Error, Json, NetConf, Verb, Version, about, check_version, code, config_version, validate_conf,
+    Env, Error, Json, Lists, NetConf, Verb, Version, about, check_version, code, config_version, read_conf,
+    validate_conf,
 };
 use postern_confine::{Nobody, close_all_but};
 use postern_kernel::{Namespace, OpenError};
 use postern_policy::{Limits, Policy};
-use postern_types::OpError;
+use postern_types::{Capability, OpError};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -38,9 +39,6 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long it may take to read an error, once the run is over. A result has the time of its run.
 const ERROR_WITHIN: Duration = Duration::from_secs(5);
-
-/// Capabilities that need the container's namespace.
-const CONTAINER: [&str; 6] = ["link", "veth", "addresses", "routes", "link-sysctl", "loopback"];
 
 /// Runs one invocation. Returns the exit status.
 pub fn main(name: &str, engine: Engine) -> u8 {
@@ -97,7 +95,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     launcher.warm(name);
     let stdin = streams::read_input(STDIN_LIMIT, started + REQUEST_WITHIN)
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
-    let raw = validate_conf(&stdin, STDIN_LIMIT)?;
+    let raw = read_conf(&stdin, STDIN_LIMIT)?;
     let call = Call { name, verb: env.verb()?, env: &env, stdin: &stdin, started };
     // From here on the request is one that could be done. What keeps it from a guest is in the log.
     let begun = begin(&call, raw, &mut launcher, &|error| refused(error, &stdin));
@@ -152,7 +150,12 @@ enum Start {
 }
 
 /// All that comes before the guest. `refused` notes a refusal that is none for the runtime: DEL goes by the record then.
-fn begin(call: &Call<'_>, raw: Json, launcher: &mut Launcher, refused: &dyn Fn(&Error)) -> Result<Start, Error> {
+fn begin(
+    call: &Call<'_>,
+    raw: (Json, Lists),
+    launcher: &mut Launcher,
+    refused: &dyn Fn(&Error),
+) -> Result<Start, Error> {
     let Call { name, verb, env, stdin, started } = *call;
     // Whoever prepared a state directory would have records in it removed with our privileges.
     let places = Places::find().map_err(Error::internal)?;
@@ -169,11 +172,11 @@ fn begin(call: &Call<'_>, raw: Json, launcher: &mut Launcher, refused: &dyn Fn(&
     };
     // What was attached with a version must be let go of with it, whatever policy says of it now.
     let spoken = if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy)? };
-    let version = check_version(verb, &config_version(&raw)?, &spoken)?;
+    let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
     let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
     let request = request(name, env, verb, version, raw, stdin)?;
     let namespace = namespace(&request, &ready.policy, env.allows_own_netns());
-    let may_delegate = ready.policy.grants("ipam") || verb == Verb::Del;
+    let may_delegate = ready.policy.grants(Capability::Ipam) || verb == Verb::Del;
     if !request.conf.ipam_type.is_empty() && may_delegate && request.conf.ipam_type != name {
         launcher.warm(&request.conf.ipam_type.clone());
     }
@@ -201,7 +204,8 @@ fn begin(call: &Call<'_>, raw: Json, launcher: &mut Launcher, refused: &dyn Fn(&
     if let Some(policy) = &policy {
         // Not yet confined, as it looks at disks and programs; and no guest has had a say yet.
         let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
-        let keeps_leases = [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows("leases"));
+        let keeps_leases =
+            [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));
         status::able(&session, policy, keeps_leases)?;
     }
     let made = confinement::confine(&mut session, launcher, namespace).inspect_err(|_| {
@@ -284,7 +288,7 @@ fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, p
 /// What could not be removed, and why the plugin can't be run.
 fn del_without_plugin(
     call: &Call<'_>,
-    raw: Json,
+    raw: (Json, Lists),
     places: Places,
     shipped: Option<&Policy>,
     reason: &str,
@@ -353,7 +357,7 @@ pub fn request(
     env: &Env,
     verb: Verb,
     version: Version,
-    raw: Json,
+    raw: (Json, Lists),
     stdin: &[u8],
 ) -> Result<Request, Error> {
     let variables = [
@@ -364,7 +368,7 @@ pub fn request(
         ("CNI_PATH", &env.path),
     ];
     // A configuration whose common keys have wrong types is the plugin's to refuse, in its own words.
-    let conf = NetConf::parse_or_unread(raw);
+    let conf = NetConf::parse_or_unread(raw.0, raw.1);
     Ok(Request {
         plugin: plugin.to_owned(),
         verb,
@@ -383,10 +387,11 @@ pub fn request(
 /// Opens the container's namespace, and refuses the host's own.
 fn namespace(request: &Request, policy: &Policy, allows_own: bool) -> Result<Option<Namespace>, Error> {
     // What was made under an earlier policy is in there still.
-    let needed = match request.verb {
-        Verb::Del => CONTAINER.iter().any(|capability| policy.knows(capability)),
-        _ => CONTAINER.iter().any(|capability| policy.grants(capability)),
+    let may = |capability: Capability| match request.verb {
+        Verb::Del => policy.knows(capability),
+        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => policy.grants(capability),
     };
+    let needed = Capability::ALL.iter().any(|capability| capability.acts_in_container() && may(*capability));
     container(request, needed, allows_own)
 }
 

@@ -20,10 +20,10 @@ use postern_firewall::Nft;
 use postern_firewall::iptables::Means;
 use postern_kernel::{Namespace, Netlink, Worker};
 use postern_policy::{Granted, Policy};
-use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey};
+use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::cell::{OnceCell, RefCell, RefMut};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -207,8 +207,8 @@ pub struct Session {
     pub hindered: bool,
     /// Host links that this run has shown to a guest: what a result may name.
     pub shown: BTreeSet<String>,
-    /// The records of the attachments that are valid, as the runtime says for GC.
-    pub valid: OnceCell<HashSet<RecordKey>>,
+    /// The records of the network's attachments that are not valid, as the runtime says for GC.
+    pub strangers: OnceCell<Vec<Summary>>,
     /// Which addresses rules of the node lead traffic to, looked at once for a whole collection.
     pub served: Look,
     nft: SharedNft,
@@ -261,7 +261,7 @@ impl Session {
             path: DataPath::default(),
             hindered: false,
             shown: BTreeSet::new(),
-            valid: OnceCell::new(),
+            strangers: OnceCell::new(),
             served: Look::default(),
             nft: SharedNft::default(),
             worker: None,

@@ -8,7 +8,7 @@ use crate::collect;
 use crate::session::{Request, Session, kernel};
 use postern_kernel::Link;
 use postern_policy::Policy;
-use postern_types::{Mac, OpError};
+use postern_types::{Capability, Mac, OpError};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -29,9 +29,9 @@ impl Part {
         let delegates = !request.conf.ipam_type.is_empty();
         match policy {
             Some(policy) => Self {
-                link: policy.knows("veth"),
-                rules: policy.knows("masquerade") || policy.knows("mac-guard"),
-                leases: policy.knows("leases") || policy.knows("ipam") && delegates,
+                link: policy.knows(Capability::Veth),
+                rules: policy.knows(Capability::Masquerade) || policy.knows(Capability::MacGuard),
+                leases: policy.knows(Capability::Leases) || policy.knows(Capability::Ipam) && delegates,
             },
             None => {
                 let is_interface_plugin = request.conf.ipam_type != request.plugin;
@@ -68,7 +68,7 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
         step(session, &mut failed, json!({"effect": "mac-guard"}), |session| mac_guard::revert(session, None, None));
     }
     if part.leases && !pair_stays {
-        let directory = leases::directory(&session.request);
+        let directory = leases::directory(&session.request.conf);
         let object = json!({"effect": "lease", "directory": directory});
         // Another plugin of the chain may have made what uses them: its record tells.
         step(session, &mut failed, object, |session| {

@@ -4,7 +4,7 @@
 use crate::confine::confine;
 use crate::memory::allocate_from_the_heap;
 use crate::{Gate, Guest, Outcome, seal};
-use postern_types::channel::{ChannelError, receive, send};
+use postern_types::channel::{ChannelError, receive_in_sandbox, send};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
 use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,7 +29,7 @@ pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
         Err(last) => finish(&channel, &last),
     };
     loop {
-        let start = match receive(&channel, None) {
+        let start = match receive_in_sandbox(&channel, None) {
             Ok(ToSandbox::Start(start)) => start,
             Ok(ToSandbox::Answer(_)) => finish(&channel, &FromSandbox::Failed("answered unasked".to_owned())),
             Err(_) => exit(),
@@ -76,7 +76,7 @@ impl Gate for Line {
             }
             Err(_) => exit(),
         }
-        match receive(&self.0, None) {
+        match receive_in_sandbox(&self.0, None) {
             Ok(ToSandbox::Answer(answer)) => answer,
             Ok(ToSandbox::Start(_)) | Err(_) => exit(),
         }

@@ -163,6 +163,11 @@ impl Directory {
 
     /// All names here but `.` and `..`; names that aren't UTF-8 are nobody's we know and are left out.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
+        self.names_that(|_| true)
+    }
+
+    /// Those of them that are `wanted`. There may be thousands, of which few are.
+    pub(crate) fn names_that(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let failed = |errno: Errno| StateError::io("list", &self.path, errno);
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut listing = nix::dir::Dir::openat(&self.file, ".", flags, Mode::empty()).map_err(failed)?;
@@ -171,6 +176,7 @@ impl Directory {
             if let Ok(name) = entry.map_err(failed)?.file_name().to_str()
                 && name != "."
                 && name != ".."
+                && wanted(name)
             {
                 names.push(name.to_owned());
             }
@@ -227,7 +233,5 @@ pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
 
 /// The first 128 bits of a digest in hexadecimal: a file name.
 pub(crate) fn short_hex(digest: &[u8; 32]) -> String {
-    // By hand: a collection of garbage makes a thousand of them.
-    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
-    digest.iter().take(16).flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -24,7 +24,8 @@ pub use error::{Result, StateError};
 pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
 pub use record::{
-    DataPath, Effect, Header, Record, RecordKey, Section, Stage, Summary, is_busy, list, list_others, tidy,
+    DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, is_busy, list, list_of,
+    list_others, list_strangers, tidy,
 };
 pub use trust::{kind, trust, trust_file, trust_stat};
 

@@ -29,9 +29,9 @@ mod summary;
 use lines::{Fault, FirstLine, Parsed, parse};
 use section::Change;
 
-pub use key::{Header, RecordKey};
+pub use key::{Header, NetworkKey, RecordKey};
 pub use section::{DataPath, Section, Stage};
-pub use summary::{Summary, is_busy, list, list_others, tidy};
+pub use summary::{Summary, Valid, is_busy, list, list_of, list_others, list_strangers, tidy};
 
 /// Format version of the records that this code writes and reads.
 const VERSION: u64 = 1;
@@ -93,7 +93,8 @@ struct Changed<'a> {
 /// An attachment's record, open and locked. Effects are of type `E`.
 pub struct Record<E> {
     directory: Directory,
-    key: RecordKey,
+    /// Its file's name.
+    name: String,
     file: File,
     /// Bytes of whole lines.
     length: u64,
@@ -130,7 +131,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
                 Err(error) => {
                     // Perhaps this has made the file, and could not begin it.
                     if let Some(directory) = open_directory(root, false)? {
-                        summary::remove_empty(&directory, &header.key())?;
+                        summary::remove_empty(&directory, &name_in(&directory, &header.key())?)?;
                     }
                     return Err(error);
                 }
@@ -151,46 +152,47 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     fn open(directory: Directory, key: &RecordKey, create: Option<&Header>, deadline: Instant) -> Result<Option<Self>> {
-        let path = directory.path_of(key.as_str());
+        let name = &name_in(&directory, key)?;
+        let path = directory.path_of(name);
         let mut is_read_only = false;
-        let mut locked = locked_file(&directory, key, if create.is_some() { CREATE } else { OFlag::O_RDWR }, deadline);
+        let mut locked = locked_file(&directory, name, if create.is_some() { CREATE } else { OFlag::O_RDWR }, deadline);
         if create.is_none() && matches!(&locked, Err(error) if error.is_read_only()) {
             is_read_only = true;
-            locked = locked_file(&directory, key, OFlag::O_RDONLY, deadline);
+            locked = locked_file(&directory, name, OFlag::O_RDONLY, deadline);
         }
         let file = match locked {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(None),
-            Err(error) if error.is_no_file() => return Err(set_aside(&directory, key, error.to_string())),
+            Err(error) if error.is_no_file() => return Err(set_aside(&directory, name, error.to_string())),
             Err(error) => return Err(error),
         };
         let content = match read_all(&file) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                return Err(set_aside(&directory, key, error.to_string()));
+                return Err(set_aside(&directory, name, error.to_string()));
             }
             Err(error) => return Err(StateError::io("read", &path, error)),
         };
         let parsed = match parse::<E>(&path, &content) {
             // Killed before it had a first line: nothing was begun.
             Ok(None) if create.is_none() => {
-                directory.unlink(key.as_str())?;
+                directory.unlink(name)?;
                 return Ok(None);
             }
             Ok(parsed) => parsed,
-            Err(Fault::Corrupt(detail)) => return Err(set_aside(&directory, key, detail)),
+            Err(Fault::Corrupt(detail)) => return Err(set_aside(&directory, name, detail)),
             Err(Fault::Unusable(error)) => return Err(error),
         };
         if let Some(parsed) = &parsed
             && parsed.header.key() != *key
         {
-            return Err(set_aside(&directory, key, "its first line is about another attachment".to_owned()));
+            return Err(set_aside(&directory, name, "its first line is about another attachment".to_owned()));
         }
         let is_new = parsed.is_none();
         let Some(parsed) = parsed.or_else(|| create.map(Parsed::beginning)) else { return Ok(None) };
         let mut record = Self {
             directory,
-            key: key.clone(),
+            name: name.clone(),
             file,
             length: parsed.length,
             header: parsed.header,
@@ -413,15 +415,15 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         // Still locked: whoever waits for the lock sees that the file has lost its name, and looks again.
         match self.warnings.first() {
             _ if !self.is_empty() => Ok(false),
-            None => self.directory.unlink(self.key.as_str()),
-            Some(warning) => Err(set_aside(&self.directory, &self.key, warning.clone())),
+            None => self.directory.unlink(&self.name),
+            Some(warning) => Err(set_aside(&self.directory, &self.name, warning.clone())),
         }
     }
 
     fn full(&self) -> StateError {
         StateError::Exhausted(format!(
             "record {}: an attachment can leave {MOST_EFFECTS} things on the node, noted in {} KiB; its DEL removes them",
-            self.directory.path_of(self.key.as_str()).display(),
+            self.directory.path_of(&self.name).display(),
             MOST_BYTES >> 10
         ))
     }
@@ -457,7 +459,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     fn failed(&self, operation: &'static str, error: io::Error) -> StateError {
-        StateError::io(operation, self.directory.path_of(self.key.as_str()), error)
+        StateError::io(operation, self.directory.path_of(&self.name), error)
     }
 }
 
@@ -477,11 +479,20 @@ fn vanished(root: &Path) -> StateError {
     StateError::io("open", root.join(SUBDIRECTORY), Errno::ENOENT)
 }
 
-/// The file of `key`, locked, and certainly the one that the name leads to.
-fn locked_file(directory: &Directory, key: &RecordKey, flags: OFlag, deadline: Instant) -> Result<Option<File>> {
-    let path = directory.path_of(key.as_str());
+/// The name of the record `key`: that of Postern 0.1 if it made the file.
+fn name_in(directory: &Directory, key: &RecordKey) -> Result<String> {
+    let earlier = key.earlier().map(|key| key.file_name());
+    match earlier {
+        Some(name) if directory.stat(&name)?.is_some() => Ok(name),
+        _ => Ok(key.file_name()),
+    }
+}
+
+/// The file `name`, locked, and certainly the one that the name leads to.
+fn locked_file(directory: &Directory, name: &str, flags: OFlag, deadline: Instant) -> Result<Option<File>> {
+    let path = directory.path_of(name);
     loop {
-        let file = match directory.open_file(key.as_str(), flags, 0o600) {
+        let file = match directory.open_file(name, flags, 0o600) {
             Ok(file) => file,
             Err(Errno::ENOENT) if !flags.contains(OFlag::O_CREAT) => return Ok(None),
             Err(errno) => return Err(StateError::io("open", &path, errno)),
@@ -491,7 +502,7 @@ fn locked_file(directory: &Directory, key: &RecordKey, flags: OFlag, deadline: I
             return Err(StateError::io("open", &path, Errno::EISDIR));
         }
         lock_before(&file, &path, deadline)?;
-        let named = directory.stat(key.as_str())?;
+        let named = directory.stat(name)?;
         if named.is_some_and(|named| named.st_ino == ours.ino() && named.st_dev == ours.dev()) {
             return Ok(Some(file));
         }
@@ -499,25 +510,23 @@ fn locked_file(directory: &Directory, key: &RecordKey, flags: OFlag, deadline: I
 }
 
 /// Move a corrupt record out of the way; the error that tells of it. Only with its lock held.
-fn set_aside(directory: &Directory, key: &RecordKey, detail: String) -> StateError {
+fn set_aside(directory: &Directory, record: &str, detail: String) -> StateError {
     for number in 1.. {
-        let name = format!("{key}{CORRUPT}{number}");
+        let name = format!("{record}{CORRUPT}{number}");
         match directory.stat(&name) {
             Ok(Some(_)) => {}
             Err(error) => return error,
             Ok(None) => {
-                return match directory.rename(key.as_str(), &name) {
+                return match directory.rename(record, &name) {
                     Err(error) => error,
-                    Ok(()) => StateError::Corrupt {
-                        path: directory.path_of(key.as_str()),
-                        aside: directory.path_of(&name),
-                        detail,
-                    },
+                    Ok(()) => {
+                        StateError::Corrupt { path: directory.path_of(record), aside: directory.path_of(&name), detail }
+                    }
                 };
             }
         }
     }
-    vanished(&directory.path_of(key.as_str()))
+    vanished(&directory.path_of(record))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! The line between gate and sandbox: [`crate::ToSandbox`] one way, [`crate::FromSandbox`] the other.
 //!
-//! A message is its length, four bytes little-endian, and that many bytes of JSON. Neither side believes the other: a
+//! A message is its length, four bytes little-endian, and that many bytes of JSON. Behind the one that starts a guest comes
+//! its standard input, a length and a text: to escape and read it as a string of JSON costs more than all the rest. Neither side believes the other: a
 //! length is looked at before anything is allocated, and a deadline covers the message and not the single byte, so that
 //! a peer that drips can't hold the line.
 
+use crate::ToSandbox;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -72,9 +74,30 @@ impl From<io::Error> for ChannelError {
 ///
 /// # Errors
 /// See [`ChannelError`].
-pub fn send(mut stream: &UnixStream, message: &impl Serialize, deadline: Option<Instant>) -> Result<(), ChannelError> {
+pub fn send(stream: &UnixStream, message: &impl Serialize, deadline: Option<Instant>) -> Result<(), ChannelError> {
     let mut bytes = vec![0; HEADER];
     serde_json::to_writer(&mut bytes, message).map_err(ChannelError::Malformed)?;
+    write(stream, bytes, deadline)
+}
+
+/// Sends a message to a sandbox, with the standard input of the guest that it starts.
+///
+/// # Errors
+/// See [`ChannelError`].
+pub fn send_to_sandbox(
+    stream: &UnixStream,
+    message: &ToSandbox,
+    deadline: Option<Instant>,
+) -> Result<(), ChannelError> {
+    send(stream, message, deadline)?;
+    match message {
+        ToSandbox::Start(start) => write(stream, [&[0; HEADER], start.stdin.as_bytes()].concat(), deadline),
+        ToSandbox::Answer(_) => Ok(()),
+    }
+}
+
+/// Sends a length and what is that long: `bytes` has room for the length in front.
+fn write(mut stream: &UnixStream, mut bytes: Vec<u8>, deadline: Option<Instant>) -> Result<(), ChannelError> {
     let size = bytes.len() - HEADER;
     let length = u32::try_from(size).ok().filter(|_| size <= MAX_MESSAGE).ok_or(ChannelError::TooLarge(size))?;
     for (to, from) in bytes.iter_mut().zip(length.to_le_bytes()) {
@@ -101,6 +124,23 @@ pub fn send(mut stream: &UnixStream, message: &impl Serialize, deadline: Option<
 /// # Errors
 /// See [`ChannelError`].
 pub fn receive<T: DeserializeOwned>(stream: &UnixStream, deadline: Option<Instant>) -> Result<T, ChannelError> {
+    serde_json::from_slice(&read(stream, deadline)?).map_err(ChannelError::Malformed)
+}
+
+/// Receives what [`send_to_sandbox`] sends.
+///
+/// # Errors
+/// See [`ChannelError`].
+pub fn receive_in_sandbox(stream: &UnixStream, deadline: Option<Instant>) -> Result<ToSandbox, ChannelError> {
+    let mut message = receive(stream, deadline)?;
+    if let ToSandbox::Start(start) = &mut message {
+        let invalid = |error| ChannelError::Io(io::Error::new(ErrorKind::InvalidData, error));
+        start.stdin = String::from_utf8(read(stream, deadline)?).map_err(invalid)?;
+    }
+    Ok(message)
+}
+
+fn read(stream: &UnixStream, deadline: Option<Instant>) -> Result<Vec<u8>, ChannelError> {
     let mut header = [0; HEADER];
     fill(stream, &mut header, deadline)?;
     let size = usize::try_from(u32::from_le_bytes(header)).unwrap_or(usize::MAX);
@@ -109,7 +149,7 @@ pub fn receive<T: DeserializeOwned>(stream: &UnixStream, deadline: Option<Instan
     }
     let mut body = vec![0; size];
     fill(stream, &mut body, deadline)?;
-    serde_json::from_slice(&body).map_err(ChannelError::Malformed)
+    Ok(body)
 }
 
 /// Like `Read::read_exact`, but the deadline is for all of it.
@@ -138,7 +178,7 @@ fn remaining(deadline: Instant) -> Result<Duration, ChannelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
+    use crate::{ErrorCode, FromSandbox, Limits, OpError, Reply, Start};
     use std::thread;
 
     fn soon() -> Option<Instant> {
@@ -148,15 +188,21 @@ mod tests {
     #[test]
     fn carries_messages_both_ways() {
         let (gate, sandbox) = UnixStream::pair().unwrap();
-        let call = FromSandbox::Call(Operation::BridgeFind { name: "cni0".into() });
+        let call = FromSandbox::Call(crate::ops::Bridge::Find { name: "cni0".into() }.into());
         send(&sandbox, &call, None).unwrap();
         send(&sandbox, &FromSandbox::Stderr("x".into()), None).unwrap();
         assert_eq!(receive::<FromSandbox>(&gate, soon()).unwrap(), call);
         assert_eq!(receive::<FromSandbox>(&gate, soon()).unwrap(), FromSandbox::Stderr("x".into()));
         for answer in [Ok(Reply::MaybeLink(None)), Err(OpError::new(ErrorCode::Denied, "cni0", "no"))] {
             let answer = ToSandbox::Answer(answer);
-            send(&gate, &answer, soon()).unwrap();
-            assert_eq!(receive::<ToSandbox>(&sandbox, None).unwrap(), answer);
+            send_to_sandbox(&gate, &answer, soon()).unwrap();
+            assert_eq!(receive_in_sandbox(&sandbox, None).unwrap(), answer);
+        }
+        for stdin in ["", "{\"name\": \"n\u{fc}\"}\n"] {
+            let start = Start { env: Vec::new(), stdin: stdin.to_owned(), limits: Limits::default() };
+            let start = ToSandbox::Start(start);
+            send_to_sandbox(&gate, &start, soon()).unwrap();
+            assert_eq!(receive_in_sandbox(&sandbox, soon()).unwrap(), start);
         }
     }
 

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Start {
     /// The `CNI_*` variables, nothing else.
     pub env: Vec<(String, String)>,
-    /// The network configuration, as the runtime sent it.
+    /// The network configuration, as the runtime sent it. It is no part of the JSON: see [`crate::channel`].
+    #[serde(skip)]
     pub stdin: String,
     /// What the guest may use up.
     pub limits: Limits,

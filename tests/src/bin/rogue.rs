@@ -20,7 +20,7 @@
 //! With `ROGUE_EARLY` in the environment it claims to be finished before it was told to start.
 
 use postern_gate::Engine;
-use postern_types::channel::{MAX_MESSAGE, receive, send};
+use postern_types::channel::{MAX_MESSAGE, receive_in_sandbox, send};
 use postern_types::{ErrorCode, OpError, Start, ToSandbox};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -56,7 +56,7 @@ fn child(channel: OwnedFd) -> ! {
     if std::env::var_os("ROGUE_EARLY").is_some() {
         finish(&line, &finished("{\"cniVersion\": \"1.1.0\", \"ips\": [{\"address\": \"10.66.6.6/24\"}]}", 0));
     }
-    while let Ok(ToSandbox::Start(start)) = receive(&line, None) {
+    while let Ok(ToSandbox::Start(start)) = receive_in_sandbox(&line, None) {
         let last = play(&line, &start);
         if send(&line, &last, None).is_err() {
             break;
@@ -151,7 +151,7 @@ fn ask(line: &UnixStream, message: &str) -> Then {
         return Then::End(failed(999, "the test asks for a message that is too long", ""));
     }
     frame(line, None, message);
-    match receive::<ToSandbox>(line, None) {
+    match receive_in_sandbox(line, None) {
         Ok(ToSandbox::Answer(Ok(_))) => Then::Next,
         Ok(ToSandbox::Answer(Err(OpError { code, operation, message, hint, delegate, .. }))) => {
             let code = if code == ErrorCode::Denied { 110 } else { 999 };

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// A rule with the few matches that ours are made of.
+/// A rule: the matches by which ours are told, and the rest as it was printed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Rule {
     pub(crate) chain: String,
@@ -12,9 +12,11 @@ pub(crate) struct Rule {
     /// With whether it must be this network, or any other.
     pub(crate) destination: Option<(bool, IpNet)>,
     pub(crate) comment: Option<String>,
+    /// Other matches, word by word.
+    pub(crate) matches: Vec<String>,
     pub(crate) target: Option<String>,
-    /// Has a match or option besides these: no rule of ours.
-    pub(crate) foreign: bool,
+    /// The target's options, word by word.
+    pub(crate) options: Vec<String>,
 }
 
 /// A rule with the line that it was printed as, without the leading `-A`: the most exact way to delete it.
@@ -51,20 +53,27 @@ impl SavedTable {
 
 impl Rule {
     /// From the line that follows `-A`.
-    fn parse(line: &str) -> Self {
+    pub(crate) fn parse(line: &str) -> Self {
         let mut words = words(line).into_iter();
         let mut rule = Self { chain: words.next().unwrap_or_default(), ..Self::default() };
         let mut positive = true;
         while let Some(word) = words.next() {
             let is = std::mem::replace(&mut positive, true);
             match word.as_str() {
-                "!" => positive = false,
+                "!" if is => positive = false,
                 "-s" if is => rule.source = words.next().as_deref().and_then(network),
                 "-d" => rule.destination = words.next().as_deref().and_then(network).map(|network| (is, network)),
-                "-j" | "-g" => rule.target = words.next(),
+                "-j" | "-g" if is => rule.target = words.next(),
                 "--comment" if is => rule.comment = words.next(),
-                "-m" if is => rule.foreign |= words.next().as_deref() != Some("comment"),
-                _ => rule.foreign = true,
+                "-m" if is => {
+                    let extension = words.next().filter(|extension| extension != "comment");
+                    rule.matches.extend(extension.into_iter().flat_map(|extension| ["-m".to_owned(), extension]));
+                }
+                _ => {
+                    let rest = if rule.target.is_some() { &mut rule.options } else { &mut rule.matches };
+                    rest.extend((!is).then(|| "!".to_owned()));
+                    rest.push(word);
+                }
             }
         }
         rule
@@ -79,18 +88,28 @@ impl Rule {
         if let Some((is, destination)) = self.destination {
             line.push_str(&format!("{} -d {destination}", if is { "" } else { " !" }));
         }
+        push_words(&mut line, &self.matches);
         if let Some(comment) = &self.comment {
             line.push_str(&format!(" -m comment --comment {}", quoted(comment)));
         }
         if let Some(target) = &self.target {
             line.push_str(&format!(" -j {target}"));
         }
+        push_words(&mut line, &self.options);
         line
     }
 }
 
 fn network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+fn push_words(line: &mut String, words: &[String]) {
+    for word in words {
+        let is_plain = !word.is_empty() && !word.contains([' ', '\t', '"', '\\']);
+        line.push(' ');
+        line.push_str(&if is_plain { word.clone() } else { quoted(word) });
+    }
 }
 
 fn quoted(text: &str) -> String {
@@ -155,8 +174,8 @@ COMMIT
         assert_eq!(table.rules.len(), 3);
         assert_eq!(table.rules[0].rule, jump);
         assert_eq!(table.rules[2].rule, masquerade);
-        // What we can't read is still seen to refer to the chain.
-        assert!(table.rules[1].rule.foreign);
+        // What ours have no match of is still seen to refer to the chain.
+        assert_eq!(table.rules[1].rule.matches, ["-p", "tcp", "-m", "tcp", "--dport", "80"]);
         assert_eq!(table.rules[1].rule.target, jump.target);
     }
 
@@ -167,14 +186,16 @@ COMMIT
             source: Some("fd00::1/128".parse().unwrap()),
             destination: Some((true, "fd00::/64".parse().unwrap())),
             comment: Some(r#"a "b" \c"#.into()),
-            target: Some("ACCEPT".into()),
-            foreign: false,
+            matches: ["-p", "tcp", "-m", "multiport", "!", "--dports", "80,81", "--x", "a b"].map(Into::into).into(),
+            target: Some("DNAT".into()),
+            options: ["--to-destination", "[fd00::1]:80"].map(Into::into).into(),
         };
         assert_eq!(Rule::parse(&rule.line()), rule);
     }
 
     #[test]
     fn a_negated_source_is_not_a_source() {
-        assert!(Rule::parse("POSTROUTING ! -s 10.0.0.1/32 -j C").foreign);
+        let rule = Rule::parse("POSTROUTING ! -s 10.0.0.1/32 -j C");
+        assert_eq!((rule.source, rule.matches.join(" ")), (None, "! -s 10.0.0.1/32".to_owned()));
     }
 }

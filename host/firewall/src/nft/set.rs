@@ -119,7 +119,8 @@ impl<'a> RuleSet<'a> {
             self.fill(nft, batch, &there)?;
             let mut missing: Vec<&Entry> = entries.iter().collect();
             for Found { chain, rule } in present.iter().filter(|found| owner.mark.is_on(&found.rule)) {
-                let position = missing.iter().position(|entry| entry.chain == *chain && rule.is(&entry.rule));
+                let is = rule.expressions();
+                let position = missing.iter().position(|entry| entry.chain == *chain && entry.rule == is);
                 match position.filter(|_| rule.comment.as_ref() == Some(&owner.mark.comment)) {
                     Some(position) => drop(missing.remove(position)),
                     None => batch.delete_rule(self.table(), chain, rule.handle),

@@ -4,16 +4,26 @@ use crate::capability::masquerade::{firewall, means, unless_absent};
 use crate::collect;
 use crate::gate::Gate;
 use postern_firewall::{FirewallError, iptables, masquerade};
-use postern_types::{OpError, Reply};
+use postern_types::{Capability, OpError, Reply, ops};
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Attachments) -> Result<Reply, OpError> {
+    match operation {
+        ops::Attachments::Collect => collect(gate),
+    }
+}
 
 /// `attachments.collect`.
-pub fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
     let valid: Vec<(&str, &str)> =
         valid.into_iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
-    let mut removed = collect::stale_sections(gate.session, &valid)?;
+    let mut removed = collect::stale_sections(gate.session)?;
     // Rules that a native plugin made, or that lost their record, carry the network in their comment.
-    if gate.granted().has("masquerade") {
+    if gate.granted().has(Capability::Masquerade) {
         let session = &*gate.session;
         let network = &session.request.conf.name;
         let valid: Vec<(String, String)> =

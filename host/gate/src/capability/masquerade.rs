@@ -8,7 +8,7 @@ use postern_cni::Verb;
 use postern_firewall::iptables::Means;
 use postern_firewall::{FirewallError, MasqueradeKey, Nft, iptables, masquerade};
 use postern_state::Header;
-use postern_types::{Backend, ErrorCode, OpError, Reply};
+use postern_types::{Backend, ErrorCode, OpError, Reply, ops};
 use std::net::IpAddr;
 
 fn key(session: &Session) -> MasqueradeKey {
@@ -50,8 +50,20 @@ pub fn unless_absent<T: Default>(
     }
 }
 
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Masquerade) -> Result<Reply, OpError> {
+    match operation {
+        ops::Masquerade::Ensure { backend } => ensure(gate, *backend),
+        ops::Masquerade::Check { backend } => check(gate, *backend),
+        ops::Masquerade::Remove => remove(gate),
+    }
+}
+
 /// `masquerade.ensure`.
-pub fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
+fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
     let (key, own) = (key(gate.session), own(gate.session));
     let backend = backend.unwrap_or(Backend::Nftables);
     if own.is_empty() {
@@ -94,7 +106,7 @@ fn handles(session: &Session, addresses: &[IpNet]) -> Vec<u64> {
 }
 
 /// `masquerade.check`.
-pub fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
+fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
     let (key, own) = (key(gate.session), own(gate.session));
     if own.is_empty() {
         return Ok(Reply::Done);
@@ -114,7 +126,7 @@ pub fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError
 }
 
 /// `masquerade.remove`.
-pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     if gate.session.request.verb == Verb::Add {
         gate.session.only_of_this_run(|effect| matches!(effect, Effect::Masquerade { .. }), "masquerading")?;
     }

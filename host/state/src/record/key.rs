@@ -1,40 +1,124 @@
 //! Whose record it is, and what its file is called.
 
-use crate::files::{digest, short_hex};
+use crate::files::digest;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
-/// File name of an attachment's record: 32 hexadecimal digits of a hash.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordKey(String);
+/// Whose record it is, by hashes. Its file's name is that of the network, 16 hexadecimal digits, and that of the attachment,
+/// 32: who looks for the records of one network opens no other's.
+///
+/// Postern 0.1 named a record after the attachment alone. Such a key is that of the same attachment.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordKey {
+    /// Absent in the key of a file that Postern 0.1 made.
+    network: Option<NetworkKey>,
+    attachment: u128,
+}
+
+/// A network on one host: the beginning of its records' names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkKey(u64);
+
+impl NetworkKey {
+    /// The key of (host's namespace, network).
+    #[must_use]
+    pub fn new(host_netns_cookie: u64, network: &str) -> Self {
+        Self(u64::from_be_bytes(first(&digest(&[&host_netns_cookie.to_le_bytes(), network.as_bytes()]))))
+    }
+}
 
 impl RecordKey {
     /// The key of (host's namespace, network, container, interface). Each part is hashed with its length, so that parts
     /// can't run together. The namespace belongs to it: two hosts that share a file system share no attachment.
     #[must_use]
     pub fn new(host_netns_cookie: u64, network: &str, container_id: &str, ifname: &str) -> Self {
-        let cookie = host_netns_cookie.to_le_bytes();
-        Self(short_hex(&digest(&[&cookie, network.as_bytes(), container_id.as_bytes(), ifname.as_bytes()])))
+        Self::in_network(NetworkKey::new(host_netns_cookie, network), host_netns_cookie, network, container_id, ifname)
     }
 
-    /// The key that is this text, as [`RecordKey::as_str`] gave it.
+    /// The same for who has many of one network.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        (text.len() == 32 && text.bytes().all(is_digit)).then(|| Self(text.to_owned()))
+    pub fn in_network(
+        key: NetworkKey,
+        host_netns_cookie: u64,
+        network: &str,
+        container_id: &str,
+        ifname: &str,
+    ) -> Self {
+        let cookie = host_netns_cookie.to_le_bytes();
+        let parts = [&cookie, network.as_bytes(), container_id.as_bytes(), ifname.as_bytes()];
+        Self { network: Some(key), attachment: u128::from_be_bytes(first(&digest(&parts))) }
+    }
+
+    /// The key of a file of this name, which may be one of Postern 0.1.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        if !name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+            return None;
+        }
+        let (network, attachment) = match name.len() {
+            32 => (None, name),
+            48 => {
+                let (network, attachment) = name.split_at_checked(16)?;
+                (Some(NetworkKey(u64::from_str_radix(network, 16).ok()?)), attachment)
+            }
+            _ => return None,
+        };
+        Some(Self { network, attachment: u128::from_str_radix(attachment, 16).ok()? })
     }
 
     /// The file's name.
     #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
+    pub fn file_name(&self) -> String {
+        match self.network {
+            Some(NetworkKey(network)) => format!("{network:016x}{:032x}", self.attachment),
+            None => format!("{:032x}", self.attachment),
+        }
+    }
+
+    /// The key of the file that Postern 0.1 would have made; `None` if this is one.
+    pub(super) fn earlier(&self) -> Option<Self> {
+        self.network.map(|_| Self { network: None, ..*self })
+    }
+
+    /// Whether this is the name of this record's file, or of one that was set aside.
+    #[must_use]
+    pub fn is_named(&self, name: &str) -> bool {
+        name.split('.').next().and_then(Self::parse).as_ref() == Some(self)
+    }
+
+    /// Whether the file's name alone tells that it is another network's.
+    #[must_use]
+    pub fn is_of_other(&self, network: NetworkKey) -> bool {
+        self.network.is_some_and(|own| own != network)
+    }
+}
+
+impl PartialEq for RecordKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.attachment == other.attachment
+    }
+}
+
+impl Eq for RecordKey {}
+
+impl Hash for RecordKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.attachment.hash(state);
     }
 }
 
 impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.file_name())
     }
+}
+
+/// The first bytes of a hash.
+fn first<const N: usize>(hash: &[u8; 32]) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.iter_mut().zip(hash).for_each(|(to, from)| *to = *from);
+    bytes
 }
 
 /// Whose record it is.

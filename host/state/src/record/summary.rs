@@ -1,7 +1,7 @@
 //! Records as others see them: what there is, and whose owner is alive.
 
 use super::lines::{Fault, parse};
-use super::{CORRUPT, Effect, Header, RecordKey, Section, locked_file, open_directory};
+use super::{CORRUPT, Effect, Header, NetworkKey, RecordKey, Section, locked_file, name_in, open_directory};
 use crate::error::{Result, StateError};
 use crate::files::{Directory, read_all};
 use nix::fcntl::OFlag;
@@ -41,22 +41,57 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
     Ok(names.iter().filter_map(|name| look(&directory, name)).collect())
 }
 
-/// As [`list`], without the records of `known`, whose files are not even opened: the name of a file tells whose it is. Of the
-/// others, empty files are removed as by [`tidy`].
+/// The records of one network below `root`, as [`list`] tells of them. No other network's file is opened, but those that
+/// Postern 0.1 made, whose names don't tell.
+///
+/// # Errors
+/// As [`list`].
+pub fn list_of(root: &Path, network: NetworkKey) -> Result<Vec<Summary>> {
+    let mut summaries = list_that(root, |key| !key.is_of_other(network))?;
+    summaries.retain(|summary| {
+        let own = summary.header.as_ref().map(|header| NetworkKey::new(header.host_netns_cookie, &header.network));
+        own.is_none_or(|own| own == network)
+    });
+    Ok(summaries)
+}
+
+/// The valid attachments of a network, as a collection of garbage knows them.
+#[derive(Debug)]
+pub struct Valid {
+    /// The network. Records of others don't matter.
+    pub network: NetworkKey,
+    /// Its valid attachments.
+    pub attachments: HashSet<RecordKey>,
+}
+
+/// Of the records of a network those that aren't valid: the files of all others are not even opened, as their names tell
+/// whose they are. Of the network's own, empty files are removed as by [`tidy`].
+///
+/// # Errors
+/// As [`list`].
+pub fn list_strangers(root: &Path, valid: &Valid) -> Result<Vec<Summary>> {
+    list_that(root, |key| !key.is_of_other(valid.network) && !valid.attachments.contains(key))
+}
+
+/// As [`list`], without the records `known`, which are not opened.
 ///
 /// # Errors
 /// As [`list`].
 pub fn list_others(root: &Path, known: &HashSet<RecordKey>) -> Result<Vec<Summary>> {
+    list_that(root, |key| !known.contains(key))
+}
+
+/// The records whose keys are `wanted`, and all that were set aside. Empty files of such keys are removed.
+fn list_that(root: &Path, wanted: impl Fn(&RecordKey) -> bool) -> Result<Vec<Summary>> {
     let Some(directory) = open_directory(root, false)? else { return Ok(Vec::new()) };
-    let is_known = |name: &String| RecordKey::parse(name).is_some_and(|key| known.contains(&key));
-    let mut names: Vec<String> = directory.names()?.into_iter().filter(|name| !is_known(name)).collect();
+    let mut names = directory.names_that(|name| RecordKey::parse(name).is_none_or(|key| wanted(&key)))?;
     names.sort();
     let mut summaries = Vec::new();
     for name in names {
         if let Some(summary) = look(&directory, &name) {
             summaries.push(summary);
-        } else if let Some(key) = RecordKey::parse(&name) {
-            remove_empty(&directory, &key)?;
+        } else if RecordKey::parse(&name).is_some() {
+            remove_empty(&directory, &name)?;
         }
     }
     Ok(summaries)
@@ -112,22 +147,22 @@ fn look(directory: &Directory, name: &str) -> Option<Summary> {
 /// [`StateError::Untrusted`], [`StateError::Io`] for the directory.
 pub fn tidy(root: &Path) -> Result<usize> {
     let Some(directory) = open_directory(root, false)? else { return Ok(0) };
-    let keys = directory.names()?;
-    keys.iter().filter_map(|name| RecordKey::parse(name)).try_fold(0, |removed, key| {
-        let empty = remove_empty(&directory, &key)?;
+    let names = directory.names_that(|name| RecordKey::parse(name).is_some())?;
+    names.iter().try_fold(0, |removed, name| {
+        let empty = remove_empty(&directory, name)?;
         Ok(removed + usize::from(empty))
     })
 }
 
-/// Remove the file of `key` if it is empty and nobody has it open; whether it was removed.
-pub(super) fn remove_empty(directory: &Directory, key: &RecordKey) -> Result<bool> {
+/// Remove the record file `name` if it is empty and nobody has it open; whether it was removed.
+pub(super) fn remove_empty(directory: &Directory, name: &str) -> Result<bool> {
     let is_empty = |stat: FileStat| stat.st_size == 0 && stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
-    if !directory.stat(key.as_str()).ok().flatten().is_some_and(is_empty) {
+    if !directory.stat(name).ok().flatten().is_some_and(is_empty) {
         return Ok(false);
     }
     // Only with the lock, and if it is empty still: somebody may be about to write.
-    match locked_file(directory, key, OFlag::O_RDWR, Instant::now()) {
-        Ok(Some(file)) if file.metadata().is_ok_and(|meta| meta.len() == 0) => directory.unlink(key.as_str()),
+    match locked_file(directory, name, OFlag::O_RDWR, Instant::now()) {
+        Ok(Some(file)) if file.metadata().is_ok_and(|meta| meta.len() == 0) => directory.unlink(name),
         _ => Ok(false),
     }
 }
@@ -139,13 +174,14 @@ pub(super) fn remove_empty(directory: &Directory, key: &RecordKey) -> Result<boo
 /// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn is_busy(root: &Path, key: &RecordKey, time: u64) -> Result<bool> {
     let Some(directory) = open_directory(root, false)? else { return Ok(false) };
-    let file = match locked_file(&directory, key, OFlag::O_RDONLY, Instant::now()) {
+    let name = &name_in(&directory, key)?;
+    let file = match locked_file(&directory, name, OFlag::O_RDONLY, Instant::now()) {
         Ok(Some(file)) => file,
         Ok(None) => return Ok(false),
         Err(StateError::Locked { .. }) => return Ok(true),
         Err(error) => return Err(error),
     };
-    let path = directory.path_of(key.as_str());
+    let path = directory.path_of(name);
     let content = read_all(&file).map_err(|error| StateError::io("read", &path, error))?;
     let Ok(Some(parsed)) = parse::<Value>(&path, &content) else { return Ok(false) };
     Ok(parsed.sections.iter().any(|section| section.since >= time))

@@ -1,0 +1,313 @@
+//! GC's lists of valid attachments. They may have thousands of entries, and the tree of [`Json`] that they would make is most of
+//! what a collection that removes nothing costs: they are read past it, or passed over.
+
+use crate::conf::Attachment;
+use crate::error::Error;
+use crate::fields::same_name;
+use crate::json::{Json, undecodable};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::fmt;
+
+/// The lists, under the keys that [`NetConf`](crate::NetConf) names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// `cni.dev/valid-attachments`.
+    pub valid_attachments: Option<Vec<Attachment>>,
+    /// `cni.dev/attachments`.
+    pub attachments: Option<Vec<Attachment>>,
+}
+
+/// Parses as [`Json::parse`], with the lists apart. A list that is not as it should be, or is there twice, stays in the tree:
+/// what is wrong with it is said by who reads it there.
+///
+/// # Errors
+/// As [`Json::parse`].
+pub fn parse_with_lists(bytes: &[u8], limit: usize) -> Result<(Json, Lists), Error> {
+    parse(bytes, limit, true)
+}
+
+/// The same for who has no use for the lists.
+///
+/// # Errors
+/// As [`Json::parse`].
+pub fn parse_without_lists(bytes: &[u8], limit: usize) -> Result<Json, Error> {
+    parse(bytes, limit, false).map(|(json, _)| json)
+}
+
+fn parse(bytes: &[u8], limit: usize, keep: bool) -> Result<(Json, Lists), Error> {
+    let whole = || Json::parse(bytes, limit).map(|json| (json, Lists::default()));
+    if bytes.len() > limit || bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return whole();
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let read = deserializer.deserialize_map(Document { keep }).and_then(|read| deserializer.end().map(|()| read));
+    match read.map_err(undecodable)? {
+        Some(read) => Ok(read),
+        None => whole(),
+    }
+}
+
+/// The document; `None` if a list is not as it should be.
+struct Document {
+    /// Whether the lists' entries are wanted.
+    keep: bool,
+}
+
+impl<'de> Visitor<'de> for Document {
+    type Value = Option<(Json, Lists)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut entries, mut lists, mut seen, mut good) = (Vec::new(), Lists::default(), [false; 2], true);
+        while let Some(key) = map.next_key::<String>()? {
+            let [seen_valid, seen_other] = &mut seen;
+            let (list, seen) = if same_name(&key, "cni.dev/valid-attachments") {
+                (&mut lists.valid_attachments, seen_valid)
+            } else if same_name(&key, "cni.dev/attachments") {
+                (&mut lists.attachments, seen_other)
+            } else {
+                entries.push((key, map.next_value()?));
+                continue;
+            };
+            match map.next_value_seed(List { keep: self.keep })? {
+                Some(read) if !*seen => *list = read,
+                _ => good = false,
+            }
+            *seen = true;
+        }
+        Ok(good.then_some((Json::Object(entries), lists)))
+    }
+}
+
+/// What is no value of the kind that is wanted. It is read to its end, and is no error of the document.
+macro_rules! not_wanted {
+    ($($visit:ident: $kind:ty),*) => {
+        $(fn $visit<E>(self, _: $kind) -> Result<Self::Value, E> {
+            Ok(None)
+        })*
+    };
+    (map) => {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            Ok(None)
+        }
+    };
+    (seq) => {
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(None)
+        }
+    };
+}
+
+/// A list, `null` being an absent one.
+#[derive(Clone, Copy)]
+struct List {
+    keep: bool,
+}
+
+impl<'de> Visitor<'de> for List {
+    type Value = Option<Option<Vec<Attachment>>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Some(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let (mut list, mut good) = (Vec::new(), true);
+        while let Some(entry) = seq.next_element_seed(Entry { keep: self.keep })? {
+            match entry {
+                Some(entry) if self.keep => list.push(entry),
+                Some(_) => {}
+                None => good = false,
+            }
+        }
+        Ok(good.then_some(Some(list)))
+    }
+
+    not_wanted!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
+    not_wanted!(map);
+}
+
+/// An attachment. Keys that it doesn't know don't matter.
+#[derive(Clone, Copy)]
+struct Entry {
+    keep: bool,
+}
+
+impl<'de> Visitor<'de> for Entry {
+    type Value = Option<Attachment>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an attachment")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut read, mut good) = (Attachment { container_id: String::new(), ifname: String::new() }, true);
+        while let Some(key) = map.next_key_seed(KeySeed)? {
+            let place = match key {
+                Key::ContainerId => &mut read.container_id,
+                Key::Ifname => &mut read.ifname,
+                Key::Unknown => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            good &= map.next_value_seed(Text { place: self.keep.then_some(place) })?.is_some();
+        }
+        Ok(good.then_some(read))
+    }
+
+    not_wanted!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
+    not_wanted!(seq);
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
+
+/// A text, put in its place if it is wanted. `null` changes nothing, as in Go.
+struct Text<'a> {
+    place: Option<&'a mut String>,
+}
+
+impl<'de> Visitor<'de> for Text<'_> {
+    type Value = Option<()>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        if let Some(place) = self.place {
+            text.clone_into(place);
+        }
+        Ok(Some(()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Some(()))
+    }
+
+    not_wanted!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
+    not_wanted!(seq);
+    not_wanted!(map);
+}
+
+enum Key {
+    ContainerId,
+    Ifname,
+    Unknown,
+}
+
+struct KeySeed;
+
+impl<'de> DeserializeSeed<'de> for KeySeed {
+    type Value = Key;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for KeySeed {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Key, E> {
+        Ok(match key {
+            key if same_name(key, "containerID") => Key::ContainerId,
+            key if same_name(key, "ifname") => Key::Ifname,
+            _ => Key::Unknown,
+        })
+    }
+}
+
+/// Whatever comes is looked at.
+macro_rules! seed {
+    ($($name:ty),*) => {
+        $(impl<'de> DeserializeSeed<'de> for $name {
+            type Value = <Self as Visitor<'de>>::Value;
+
+            fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+                deserializer.deserialize_any(self)
+            }
+        })*
+    };
+}
+
+seed!(List, Entry, Text<'_>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NetConf;
+
+    fn parse(text: &str) -> Result<Json, Error> {
+        parse_without_lists(text.as_bytes(), 1000)
+    }
+
+    #[test]
+    fn good_lists_are_left_out() {
+        let rest = Json::parse(br#"{"name":"n","x":[1,{"ifname":2}]}"#, 100).unwrap();
+        for list in [
+            "[]",
+            "null",
+            r#"[{"containerID":"a","ifname":"b"}]"#,
+            r#"[{"CONTAINERID":"a","other":[{}],"ifname":null},{}]"#,
+            r#"[{"ifname":"a","IFNAME":null},{"ifname":"a","ifName":"b"}]"#,
+        ] {
+            for key in ["cni.dev/valid-attachments", "cni.dev/attachments", "CNI.dev/Attachments"] {
+                let text = format!(r#" {{"name":"n","{key}":{list},"x":[1,{{"ifname":2}}]}} "#);
+                assert_eq!(parse(&text).unwrap(), rest, "{text}");
+                // With the lists it is what the whole tree says.
+                let (json, lists) = parse_with_lists(text.as_bytes(), 1000).unwrap();
+                assert_eq!(json, rest);
+                let tree = NetConf::parse(Json::parse(text.as_bytes(), 1000).unwrap()).unwrap();
+                let apart = NetConf::parse(json).unwrap().with_lists(lists);
+                assert_eq!(NetConf { raw: Json::Null, ..apart }, NetConf { raw: Json::Null, ..tree }, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn others_stay_for_who_says_what_is_wrong() {
+        for list in [
+            "{}",
+            "1",
+            "true",
+            r#""a""#,
+            "[1]",
+            "[null]",
+            r#"[],"cni.dev/attachments":3"#,
+            "[[]]",
+            r#"[{"ifname":1}]"#,
+            r#"[{"containerID":[]}]"#,
+        ] {
+            let text = format!(r#"{{"name":"n","{}":{list}}}"#, "cni.dev/attachments");
+            let json = parse(&text).unwrap();
+            assert_eq!(json, Json::parse(text.as_bytes(), 1000).unwrap());
+            assert!(NetConf::parse(json).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn all_else_is_as_parsed() {
+        for text in
+            ["", "null", "[]", "{", "{} x", r#"{"a":1e999}"#, r#"{"cni.dev/attachments":[}"#, r#"{"a":"\ud800"}"#]
+        {
+            assert_eq!(parse(text), Json::parse(text.as_bytes(), 1000), "{text}");
+        }
+        assert_eq!(parse_without_lists(b"{}", 1).unwrap_err(), Json::parse(b"{}", 1).unwrap_err());
+    }
+}

@@ -1,0 +1,324 @@
+//! Masquerading of an attachment's addresses (`ipMasq`) with the system's iptables.
+//!
+//! Chain, rules and comments are the native plugins' own, so that either side finds and removes what the other made.
+//! In table `nat` of the address's family:
+//!
+//! ```text
+//! -A POSTROUTING -s <address> -j CNI-<hash>           one per address
+//! -A CNI-<hash> -d <the address's network> -j ACCEPT
+//! -A CNI-<hash> ! -d <multicast> -j MASQUERADE
+//! ```
+//!
+//! The chain belongs to container and network: attachments of one container to one network share it. So it goes with
+//! the last rule that refers to it, not before.
+//!
+//! Its name is a hash of the two run together, so that network `net` with container `1abc` and network `net1` with
+//! container `abc` have one name. Who comes first has it; the other takes a chain whose name can't run together.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::programs::{Means, Programs, families};
+use super::saved::{Rule, SavedRule};
+use super::set::{Owner, Place, Placed, RuleSet, stale_owners};
+use super::{NAT, Tables};
+use crate::account::{Marked, gather};
+use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
+use crate::{FirewallError, MasqueradeKey};
+
+const POSTROUTING: &str = "POSTROUTING";
+pub(super) const CHAIN_PREFIX: &str = "CNI-";
+
+/// Whether rules can be named after `key`: asked before it is written down that they will be made.
+///
+/// # Errors
+/// Network and container are too long together for a comment.
+pub fn validate(key: &MasqueradeKey) -> Result<(), FirewallError> {
+    key.iptables_comment().map(drop)
+}
+
+/// The rules of these addresses of one family: by the native plugins' name, and by the one for who finds that taken.
+fn sets(key: &MasqueradeKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], FirewallError> {
+    let comment = key.iptables_comment()?;
+    Ok(key.iptables_chains().map(|chain| {
+        let rule = |chain: &str, target: &str| Rule {
+            chain: chain.to_owned(),
+            comment: Some(comment.clone()),
+            target: Some(target.to_owned()),
+            ..Rule::default()
+        };
+        let multicast = if v6 { MULTICAST_V6 } else { MULTICAST_V4 };
+        // Accepting comes before masquerading, or a second network's own traffic would be masqueraded.
+        let accept = addrs.iter().map(|address| {
+            let rule = Rule { destination: Some((true, address.trunc())), ..rule(&chain, "ACCEPT") };
+            Placed { place: Place::Early, rule }
+        });
+        let masquerade = Rule { destination: Some((false, multicast)), ..rule(&chain, "MASQUERADE") };
+        let jump = addrs.iter().map(|address| {
+            let rule = Rule { source: Some(address.addr().into()), ..rule(POSTROUTING, &chain) };
+            Placed { place: Place::Last, rule }
+        });
+        let rules = accept.chain([Placed { place: Place::Last, rule: masquerade }]).chain(jump).collect();
+        let owner = Owner { table: NAT, comment: Some(comment.clone()), chains: vec![chain.clone()] };
+        RuleSet { owner, shared: Vec::new(), rules }
+    }))
+}
+
+/// Both owners that a key can be; none if no rules can have the name.
+fn owners(key: &MasqueradeKey) -> Vec<Owner> {
+    sets(key, &[], false).map(|sets| sets.map(|set| set.owner).into()).unwrap_or_default()
+}
+
+/// Whether a rule begins the masquerading of traffic from `source`, by one of these owners.
+fn begins(rule: &Rule, owners: &[Owner], source: IpNet) -> bool {
+    owners.iter().any(|owner| {
+        let wanted = Rule {
+            chain: POSTROUTING.to_owned(),
+            source: Some(source),
+            comment: owner.comment.clone(),
+            target: owner.chains.first().cloned(),
+            ..Rule::default()
+        };
+        *rule == wanted
+    })
+}
+
+/// Makes sure that traffic from each address to outside its network is masqueraded. `addrs` are host addresses with
+/// their network's prefix length.
+///
+/// # Errors
+/// A name doesn't fit, a program is missing or fails, or the deadline passes.
+pub fn ensure(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<(), FirewallError> {
+    validate(key)?;
+    for (v6, addrs) in by_family(addrs) {
+        RuleSet::ensure(&sets(key, &addrs, v6)?, &Programs::locate(v6, means)?)?;
+    }
+    Ok(())
+}
+
+/// Whether all that [`ensure`] makes is there.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn check(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<bool, FirewallError> {
+    if validate(key).is_err() {
+        return Ok(addrs.is_empty());
+    }
+    for (v6, addrs) in by_family(addrs) {
+        if !RuleSet::is_whole(&sets(key, &addrs, v6)?, &Programs::locate(v6, means)?.look(NAT)?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Removes the masquerading of these addresses, and the container's chain unless another attachment uses it. Returns
+/// how many changes that took.
+///
+/// # Errors
+/// As [`ensure`]; a family whose programs are missing is passed over, unless both are. That nothing is there, or can be there
+/// as no rules can have the name, is no error.
+pub fn remove(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<usize, FirewallError> {
+    let owners = owners(key);
+    let mut changes = 0;
+    for (v6, addrs) in by_family(addrs).filter(|_| !owners.is_empty()) {
+        let goes = |rule: &Rule| {
+            addrs.iter().any(|address| {
+                // Old releases of the native plugins wrote the source with its network's prefix length.
+                begins(rule, &owners, address.addr().into()) || begins(rule, &owners, address.trunc())
+            })
+        };
+        match Programs::locate(v6, means) {
+            Ok(programs) => changes += RuleSet::remove(&owners, &programs, goes)?,
+            Err(error) if Programs::locate(!v6, means).is_err() => return Err(error),
+            // Nobody could make rules of this family here.
+            Err(_) => {}
+        }
+    }
+    Ok(changes)
+}
+
+/// Removes the masquerading of all attachments of the container to the network, whatever their addresses but those of
+/// `spared`, in both families. Returns how many changes that took.
+///
+/// # Errors
+/// As [`ensure`]; a family whose programs are missing is passed over, unless both are.
+pub fn remove_all(key: &MasqueradeKey, spared: &[IpAddr], means: Means<'_>) -> Result<usize, FirewallError> {
+    let owners = owners(key);
+    if owners.is_empty() {
+        return Ok(0);
+    }
+    // All that bears our mark goes; what another's rule refers to stays.
+    let goes = |rule: &Rule| {
+        rule.chain == POSTROUTING
+            && owners.iter().any(|owner| rule.comment == owner.comment)
+            && !rule.source.is_some_and(|source| spared.contains(&source.addr()))
+    };
+    let mut changes = 0;
+    for programs in families(means)? {
+        changes += RuleSet::remove(&owners, &programs, goes)?;
+    }
+    Ok(changes)
+}
+
+/// Removes the masquerading of all containers in `network` except those with a valid or busy container ID, in both families,
+/// and returns the removed container IDs. Who is busy is asked only if there is something to remove, and after the rules were
+/// read, as by [`crate::masquerade::nft_retain`].
+///
+/// # Errors
+/// As [`remove_all`].
+pub fn retain(
+    network: &str,
+    valid: &[(String, String)],
+    busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
+    means: Means<'_>,
+) -> Result<Vec<String>, FirewallError> {
+    let valid: HashSet<&str> = valid.iter().map(|(container_id, _)| container_id.as_str()).collect();
+    let mut removed: Vec<String> = Vec::new();
+    for programs in families(means)? {
+        let read = |rule: &Rule| container_of(rule, network);
+        let is_valid = |id: &String| valid.contains(id.as_str());
+        let busy = || Ok(busy()?.into_iter().map(|(container_id, _)| container_id).collect());
+        let stale = stale_owners(&programs.look(NAT)?, read, is_valid, busy)?;
+        removed.extend(stale.into_iter().filter(|id| !removed.contains(id)).collect::<Vec<_>>());
+    }
+    for container_id in &removed {
+        let key =
+            MasqueradeKey { network: network.to_owned(), container_id: container_id.clone(), ifname: String::new() };
+        remove_all(&key, &[], means)?;
+    }
+    Ok(removed)
+}
+
+/// The rule that begins the masquerading of a container's traffic, as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Whose traffic: one address or, of old releases of the native plugins, its whole network.
+    pub source: IpNet,
+    /// The container and its network; no interface.
+    pub key: MasqueradeKey,
+}
+
+impl Seen {
+    fn read(rule: &Rule) -> Option<Self> {
+        let key = key_of(rule)?;
+        let seen = Self { source: rule.source?, key };
+        begins(rule, &owners(&seen.key), seen.source).then_some(seen)
+    }
+
+    /// Its comment.
+    #[must_use]
+    pub fn mark(&self) -> String {
+        self.key.iptables_comment().unwrap_or_default()
+    }
+}
+
+/// The rules that begin the masquerading of all containers, in both families, whoever made them. Changes nothing.
+///
+/// # Errors
+/// As [`remove_all`].
+pub fn list(means: Means<'_>) -> Result<Vec<Seen>, FirewallError> {
+    let tables = Tables::nat(means)?;
+    let rules = tables.by_family().flat_map(|(_, table)| &table.rules);
+    Ok(rules.filter_map(|saved| Seen::read(&saved.rule)).collect())
+}
+
+/// Removes these rules, with the chains to which no others lead. Returns how many changes that took.
+///
+/// # Errors
+/// As [`remove_all`].
+pub fn remove_seen(seen: &[Seen], means: Means<'_>) -> Result<usize, FirewallError> {
+    let mut keys: Vec<&MasqueradeKey> = Vec::new();
+    for Seen { key, .. } in seen {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let owners: Vec<Owner> = keys.into_iter().flat_map(owners).collect();
+    let goes = |rule: &Rule| Seen::read(rule).is_some_and(|rule| seen.contains(&rule));
+    let mut changes = 0;
+    for programs in families(means)? {
+        changes += programs.change(NAT, |table| {
+            // A chain without any of these rules is not looked after here: it may be the beginning of another's work.
+            let leads = |owner: &&Owner| {
+                let leads_there = |rule: &Rule| rule.target.as_ref().is_some_and(|chain| owner.chains.contains(chain));
+                table.rules.iter().any(|saved| leads_there(&saved.rule) && goes(&saved.rule))
+            };
+            owners.iter().filter(leads).flat_map(|owner| owner.removals(table, goes)).collect()
+        })?;
+    }
+    Ok(changes)
+}
+
+impl Tables {
+    /// As [`check`].
+    pub(crate) fn has(&self, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
+        if validate(key).is_err() {
+            return Ok(addrs.is_empty());
+        }
+        for (v6, addrs) in by_family(addrs) {
+            let sets = sets(key, &addrs, v6)?;
+            if !self.of(v6).is_some_and(|table| RuleSet::is_whole(&sets, table)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Chains of the native plugins' names that belong to none of these attachments, and what leads to them.
+    pub(crate) fn strangers(&self, known: &[MasqueradeKey]) -> Vec<Marked> {
+        let known: Vec<String> = known.iter().flat_map(MasqueradeKey::iptables_chains).collect();
+        let mut strange = Vec::new();
+        for (v6, table) in &self.0 {
+            let program = if *v6 { "ip6tables" } else { "iptables" };
+            // `CNI-` and 24 hexadecimal digits: other plugins' chains (`CNI-HOSTPORT-…`) are not for us to judge.
+            let is_ours = |chain: &&String| {
+                let digits = chain.strip_prefix(CHAIN_PREFIX).unwrap_or_default();
+                digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known.contains(chain)
+            };
+            for chain in table.chains.iter().filter(is_ours) {
+                let place = format!("{program} nat {chain}");
+                let of_chain =
+                    |saved: &&SavedRule| [Some(&saved.rule.chain), saved.rule.target.as_ref()].contains(&Some(chain));
+                let rules: Vec<&SavedRule> = table.rules.iter().filter(of_chain).collect();
+                let mark = rules.iter().find_map(|saved| saved.rule.comment.clone()).unwrap_or_default();
+                let leads = rules.iter().filter(|saved| saved.rule.target.as_ref() == Some(chain));
+                let mut commands: Vec<String> =
+                    leads.map(|saved| format!("{program} -w -t nat -D {}", saved.line)).collect();
+                commands.extend(["-F", "-X"].map(|flag| format!("{program} -w -t nat {flag} {chain}")));
+                // What a shell could take for more than a word, whether it stands between quotes or not.
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || " -_./:,=+\"\\".contains(c);
+                if !commands.iter().all(|command| command.chars().all(is_plain)) {
+                    commands.clear();
+                }
+                let addresses =
+                    rules.iter().filter_map(|saved| saved.rule.source).map(|source| source.addr()).collect();
+                gather(&mut strange, Marked { place, mark, addresses, commands });
+            }
+        }
+        strange
+    }
+}
+
+/// The addresses of IPv4 and of IPv6, where there are any.
+fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
+    [false, true].into_iter().filter_map(|v6| {
+        let of_family = |address: &IpNet| matches!(address, IpNet::V6(_)) == v6;
+        let addrs: Vec<IpNet> = addrs.iter().copied().filter(of_family).collect();
+        (!addrs.is_empty()).then_some((v6, addrs))
+    })
+}
+
+/// The container whose masquerading this rule begins, with its network.
+fn key_of(rule: &Rule) -> Option<MasqueradeKey> {
+    let chain = rule.target.as_deref().filter(|target| target.starts_with(CHAIN_PREFIX))?;
+    let key = MasqueradeKey::of_iptables(chain, rule.comment.as_deref()?)?;
+    (rule.chain == POSTROUTING).then_some(key)
+}
+
+/// The container whose masquerading in `network` this rule begins.
+fn container_of(rule: &Rule, network: &str) -> Option<String> {
+    key_of(rule).filter(|key| key.network == network).map(|key| key.container_id)
+}

@@ -1,0 +1,88 @@
+//! Whether there can be rules of an owner: asked of the kernel, which is cheaper than to start programs that find nothing.
+
+use std::cell::OnceCell;
+use std::collections::HashSet;
+
+use netlink_packet_netfilter::NetfilterProtoFamily;
+
+use super::NAT;
+use super::masquerade::CHAIN_PREFIX;
+use crate::nft::batch::Table;
+use crate::{FirewallError, MasqueradeKey, Nft};
+
+/// Whether masquerading by iptables may be there for this container and network. Where it says no, which takes
+/// microseconds, [`super::remove`] would find nothing, which takes programs and milliseconds.
+///
+/// It says yes whenever the kernel has a `nat` table of legacy iptables, into which there is no other look.
+///
+/// # Errors
+/// The kernel refuses to show its nftables, or the deadline passes.
+pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallError> {
+    Ok(has_legacy_nat() || chains(nft, key)?.contains(&true))
+}
+
+/// Whether there is a chain of this container and network, in IPv4 and in IPv6, as far as iptables works by nftables.
+///
+/// # Errors
+/// As [`may_exist`].
+pub fn chains(nft: &mut Nft, key: &MasqueradeKey) -> Result<[bool; 2], FirewallError> {
+    let chains = key.iptables_chains();
+    let mut seen = [false; 2];
+    for (family, seen) in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6].into_iter().zip(&mut seen) {
+        for chain in &chains {
+            *seen |= nft.chain(Table { family, name: NAT }, chain)?.is_some();
+        }
+    }
+    Ok(seen)
+}
+
+/// The same for all containers and networks.
+///
+/// # Errors
+/// As [`may_exist`].
+pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
+    others_may_exist(nft, "", &[])
+}
+
+/// The same for all containers and networks but these containers of `network`. Given are container IDs and interface names.
+///
+/// # Errors
+/// As [`may_exist`].
+pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]) -> Result<bool, FirewallError> {
+    let chains_of = |(container_id, _): &(String, String)| {
+        let (network, container_id) = (network.to_owned(), container_id.clone());
+        MasqueradeKey { network, container_id, ifname: String::new() }.iptables_chains()
+    };
+    let own = OnceCell::new();
+    for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
+        let mut chains = nft.chain_names(Table { family, name: NAT })?;
+        chains.retain(|chain| chain.starts_with(CHAIN_PREFIX));
+        let is_known = |chain: &String| {
+            own.get_or_init(|| known.iter().flat_map(chains_of).collect::<HashSet<String>>()).contains(chain)
+        };
+        if !chains.iter().all(is_known) {
+            return Ok(true);
+        }
+    }
+    Ok(has_legacy_nat())
+}
+
+/// Whether the kernel has, or may have, a `nat` table of legacy iptables.
+#[must_use]
+pub fn has_legacy_nat() -> bool {
+    has_legacy(NAT)
+}
+
+/// The same of any table.
+fn has_legacy(table: &str) -> bool {
+    for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
+        match std::fs::read_to_string(names) {
+            Ok(tables) if tables.lines().any(|name| name == table) => return true,
+            Ok(_) => {}
+            // The kernel has no legacy iptables.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(_) => return true,
+        }
+    }
+    false
+}

@@ -1,0 +1,186 @@
+//! The system's programs for iptables: one `iptables-save` to look, one `iptables-restore` to make all changes at once.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use postern_confine::{Allowed, Rules, Run};
+
+use super::saved::SavedTable;
+use crate::FirewallError;
+use crate::program;
+
+/// The tables that a helper changes for a gate: those in which some capability has rules.
+const TABLES: [&str; 1] = [super::NAT];
+
+/// How often a change that another program was faster with is planned again.
+const RETRIES: usize = 3;
+
+/// Who runs the programs, and how long they may take.
+#[derive(Clone, Copy)]
+pub struct Means<'a> {
+    /// This process, or a helper.
+    pub runner: &'a dyn Run,
+    /// When a program is killed.
+    pub deadline: Instant,
+}
+
+/// The programs that this may run, as far as they are installed.
+#[must_use]
+pub fn programs() -> Vec<Allowed> {
+    let save = Rules { arguments: is_save, input: str::is_empty, variable: None };
+    let restore = Rules { arguments: is_restore, input: is_change, variable: None };
+    let names = [
+        ("iptables-save", save),
+        ("iptables-restore", restore),
+        ("ip6tables-save", save),
+        ("ip6tables-restore", restore),
+    ];
+    names.into_iter().filter_map(|(name, rules)| Some(Allowed { path: program::locate(name).ok()?, rules })).collect()
+}
+
+const RESTORE: [&str; 2] = ["--noflush", "-w"];
+
+/// Changes of one of these tables, line by line, that name no program: iptables runs the one of `--modprobe`.
+fn is_change(input: &str) -> bool {
+    input.lines().all(|line| {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            None | Some("COMMIT") => words.next().is_none(),
+            Some(word) if word.strip_prefix('*').is_some_and(|table| TABLES.contains(&table)) => words.next().is_none(),
+            Some("-A" | "-I" | "-D" | "-N" | "-X" | "-F") => !words.any(|word| {
+                word.starts_with("-M")
+                    || word.starts_with("--m") && "--modprobe".starts_with(word.split('=').next().unwrap_or(word))
+            }),
+            Some(_) => false,
+        }
+    })
+}
+
+/// The arguments of a look at one of these tables.
+fn is_save(arguments: &[String]) -> bool {
+    matches!(arguments, [option, table] if option == "-t" && TABLES.contains(&table.as_str()))
+}
+
+/// The arguments of a change, the last of which is a number of seconds.
+fn is_restore(arguments: &[String]) -> bool {
+    matches!(arguments, [first, second, seconds] if [first, second] == RESTORE && seconds.parse::<u64>().is_ok())
+}
+
+/// One family's programs.
+pub(super) struct Programs<'a> {
+    pub(super) v6: bool,
+    save: PathBuf,
+    restore: PathBuf,
+    means: Means<'a>,
+}
+
+impl<'a> Programs<'a> {
+    pub(super) fn locate(v6: bool, means: Means<'a>) -> Result<Self, FirewallError> {
+        let name = if v6 { "ip6tables" } else { "iptables" };
+        Ok(Self {
+            v6,
+            save: program::locate(&format!("{name}-save"))?,
+            restore: program::locate(&format!("{name}-restore"))?,
+            means,
+        })
+    }
+
+    pub(super) fn look(&self, table: &str) -> Result<SavedTable, FirewallError> {
+        let Means { runner, deadline } = self.means;
+        let text = program::run(runner, &self.save, &["-t", table], "", deadline)?;
+        Ok(SavedTable::parse(&text))
+    }
+
+    /// Makes the changes that `plan` finds necessary, all or none. It plans again if they fail: the usual cause is
+    /// that somebody else has just made (or removed) the same.
+    pub(super) fn change(
+        &self,
+        table: &str,
+        plan: impl Fn(&SavedTable) -> Vec<String>,
+    ) -> Result<usize, FirewallError> {
+        let mut attempt = 0;
+        loop {
+            let changes = plan(&self.look(table)?);
+            if changes.is_empty() {
+                return Ok(0);
+            }
+            let input = format!("*{table}\n{}\nCOMMIT\n", changes.join("\n"));
+            // The wait is for the lock that legacy iptables takes; our own deadline ends it in any case.
+            let Means { runner, deadline } = self.means;
+            let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().max(1);
+            let wait = seconds.to_string();
+            let [noflush, lock] = RESTORE;
+            let outcome = program::run(runner, &self.restore, &[noflush, lock, &wait], &input, deadline);
+            attempt += 1;
+            match outcome {
+                Ok(_) => return Ok(changes.len()),
+                Err(error) if error.is_timeout() || attempt > RETRIES => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Whether iptables can be used here: the programs are installed, and the kernel answers them. IPv4 only, as the
+/// native plugins test it.
+#[must_use]
+pub fn usable(means: Means<'_>) -> bool {
+    Programs::locate(false, means).is_ok()
+        && program::locate("iptables")
+            .and_then(|path| program::run(means.runner, &path, &["-t", "filter", "-S", "INPUT"], "", means.deadline))
+            .is_ok()
+}
+
+/// Whether the programs are installed, of IPv4 and of IPv6.
+#[must_use]
+pub fn installed() -> [bool; 2] {
+    ["iptables", "ip6tables"]
+        .map(|name| ["save", "restore"].iter().all(|part| program::locate(&format!("{name}-{part}")).is_ok()))
+}
+
+/// What to say of rules of a family whose programs are missing.
+#[must_use]
+pub fn missing(v6: bool) -> FirewallError {
+    let name = if v6 { "ip6tables-restore" } else { "iptables-restore" };
+    program::locate(name)
+        .err()
+        .unwrap_or_else(|| FirewallError::new("locate", name, "it was not there a moment ago: try again"))
+}
+
+/// The programs that are installed: those of one family may be missing, not both.
+pub(super) fn families(means: Means<'_>) -> Result<Vec<Programs<'_>>, FirewallError> {
+    match (Programs::locate(false, means), Programs::locate(true, means)) {
+        (Err(error), Err(_)) => Err(error),
+        (v4, v6) => Ok(v4.into_iter().chain(v6).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_runs_what_this_asks_for_and_no_program_besides() {
+        let change = "*nat\n-N CNI-1\n-A CNI-1 -d 10.1.0.0/16 -m comment --comment \"name: \\\"n\\\" id: \\\"c\\\"\" -j ACCEPT\nCOMMIT\n";
+        assert!(is_change(change) && is_change("") && is_change("*nat\n-F CNI-1\n-X CNI-1\nCOMMIT"));
+        for evil in [
+            "*filter",
+            "*nat\n-P INPUT DROP",
+            "-A X -M /tmp/x",
+            "-A X -M/tmp/x",
+            "-A X --modprobe=/tmp/x",
+            "-A X --mo /x",
+        ] {
+            assert!(!is_change(evil), "{evil}");
+        }
+        assert!(is_save(&["-t".to_owned(), "nat".to_owned()]));
+        for evil in [&["-t", "filter"][..], &["-t"], &["-t", "nat", "-M"], &["-f", "nat"]] {
+            assert!(!is_save(&evil.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()), "{evil:?}");
+        }
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert!(is_restore(&words(&["--noflush", "-w", "5"])));
+        for evil in [&["--noflush", "-w", "x"][..], &["--noflush", "-w"], &["-w", "--noflush", "5"], &[]] {
+            assert!(!is_restore(&words(evil)), "{evil:?}");
+        }
+    }
+}

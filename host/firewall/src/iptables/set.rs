@@ -1,0 +1,252 @@
+//! A set of iptables rules that belongs to one owner: the one way in which rules are made, compared, removed and listed,
+//! whichever table and chains they are in.
+//!
+//! A set has rules in chains that all owners share, and chains of its own, which go when nobody's rule leads to them any
+//! more. What the rules say and what they are called is the user's affair.
+
+use std::collections::BTreeSet;
+
+use super::programs::Programs;
+use super::saved::{Rule, SavedTable};
+use crate::FirewallError;
+
+/// Where a rule goes if it is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At the chain's beginning, before everybody's.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "masquerading has none; the jumps of portmap and firewall are such")
+    )]
+    First,
+    /// Before those of the set that are to be last in the chain, where they are there; else at its end.
+    Early,
+    /// At the chain's end.
+    Last,
+}
+
+/// A rule of a set.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    pub(crate) place: Place,
+    pub(crate) rule: Rule,
+}
+
+/// An owner of rules.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owner {
+    pub(crate) table: &'static str,
+    /// What its rules bear, if they can be told by that.
+    pub(crate) comment: Option<String>,
+    /// Chains of its own; each may lead to those after it.
+    pub(crate) chains: Vec<String>,
+}
+
+/// All rules that an owner is to have, in the order in which they are made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RuleSet {
+    pub(crate) owner: Owner,
+    /// Chains that all owners share and that are not iptables' own: made if they are missing, removed by nobody.
+    pub(crate) shared: Vec<String>,
+    pub(crate) rules: Vec<Placed>,
+}
+
+impl Owner {
+    fn leads_here(&self, rule: &Rule) -> bool {
+        rule.target.as_ref().is_some_and(|target| self.chains.contains(target))
+    }
+
+    /// The changes that remove the rules for which `goes` holds, and the chains to which nothing else leads. Of an owner with
+    /// chains, only rules that lead to them are asked about: what is in the chains goes with them.
+    pub(crate) fn removals(&self, saved: &SavedTable, goes: impl Fn(&Rule) -> bool) -> Vec<String> {
+        let mut changes = Vec::new();
+        let mut targets = Vec::new();
+        for saved in &saved.rules {
+            let concerned = self.chains.is_empty() || self.leads_here(&saved.rule);
+            if !concerned || self.chains.contains(&saved.rule.chain) {
+                continue;
+            }
+            if goes(&saved.rule) {
+                changes.push(format!("-D {}", saved.line));
+            } else {
+                targets.extend(&saved.rule.target);
+            }
+        }
+        // A chain that stays holds those that it leads to.
+        let (mut held, mut going) = (false, Vec::new());
+        for chain in &self.chains {
+            held |= targets.contains(&chain);
+            if saved.chains.contains(chain) && !held {
+                going.push(chain);
+            }
+        }
+        for flag in ["-F", "-X"] {
+            changes.extend(going.iter().map(|chain| format!("{flag} {chain}")));
+        }
+        changes
+    }
+}
+
+impl RuleSet {
+    /// The one of two sets that is the owner's here, which differ by the names of their chains: the first, unless another
+    /// owner's rules lead to its chains, or the second's are in use.
+    fn choose<'a>([first, second]: &'a [Self; 2], saved: &SavedTable) -> &'a Self {
+        let is_ours = |rule: &Rule| rule.comment == first.owner.comment;
+        let taken = saved.rules.iter().any(|saved| first.owner.leads_here(&saved.rule) && !is_ours(&saved.rule));
+        let has = saved.rules.iter().any(|saved| second.owner.leads_here(&saved.rule));
+        if taken || has { second } else { first }
+    }
+
+    /// The changes that make the set whole.
+    fn additions(&self, saved: &SavedTable) -> Vec<String> {
+        let mut changes: Vec<String> = Vec::new();
+        let mut change = |line| {
+            if !changes.contains(&line) {
+                changes.push(line);
+            }
+        };
+        for chain in self.shared.iter().chain(&self.owner.chains).filter(|chain| !saved.chains.contains(chain)) {
+            change(format!("-N {chain}"));
+        }
+        for Placed { place, rule } in self.rules.iter().filter(|placed| !saved.has(&placed.rule)) {
+            let is_last = |other: &Placed| other.place == Place::Last && other.rule.chain == rule.chain;
+            let first = match place {
+                Place::First => true,
+                Place::Early => self.rules.iter().any(|other| is_last(other) && saved.has(&other.rule)),
+                Place::Last => false,
+            };
+            change(format!("{} {}", if first { "-I" } else { "-A" }, rule.line()));
+        }
+        changes
+    }
+
+    /// Makes the one of two sets whole that is the owner's ([`RuleSet::choose`]). Returns how many changes that took.
+    pub(crate) fn ensure(sets: &[Self; 2], programs: &Programs<'_>) -> Result<usize, FirewallError> {
+        let table = sets.first().map_or("", |set| set.owner.table);
+        programs.change(table, |saved| Self::choose(sets, saved).additions(saved))
+    }
+
+    /// Whether that one is whole.
+    pub(crate) fn is_whole(sets: &[Self; 2], saved: &SavedTable) -> bool {
+        Self::choose(sets, saved).additions(saved).is_empty()
+    }
+
+    /// Removes what owners have, as [`Owner::removals`]. Returns how many changes that took.
+    pub(crate) fn remove(
+        owners: &[Owner],
+        programs: &Programs<'_>,
+        goes: impl Fn(&Rule) -> bool,
+    ) -> Result<usize, FirewallError> {
+        let Some(table) = owners.first().map(|owner| owner.table) else { return Ok(0) };
+        programs.change(table, |saved| owners.iter().flat_map(|owner| owner.removals(saved, &goes)).collect())
+    }
+}
+
+/// The owners, as `read` tells them by their rules, of whom nothing is to stay. `is_valid` tells who stays; `busy` then who is
+/// at work: it is asked only if there is something to remove, and after the rules were read.
+pub(crate) fn stale_owners<T: Ord>(
+    saved: &SavedTable,
+    read: impl Fn(&Rule) -> Option<T>,
+    is_valid: impl Fn(&T) -> bool,
+    busy: impl FnOnce() -> Result<Vec<T>, FirewallError>,
+) -> Result<Vec<T>, FirewallError> {
+    let all: BTreeSet<T> = saved.rules.iter().filter_map(|saved| read(&saved.rule)).collect();
+    let mut stale: Vec<T> = all.into_iter().filter(|owner| !is_valid(owner)).collect();
+    if !stale.is_empty() {
+        let busy = busy()?;
+        stale.retain(|owner| !busy.contains(owner));
+    }
+    Ok(stale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As issue 12's plugins will have them: another table, shared chains, rules at a chain's beginning, chains that lead to
+    /// each other, and matches that are only compared.
+    fn set(container: &str, place: Place) -> RuleSet {
+        let own = [format!("OWN-{container}"), format!("OWN-{container}-2")];
+        let rule = |text: String| Rule::parse(&text);
+        let rules = vec![
+            (Place::First, rule("FORWARD -j SHARED".into())),
+            (place, rule(format!("{} -p tcp -m conntrack --ctstate RELATED -j {}", own[0], own[1]))),
+            (Place::Last, rule(format!("{} -j DROP", own[0]))),
+            (Place::Last, rule(format!("{} -d 10.1.0.2/32 -j DNAT --to-destination 10.1.0.2:80", own[1]))),
+            (Place::Last, rule(format!("SHARED -m comment --comment \"{container}\" -j {}", own[0]))),
+        ];
+        RuleSet {
+            owner: Owner { table: "filter", comment: Some(container.to_owned()), chains: own.into() },
+            shared: vec!["SHARED".to_owned()],
+            rules: rules.into_iter().map(|(place, rule)| Placed { place, rule }).collect(),
+        }
+    }
+
+    /// What `iptables-save` would show after these changes.
+    fn apply(table: &mut SavedTable, changes: &[String]) {
+        for change in changes {
+            let (flag, rest) = change.split_once(' ').unwrap();
+            match flag {
+                "-N" => table.chains.push(rest.to_owned()),
+                "-X" => table.chains.retain(|chain| chain != rest),
+                "-F" => table.rules.retain(|saved| saved.rule.chain != rest),
+                "-D" => table.rules.retain(|saved| saved.line != rest),
+                "-A" => table.rules.extend(SavedTable::parse(&format!("-A {rest}")).rules),
+                "-I" => drop(table.rules.splice(..0, SavedTable::parse(&format!("-A {rest}")).rules)),
+                other => panic!("{other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn any_table_and_chains() {
+        let (one, two) = (set("one", Place::Early), set("two", Place::Early));
+        let mut table = SavedTable::default();
+        let first = one.additions(&table);
+        apply(&mut table, &first);
+        assert!(one.additions(&table).is_empty(), "{:?}", one.additions(&table));
+        assert_eq!(table.rules[0].line, "FORWARD -j SHARED");
+        let second = two.additions(&table);
+        assert!(!second.iter().any(|change| change.contains("FORWARD") || change == "-N SHARED"), "{second:?}");
+        apply(&mut table, &second);
+        // What has to come early is put before the rest, which is there.
+        table.rules.retain(|saved| !saved.line.starts_with("OWN-one -p"));
+        let repair = one.additions(&table);
+        assert_eq!(repair, ["-I OWN-one -p tcp -m conntrack --ctstate RELATED -j OWN-one-2"]);
+        apply(&mut table, &repair);
+        // A rule that is not to go holds the chain it leads to, and that one the next.
+        let held = one.owner.removals(&table, |_| false);
+        assert!(held.is_empty(), "{held:?}");
+        let removals = one.owner.removals(&table, |rule| rule.comment == one.owner.comment);
+        let wanted = [
+            "-D SHARED -m comment --comment \"one\" -j OWN-one",
+            "-F OWN-one",
+            "-F OWN-one-2",
+            "-X OWN-one",
+            "-X OWN-one-2",
+        ];
+        assert_eq!(removals, wanted);
+        apply(&mut table, &removals);
+        assert!(two.additions(&table).is_empty());
+        assert_eq!(one.additions(&table).len(), 6);
+    }
+
+    #[test]
+    fn rules_without_chains_go_one_by_one() {
+        let rule = Rule::parse("SHARED -s 10.1.0.2/32 -j ACCEPT");
+        let owner = Owner { table: "filter", ..Owner::default() };
+        let table =
+            SavedTable::parse("*filter\n:SHARED - [0:0]\n-A SHARED -s 10.1.0.2/32 -j ACCEPT\n-A SHARED -j DROP\n");
+        assert_eq!(owner.removals(&table, |seen| *seen == rule), ["-D SHARED -s 10.1.0.2/32 -j ACCEPT"]);
+    }
+
+    #[test]
+    fn who_is_at_work_is_asked_only_where_something_would_go() {
+        let table = SavedTable::parse("-A C -m comment --comment a -j X\n-A C -m comment --comment b -j X\n");
+        let read = |rule: &Rule| rule.comment.clone();
+        let never = || Err(FirewallError::new("ask", "", ""));
+        assert_eq!(stale_owners(&table, read, |_| true, never).unwrap(), Vec::<String>::new());
+        assert!(stale_owners(&table, read, |_| false, never).is_err());
+        assert_eq!(stale_owners(&table, read, |_| false, || Ok(vec!["b".to_owned()])).unwrap(), ["a"]);
+    }
+}
