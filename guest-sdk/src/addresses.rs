@@ -9,14 +9,14 @@ use postern_types::Address;
 #[cfg(not(target_arch = "wasm32"))]
 use {
     crate::sys::ask,
-    postern_types::{Operation, Reply},
+    postern_types::{Reply, ops},
 };
 
 /// Adds the addresses, which IPAM or `prevResult` must have given to this attachment.
 pub fn add(link: &Link, addresses: &[IpNet]) -> Result<(), Error> {
     host!(
         component: sys::addresses::add(&link.0, &sys::texts(addresses)).map_err(sys::failure),
-        fake: sys::done(&Operation::AddressesAdd { link: link.0, addresses: addresses.to_vec() }),
+        fake: sys::done(ops::Addresses::Add { link: link.0, addresses: addresses.to_vec() }),
     )
 }
 
@@ -24,7 +24,7 @@ pub fn add(link: &Link, addresses: &[IpNet]) -> Result<(), Error> {
 pub fn list(link: &Link) -> Result<Vec<Address>, Error> {
     host!(
         component: sys::addresses::list(&link.0).map_err(sys::failure).and_then(sys::addresses),
-        fake: ask!(Operation::AddressesList { link: link.0 }, Reply::Addresses(addresses) => addresses),
+        fake: ask!(ops::Addresses::List { link: link.0 }, Reply::Addresses(addresses) => addresses),
     )
 }
 
@@ -35,6 +35,6 @@ pub fn list(link: &Link) -> Result<Vec<Address>, Error> {
 pub fn settle(link: &Link) -> Result<(), Error> {
     host!(
         component: sys::addresses::settle(&link.0).map_err(sys::failure),
-        fake: sys::done(&Operation::AddressesSettle { link: link.0 }),
+        fake: sys::done(ops::Addresses::Settle { link: link.0 }),
     )
 }

@@ -8,7 +8,7 @@ use crate::sys;
 #[cfg(not(target_arch = "wasm32"))]
 use {
     crate::sys::ask,
-    postern_types::{Operation, Reply},
+    postern_types::{Reply, ops},
 };
 
 /// GC: removes what this plugin made for the attachments that the runtime's list of valid ones lacks; returns how many
@@ -16,6 +16,6 @@ use {
 pub fn collect() -> Result<u32, Error> {
     host!(
         component: sys::attachments::collect().map_err(sys::failure),
-        fake: ask!(Operation::AttachmentsCollect, Reply::Removed(count) => count),
+        fake: ask!(ops::Attachments::Collect, Reply::Removed(count) => count),
     )
 }

@@ -8,7 +8,7 @@ use postern_types::{LinkInfo, PortSpec};
 #[cfg(not(target_arch = "wasm32"))]
 use {
     crate::sys::ask,
-    postern_types::{Operation, Reply},
+    postern_types::{Reply, ops},
 };
 
 /// How a bridge is to be made, or what is to be switched on. What isn't called here isn't imported either.
@@ -59,7 +59,7 @@ pub fn ensure(name: &str, options: &Options) -> Result<Bridge, Error> {
     host!(
         component: sys::bridge::ensure(name, &options.0).map(Bridge).map_err(sys::failure),
         fake: ask!(
-            Operation::BridgeEnsure {
+            ops::Bridge::Ensure {
                 name: name.to_owned(),
                 mtu: options.0.mtu.get(),
                 vlan_filtering: options.0.vlan_filtering.get(),
@@ -78,7 +78,7 @@ pub fn find(name: &str) -> Result<Option<Bridge>, Error> {
     host!(
         component: Ok(sys::bridge::find(name).map_err(sys::failure)?.map(Bridge)),
         fake: ask!(
-            Operation::BridgeFind { name: name.to_owned() },
+            ops::Bridge::Find { name: name.to_owned() },
             Reply::MaybeBridge(bridge) => bridge.map(Bridge)
         ),
     )
@@ -89,7 +89,7 @@ impl Bridge {
     pub fn attributes(&self) -> Result<LinkInfo, Error> {
         host!(
             component: self.0.attributes().map(sys::link_info).map_err(sys::failure),
-            fake: ask!(Operation::LinkAttributes { link: self.0.link.handle }, Reply::Link(link) => link),
+            fake: ask!(ops::Link::Attributes { link: self.0.link.handle }, Reply::Link(link) => link),
         )
     }
 
@@ -109,7 +109,7 @@ impl Bridge {
     pub fn attach(&self, end: &HostEnd, port: &PortSpec) -> Result<(), Error> {
         host!(
             component: self.0.attach(&end.0, &port_resource(port)).map_err(sys::failure),
-            fake: sys::done(&Operation::BridgeAttach {
+            fake: sys::done(ops::Bridge::Attach {
                 bridge: self.0.link.handle,
                 host: end.0,
                 port: port.clone(),
@@ -126,7 +126,7 @@ impl Bridge {
         host!(
             component: Ok(self.0.ensure_gateways(&port_resource(port), force).map_err(sys::failure)?.map(sys::link_info)),
             fake: ask!(
-                Operation::BridgeEnsureGateways { bridge: self.0.link.handle, port: port.clone(), force },
+                ops::Bridge::EnsureGateways { bridge: self.0.link.handle, port: port.clone(), force },
                 Reply::MaybeLink(link) => link
             ),
         )

@@ -9,7 +9,7 @@ use postern_cni::{CniResult, Json, Version};
 #[cfg(not(target_arch = "wasm32"))]
 use {
     crate::sys::ask,
-    postern_types::{Operation, Reply},
+    postern_types::{Reply, ops},
 };
 
 /// Runs ADD; the addresses become the attachment's own. If the caller's ADD fails later, the host runs DEL.
@@ -27,7 +27,7 @@ pub fn add() -> Result<CniResult, Error> {
 
 #[cfg(not(target_arch = "wasm32"))]
 fn ask_for_result() -> Result<String, Error> {
-    ask!(Operation::IpamAdd, Reply::Result(result) => result)
+    ask!(ops::Ipam::Add, Reply::Result(result) => result)
 }
 
 /// Runs DEL, once what uses the attachment's addresses is gone: the host removes what its record lists, and a plugin that
@@ -35,7 +35,7 @@ fn ask_for_result() -> Result<String, Error> {
 pub fn del() -> Result<(), Error> {
     host!(
         component: sys::ipam::del().map_err(sys::failure),
-        fake: sys::done(&Operation::IpamDel),
+        fake: sys::done(ops::Ipam::Del),
     )
 }
 
@@ -43,7 +43,7 @@ pub fn del() -> Result<(), Error> {
 pub fn check() -> Result<(), Error> {
     host!(
         component: sys::ipam::check().map_err(sys::failure),
-        fake: sys::done(&Operation::IpamCheck),
+        fake: sys::done(ops::Ipam::Check),
     )
 }
 
@@ -51,7 +51,7 @@ pub fn check() -> Result<(), Error> {
 pub fn status() -> Result<(), Error> {
     host!(
         component: sys::ipam::status().map_err(sys::failure),
-        fake: sys::done(&Operation::IpamStatus),
+        fake: sys::done(ops::Ipam::Status),
     )
 }
 
@@ -59,6 +59,6 @@ pub fn status() -> Result<(), Error> {
 pub fn gc() -> Result<(), Error> {
     host!(
         component: sys::ipam::gc().map_err(sys::failure),
-        fake: sys::done(&Operation::IpamGc),
+        fake: sys::done(ops::Ipam::Gc),
     )
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 #[cfg(not(target_arch = "wasm32"))]
 use {
     crate::sys::ask,
-    postern_types::{Operation, Reply},
+    postern_types::{Reply, ops},
 };
 
 /// Reserves one address from each set of ranges, round robin, or the requested one that lies in it.
@@ -20,7 +20,7 @@ pub fn reserve(sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<Lea
     host!(
         component: grants(sys::leases::reserve(&translate(sets), &sys::texts(requested)).map_err(sys::failure)?),
         fake: ask!(
-            Operation::LeasesReserve { sets: sets.to_vec(), requested: requested.to_vec() },
+            ops::Leases::Reserve { sets: sets.to_vec(), requested: requested.to_vec() },
             Reply::Leases(leases) => leases
         ),
     )
@@ -30,7 +30,7 @@ pub fn reserve(sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<Lea
 pub fn held() -> Result<Vec<LeaseGrant>, Error> {
     host!(
         component: grants(sys::leases::held().map_err(sys::failure)?),
-        fake: ask!(Operation::LeasesHeld, Reply::Leases(leases) => leases),
+        fake: ask!(ops::Leases::Held, Reply::Leases(leases) => leases),
     )
 }
 
@@ -39,7 +39,7 @@ pub fn held() -> Result<Vec<LeaseGrant>, Error> {
 pub fn release() -> Result<(), Error> {
     host!(
         component: sys::leases::release().map_err(sys::failure),
-        fake: sys::done(&Operation::LeasesRelease),
+        fake: sys::done(ops::Leases::Release),
     )
 }
 
@@ -47,7 +47,7 @@ pub fn release() -> Result<(), Error> {
 pub fn retain() -> Result<u32, Error> {
     host!(
         component: sys::leases::retain().map_err(sys::failure),
-        fake: ask!(Operation::LeasesRetain, Reply::Removed(count) => count),
+        fake: ask!(ops::Leases::Retain, Reply::Removed(count) => count),
     )
 }
 
@@ -55,7 +55,7 @@ pub fn retain() -> Result<u32, Error> {
 pub fn available(sets: &[Vec<LeaseRange>]) -> Result<bool, Error> {
     host!(
         component: sys::leases::available(&translate(sets)).map_err(sys::failure),
-        fake: ask!(Operation::LeasesAvailable { sets: sets.to_vec() }, Reply::Available(free) => free),
+        fake: ask!(ops::Leases::Available { sets: sets.to_vec() }, Reply::Available(free) => free),
     )
 }
 

@@ -7,7 +7,7 @@ use postern_types::LinkInfo;
 #[cfg(not(target_arch = "wasm32"))]
 use {
     crate::sys::ask,
-    postern_types::{Operation, Reply},
+    postern_types::{Reply, ops},
 };
 
 /// A link held by this run. The host looks at namespace, index and name again at every use: a link that was deleted
@@ -19,7 +19,7 @@ pub struct Link(pub(crate) sys::Link);
 pub fn own() -> Result<Option<Link>, Error> {
     host!(
         component: Ok(sys::link::own().map_err(sys::failure)?.map(Link)),
-        fake: ask!(Operation::LinkOwn, Reply::MaybeLink(link) => link.map(|link| Link(link.handle))),
+        fake: ask!(ops::Link::Own, Reply::MaybeLink(link) => link.map(|link| Link(link.handle))),
     )
 }
 
@@ -36,7 +36,7 @@ impl Link {
     pub fn attributes(&self) -> Result<LinkInfo, Error> {
         host!(
             component: self.0.attributes().map(sys::link_info).map_err(sys::failure),
-            fake: ask!(Operation::LinkAttributes { link: self.0 }, Reply::Link(link) => link),
+            fake: ask!(ops::Link::Attributes { link: self.0 }, Reply::Link(link) => link),
         )
     }
 
@@ -44,7 +44,7 @@ impl Link {
     pub fn up(&self) -> Result<(), Error> {
         host!(
             component: self.0.up().map_err(sys::failure),
-            fake: sys::done(&Operation::LinkUp { link: self.0 }),
+            fake: sys::done(ops::Link::Up { link: self.0 }),
         )
     }
 
@@ -52,7 +52,7 @@ impl Link {
     pub fn delete(&self) -> Result<(), Error> {
         host!(
             component: self.0.delete().map_err(sys::failure),
-            fake: sys::done(&Operation::LinkDelete { link: self.0 }),
+            fake: sys::done(ops::Link::Delete { link: self.0 }),
         )
     }
 }

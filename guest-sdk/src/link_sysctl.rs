@@ -5,13 +5,13 @@ use crate::link::Link;
 use crate::sys::{self, host};
 
 #[cfg(not(target_arch = "wasm32"))]
-use postern_types::{LinkSysctl, Operation};
+use postern_types::{LinkSysctl, ops};
 
 /// `net.ipv6.conf.<link>.accept_dad`: duplicate address detection.
 pub fn set_accept_dad(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_accept_dad(&link.0, on).map_err(sys::failure),
-        fake: sys::done(&Operation::SysctlSet { link: link.0, key: LinkSysctl::AcceptDad, value: on }),
+        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::AcceptDad, value: on }),
     )
 }
 
@@ -19,7 +19,7 @@ pub fn set_accept_dad(link: &Link, on: bool) -> Result<(), Error> {
 pub fn set_enhanced_dad(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_enhanced_dad(&link.0, on).map_err(sys::failure),
-        fake: sys::done(&Operation::SysctlSet { link: link.0, key: LinkSysctl::EnhancedDad, value: on }),
+        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::EnhancedDad, value: on }),
     )
 }
 
@@ -27,7 +27,7 @@ pub fn set_enhanced_dad(link: &Link, on: bool) -> Result<(), Error> {
 pub fn set_arp_notify(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_arp_notify(&link.0, on).map_err(sys::failure),
-        fake: sys::done(&Operation::SysctlSet { link: link.0, key: LinkSysctl::ArpNotify, value: on }),
+        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::ArpNotify, value: on }),
     )
 }
 
@@ -35,7 +35,7 @@ pub fn set_arp_notify(link: &Link, on: bool) -> Result<(), Error> {
 pub fn set_keep_addr_on_down(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_keep_addr_on_down(&link.0, on).map_err(sys::failure),
-        fake: sys::done(&Operation::SysctlSet { link: link.0, key: LinkSysctl::KeepAddrOnDown, value: on }),
+        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::KeepAddrOnDown, value: on }),
     )
 }
 
@@ -43,6 +43,6 @@ pub fn set_keep_addr_on_down(link: &Link, on: bool) -> Result<(), Error> {
 pub fn set_disable_ipv6(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_disable_ipv6(&link.0, on).map_err(sys::failure),
-        fake: sys::done(&Operation::SysctlSet { link: link.0, key: LinkSysctl::DisableIpv6, value: on }),
+        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::DisableIpv6, value: on }),
     )
 }

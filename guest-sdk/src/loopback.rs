@@ -7,7 +7,7 @@ use postern_types::Address;
 #[cfg(not(target_arch = "wasm32"))]
 use {
     crate::sys::ask,
-    postern_types::{Operation, Reply},
+    postern_types::{Reply, ops},
 };
 
 /// What `lo` is like.
@@ -26,7 +26,7 @@ pub struct State {
 pub fn up() -> Result<(), Error> {
     host!(
         component: sys::loopback::up().map_err(sys::failure),
-        fake: sys::done(&Operation::LoopbackUp),
+        fake: sys::done(ops::Loopback::Up),
     )
 }
 
@@ -34,7 +34,7 @@ pub fn up() -> Result<(), Error> {
 pub fn down() -> Result<(), Error> {
     host!(
         component: sys::loopback::down().map_err(sys::failure),
-        fake: sys::done(&Operation::LoopbackDown),
+        fake: sys::done(ops::Loopback::Down),
     )
 }
 
@@ -48,6 +48,6 @@ pub fn state() -> Result<State, Error> {
             let state = sys::loopback::addresses().map_err(sys::failure)?;
             Ok(State { up: state.up, addresses: sys::addresses(state.addresses)? })
         },
-        fake: ask!(Operation::LoopbackAddresses, Reply::Loopback { up, addresses } => State { up, addresses }),
+        fake: ask!(ops::Loopback::Addresses, Reply::Loopback { up, addresses } => State { up, addresses }),
     )
 }

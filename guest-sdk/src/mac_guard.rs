@@ -6,13 +6,13 @@ use crate::veth::HostEnd;
 use postern_types::Mac;
 
 #[cfg(not(target_arch = "wasm32"))]
-use postern_types::Operation;
+use postern_types::ops;
 
 /// From now on only frames with this source address pass the host's end.
 pub fn ensure(end: &HostEnd, mac: Mac) -> Result<(), Error> {
     host!(
         component: sys::mac_guard::ensure(&end.0, &mac.to_string()).map_err(sys::failure),
-        fake: sys::done(&Operation::MacGuardEnsure { host: end.0, mac }),
+        fake: sys::done(ops::MacGuard::Ensure { host: end.0, mac }),
     )
 }
 
@@ -23,7 +23,7 @@ pub fn ensure(end: &HostEnd, mac: Mac) -> Result<(), Error> {
 pub fn check(end: &HostEnd, mac: Mac) -> Result<(), Error> {
     host!(
         component: sys::mac_guard::check(&end.0, &mac.to_string()).map_err(sys::failure),
-        fake: sys::done(&Operation::MacGuardCheck { host: end.0, mac }),
+        fake: sys::done(ops::MacGuard::Check { host: end.0, mac }),
     )
 }
 
@@ -31,6 +31,6 @@ pub fn check(end: &HostEnd, mac: Mac) -> Result<(), Error> {
 pub fn remove() -> Result<(), Error> {
     host!(
         component: sys::mac_guard::remove().map_err(sys::failure),
-        fake: sys::done(&Operation::MacGuardRemove),
+        fake: sys::done(ops::MacGuard::Remove),
     )
 }

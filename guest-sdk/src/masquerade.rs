@@ -6,7 +6,7 @@ use postern_cni::Fields;
 use postern_types::{Backend, ErrorCode};
 
 #[cfg(not(target_arch = "wasm32"))]
-use postern_types::Operation;
+use postern_types::ops;
 
 /// What the keys `ipMasq` and `ipMasqBackend` say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Wanted {
 pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
     host!(
         component: sys::masquerade::ensure(backend.map(translate)).map_err(sys::failure),
-        fake: sys::done(&Operation::MasqueradeEnsure { backend }),
+        fake: sys::done(ops::Masquerade::Ensure { backend }),
     )
 }
 
@@ -77,7 +77,7 @@ pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
 pub fn check(backend: Option<Backend>) -> Result<(), Error> {
     host!(
         component: sys::masquerade::check(backend.map(translate)).map_err(sys::failure),
-        fake: sys::done(&Operation::MasqueradeCheck { backend }),
+        fake: sys::done(ops::Masquerade::Check { backend }),
     )
 }
 
@@ -85,7 +85,7 @@ pub fn check(backend: Option<Backend>) -> Result<(), Error> {
 pub fn remove() -> Result<(), Error> {
     host!(
         component: sys::masquerade::remove().map_err(sys::failure),
-        fake: sys::done(&Operation::MasqueradeRemove),
+        fake: sys::done(ops::Masquerade::Remove),
     )
 }
 

@@ -5,7 +5,7 @@ use crate::sys::{self, host};
 use crate::veth::HostEnd;
 
 #[cfg(not(target_arch = "wasm32"))]
-use postern_types::Operation;
+use postern_types::ops;
 
 /// Puts the gateway of each of the attachment's addresses on the host's end, and routes the address there.
 ///
@@ -14,6 +14,6 @@ use postern_types::Operation;
 pub fn ensure(end: &HostEnd) -> Result<(), Error> {
     host!(
         component: sys::point_to_point::ensure(&end.0).map_err(sys::failure),
-        fake: sys::done(&Operation::PointToPointEnsure { host: end.0 }),
+        fake: sys::done(ops::PointToPoint::Ensure { host: end.0 }),
     )
 }

@@ -9,7 +9,7 @@ use crate::sys;
 #[cfg(not(target_arch = "wasm32"))]
 use {
     crate::sys::ask,
-    postern_types::{Operation, Reply},
+    postern_types::{Reply, ops},
 };
 
 /// Reads the file named by `ipam.resolvConf`.
@@ -23,6 +23,6 @@ pub fn read() -> Result<Dns, Error> {
                 options: dns.options,
             })
             .map_err(sys::failure),
-        fake: ask!(Operation::ResolvConfRead, Reply::Dns(dns) => dns),
+        fake: ask!(ops::ResolvConf::Read, Reply::Dns(dns) => dns),
     )
 }

@@ -9,7 +9,7 @@ use postern_types::Route;
 #[cfg(not(target_arch = "wasm32"))]
 use {
     crate::sys::ask,
-    postern_types::{Operation, Reply},
+    postern_types::{Reply, ops},
 };
 
 /// Adds the routes in order; the first refusal ends it.
@@ -23,7 +23,7 @@ pub fn add(link: &Link, routes: &[Route]) -> Result<(), Error> {
             let borrowed: Vec<_> = resources.iter().collect();
             sys::routes::add(&link.0, &borrowed).map_err(sys::failure)
         },
-        fake: sys::done(&Operation::RoutesAdd { link: link.0, routes: routes.to_vec() }),
+        fake: sys::done(ops::Routes::Add { link: link.0, routes: routes.to_vec() }),
     )
 }
 
@@ -31,7 +31,7 @@ pub fn add(link: &Link, routes: &[Route]) -> Result<(), Error> {
 pub fn remove_connected(link: &Link, networks: &[IpNet]) -> Result<(), Error> {
     host!(
         component: sys::routes::remove_connected(&link.0, &sys::texts(networks)).map_err(sys::failure),
-        fake: sys::done(&Operation::RoutesRemoveConnected { link: link.0, networks: networks.to_vec() }),
+        fake: sys::done(ops::Routes::RemoveConnected { link: link.0, networks: networks.to_vec() }),
     )
 }
 
@@ -39,7 +39,7 @@ pub fn remove_connected(link: &Link, networks: &[IpNet]) -> Result<(), Error> {
 pub fn list(link: &Link) -> Result<Vec<Route>, Error> {
     host!(
         component: sys::routes::list(&link.0).map_err(sys::failure)?.iter().map(value).collect(),
-        fake: ask!(Operation::RoutesList { link: link.0 }, Reply::Routes(routes) => routes),
+        fake: ask!(ops::Routes::List { link: link.0 }, Reply::Routes(routes) => routes),
     )
 }
 

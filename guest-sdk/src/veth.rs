@@ -8,7 +8,7 @@ use postern_types::{LinkInfo, Mac};
 #[cfg(not(target_arch = "wasm32"))]
 use {
     crate::sys::ask,
-    postern_types::{Operation, Reply},
+    postern_types::{Reply, ops},
 };
 
 /// How a pair is to be made. What isn't called here isn't imported either.
@@ -69,7 +69,7 @@ pub fn create(options: &Options) -> Result<Pair, Error> {
     host!(
         component: sys::veth::create(&options.0).map(sys::pair).map_err(sys::failure),
         fake: ask!(
-            Operation::VethCreate { mtu: options.0.mtu.get(), mac: options.0.mac.get() },
+            ops::Veth::Create { mtu: options.0.mtu.get(), mac: options.0.mac.get() },
             Reply::Veth(pair) => sys::pair(pair)
         ),
     )
@@ -79,7 +79,7 @@ pub fn create(options: &Options) -> Result<Pair, Error> {
 pub fn find() -> Result<Option<Pair>, Error> {
     host!(
         component: Ok(sys::veth::find().map_err(sys::failure)?.map(sys::pair)),
-        fake: ask!(Operation::VethFind, Reply::MaybeVeth(pair) => pair.map(sys::pair)),
+        fake: ask!(ops::Veth::Find, Reply::MaybeVeth(pair) => pair.map(sys::pair)),
     )
 }
 
@@ -88,7 +88,7 @@ impl HostEnd {
     pub fn attributes(&self) -> Result<LinkInfo, Error> {
         host!(
             component: self.0.attributes().map(sys::link_info).map_err(sys::failure),
-            fake: ask!(Operation::LinkAttributes { link: self.0 }, Reply::Link(link) => link),
+            fake: ask!(ops::Link::Attributes { link: self.0 }, Reply::Link(link) => link),
         )
     }
 
@@ -96,7 +96,7 @@ impl HostEnd {
     pub fn wait_running(&self) -> Result<LinkInfo, Error> {
         host!(
             component: self.0.wait_running().map(sys::link_info).map_err(sys::failure),
-            fake: ask!(Operation::VethWaitRunning { host: self.0 }, Reply::Link(link) => link),
+            fake: ask!(ops::Veth::WaitRunning { host: self.0 }, Reply::Link(link) => link),
         )
     }
 }

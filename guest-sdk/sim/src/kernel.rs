@@ -1,5 +1,6 @@
 //! The state of the simulation, and which part of it answers which operation.
 
+use super::capability;
 use super::services::{Ipam, Lease};
 use ipnet::IpNet;
 use postern_types::{
@@ -134,76 +135,9 @@ impl Kernel {
         self.log.push(operation.clone());
         let outcome = match &self.fail {
             Some((n, error)) if *n == number => Err(error.clone()),
-            _ => self.answer(operation),
+            _ => capability::answer(self, operation),
         };
         outcome.map_err(|error| OpError { operation: operation.name().to_owned(), ..error })
-    }
-
-    fn answer(&mut self, operation: &Operation) -> Result<Reply, OpError> {
-        use Operation as Op;
-        match operation {
-            Op::LinkOwn => Ok(Reply::MaybeLink(self.own().map(|link| link.info.clone()))),
-            Op::LinkAttributes { link } => Ok(Reply::Link(self.held(*link)?.info.clone())),
-            Op::LinkUp { link } => self.link_up(*link),
-            Op::LinkDelete { link } => self.link_delete(*link),
-            Op::VethCreate { mtu, mac } => self.veth_create(*mtu, *mac),
-            Op::VethFind => Ok(Reply::MaybeVeth(self.pair())),
-            Op::VethWaitRunning { host } => self.wait_running(*host),
-            Op::AddressesAdd { link, addresses } => self.addresses_add(*link, addresses),
-            Op::AddressesList { link } => Ok(Reply::Addresses(self.held(*link)?.addresses.clone())),
-            Op::AddressesSettle { link } => self.settle(*link),
-            Op::RoutesAdd { link, routes } => self.routes_add(*link, routes),
-            Op::RoutesRemoveConnected { link, networks } => self.remove_connected(*link, networks),
-            Op::RoutesList { link } => Ok(Reply::Routes(self.main_routes(*link)?)),
-            Op::SysctlSet { link, key, value } => self.sysctl(*link, *key, *value),
-            Op::BridgeEnsure { name, mtu, vlan_filtering, promisc } => {
-                self.bridge_ensure(name, *mtu, *vlan_filtering, *promisc)
-            }
-            Op::BridgeFind { name } => self.bridge_find(name).map(Reply::MaybeBridge),
-            Op::BridgeAttach { bridge, host, port } => self.attach(*bridge, *host, port),
-            Op::BridgeEnsureGateways { bridge, port, force } => self.ensure_gateways(*bridge, port.vlan, *force),
-            Op::PointToPointEnsure { host } => self.point_to_point(*host),
-            Op::ForwardingEnable => {
-                self.forwarding = true;
-                Ok(Reply::Done)
-            }
-            Op::MasqueradeEnsure { backend } => self.masquerade_ensure(*backend),
-            Op::MasqueradeCheck { backend } => self.masquerade_check(*backend),
-            Op::MasqueradeRemove => {
-                self.masquerade.clear();
-                Ok(Reply::Done)
-            }
-            Op::MacGuardEnsure { host, mac } => self.guard_ensure(*host, *mac),
-            Op::MacGuardCheck { host, mac } => self.guard_check(*host, *mac),
-            Op::MacGuardRemove => {
-                self.mac_guard = None;
-                Ok(Reply::Done)
-            }
-            Op::IpamAdd => self.ipam.result.clone().map(Reply::Result),
-            Op::IpamDel => self.ipam.del.clone().map(|()| Reply::Done),
-            Op::IpamCheck => self.ipam.check.clone().map(|()| Reply::Done),
-            Op::IpamStatus => self.ipam.status.clone().map(|()| Reply::Done),
-            Op::IpamGc => self.ipam.gc.clone().map(|()| Reply::Done),
-            Op::LeasesReserve { sets, requested } => self.reserve(sets, requested),
-            Op::LeasesHeld => Ok(Reply::Leases(self.own_leases())),
-            Op::LeasesRelease => {
-                self.leases.retain(|lease| !lease.own);
-                Ok(Reply::Done)
-            }
-            Op::LeasesRetain => Ok(Reply::Removed(self.retain())),
-            Op::LeasesAvailable { sets } => self.available(sets).map(Reply::Available),
-            Op::ResolvConfRead => self.read_resolv_conf(),
-            Op::LoopbackUp => self.lo_up(),
-            Op::LoopbackDown => {
-                self.lo = (false, Vec::new());
-                Ok(Reply::Done)
-            }
-            Op::LoopbackAddresses => {
-                self.namespace()?;
-                Ok(Reply::Loopback { up: self.lo.0, addresses: self.lo.1.clone() })
-            }
-            Op::AttachmentsCollect => Ok(Reply::Removed(std::mem::take(&mut self.garbage))),
-        }
     }
 
     /// Whether the container's namespace is there, or the host's words for a missing one.

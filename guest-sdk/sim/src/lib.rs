@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "the host's own error type, in code that only tests and plans run")]
 
+mod capability;
 mod kernel;
 mod links;
 mod services;

@@ -4,7 +4,7 @@
 
 use ipnet::IpNet;
 use postern_sim::{Kernel, Place};
-use postern_types::{Address, ErrorCode, Handle, LinkInfo, Mac, Operation, PortSpec, Reply, Route, VethPair};
+use postern_types::{Address, ErrorCode, Handle, LinkInfo, Mac, PortSpec, Reply, Route, VethPair, ops};
 
 fn info(name: &str, kind: &str, last: u8) -> LinkInfo {
     LinkInfo {
@@ -44,14 +44,15 @@ fn node() -> Kernel {
 }
 
 fn pair(kernel: &mut Kernel) -> VethPair {
-    match kernel.call(&Operation::VethCreate { mtu: None, mac: None }).unwrap() {
+    match kernel.call(&ops::Veth::Create { mtu: None, mac: None }.into()).unwrap() {
         Reply::Veth(pair) => pair,
         other => panic!("no pair: {other:?}"),
     }
 }
 
 fn bridge(kernel: &mut Kernel) -> (Handle, Option<Mac>) {
-    let ensure = Operation::BridgeEnsure { name: "br0".to_owned(), mtu: None, vlan_filtering: false, promisc: false };
+    let ensure =
+        ops::Bridge::Ensure { name: "br0".to_owned(), mtu: None, vlan_filtering: false, promisc: false }.into();
     match kernel.call(&ensure).unwrap() {
         Reply::Bridge(bridge) => (bridge.link.handle, bridge.link.mac),
         other => panic!("no bridge: {other:?}"),
@@ -70,9 +71,9 @@ fn a_link_stays_what_it_was_found_as() {
     assert_eq!(pair.host.name, "vethX");
     let port = PortSpec::default();
     let host = pair.host.handle;
-    kernel.call(&Operation::BridgeAttach { bridge: handle, host, port: port.clone() }).unwrap();
+    kernel.call(&ops::Bridge::Attach { bridge: handle, host, port: port.clone() }.into()).unwrap();
     assert_ne!(bridge(&mut kernel).1, mac, "a port lends it another address");
-    kernel.call(&Operation::BridgeEnsureGateways { bridge: handle, port, force: false }).unwrap();
+    kernel.call(&ops::Bridge::EnsureGateways { bridge: handle, port, force: false }.into()).unwrap();
     assert_eq!(bridge(&mut kernel).1, mac, "its own comes back when it is pinned");
     let bridge = kernel.find(Place::Host, "br0").unwrap();
     assert_eq!(bridge.addresses, [address("10.1.0.1/24")]);
@@ -84,14 +85,14 @@ fn addresses_that_it_was_told_are_the_attachments_own() {
     let link = pair(&mut kernel).container.handle;
     let mut add = |net: &str| {
         let addresses: Vec<IpNet> = vec![net.parse().unwrap()];
-        kernel.call(&Operation::AddressesAdd { link, addresses }).map_err(|error| error.code)
+        kernel.call(&ops::Addresses::Add { link, addresses }.into()).map_err(|error| error.code)
     };
     assert_eq!(add("10.1.0.3/24"), Err(ErrorCode::InvalidArgument));
     assert_eq!(add("10.1.0.2/24"), Ok(Reply::Done));
-    kernel.call(&Operation::LinkUp { link }).unwrap();
+    kernel.call(&ops::Link::Up { link }.into()).unwrap();
     let mut from = |source: [u8; 4]| {
         let routes = vec![Route { source: Some(source.into()), ..route("10.7.0.0/24") }];
-        kernel.call(&Operation::RoutesAdd { link, routes }).map_err(|error| error.code)
+        kernel.call(&ops::Routes::Add { link, routes }.into()).map_err(|error| error.code)
     };
     assert_eq!(from([10, 1, 0, 3]), Err(ErrorCode::InvalidArgument));
     assert_eq!(from([10, 1, 0, 2]), Ok(Reply::Done));
@@ -102,7 +103,7 @@ fn a_guard_is_for_the_containers_own_address() {
     let mut kernel = node();
     let pair = pair(&mut kernel);
     let (host, other) = (pair.host.handle, pair.host.mac.unwrap());
-    let mut guard = |mac| kernel.call(&Operation::MacGuardEnsure { host, mac }).map_err(|error| error.code);
+    let mut guard = |mac| kernel.call(&ops::MacGuard::Ensure { host, mac }.into()).map_err(|error| error.code);
     assert_eq!(guard(other), Err(ErrorCode::InvalidArgument));
     assert_eq!(guard(pair.container.mac.unwrap()), Ok(Reply::Done));
 }
@@ -113,7 +114,7 @@ fn what_the_node_has_is_not_routed_into_a_container() {
         let mut kernel = node();
         seed(&mut kernel);
         let host = pair(&mut kernel).host.handle;
-        kernel.call(&Operation::PointToPointEnsure { host }).map_err(|error| (error.code, error.message))
+        kernel.call(&ops::PointToPoint::Ensure { host }.into()).map_err(|error| (error.code, error.message))
     };
     assert_eq!(ensure(&|_| {}), Ok(Reply::Done));
     let (code, message) = ensure(&|kernel| {

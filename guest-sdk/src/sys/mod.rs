@@ -33,7 +33,7 @@ macro_rules! host {
 #[cfg(not(target_arch = "wasm32"))]
 macro_rules! ask {
     ($operation:expr, $answer:pat => $value:expr) => {
-        match crate::fake::call(&$operation)? {
+        match crate::fake::call(&postern_types::Operation::from($operation))? {
             $answer => Ok($value),
             other => Err(other.unexpected().into()),
         }

@@ -37,8 +37,8 @@ impl BridgeOptions {
 }
 
 /// An operation with nothing to tell.
-pub(crate) fn done(operation: &Operation) -> Result<(), Error> {
-    match fake::call(operation)? {
+pub(crate) fn done(operation: impl Into<Operation>) -> Result<(), Error> {
+    match fake::call(&operation.into())? {
         Reply::Done => Ok(()),
         other => Err(other.unexpected().into()),
     }

@@ -5,7 +5,7 @@ mod verbs;
 use super::*;
 use postern_guest::cni::Env;
 use postern_guest::fake::{self, Kernel, Place};
-use postern_guest::types::{Backend, ErrorCode, LinkSysctl, OpError, Operation, PortSpec, Route};
+use postern_guest::types::{Backend, ErrorCode, LinkSysctl, OpError, PortSpec, Route, ops};
 use proptest::prelude::*;
 
 const V4: &str = r#"{"ips":[{"address":"10.1.2.3/24"}],"dns":{"domain":"ipam"}}"#;
@@ -186,7 +186,7 @@ fn a_bridge_with_another_address() {
     add(V4, keys);
     fake::with(|kernel| {
         let own = kernel.own().unwrap().info.handle;
-        kernel.call(&Operation::LinkDelete { link: own }).unwrap();
+        kernel.call(&ops::Link::Delete { link: own }.into()).unwrap();
         kernel.ipam.result = Ok(r#"{"ips":[{"address":"10.2.0.3/24"}]}"#.to_owned());
     });
     assert_eq!(
@@ -195,7 +195,7 @@ fn a_bridge_with_another_address() {
     );
     fake::with(|kernel| {
         let own = kernel.own().unwrap().info.handle;
-        kernel.call(&Operation::LinkDelete { link: own }).unwrap();
+        kernel.call(&ops::Link::Delete { link: own }.into()).unwrap();
     });
     call("ADD", &format!(r#"{IPAM}{keys},"forceAddress":true"#)).unwrap();
 }

@@ -209,7 +209,7 @@ fn check_grants(policy: &Policy, imports: &[String]) -> Result<()> {
     };
     let imported: Vec<String> = imports.iter().filter_map(interface).collect();
     for capability in policy.capabilities() {
-        if !imported.iter().any(|name| name == capability) {
+        if !imported.iter().any(|name| name == capability.name()) {
             bail!(
                 "the policy grants \"{capability}\", which the component does not import: take [grant.{capability}] out"
             );

@@ -29,7 +29,7 @@ struct Report {
     has_policy: bool,
     policy: Vec<Grant>,
     /// Capabilities that a policy file takes away.
-    withdrawn: Vec<String>,
+    withdrawn: Vec<&'static str>,
     /// CNI versions that the policy limits it to; `null` is all.
     versions: Option<Vec<String>>,
     /// The network configuration that the values of `policy` and `can` are taken from.
@@ -99,7 +99,12 @@ fn report(subject: &Subject, network: Option<&Network>) -> Result<Report> {
             floor: imports.floor.clone(),
         },
         has_policy: subject.policy.is_some(),
-        withdrawn: subject.policy.as_ref().map(|policy| policy.withdrawn().to_vec()).unwrap_or_default(),
+        withdrawn: subject
+            .policy
+            .iter()
+            .flat_map(|policy| policy.withdrawn())
+            .map(|capability| capability.name())
+            .collect(),
         versions: subject.policy.as_ref().and_then(|policy| policy.versions().map(<[String]>::to_vec)),
         network: network.map(|network| network.label.clone()),
         can: authority::abilities(imports, Some(&grants)),

@@ -119,7 +119,7 @@ impl Subject {
             objects: objects.into_iter().map(|(key, values)| (key.to_owned(), values)).collect(),
         };
         let mut grants: Vec<Grant> =
-            view.into_iter().map(|table| grant(table.capability, table.from, table.objects)).collect();
+            view.into_iter().map(|table| grant(table.capability.name(), table.from, table.objects)).collect();
         grants.extend(policy.result_origin().map(|from| grant(RESULT, from, result)));
         Ok(grants)
     }

@@ -6,7 +6,7 @@
 
 use postern_cni::Verb;
 use postern_gate::audit::{Audit, Entry};
-use postern_types::{OpError, Operation, Reply};
+use postern_types::{OpError, Reply, ops};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -37,14 +37,15 @@ fn measure(logs: &Path, changing: usize) -> u128 {
 
 fn run(logs: &Path, changing: usize) {
     let outcome: Result<Reply, OpError> = Ok(Reply::Done);
-    let reading = Operation::BridgeFind { name: "cni0".to_owned() };
+    let changed = ops::Forwarding::Enable.into();
+    let reading = ops::Bridge::Find { name: "cni0".to_owned() }.into();
     let mut audit = Audit::new(logs, "net/0123456789abcdef/eth0".to_owned());
     for line in 0..LINES {
         audit.note(&Entry {
             verb: Verb::Add,
             plugin: "bridge",
             digest: "59cfe3724bf0df813874655b6314093078a2ad3ee05359cabca8eeffcf34c6fa",
-            operation: if line < changing { &Operation::ForwardingEnable } else { &reading },
+            operation: if line < changing { &changed } else { &reading },
             rule: Some("bridge.names"),
             from: Some("shipped"),
             outcome: &outcome,

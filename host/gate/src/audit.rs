@@ -12,11 +12,11 @@ pub use refusal::Refusal;
 
 pub use file::openable;
 
-use crate::effect::{Effect, Lasting, lasting};
-use crate::session::now;
+use crate::clock::now;
+use crate::effect::Effect;
 use file::{LIMIT, LogFile};
 use postern_cni::{Verb, terminal};
-use postern_types::{ErrorCode, OpError, Operation, Reply};
+use postern_types::{ErrorCode, Lasting, OpError, Operation, Reply};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -110,7 +110,7 @@ impl Audit {
     /// fit [`UNCHANGING`]; the others are counted.
     pub fn note(&mut self, entry: &Entry<'_>) {
         // What was not let through has changed nothing.
-        let changes = entry.rule.is_some() && lasting(entry.operation) != Lasting::Nothing;
+        let changes = entry.rule.is_some() && entry.operation.lasting() != Lasting::Nothing;
         if !changes && self.unchanging >= UNCHANGING {
             self.hidden += 1;
             self.hidden_verb = entry.verb.as_str();

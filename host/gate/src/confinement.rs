@@ -10,40 +10,25 @@ use crate::effect::Effect;
 use crate::launcher::Launcher;
 use crate::native;
 use crate::protocol::internal;
-use crate::session::{Session, can_be_path};
+use crate::session::{Request, Session, can_be_path};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
+use postern_confine::Capability as Right;
 use postern_confine::{
-    Access, Allowed, Capability, ConfineError, Confinement, Files, Filter, Helper, Nobody, Refusal, Rule, Tidier,
+    Access, Allowed, ConfineError, Confinement, Files, Filter, Helper, Nobody, Refusal, Rule, Tidier,
     forget_environment,
 };
 use postern_firewall::iptables;
 use postern_kernel::Namespace;
 use postern_policy::{Granted, Policy};
 use postern_state::Record;
-use postern_types::{Backend, OpError};
+use postern_types::{Backend, Capability, OpError};
 use std::fs::{DirBuilder, remove_dir};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Grants that end in netlink or a sysctl.
-const NETWORK: [&str; 12] = [
-    "link",
-    "veth",
-    "addresses",
-    "routes",
-    "link-sysctl",
-    "bridge",
-    "point-to-point",
-    "forwarding",
-    "masquerade",
-    "mac-guard",
-    "loopback",
-    "attachments",
-];
 
 /// What the plugins of this run and the records that it works on come to.
 #[derive(Debug, Default)]
@@ -132,8 +117,10 @@ impl Needs {
         let is_whole = session.record_is_whole() && !session.has_lost_pair();
         if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && !is_whole {
             let masquerades = |policy: &Policy| match verb {
-                Verb::Del => policy.knows("masquerade"),
-                _ => policy.grants("masquerade"),
+                Verb::Del => policy.knows(Capability::Masquerade),
+                Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => {
+                    policy.grants(Capability::Masquerade)
+                }
             };
             needs.legacy = launcher.policies().any(masquerades);
             needs.add_programs(if needs.legacy { iptables::programs() } else { Vec::new() });
@@ -141,33 +128,68 @@ impl Needs {
         // The host gives leases back itself where the delegate can't be asked to.
         let ipam = &session.request.conf.ipam_type;
         if verb == Verb::Del && !ipam.is_empty() && !launcher.is_ready(ipam) && !is_native(session, launcher, ipam) {
-            needs.add_leases(session, &leases::directory(&session.request));
+            needs.add_leases(session, &leases::directory(&session.request.conf));
         }
         Ok(needs)
     }
 
     fn add_policy(&mut self, session: &Session, launcher: &Launcher, policy: &Policy) {
         let gives_up = session.request.verb == Verb::Del;
-        let may = |capability: &&str| policy.grants(capability) || gives_up && policy.knows(capability);
-        self.network |= NETWORK.iter().any(may);
-        if gives_up && policy.knows("leases") {
-            self.add_leases(session, &leases::directory(&session.request));
-        }
+        let may = |capability: &Capability| policy.grants(*capability) || gives_up && policy.knows(*capability);
+        let granted: Vec<Capability> = Capability::ALL.iter().copied().filter(may).collect();
+        self.network |= granted.iter().any(|capability| capability.acts_in_kernel());
         // A configuration that policy can't be resolved with is refused when the plugin is started.
-        let Ok(granted) = session.grants(policy) else { return };
-        let directory = leases::directory(&session.request);
-        if granted.allows_leases_in(&directory) {
-            self.add_leases(session, &directory);
+        let resolved = session.grants(policy).ok();
+        for capability in granted {
+            self.add_capability(session, launcher, capability, resolved.as_ref());
         }
-        let file = resolv_conf::file(&session.request);
-        // A rule on a directory would be for all that is in it.
-        if granted.allows_file(&file) && Path::new(&file).is_file() {
-            self.files.push(file.into());
+    }
+
+    /// What a capability takes beside the kernel's network.
+    fn add_capability(
+        &mut self,
+        session: &Session,
+        launcher: &Launcher,
+        capability: Capability,
+        granted: Option<&Granted>,
+    ) {
+        let Request { verb, conf, .. } = &session.request;
+        match capability {
+            Capability::Leases => {
+                let directory = leases::directory(conf);
+                if *verb == Verb::Del || granted.is_some_and(|granted| granted.allows_leases_in(&directory)) {
+                    self.add_leases(session, &directory);
+                }
+            }
+            Capability::ResolvConf => {
+                let file = resolv_conf::file(conf);
+                // A rule on a directory would be for all that is in it.
+                if granted.is_some_and(|granted| granted.allows_file(&file)) && Path::new(&file).is_file() {
+                    self.files.push(file.into());
+                }
+            }
+            Capability::Masquerade => {
+                if granted.is_some_and(|granted| granted.allows_backend(Backend::Iptables)) {
+                    self.add_programs(iptables::programs());
+                }
+            }
+            Capability::Ipam => {
+                if let Some(granted) = granted {
+                    self.add_native(session, launcher, granted);
+                }
+            }
+            Capability::Link
+            | Capability::Veth
+            | Capability::Addresses
+            | Capability::Routes
+            | Capability::LinkSysctl
+            | Capability::Bridge
+            | Capability::PointToPoint
+            | Capability::Forwarding
+            | Capability::MacGuard
+            | Capability::Loopback
+            | Capability::Attachments => {}
         }
-        if granted.allows_backend("iptables") {
-            self.add_programs(iptables::programs());
-        }
-        self.add_native(session, launcher, &granted);
     }
 
     fn add_native(&mut self, session: &Session, launcher: &Launcher, granted: &Granted) {
@@ -219,15 +241,15 @@ impl Needs {
     }
 
     /// Capabilities (capabilities(7)).
-    fn capabilities(&self) -> Vec<Capability> {
+    fn capabilities(&self) -> Vec<Right> {
         // The sandboxes belong to another user; the filter below says which processes can be killed.
-        let mut kept = vec![Capability::CAP_KILL];
+        let mut kept = vec![Right::CAP_KILL];
         if self.network {
-            kept.push(Capability::CAP_NET_ADMIN);
+            kept.push(Right::CAP_NET_ADMIN);
         }
         if !self.leases.is_empty() {
             // A data directory may belong to another user than root, and its time is set back (host/state).
-            kept.extend([Capability::CAP_DAC_OVERRIDE, Capability::CAP_FOWNER]);
+            kept.extend([Right::CAP_DAC_OVERRIDE, Right::CAP_FOWNER]);
         }
         kept
     }

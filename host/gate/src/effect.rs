@@ -6,8 +6,7 @@
 //! shared, native plugins leave them too, and `postern gc --node` looks after them.
 
 use ipnet::IpNet;
-use postern_cni::Verb;
-use postern_types::{Backend, Mac, Operation};
+use postern_types::{Backend, Mac};
 use serde::{Deserialize, Serialize};
 
 /// One thing on the node that belongs to one attachment.
@@ -63,96 +62,6 @@ impl Effect {
             Self::Lease { .. } | Self::Native { .. } => true,
             Self::Veth { .. } | Self::Masquerade { .. } | Self::MacGuard { .. } | Self::LoopbackUp => false,
         }
-    }
-}
-
-/// What an operation leaves behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lasting {
-    /// Nothing: it reads. Allowed on every verb.
-    Nothing,
-    /// Removed by a failed ADD, and by DEL.
-    Attachment,
-    /// Removed by a failed ADD only: it dies with the container's namespace.
-    Namespace,
-    /// It configures what goes away with another effect.
-    Part,
-    /// A node object: shared, removed by neither.
-    Node,
-    /// It removes what is this attachment's.
-    Removal,
-    /// It gives back what the next attachment may take at once, while this one could go on using it: on DEL alone.
-    Release,
-    /// It removes what is left of attachments that are gone.
-    Collection,
-}
-
-impl Lasting {
-    /// Whether the record must tell that something is being made. What dies with the container's namespace needs none.
-    pub fn is_recorded(self) -> bool {
-        matches!(self, Self::Attachment | Self::Part | Self::Node)
-    }
-
-    /// The verbs on which a plugin may do such a thing: what is made outside of ADD nobody would undo.
-    pub fn allows(self, verb: Verb) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::Attachment | Self::Namespace | Self::Part | Self::Node => verb == Verb::Add,
-            Self::Removal => matches!(verb, Verb::Add | Verb::Del),
-            Self::Release => verb == Verb::Del,
-            Self::Collection => verb == Verb::Gc,
-        }
-    }
-}
-
-/// What each operation leaves: the one table that a reviewer has to read.
-pub fn lasting(operation: &Operation) -> Lasting {
-    match operation {
-        Operation::VethCreate { .. }
-        | Operation::MasqueradeEnsure { .. }
-        | Operation::MacGuardEnsure { .. }
-        | Operation::IpamAdd
-        | Operation::LeasesReserve { .. } => Lasting::Attachment,
-
-        Operation::LoopbackUp => Lasting::Namespace,
-
-        Operation::LinkUp { .. }
-        | Operation::AddressesAdd { .. }
-        | Operation::RoutesAdd { .. }
-        | Operation::RoutesRemoveConnected { .. }
-        | Operation::SysctlSet { .. }
-        | Operation::BridgeAttach { .. }
-        | Operation::PointToPointEnsure { .. } => Lasting::Part,
-
-        Operation::BridgeEnsure { .. } | Operation::BridgeEnsureGateways { .. } | Operation::ForwardingEnable => {
-            Lasting::Node
-        }
-
-        Operation::LinkDelete { .. }
-        | Operation::MasqueradeRemove
-        | Operation::MacGuardRemove
-        | Operation::LoopbackDown => Lasting::Removal,
-
-        Operation::IpamDel | Operation::LeasesRelease => Lasting::Release,
-
-        Operation::IpamGc | Operation::LeasesRetain | Operation::AttachmentsCollect => Lasting::Collection,
-
-        Operation::LinkOwn
-        | Operation::LinkAttributes { .. }
-        | Operation::VethFind
-        | Operation::VethWaitRunning { .. }
-        | Operation::AddressesList { .. }
-        | Operation::AddressesSettle { .. }
-        | Operation::RoutesList { .. }
-        | Operation::BridgeFind { .. }
-        | Operation::MasqueradeCheck { .. }
-        | Operation::MacGuardCheck { .. }
-        | Operation::IpamCheck
-        | Operation::IpamStatus
-        | Operation::LeasesHeld
-        | Operation::LeasesAvailable { .. }
-        | Operation::ResolvConfRead
-        | Operation::LoopbackAddresses => Lasting::Nothing,
     }
 }
 

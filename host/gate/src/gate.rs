@@ -3,13 +3,11 @@
 use crate::audit::Entry;
 use crate::budget::Budget;
 use crate::capability;
-use crate::effect::{Lasting, lasting};
 use crate::launcher::Launcher;
 use crate::session::{Request, Session, kernel};
-use postern_cni::Verb;
 use postern_kernel::Link;
-use postern_policy::{Granted, Objects, Origin, Rule};
-use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Operation, PortSpec, Reply};
+use postern_policy::{Granted, Question, Rule, allows};
+use postern_types::{ErrorCode, Handle, Kind, LinkInfo, Mac, OpError, Operation, PortSpec, Reply};
 use std::time::Instant;
 
 /// What a handle stands for. The kind is the authority: each operation takes one kind and no other.
@@ -42,6 +40,17 @@ pub enum Object {
         /// Its MTU.
         mtu: u32,
     },
+}
+
+impl Object {
+    /// What operations take it for.
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Own { .. } => Kind::Own,
+            Self::HostEnd { .. } => Kind::HostEnd,
+            Self::Bridge { .. } => Kind::Bridge,
+        }
+    }
 }
 
 /// One guest's way to the node, for one run.
@@ -121,7 +130,7 @@ impl<'a> Gate<'a> {
         });
         // Not the plugin's fault, and not the attachment's: a DEL goes on without it.
         let by_policy = |error: &OpError| match error.code {
-            ErrorCode::Denied => lasting(operation).allows(self.session.request.verb),
+            ErrorCode::Denied => allows(operation.lasting(), self.session.request.verb),
             code => code == ErrorCode::Exhausted,
         };
         if outcome.as_ref().is_err_and(by_policy) {
@@ -170,25 +179,22 @@ impl<'a> Gate<'a> {
         {
             container.netlink().map_err(kernel)?;
         }
-        decide(&self.session.request, &self.granted, operation, self.giver(operation))
+        let Request { verb, conf, .. } = &self.session.request;
+        let question = Question { operation, verb: *verb, conf, kind: &|handle| self.kind(handle) };
+        postern_policy::decide(&self.granted, question)
     }
 
     /// Carries out what was admitted, once it is written down that this plugin changes things.
     fn execute(&mut self, operation: &Operation) -> Result<Reply, OpError> {
-        if lasting(operation).is_recorded() {
+        if operation.lasting().is_recorded() {
             self.session.begin()?;
         }
         capability::execute(self, operation)
     }
 
-    /// Links of every kind can be looked at: by whom they were given to.
-    fn giver(&self, operation: &Operation) -> &'static str {
-        let Operation::LinkAttributes { link } = operation else { return "" };
-        match self.object(*link) {
-            Ok(Object::HostEnd { .. }) => "veth",
-            Ok(Object::Bridge { .. }) => "bridge",
-            Ok(Object::Own { .. }) | Err(_) => "link",
-        }
+    /// What a handle stands for, if it was given out.
+    fn kind(&self, handle: Handle) -> Option<Kind> {
+        self.object(handle).ok().map(Object::kind)
     }
 
     /// Whether the guest has gone on asking after its budget was spent: it is stopped then, or its questions would
@@ -284,49 +290,6 @@ impl<'a> Gate<'a> {
     }
 }
 
-/// The decision on one operation of a request's verb: what the verb is for, and policy on the objects that the
-/// configuration names. `giver` is the capability that gave out the handle whose link is looked at.
-///
-/// # Errors
-/// [`ErrorCode::Denied`].
-pub fn decide(
-    request: &Request,
-    granted: &Granted,
-    operation: &Operation,
-    giver: &'static str,
-) -> Result<Rule, OpError> {
-    let verb = request.verb;
-    if !lasting(operation).allows(verb) {
-        let message = format!("{} is not for {}", operation.name(), verb.as_str());
-        return Err(OpError::new(ErrorCode::Denied, verb.as_str(), message)
-            .hint("a plugin makes things on ADD, removes its own on ADD and DEL, gives addresses back on DEL, and collects on GC; a \
-                   failed ADD is undone by the host"));
-    }
-    let directory = capability::leases::directory(request);
-    let resolv_conf = capability::resolv_conf::file(request);
-    let objects =
-        Objects { ipam: &request.conf.ipam_type, lease_directory: &directory, resolv_conf: &resolv_conf, giver };
-    postern_policy::decide(granted, operation, objects).or_else(|refusal| match is_own(request, granted, operation) {
-        true => Ok(Rule { name: "own", from: Origin::Host }),
-        false => Err(refusal),
-    })
-}
-
-/// Whether an operation is part of giving up what is the attachment's own, on its DEL. That needs no grant: a policy that
-/// has changed since the ADD would leave it where it is, and the runtime would try for ever. It widens nothing, as none of
-/// these operations names an object: each acts on the one attachment that the runtime wants gone. Addresses are given back
-/// by whom the network names for them, and by nobody else; and `lo`, which all attachments of the container have in common, is
-/// set down by a plugin that is made for it, and by no other.
-fn is_own(request: &Request, granted: &Granted, operation: &Operation) -> bool {
-    let is_removal = match lasting(operation) {
-        Lasting::Removal => *operation != Operation::LoopbackDown || granted.knows("loopback"),
-        Lasting::Release => *operation == Operation::IpamDel || request.conf.ipam_type == granted.plugin(),
-        // It is looked at to be deleted.
-        _ => *operation == Operation::LinkOwn,
-    };
-    request.verb == Verb::Del && is_removal
-}
-
 /// A link that went away between two operations.
 pub fn link_gone(name: &str) -> OpError {
     OpError::new(ErrorCode::InvalidHandle, name, format!("link \"{name}\" is gone"))
@@ -337,47 +300,4 @@ fn wrong_kind(object: &Object, wanted: &str) -> OpError {
         Object::Own { name, .. } | Object::HostEnd { name, .. } | Object::Bridge { name, .. } => name,
     };
     OpError::new(ErrorCode::InvalidHandle, name, format!("the handle of \"{name}\" is not {wanted}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use postern_cni::{Json, NetConf, Version};
-    use postern_policy::Policy;
-
-    #[test]
-    fn a_del_takes_what_is_the_attachments_and_not_what_is_the_containers() {
-        let conf = Json::parse(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"host-local"}}"#, 4096).unwrap();
-        let mut request = Request {
-            plugin: String::new(),
-            verb: Verb::Del,
-            container_id: "c".to_owned(),
-            netns: "/run/netns/c".to_owned(),
-            ifname: "eth0".to_owned(),
-            path: String::new(),
-            env: Vec::new(),
-            stdin: String::new(),
-            conf: NetConf::parse(conf).unwrap(),
-            version: Version::LATEST,
-        };
-        let rule = |request: &Request, plugin: &str, policy: &str, operation: &Operation| {
-            let policy = Policy::parse(policy, &format!("{plugin}.toml")).unwrap();
-            let granted = policy.resolve(&Json::Null, "").unwrap();
-            decide(request, &granted, operation, "").map(|rule| rule.name).ok()
-        };
-        let removal = Operation::LinkDelete { link: 0 };
-        for (plugin, policy, operation, expected) in [
-            ("bridge", "[grant.veth]", &Operation::LoopbackDown, None),
-            ("host-local", "", &Operation::LoopbackDown, None),
-            ("loopback", "[grant.loopback]", &Operation::LoopbackDown, Some("loopback")),
-            ("bridge", "[grant.veth]", &removal, Some("own")),
-            ("bridge", "[grant.veth]", &Operation::MasqueradeRemove, Some("own")),
-            ("bridge", "[grant.veth]", &Operation::LeasesRelease, None),
-            ("host-local", "", &Operation::LeasesRelease, Some("own")),
-        ] {
-            assert_eq!(rule(&request, plugin, policy, operation), expected, "{plugin} {operation:?}");
-        }
-        request.verb = Verb::Add;
-        assert_eq!(rule(&request, "bridge", "[grant.veth]", &removal), None);
-    }
 }

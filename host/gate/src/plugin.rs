@@ -8,7 +8,7 @@ use crate::{collect, outcome};
 use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, code};
 use postern_policy::Granted;
-use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
+use postern_types::{Capability, ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
 use std::time::{Duration, Instant};
 
 /// How long a sandbox that can't be sent to may take to say why it has ended.
@@ -57,7 +57,7 @@ fn run_once(
     })?;
     let start = start(&session.request, verb, &granted);
     let deadline = session.deadline;
-    let loopback = ready.policy.grants("loopback");
+    let loopback = ready.policy.grants(Capability::Loopback);
     let Plugin { policy, mut sandbox, digest } = ready;
     let mut gate = Gate::new(session, launcher, plugin, &digest, granted, depth);
     let ended = serve(plugin, &mut sandbox, start, deadline, |operation| {

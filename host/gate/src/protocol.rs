@@ -27,7 +27,7 @@ use postern_cni::{
 use postern_confine::{Nobody, close_all_but};
 use postern_kernel::{Namespace, OpenError};
 use postern_policy::{Limits, Policy};
-use postern_types::OpError;
+use postern_types::{Capability, OpError};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -39,9 +39,6 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long it may take to read an error, once the run is over. A result has the time of its run.
 const ERROR_WITHIN: Duration = Duration::from_secs(5);
-
-/// Capabilities that need the container's namespace.
-const CONTAINER: [&str; 6] = ["link", "veth", "addresses", "routes", "link-sysctl", "loopback"];
 
 /// Runs one invocation. Returns the exit status.
 pub fn main(name: &str, engine: Engine) -> u8 {
@@ -179,7 +176,7 @@ fn begin(
     let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
     let request = request(name, env, verb, version, raw, stdin)?;
     let namespace = namespace(&request, &ready.policy, env.allows_own_netns());
-    let may_delegate = ready.policy.grants("ipam") || verb == Verb::Del;
+    let may_delegate = ready.policy.grants(Capability::Ipam) || verb == Verb::Del;
     if !request.conf.ipam_type.is_empty() && may_delegate && request.conf.ipam_type != name {
         launcher.warm(&request.conf.ipam_type.clone());
     }
@@ -207,7 +204,8 @@ fn begin(
     if let Some(policy) = &policy {
         // Not yet confined, as it looks at disks and programs; and no guest has had a say yet.
         let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
-        let keeps_leases = [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows("leases"));
+        let keeps_leases =
+            [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));
         status::able(&session, policy, keeps_leases)?;
     }
     let made = confinement::confine(&mut session, launcher, namespace).inspect_err(|_| {
@@ -389,10 +387,11 @@ pub fn request(
 /// Opens the container's namespace, and refuses the host's own.
 fn namespace(request: &Request, policy: &Policy, allows_own: bool) -> Result<Option<Namespace>, Error> {
     // What was made under an earlier policy is in there still.
-    let needed = match request.verb {
-        Verb::Del => CONTAINER.iter().any(|capability| policy.knows(capability)),
-        _ => CONTAINER.iter().any(|capability| policy.grants(capability)),
+    let may = |capability: Capability| match request.verb {
+        Verb::Del => policy.knows(capability),
+        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => policy.grants(capability),
     };
+    let needed = Capability::ALL.iter().any(|capability| capability.acts_in_container() && may(*capability));
     container(request, needed, allows_own)
 }
 

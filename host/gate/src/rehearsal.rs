@@ -4,7 +4,6 @@
 
 pub use crate::attached::Lack;
 pub use crate::budget::Budget;
-pub use crate::gate::decide;
 pub use crate::launcher::{Launcher, Plugin};
 pub use crate::outcome::{Known, read};
 pub use crate::plugin::{BadEnd, serve, spent, start};

@@ -5,17 +5,40 @@
 use crate::capability::leases;
 use crate::disk;
 use crate::session::{Session, kernel};
-use postern_cni::{Error, code};
+use postern_cni::{Error, Verb, code};
 use postern_firewall::iptables;
-use postern_policy::{Granted, Objects, Policy, decide};
-use postern_types::{Backend, OpError, Operation};
+use postern_policy::{Granted, Policy, Question, Rule, rule};
+use postern_types::{Backend, Capability, OpError, Operation, ops};
 use std::path::Path;
 
-/// Grants that an ADD can do without.
-const DISPENSABLE: [&str; 3] = ["attachments", "resolv-conf", "link-sysctl"];
+/// For which networks an ADD fails without a capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needed {
+    /// For all.
+    Always,
+    /// For those with addresses.
+    WithAddresses,
+    /// For none.
+    Never,
+}
 
-/// Grants that only a network with addresses needs.
-const OF_ADDRESSES: [&str; 6] = ["ipam", "addresses", "routes", "masquerade", "forwarding", "point-to-point"];
+fn needed(capability: Capability) -> Needed {
+    match capability {
+        Capability::Attachments | Capability::ResolvConf | Capability::LinkSysctl => Needed::Never,
+        Capability::Ipam
+        | Capability::Addresses
+        | Capability::Routes
+        | Capability::Masquerade
+        | Capability::Forwarding
+        | Capability::PointToPoint => Needed::WithAddresses,
+        Capability::Link
+        | Capability::Veth
+        | Capability::Bridge
+        | Capability::MacGuard
+        | Capability::Leases
+        | Capability::Loopback => Needed::Always,
+    }
+}
 
 /// Whether the host could do its part of an ADD.
 ///
@@ -24,13 +47,17 @@ const OF_ADDRESSES: [&str; 6] = ["ipam", "addresses", "routes", "masquerade", "f
 pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<(), Error> {
     let granted = session.grants(policy).map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
     let has_addresses = !session.request.conf.ipam_type.is_empty();
-    let needed = |missing: &&str| !DISPENSABLE.contains(missing) && (has_addresses || !OF_ADDRESSES.contains(missing));
-    if let Some(missing) = granted.missed().find(needed) {
+    let is_needed = |missing: &Capability| match needed(*missing) {
+        Needed::Always => true,
+        Needed::WithAddresses => has_addresses,
+        Needed::Never => false,
+    };
+    if let Some(missing) = granted.missed().find(is_needed) {
         return Err(unavailable(format!("policy has withdrawn \"{missing}\", which an ADD to this network needs"))
             .with_details(granted.withdrawn_hint(missing)));
     }
     masquerading(session, policy, &granted)?;
-    if is_on(session, "macspoofchk") && policy.knows("mac-guard") {
+    if is_on(session, "macspoofchk") && policy.knows(Capability::MacGuard) {
         has_nftables(session, "spoofing protection")?;
     }
     bridge(session, &granted)?;
@@ -39,7 +66,7 @@ pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<()
     };
     written(&session.state)?;
     if keeps_leases {
-        written(&Path::new(&leases::directory(&session.request)).join(&session.request.conf.name))?;
+        written(&Path::new(&leases::directory(&session.request.conf)).join(&session.request.conf.name))?;
     }
     Ok(())
 }
@@ -65,8 +92,14 @@ fn is_on(session: &Session, key: &str) -> bool {
     session.request.conf.fields().bool(key).ok().flatten() == Some(true)
 }
 
+/// Whether policy lets an ADD do this. No handle is given out by now.
+fn asked(session: &Session, granted: &Granted, operation: &Operation) -> Result<Rule, OpError> {
+    let question = Question { operation, verb: Verb::Add, conf: &session.request.conf, kind: &|_| None };
+    rule(granted, question)
+}
+
 fn masquerading(session: &Session, policy: &Policy, granted: &Granted) -> Result<(), Error> {
-    if !is_on(session, "ipMasq") || !policy.knows("masquerade") || session.request.conf.ipam_type.is_empty() {
+    if !is_on(session, "ipMasq") || !policy.knows(Capability::Masquerade) || session.request.conf.ipam_type.is_empty() {
         return Ok(());
     }
     let backend = match session.request.conf.fields().str("ipMasqBackend").ok().flatten() {
@@ -76,7 +109,7 @@ fn masquerading(session: &Session, policy: &Policy, granted: &Granted) -> Result
         // The plugin has its own words for that.
         Some(_) => return Ok(()),
     };
-    decide(granted, &Operation::MasqueradeEnsure { backend }, Objects::default()).map_err(refused)?;
+    asked(session, granted, &ops::Masquerade::Ensure { backend }.into()).map_err(refused)?;
     match backend {
         Some(Backend::Iptables) if iptables::installed() == [false, false] => Err(unavailable(
             "the network wants masquerading by iptables, which is not installed: install it, or use the nftables backend"
@@ -103,14 +136,14 @@ const BRIDGE: &str = "cni0";
 /// The bridge may be missing, as an ADD makes it; but nothing else must have its name, and where the network has VLANs it
 /// must keep them apart.
 fn bridge(session: &Session, granted: &Granted) -> Result<(), Error> {
-    if !granted.has("bridge") {
+    if !granted.has(Capability::Bridge) {
         return Ok(());
     }
     // A value of another type is the plugin's to refuse.
     let Ok(name) = session.request.conf.fields().str("bridge") else { return Ok(()) };
     let named = name.filter(|name| !name.is_empty());
     let name = named.unwrap_or(BRIDGE);
-    match decide(granted, &Operation::BridgeFind { name: name.to_owned() }, Objects::default()) {
+    match asked(session, granted, &ops::Bridge::Find { name: name.to_owned() }.into()) {
         // The default of another plugin is another bridge.
         Err(_) if named.is_none() => return Ok(()),
         decision => decision.map_err(refused)?,

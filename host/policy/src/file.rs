@@ -5,9 +5,11 @@ use super::limits::Limits;
 use super::template::Template;
 use super::view::Origin;
 use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use postern_cni::Version;
+use postern_types::Capability;
 use toml::{Table, Value};
 
 /// A policy file, read.
@@ -18,15 +20,15 @@ pub struct File {
     /// CNI versions.
     pub versions: Option<Vec<String>>,
     /// Capabilities taken away.
-    pub withdraw: Vec<String>,
+    pub withdraw: Vec<Capability>,
     /// Those that the operator's file takes away.
-    pub operator_withdraws: Vec<String>,
+    pub operator_withdraws: Vec<Capability>,
     /// `[limits]`.
     pub limits: Limits,
-    /// `[grant.…]`, in the order of [`grammar::CAPABILITIES`].
-    pub grants: Vec<Grant>,
+    /// `[grant.…]`.
+    pub grants: BTreeMap<Capability, Grant>,
     /// Tables that stand in a file, and are taken away.
-    pub withdrawn: Vec<Grant>,
+    pub withdrawn: BTreeMap<Capability, Grant>,
     /// `[result]`.
     pub result: Option<Grant>,
 }
@@ -78,20 +80,18 @@ impl File {
         self.operator_withdraws.extend(operator.operator_withdraws);
         self.limits.replace_with(&operator.limits);
         self.result = operator.result.or(self.result.take());
-        for grant in operator.grants {
-            match self.grants.iter_mut().find(|shipped| shipped.name == grant.name) {
-                Some(shipped) => *shipped = grant,
-                None => self.grants.push(grant),
-            }
-        }
-        self.grants.sort_by_key(|grant| grammar::NAMES.iter().position(|name| *name == grant.name));
+        self.grants.extend(operator.grants);
+    }
+
+    /// The table of a capability, whether it grants or is taken away.
+    pub fn table(&self, capability: Capability) -> Option<&Grant> {
+        self.grants.get(&capability).or_else(|| self.withdrawn.get(&capability))
     }
 
     /// Takes away what is withdrawn.
     pub fn withhold(&mut self) {
-        let is_withdrawn = |grant: &Grant| self.withdraw.iter().any(|name| name == grant.name);
-        let (withdrawn, grants) = core::mem::take(&mut self.grants).into_iter().partition(is_withdrawn);
-        (self.withdrawn, self.grants) = (withdrawn, grants);
+        let grants = core::mem::take(&mut self.grants).into_iter();
+        (self.withdrawn, self.grants) = grants.partition(|(capability, _)| self.withdraw.contains(capability));
     }
 }
 
@@ -144,12 +144,12 @@ fn versions(value: &Value) -> Result<Vec<String>, String> {
     }
 }
 
-fn withdraw(value: &Value) -> Result<Vec<String>, String> {
-    let names = strings("withdraw", value)?;
-    match names.iter().find(|name| !grammar::NAMES.contains(&name.as_str())) {
-        Some(name) => Err(format!("withdraw: \"{name}\" is none: the capabilities are {}", grammar::NAMES.join(", "))),
-        None => Ok(names),
-    }
+fn withdraw(value: &Value) -> Result<Vec<Capability>, String> {
+    let known = |name: &String| {
+        let none = || format!("withdraw: \"{name}\" is none: the capabilities are {}", grammar::names().join(", "));
+        Capability::parse(name).ok_or_else(none)
+    };
+    strings("withdraw", value)?.iter().map(known).collect()
 }
 
 fn limits(value: Value) -> Result<Limits, String> {
@@ -159,17 +159,17 @@ fn limits(value: Value) -> Result<Limits, String> {
     Ok(limits)
 }
 
-fn grants(value: &Value, from: Origin) -> Result<Vec<Grant>, String> {
+fn grants(value: &Value, from: Origin) -> Result<BTreeMap<Capability, Grant>, String> {
     let tables = table("grant", value)?;
-    if let Some(name) = tables.keys().find(|name| grammar::capability(name).is_none()) {
-        return Err(unknown("[grant]", name, grammar::NAMES));
+    if let Some(name) = tables.keys().find(|name| Capability::parse(name).is_none()) {
+        return Err(unknown("[grant]", name, &grammar::names()));
     }
-    let granted =
-        grammar::CAPABILITIES.iter().filter_map(|capability| Some((capability, tables.get(capability.name)?)));
+    let granted = Capability::ALL.iter().filter_map(|capability| Some((*capability, tables.get(capability.name())?)));
     granted
         .map(|(capability, value)| {
-            let keys: Vec<Key> = capability.keys.iter().copied().chain([grammar::WHEN]).collect();
-            grant(&format!("[grant.{}]", capability.name), capability.name, &keys, value, from)
+            let place = format!("[grant.{capability}]");
+            let grant = grant(&place, capability.name(), &grammar::keys(capability), value, from)?;
+            Ok((capability, grant))
         })
         .collect()
 }
@@ -184,7 +184,7 @@ fn grant(place: &str, name: &'static str, keys: &[Key], value: &Value, from: Ori
         let place = format!("{place} {}", key.name);
         match table.get(key.name) {
             Some(value) => set.push((*key, templates(&place, key, value)?)),
-            None if key.required => return Err(format!("{place}: it is missing: without it nothing is granted")),
+            None if key.is_required() => return Err(format!("{place}: it is missing: without it nothing is granted")),
             None => {}
         }
     }

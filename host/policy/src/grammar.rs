@@ -1,10 +1,11 @@
-//! What a policy file can say: every capability with its keys, and what each key takes.
+//! What a policy file can say: what keys there can be in a table, and what each kind of value is.
 
-use super::port;
 use super::template::Template;
+use super::{capability, port};
 use alloc::string::String;
+use alloc::vec::Vec;
 use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
-use postern_types::Backend;
+use postern_types::{Backend, Capability};
 
 /// What the values of a key are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,62 +56,26 @@ pub struct Key {
     pub kind: Kind,
     /// How much of it.
     pub count: Count,
+    /// For a key without which the table makes no sense: what it has where an operation names no object.
+    pub placeholder: Option<&'static str>,
+}
+
+impl Key {
     /// Whether the table makes no sense without.
-    pub required: bool,
+    pub const fn is_required(&self) -> bool {
+        self.placeholder.is_some()
+    }
 }
 
-const fn key(name: &'static str, kind: Kind, count: Count) -> Key {
-    Key { name, kind, count, required: false }
+/// A key that can be left out.
+pub const fn key(name: &'static str, kind: Kind, count: Count) -> Key {
+    Key { name, kind, count, placeholder: None }
 }
 
-const fn required(name: &'static str, kind: Kind) -> Key {
-    Key { name, kind, count: Count::Some, required: true }
+/// A list without which the table makes no sense.
+pub const fn required(name: &'static str, kind: Kind, placeholder: &'static str) -> Key {
+    Key { name, kind, count: Count::Some, placeholder: Some(placeholder) }
 }
-
-/// A capability: the name of its WIT interface, and the keys of `[grant.NAME]`.
-#[derive(Debug)]
-pub struct Capability {
-    /// Name of the WIT interface.
-    pub name: &'static str,
-    /// Empty where there is nothing to choose.
-    pub keys: &'static [Key],
-}
-
-const fn plain(name: &'static str) -> Capability {
-    Capability { name, keys: &[] }
-}
-
-/// Everything that can be granted.
-pub const CAPABILITIES: &[Capability] = &[
-    plain("link"),
-    Capability { name: "veth", keys: &[key("mtu", Kind::Mtu, Count::One)] },
-    plain("addresses"),
-    plain("routes"),
-    plain("link-sysctl"),
-    Capability {
-        name: "bridge",
-        keys: &[
-            required("names", Kind::Link),
-            key("mtu", Kind::Mtu, Count::One),
-            key("vlan", Kind::Vlan, Count::One),
-            key("trunk", Kind::Trunk, Count::Any),
-            key("preserve-default-vlan", Kind::Flag, Count::One),
-            key("promisc", Kind::Flag, Count::One),
-            key("isolated", Kind::Flag, Count::One),
-            key("gateways", Kind::Flag, Count::Some),
-            key("force-address", Kind::Flag, Count::One),
-        ],
-    },
-    plain("point-to-point"),
-    plain("forwarding"),
-    Capability { name: "masquerade", keys: &[required("backends", Kind::Backend)] },
-    Capability { name: "mac-guard", keys: &[key("required", Kind::Flag, Count::One)] },
-    Capability { name: "ipam", keys: &[required("types", Kind::Plugin), key("native", Kind::Plugin, Count::Any)] },
-    Capability { name: "leases", keys: &[required("directories", Kind::Directory), required("ranges", Kind::Range)] },
-    Capability { name: "resolv-conf", keys: &[required("files", Kind::File)] },
-    plain("loopback"),
-    plain("attachments"),
-];
 
 /// A key of every table that grants: it does so only where one of these is `true`.
 pub const WHEN: Key = key("when", Kind::Flag, Count::Some);
@@ -118,20 +83,14 @@ pub const WHEN: Key = key("when", Kind::Flag, Count::Some);
 /// The keys of `[result]`.
 pub const RESULT: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("gateways", Kind::Gateway, Count::Some)];
 
-/// [`CAPABILITIES`] by name.
-pub const NAMES: &[&str] = &names();
+/// All keys of a capability's table.
+pub fn keys(capability: Capability) -> Vec<Key> {
+    capability::keys(capability).iter().copied().chain([WHEN]).collect()
+}
 
-const fn names() -> [&'static str; CAPABILITIES.len()] {
-    let mut names = [""; CAPABILITIES.len()];
-    let mut at = 0;
-    while at < names.len() {
-        #[allow(clippy::indexing_slicing, reason = "both are of the same length, and this runs when it is compiled")]
-        {
-            names[at] = CAPABILITIES[at].name;
-        }
-        at += 1;
-    }
-    names
+/// The names of all capabilities.
+pub fn names() -> Vec<&'static str> {
+    Capability::ALL.iter().map(|capability| capability.name()).collect()
 }
 
 impl Kind {
@@ -174,7 +133,7 @@ impl Kind {
             }
             Self::Link => validate_interface_name(text).is_ok(),
             Self::Plugin => !text.is_empty() && !text.contains('/') && !text.starts_with('.'),
-            Self::Backend => backend(text).is_some(),
+            Self::Backend => Backend::parse(text).is_some(),
             Self::Directory => text.starts_with('/'),
             Self::File => text.starts_with('/') && !text.ends_with('/'),
             Self::Mtu => text.parse().is_ok_and(|mtu: u32| mtu == 0 || (68..=65535).contains(&mtu)),
@@ -213,20 +172,6 @@ impl Kind {
             }
         }
     }
-}
-
-/// A packet filter by its name.
-pub fn backend(name: &str) -> Option<Backend> {
-    match name {
-        "nftables" => Some(Backend::Nftables),
-        "iptables" => Some(Backend::Iptables),
-        _ => None,
-    }
-}
-
-/// The capability of this name.
-pub fn capability(name: &str) -> Option<&'static Capability> {
-    CAPABILITIES.iter().find(|capability| capability.name == name)
 }
 
 #[cfg(test)]
@@ -307,12 +252,5 @@ mod tests {
                 assert!(error.contains(possible), "{kind:?} {text}: {error}");
             }
         }
-    }
-
-    #[test]
-    fn names_are_those_of_the_operations() {
-        assert_eq!(NAMES.len(), 15);
-        assert!(NAMES.contains(&"bridge") && capability("bridge").is_some() && capability("netlink").is_none());
-        assert_eq!(backend("nftables"), Some(Backend::Nftables));
     }
 }

@@ -7,21 +7,22 @@ use super::line::{self, Change};
 use super::pattern::Pattern;
 use super::template::{Content, Sources};
 use super::view::{GrantView, Origin};
-use super::{OPERATOR_DIRECTORY, port, ranges};
+use super::{OPERATOR_DIRECTORY, ranges};
 use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ipnet::IpNet;
 use postern_cni::{parse_cidr, parse_ip};
-use postern_types::LeaseRange;
+use postern_types::{Capability, LeaseRange};
 
 /// A policy for one run.
 #[derive(Clone, Debug)]
 pub struct Granted {
-    pub(super) grants: Vec<Grant>,
-    pub(super) withdrawn: Vec<Grant>,
+    pub(super) grants: BTreeMap<Capability, Grant>,
+    pub(super) withdrawn: BTreeMap<Capability, Grant>,
     pub(super) result: Option<Grant>,
     pub(super) file: Arc<File>,
     pub(super) path: String,
@@ -134,57 +135,22 @@ impl Granted {
     }
 
     /// Whether an interface is granted at all.
-    pub fn has(&self, capability: &str) -> bool {
+    pub fn has(&self, capability: Capability) -> bool {
         self.grant(capability).is_some()
     }
 
     /// A grant that stands in the file, whether it holds or not.
-    pub(super) fn written(&self, capability: &str) -> Option<&Grant> {
-        self.grants.iter().find(|grant| grant.name == capability)
+    pub(super) fn written(&self, capability: Capability) -> Option<&Grant> {
+        self.grants.get(&capability)
     }
 
     /// Whether the plugin is made for an interface: a file grants it, for whatever networks, or takes it away.
-    pub fn knows(&self, capability: &str) -> bool {
-        self.written(capability).is_some() || self.withdrawn.iter().any(|grant| grant.name == capability)
+    pub fn knows(&self, capability: Capability) -> bool {
+        self.written(capability).is_some() || self.withdrawn.contains_key(&capability)
     }
 
-    /// Whether an ADD without spoofing protection is to be refused.
-    pub fn requires_mac_guard(&self) -> bool {
-        self.written("mac-guard").is_some_and(|grant| grant.on("required"))
-    }
-
-    /// The grant of bridges, where it holds.
-    pub fn bridge(&self) -> Option<&Grant> {
-        self.grant("bridge")
-    }
-
-    /// Whether the ports of this network are in VLANs.
-    pub fn has_vlans(&self) -> bool {
-        self.grant("bridge").is_some_and(port::has_vlans)
-    }
-
-    pub(super) fn grant(&self, capability: &str) -> Option<&Grant> {
+    pub(super) fn grant(&self, capability: Capability) -> Option<&Grant> {
         self.written(capability).filter(|grant| grant.holds())
-    }
-
-    /// Whether policy lets this delegate be a native program.
-    pub fn allows_native(&self, plugin: &str) -> bool {
-        self.grant("ipam").is_some_and(|grant| grant.matches("native", plugin))
-    }
-
-    /// Whether policy lets leases be in this directory.
-    pub fn allows_leases_in(&self, directory: &str) -> bool {
-        self.grant("leases").is_some_and(|grant| grant.matches("directories", directory))
-    }
-
-    /// Whether policy lets this resolver file be read.
-    pub fn allows_file(&self, file: &str) -> bool {
-        self.grant("resolv-conf").is_some_and(|grant| grant.matches("files", file))
-    }
-
-    /// Whether policy lets masquerading be made with this packet filter.
-    pub fn allows_backend(&self, backend: &str) -> bool {
-        self.grant("masquerade").is_some_and(|grant| grant.matches("backends", backend))
     }
 
     /// Whether `[result]` has this address: a network of the policy file has all that lie in it, an address of the
@@ -223,12 +189,12 @@ impl Granted {
     }
 
     /// What is withdrawn though this network asks for it: an ADD would be refused.
-    pub fn missed(&self) -> impl Iterator<Item = &'static str> {
-        self.withdrawn.iter().filter(|grant| grant.holds()).map(|grant| grant.name)
+    pub fn missed(&self) -> impl Iterator<Item = Capability> {
+        self.withdrawn.iter().filter(|(_, grant)| grant.holds()).map(|(capability, _)| *capability)
     }
 
     /// What a refusal says of the way out, of the lines that allow it: where to put one, and what it replaces.
-    pub(super) fn way_out(&self, capability: &str, line: Option<String>) -> String {
+    pub(super) fn way_out(&self, capability: Option<Capability>, line: Option<String>) -> String {
         let file = self.operator_file();
         let Some(line) = line else {
             return format!(
@@ -239,33 +205,15 @@ impl Granted {
         if !line.starts_with('[') {
             hint += ", before its first table";
         }
-        if self.written(capability).is_some() {
+        if capability.is_some_and(|capability| self.written(capability).is_some()) {
             hint += " (it has all that is granted now: a table there replaces the whole shipped one)";
         }
         hint
     }
 
-    /// The way out of a refusal of a delegate that is a native program.
-    pub fn native_hint(&self, plugin: &str) -> String {
-        let types = self.grant("ipam").is_none_or(|grant| !grant.matches("types", plugin));
-        let mut changes = vec![line::text("native", plugin)];
-        changes.extend(types.then(|| line::text("types", plugin)));
-        self.way_out("ipam", line::grant(&self.file, "ipam", &changes))
-    }
-
-    /// The way out of a refusal of a delegate's type.
-    pub fn delegate_hint(&self, plugin: &str) -> String {
-        self.way_out("ipam", self.grant_line("ipam", vec![line::text("types", plugin)]))
-    }
-
-    /// The way out of an ADD that lacks the spoofing protection that policy requires.
-    pub fn unguarded_hint(&self) -> String {
-        self.way_out("mac-guard", line::grant(&self.file, "mac-guard", &[line::text("required", "false")]))
-    }
-
     /// The way out of a refusal of what an IPAM plugin hands out: `addresses` or `gateways`, and which.
     pub fn result_hint(&self, key: &'static str, value: &str) -> String {
-        self.way_out("", line::result(&self.file, &[line::text(key, value)]))
+        self.way_out(None, line::result(&self.file, &[line::text(key, value)]))
     }
 
     /// The way out where a limit was met.
@@ -273,12 +221,19 @@ impl Granted {
         limit_hint(&self.plugin(), key, now)
     }
 
-    pub(super) fn grant_line(&self, capability: &str, changes: Vec<Change>) -> Option<String> {
-        line::grant(&self.file, capability, &line::completed(&self.file, capability, changes))
+    /// The way out of a refusal that these changes of a capability's table lift.
+    pub(super) fn hint(&self, capability: Capability, changes: Vec<Change>) -> String {
+        let completed = line::completed(&self.file, capability, changes);
+        self.way_out(Some(capability), self.changed(capability, &completed))
+    }
+
+    /// The table of a capability with these changes, as one line.
+    pub(super) fn changed(&self, capability: Capability, changes: &[Change]) -> Option<String> {
+        line::grant(&self.file, capability, changes)
     }
 
     /// The way out where a capability is withdrawn.
-    pub fn withdrawn_hint(&self, capability: &str) -> String {
+    pub fn withdrawn_hint(&self, capability: Capability) -> String {
         match self.withdraw_line(capability) {
             Some(line) => format!(
                 "[grant.{capability}] is withdrawn; an operator can allow it with `{line}` in {}, instead of the line there",
@@ -288,18 +243,22 @@ impl Granted {
         }
     }
 
-    fn withdraw_line(&self, capability: &str) -> Option<String> {
+    fn withdraw_line(&self, capability: Capability) -> Option<String> {
         line::withdraw(&self.file, capability)
     }
 
     /// Whether a file takes this capability away.
-    pub(super) fn is_withdrawn(&self, capability: &str) -> bool {
-        self.file.withdraw.iter().any(|name| name == capability)
+    pub(super) fn is_withdrawn(&self, capability: Capability) -> bool {
+        self.file.withdraw.contains(&capability)
     }
 
     /// What is granted, with the values of this run.
     pub fn view(&self) -> Vec<GrantView> {
-        let view = |grant: &Grant| GrantView { capability: grant.name, from: grant.from, objects: grant.objects() };
+        let view = |(capability, grant): (&Capability, &Grant)| GrantView {
+            capability: *capability,
+            from: grant.from,
+            objects: grant.objects(),
+        };
         self.grants.iter().map(view).collect()
     }
 

@@ -18,9 +18,10 @@
 //! A grant whose interface has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors, and so is
 //! what could never match. A table in the operator's file replaces the whole table of the shipped file.
 //!
-//! From file to decision: [`file`] reads the TOML by the table in [`grammar`], [`template`] fills in the configuration of
-//! one run, [`granted`] is the outcome, and [`rules`] decides by it, with [`port`] for VLANs and [`ranges`] for leases. What
-//! a refusal offers as the way out is made by [`line`].
+//! From file to decision: [`file`] reads the TOML by the keys that each file of [`capability`] lists, whose values are of the
+//! kinds in [`grammar`]. [`template`] fills in the configuration of one run, and [`granted`] is the outcome. [`rules`] decides
+//! by it and by the rule of each operation, which [`capability`] has too, with [`port`] for VLANs and [`ranges`] for leases.
+//! What a refusal offers as the way out is made by [`line`].
 //!
 //! This crate decides, and does nothing else: it gets texts, and has no standard library to reach a file, the environment,
 //! a clock, a socket or a process with. Who reads the files is `postern_gate::policies`.
@@ -30,6 +31,7 @@
 #[macro_use]
 extern crate alloc;
 
+pub mod capability;
 mod file;
 mod grammar;
 mod granted;
@@ -44,7 +46,7 @@ mod view;
 
 pub use granted::{Granted, limit_hint};
 pub use limits::Limits;
-pub use rules::{Objects, Rule, capability_names, decide};
+pub use rules::{Question, Rule, allows, decide, rule};
 pub use view::{GrantView, Origin};
 
 use alloc::borrow::ToOwned;
@@ -53,6 +55,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use file::File;
 use postern_cni::Json;
+use postern_types::Capability;
 use template::{Sources, Template};
 
 /// Operator's own policy files; tables found here replace those of the shipped file of the same name.
@@ -136,29 +139,32 @@ impl Policy {
     }
 
     /// Whether an interface is granted at all.
-    pub fn grants(&self, capability: &str) -> bool {
-        self.file.grants.iter().any(|grant| grant.name == capability)
+    pub fn grants(&self, capability: Capability) -> bool {
+        self.file.grants.contains_key(&capability)
     }
 
     /// Whether an interface stands in a file, be it granted or withdrawn: the plugin may have made such things.
-    pub fn knows(&self, capability: &str) -> bool {
-        self.grants(capability) || self.file.withdrawn.iter().any(|grant| grant.name == capability)
+    pub fn knows(&self, capability: Capability) -> bool {
+        self.file.table(capability).is_some()
     }
 
-    /// The names of all granted interfaces.
-    pub fn capabilities(&self) -> Vec<&'static str> {
-        self.file.grants.iter().map(|grant| grant.name).collect()
+    /// All granted interfaces.
+    pub fn capabilities(&self) -> Vec<Capability> {
+        self.file.grants.keys().copied().collect()
     }
 
     /// The capabilities that a file takes away.
-    pub fn withdrawn(&self) -> &[String] {
+    pub fn withdrawn(&self) -> &[Capability] {
         &self.file.withdraw
     }
 
     /// What is granted, as it is written.
     pub fn view(&self) -> Vec<GrantView> {
-        let view =
-            |grant: &file::Grant| GrantView { capability: grant.name, from: grant.from, objects: written(grant) };
+        let view = |(capability, grant): (&Capability, &file::Grant)| GrantView {
+            capability: *capability,
+            from: grant.from,
+            objects: written(grant),
+        };
         self.file.grants.iter().map(view).collect()
     }
 
@@ -180,9 +186,13 @@ impl Policy {
         let sources = Sources { config, args };
         let resolve = |grant: &file::Grant| granted::Grant::resolve(grant, sources);
         Ok(Granted {
-            grants: self.file.grants.iter().map(resolve).collect::<Result<_, _>>()?,
+            grants: (self.file.grants.iter())
+                .map(|(capability, grant)| Ok((*capability, resolve(grant)?)))
+                .collect::<Result<_, String>>()?,
             // What is ambiguous there asks for nothing.
-            withdrawn: self.file.withdrawn.iter().filter_map(|grant| resolve(grant).ok()).collect(),
+            withdrawn: (self.file.withdrawn.iter())
+                .filter_map(|(capability, grant)| Some((*capability, resolve(grant).ok()?)))
+                .collect(),
             result: self.file.result.as_ref().map(resolve).transpose()?,
             file: Arc::clone(&self.file),
             path: self.path.clone(),
@@ -220,7 +230,7 @@ pub(crate) mod tests {
     #[test]
     fn denies_by_default() {
         let policy = Policy::parse("", "bridge.toml").unwrap();
-        assert!(capability_names().iter().all(|name| !policy.grants(name)));
+        assert!(Capability::ALL.iter().all(|capability| !policy.grants(*capability)));
     }
 
     #[test]
@@ -235,13 +245,13 @@ pub(crate) mod tests {
             "[grant.attachments]\n[grant.veth]\n[grant.bridge]\nnames = [\"a\"]\npromisc = \"true\"\n[result]\ngateways = [\"10.0.0.1\"]",
             "withdraw = [\"veth\"]\n[grant.forwarding]\n[grant.bridge]\nnames = [\"b\", \"${config.x | c*}\"]\n[result]\naddresses = [\"10.0.0.0/8\"]",
         );
-        assert_eq!(policy.capabilities(), ["bridge", "forwarding", "attachments"]);
-        assert_eq!(policy.withdrawn(), ["veth"]);
+        assert_eq!(policy.capabilities(), [Capability::Bridge, Capability::Forwarding, Capability::Attachments]);
+        assert_eq!(policy.withdrawn(), [Capability::Veth]);
         let names = ("names", vec!["b".to_owned(), "${config.x | c*}".to_owned()]);
-        let bridge = GrantView { capability: "bridge", from: Origin::Operator, objects: vec![names] };
+        let bridge = GrantView { capability: Capability::Bridge, from: Origin::Operator, objects: vec![names] };
         let view = policy.view();
         assert_eq!(view[0], bridge);
-        assert_eq!((view[2].capability, view[2].from), ("attachments", Origin::Shipped));
+        assert_eq!((view[2].capability, view[2].from), (Capability::Attachments, Origin::Shipped));
         assert_eq!(policy.result_view(), [("addresses", vec!["10.0.0.0/8".to_owned()])]);
         assert_eq!(policy.result_origin(), Some(Origin::Operator));
         let granted = policy.resolve(&Json::parse(br#"{"x":"y"}"#, 4096).unwrap(), "").unwrap();

@@ -1,6 +1,7 @@
 //! The line of policy that would allow what was refused. The parser has read it before anybody sees it: what can be copied
 //! from a message into a file must mean there what the message says.
 
+use super::capability;
 use super::file::{File, Grant};
 use super::grammar::{self, Count, Key};
 use super::template::Template;
@@ -9,6 +10,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
+use postern_types::Capability;
 
 /// What a line changes in a table.
 #[derive(Clone, Debug)]
@@ -24,13 +26,15 @@ pub fn text(key: &'static str, text: impl Into<String>) -> Change {
     Change::Text(key, text.into())
 }
 
+/// An object that the table must have, if there is one.
+pub fn object(key: &'static str, object: &str) -> Vec<Change> {
+    if object.is_empty() { Vec::new() } else { vec![text(key, object)] }
+}
+
 /// The whole table of a capability as one line, with these changes: a table of the operator's replaces the shipped one, so
 /// that all that was granted has to be in it. `None` if no line can say it.
-pub fn grant(file: &File, capability: &str, changes: &[Change]) -> Option<String> {
-    let known = grammar::capability(capability)?;
-    let keys: Vec<Key> = known.keys.iter().copied().chain([grammar::WHEN]).collect();
-    let written = file.grants.iter().chain(&file.withdrawn).find(|grant| grant.name == known.name);
-    line(&format!("grant.{}", known.name), &keys, written, changes)
+pub fn grant(file: &File, capability: Capability, changes: &[Change]) -> Option<String> {
+    line(&format!("grant.{capability}"), &grammar::keys(capability), file.table(capability), changes)
 }
 
 /// The same for `[result]`.
@@ -40,10 +44,11 @@ pub fn result(file: &File, changes: &[Change]) -> Option<String> {
 
 /// What an operator's file says instead of its present `withdraw`, so that a capability is there again. `None` if not the
 /// operator's file takes it away.
-pub fn withdraw(file: &File, capability: &str) -> Option<String> {
-    let rest: Vec<&String> = file.operator_withdraws.iter().filter(|name| *name != capability).collect();
-    let elsewhere = file.withdraw.iter().filter(|name| *name == capability).count();
-    let own = file.operator_withdraws.iter().filter(|name| *name == capability).count();
+pub fn withdraw(file: &File, capability: Capability) -> Option<String> {
+    let others = file.operator_withdraws.iter().filter(|of| **of != capability);
+    let rest: Vec<&str> = others.map(|capability| capability.name()).collect();
+    let elsewhere = file.withdraw.iter().filter(|of| **of == capability).count();
+    let own = file.operator_withdraws.iter().filter(|of| **of == capability).count();
     (own > 0 && own == elsewhere).then(|| format!("withdraw = {}", list(&rest))).filter(|line| is_read(line))
 }
 
@@ -113,30 +118,18 @@ fn quoted(text: &str) -> String {
 
 /// Whether this is one of our own placeholders, for an operation that does not name its object.
 fn is_known(text: &str) -> bool {
-    PLACEHOLDERS.iter().any(|(_, known)| *known == text)
+    let keys = Capability::ALL.iter().flat_map(|capability| capability::keys(*capability));
+    keys.filter_map(|key| key.placeholder).any(|known| known == text)
 }
 
-/// What a key that must be there has where the operation names no object.
-const PLACEHOLDERS: [(&str, &str); 6] = [
-    ("names", "${config.bridge | cni0}"),
-    ("backends", "${config.ipMasqBackend | nftables}"),
-    ("types", "${config.ipam.type}"),
-    ("directories", "${config.ipam.dataDir | /var/lib/cni/networks}"),
-    ("ranges", "${config.ipam.ranges.*.*}"),
-    ("files", "${config.ipam.resolvConf}"),
-];
-
 /// The changes that fill in what must be in a table that is not written yet, beside those that are known.
-pub fn completed(file: &File, capability: &str, mut changes: Vec<Change>) -> Vec<Change> {
-    let Some(known) = grammar::capability(capability) else { return changes };
-    if file.grants.iter().chain(&file.withdrawn).any(|grant| grant.name == known.name) {
+pub fn completed(file: &File, capability: Capability, mut changes: Vec<Change>) -> Vec<Change> {
+    if file.table(capability).is_some() {
         return changes;
     }
-    for key in known.keys.iter().filter(|key| key.required) {
+    for key in capability::keys(capability) {
         let is_given = changes.iter().any(|change| matches!(change, Change::Text(name, _) if *name == key.name));
-        if let Some((_, placeholder)) = PLACEHOLDERS.iter().find(|(name, _)| *name == key.name && !is_given) {
-            changes.push(text(key.name, *placeholder));
-        }
+        changes.extend(key.placeholder.filter(|_| !is_given).map(|placeholder| text(key.name, placeholder)));
     }
     changes
 }

@@ -123,7 +123,7 @@ mod tests {
     /// What is said against a port under these keys; empty if nothing is.
     fn said(keys: &str, config: &str, port: &PortSpec) -> String {
         let granted = granted(&format!("[grant.bridge]\nnames = [\"b\"]\n{keys}"), config);
-        match check(granted.grant("bridge").unwrap(), port) {
+        match check(granted.bridge().unwrap(), port) {
             Ok(_) => String::new(),
             Err(refused) => format!("{}; {} = {}", refused.what, refused.key, refused.value),
         }
@@ -199,7 +199,7 @@ mod tests {
     fn a_port_is_held_against_what_is_demanded() {
         let said = |keys: &str, isolated: bool, vlans: &[(VlanId, bool)]| {
             let granted = granted(&format!("[grant.bridge]\nnames = [\"b\"]\n{keys}"), "{}");
-            let grant = granted.grant("bridge").unwrap();
+            let grant = granted.bridge().unwrap();
             assert_eq!(demands(grant), keys.contains("\"true\"") || keys.contains('5'), "{keys}");
             verify(grant, isolated, vlans).map_or_else(|(what, key)| format!("{what}; {key}"), |()| String::new())
         };

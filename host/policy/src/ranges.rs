@@ -156,7 +156,7 @@ mod tests {
     fn ask(ranges: &str, config: &str, sets: &str) -> Result<(), String> {
         let granted = granted(&format!("[grant.leases]\ndirectories = [\"/x\"]\nranges = [{ranges}]"), config);
         let sets: Vec<Vec<_>> = sets.split(';').map(|set| set.split(',').map(range).collect()).collect();
-        check(granted.grant("leases").unwrap(), &sets).map_err(|refused| match refused {
+        check(granted.grant(postern_types::Capability::Leases).unwrap(), &sets).map_err(|refused| match refused {
             Refused::NotGranted(range) => format!("no {}", show(&range)),
             Refused::UsedUp(range) => format!("twice {}", show(&range)),
         })

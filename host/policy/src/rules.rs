@@ -1,29 +1,30 @@
 //! The decision: may this plugin carry out this operation on this object?
 //!
-//! Policy says which interfaces and which named objects. What holds for every plugin whatever its policy says (a handle
-//! is one that this run was given, an address is the attachment's own) is checked where the operation is carried out,
-//! in `capability/`.
+//! Policy says which interfaces and which named objects; what it says of each operation is in [`capability`]. What holds for
+//! every plugin whatever its policy says (a handle is one that this run was given, an address is the attachment's own) is
+//! checked where the operation is carried out, in the gate.
 
-use super::grammar::{self, Kind};
+use super::capability;
+use super::grammar::Kind;
 use super::granted::{Grant, Granted};
 use super::line::{self, Change};
 use super::view::Origin;
-use super::{port, ranges};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use postern_types::{Backend, ErrorCode, LeaseRange, OpError, Operation, PortSpec};
+use postern_cni::{NetConf, Verb};
+use postern_types::{Capability, ErrorCode, Handle, Kind as ObjectKind, Lasting, OpError, Operation};
 
-/// The objects that an operation acts on though it does not name them: the gate takes them from the configuration.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Objects<'a> {
-    /// `ipam.type`.
-    pub ipam: &'a str,
-    /// `ipam.dataDir`, or its default.
-    pub lease_directory: &'a str,
-    /// `ipam.resolvConf`.
-    pub resolv_conf: &'a str,
-    /// The capability that gave out the handle whose link `attributes` looks at; empty is `link`.
-    pub giver: &'a str,
+/// What is to be decided on, with what a rule may have to know. Nothing of it is looked at before a rule asks.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// The operation.
+    pub operation: &'a Operation,
+    /// The verb that the guest runs for.
+    pub verb: Verb,
+    /// The operator's configuration: the objects that an operation does not name are taken from it.
+    pub conf: &'a NetConf,
+    /// What a handle of this run stands for.
+    pub kind: &'a dyn Fn(Handle) -> Option<ObjectKind>,
 }
 
 /// What allowed an operation, for the audit log.
@@ -35,85 +36,64 @@ pub struct Rule {
     pub from: Origin,
 }
 
-/// Decides. Returns the rule that allows.
+/// The verbs on which a plugin may do such a thing: what is made outside of ADD nobody would undo.
+pub fn allows(lasting: Lasting, verb: Verb) -> bool {
+    match lasting {
+        Lasting::Nothing => true,
+        Lasting::Attachment | Lasting::Namespace | Lasting::Part | Lasting::Node => verb == Verb::Add,
+        Lasting::Removal => matches!(verb, Verb::Add | Verb::Del),
+        Lasting::Release => verb == Verb::Del,
+        Lasting::Collection => verb == Verb::Gc,
+    }
+}
+
+/// Decides: by what the verb is for, by policy, and by what every attachment may do on its DEL.
+///
+/// # Errors
+/// [`ErrorCode::Denied`], with the way out as hint.
+pub fn decide(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError> {
+    let (operation, verb) = (question.operation, question.verb);
+    if !allows(operation.lasting(), verb) {
+        let message = format!("{} is not for {}", operation.name(), verb.as_str());
+        return Err(OpError::new(ErrorCode::Denied, verb.as_str(), message)
+            .hint("a plugin makes things on ADD, removes its own on ADD and DEL, gives addresses back on DEL, and collects on GC; a \
+                   failed ADD is undone by the host"));
+    }
+    rule(granted, question).or_else(|refusal| {
+        let gives_up = || capability::of(operation).gives_up(&Asked { granted, question });
+        if verb == Verb::Del && gives_up() { Ok(Rule { name: "own", from: Origin::Host }) } else { Err(refusal) }
+    })
+}
+
+/// The rule of the policy that allows an operation, whatever the verb.
 ///
 /// # Errors
 /// [`ErrorCode::Denied`], with the policy line that would allow the operation as hint.
-pub fn decide(granted: &Granted, operation: &Operation, objects: Objects<'_>) -> Result<Rule, OpError> {
-    let asked = Asked { granted, operation };
-    let capability = match operation {
-        Operation::LinkAttributes { .. } if !objects.giver.is_empty() => objects.giver,
-        _ => operation.capability(),
-    };
+pub fn rule(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError> {
+    let asked = Asked { granted, question };
+    let decide = capability::of(question.operation);
+    let capability = decide.granted_by(&asked);
     let Some(grant) = granted.grant(capability) else {
         return Err(match granted.written(capability) {
             Some(_) => asked.withheld(capability),
-            None if granted.is_withdrawn(capability) => asked.withdrawn(capability),
-            None => asked.deny(capability, "", "", asked.objects(objects)),
+            None if granted.is_withdrawn(capability) => asked.refuse("", "", granted.withdrawn_hint(capability)),
+            None => asked.deny(capability, "", "", decide.objects(&asked)),
         });
     };
-    let name = match operation {
-        Operation::VethCreate { mtu, .. } => {
-            asked.mtu(grant, *mtu, "")?;
-            grant.name
-        }
-        Operation::BridgeEnsure { name, mtu, vlan_filtering, promisc } => {
-            let rule = asked.bridge(grant, name)?;
-            asked.bridge_options(grant, name, *mtu, *vlan_filtering, *promisc)?;
-            rule
-        }
-        Operation::BridgeFind { name } => asked.bridge(grant, name)?,
-        Operation::BridgeAttach { port, .. } => asked.port(grant, port)?,
-        Operation::BridgeEnsureGateways { port, force, .. } => {
-            let rule = asked.port(grant, port)?;
-            if !grant.on("gateways") {
-                return Err(asked.key(grant, "", vec![line::text("gateways", "true")]));
-            }
-            match force {
-                true if grant.on("force-address") => "bridge.force-address",
-                true => return Err(asked.key(grant, "with force", vec![line::text("force-address", "true")])),
-                false => rule,
-            }
-        }
-        // Which backend matters where rules are made. To compare, and to remove, is free: a native plugin may have made
-        // them with the other one, and they are the attachment's own either way.
-        Operation::MasqueradeEnsure { backend } => {
-            let backend = match backend.unwrap_or(Backend::Nftables) {
-                Backend::Nftables => "nftables",
-                Backend::Iptables => "iptables",
-            };
-            asked.one_of(grant, "backends", Kind::Backend, backend, "masquerade.backends")?
-        }
-        Operation::IpamAdd | Operation::IpamDel | Operation::IpamCheck | Operation::IpamStatus | Operation::IpamGc => {
-            match objects.ipam {
-                // Without a type there is nothing to decide on: the operation itself says what is missing.
-                "" => "ipam",
-                name => asked.plugin(grant, name)?,
-            }
-        }
-        Operation::LeasesReserve { sets, .. } | Operation::LeasesAvailable { sets } => {
-            asked.directory(grant, objects.lease_directory)?;
-            asked.ranges(grant, sets)?
-        }
-        Operation::LeasesHeld | Operation::LeasesRelease | Operation::LeasesRetain => {
-            asked.directory(grant, objects.lease_directory)?
-        }
-        Operation::ResolvConfRead => {
-            asked.one_of(grant, "files", Kind::File, objects.resolv_conf, "resolv-conf.files")?
-        }
-        _ => grant.name,
-    };
-    Ok(Rule { name, from: grant.from })
+    Ok(Rule { name: decide.rule(&asked, grant)?, from: grant.from })
 }
 
-/// What is to be decided on.
-struct Asked<'a> {
-    granted: &'a Granted,
-    operation: &'a Operation,
+/// A question to a policy: what each rule is given.
+pub struct Asked<'a> {
+    /// The policy.
+    pub granted: &'a Granted,
+    /// The question.
+    pub question: Question<'a>,
 }
 
 impl Asked<'_> {
-    fn one_of(
+    /// Whether a key has this object: then `rule` allows.
+    pub fn one_of(
         &self,
         grant: &Grant,
         key: &'static str,
@@ -127,141 +107,49 @@ impl Asked<'_> {
         if let Err(impossible) = kind.check_text(object) {
             return Err(self.refuse(object, &on(object), format!("no policy can allow it: {impossible}")));
         }
-        Err(self.deny(grant.name, object, &on(object), vec![line::text(key, object)]))
+        Err(self.deny(self.question.operation.capability(), object, &on(object), vec![line::text(key, object)]))
     }
 
-    fn bridge(&self, grant: &Grant, name: &str) -> Result<&'static str, OpError> {
-        // No link can be called "", and the operation says so.
-        if name.is_empty() { Ok("bridge.names") } else { self.one_of(grant, "names", Kind::Link, name, "bridge.names") }
-    }
-
-    /// Filtering may always be switched on: it is done to a bridge that is made just now, on which all ports are in one
-    /// VLAN until somebody says otherwise. It may not be left out where the network has VLANs: they would separate
-    /// nothing.
-    fn bridge_options(
-        &self,
-        grant: &Grant,
-        name: &str,
-        mtu: Option<u32>,
-        vlan_filtering: bool,
-        promisc: bool,
-    ) -> Result<(), OpError> {
-        self.mtu(grant, mtu, &format!("on {name:?} "))?;
-        if promisc && !grant.on("promisc") {
-            let what = format!("on {name:?} in promiscuous mode");
-            return Err(self.key(grant, &what, vec![line::text("promisc", "true")]));
-        }
-        if !vlan_filtering && port::has_vlans(grant) {
-            let what = format!("on {name:?} without VLAN filtering");
-            return Err(self.key(grant, &what, vec![line::text("vlan", "0"), Change::Without("trunk")]));
-        }
-        Ok(())
-    }
-
-    fn mtu(&self, grant: &Grant, mtu: Option<u32>, on: &str) -> Result<(), OpError> {
+    /// Whether a link may be made with this MTU, `on` saying which.
+    pub fn mtu(&self, grant: &Grant, mtu: Option<u32>, on: &str) -> Result<(), OpError> {
         match mtu {
             Some(mtu) if !grant.texts("mtu").any(|text| text == mtu.to_string()) => {
-                Err(self.key(grant, &format!("{on}with MTU {mtu}"), vec![line::text("mtu", mtu.to_string())]))
+                Err(self.key(&format!("{on}with MTU {mtu}"), vec![line::text("mtu", mtu.to_string())]))
             }
             _ => Ok(()),
         }
     }
 
-    fn port(&self, grant: &Grant, port: &PortSpec) -> Result<&'static str, OpError> {
-        port::check(grant, port)
-            .map_err(|refused| self.key(grant, &refused.what, vec![line::text(refused.key, refused.value)]))
-    }
-
-    fn plugin(&self, grant: &Grant, name: &str) -> Result<&'static str, OpError> {
-        self.one_of(grant, "types", Kind::Plugin, name, "ipam.types")
-    }
-
-    fn directory(&self, grant: &Grant, directory: &str) -> Result<&'static str, OpError> {
-        self.one_of(grant, "directories", Kind::Directory, directory, "leases.directories")
-    }
-
-    fn ranges(&self, grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<&'static str, OpError> {
-        match ranges::check(grant, sets) {
-            Ok(()) => Ok("leases.ranges"),
-            Err(ranges::Refused::NotGranted(range)) => {
-                let object = ranges::show(&range);
-                let subnet = range.subnet.trunc().to_string();
-                Err(self.deny("leases", &object, &on(&object), vec![line::text("ranges", subnet)]))
-            }
-            Err(ranges::Refused::UsedUp(range)) => {
-                let object = ranges::show(&range);
-                let another = vec![line::text("ranges", range.subnet.trunc().to_string())];
-                let hint = format!(
-                    "each entry of [grant.leases] ranges is good for one address of an attachment; {}",
-                    self.granted.way_out("leases", self.granted.grant_line("leases", another))
-                );
-                Err(self.refuse(&object, &format!("{} for a second address", on(&object)), hint))
-            }
-        }
-    }
-
-    /// The objects that the operation names, or the configuration for it: what a table that is not there yet must have.
-    fn objects(&self, objects: Objects<'_>) -> Vec<Change> {
-        let some = |key: &'static str, object: &str| match object {
-            "" => Vec::new(),
-            object => vec![line::text(key, object)],
-        };
-        match self.operation {
-            Operation::BridgeEnsure { name, .. } | Operation::BridgeFind { name } => some("names", name),
-            Operation::MasqueradeEnsure { backend: Some(Backend::Iptables) } => some("backends", "iptables"),
-            Operation::IpamAdd
-            | Operation::IpamDel
-            | Operation::IpamCheck
-            | Operation::IpamStatus
-            | Operation::IpamGc => some("types", objects.ipam),
-            Operation::LeasesReserve { .. }
-            | Operation::LeasesAvailable { .. }
-            | Operation::LeasesHeld
-            | Operation::LeasesRelease
-            | Operation::LeasesRetain => some("directories", objects.lease_directory),
-            Operation::ResolvConfRead => some("files", objects.resolv_conf),
-            _ => Vec::new(),
-        }
-    }
-
-    /// A refusal by a key.
-    fn key(&self, grant: &Grant, what: &str, changes: Vec<Change>) -> OpError {
+    /// A refusal by a key of the operation's own table.
+    pub fn key(&self, what: &str, changes: Vec<Change>) -> OpError {
         let what = if what.is_empty() { String::new() } else { format!(" {what}") };
-        self.deny(grant.name, "", &what, changes)
+        self.deny(self.question.operation.capability(), "", &what, changes)
     }
 
-    fn deny(&self, capability: &str, object: &str, what: &str, changes: Vec<Change>) -> OpError {
-        let hint = self.granted.way_out(capability, self.granted.grant_line(capability, changes));
-        self.refuse(object, what, hint)
+    /// A refusal that these changes of a capability's table lift.
+    pub fn deny(&self, capability: Capability, object: &str, what: &str, changes: Vec<Change>) -> OpError {
+        self.refuse(object, what, self.granted.hint(capability, changes))
     }
 
-    fn withheld(&self, capability: &str) -> OpError {
+    fn withheld(&self, capability: Capability) -> OpError {
         let hint = format!(
             "`when` of [grant.{capability}] grants it only where the network asks for it; {} for all networks",
-            self.granted.way_out(capability, self.granted.grant_line(capability, vec![Change::Without("when")]))
+            self.granted.hint(capability, vec![Change::Without("when")])
         );
         self.refuse("", " in this network", hint)
     }
 
-    fn withdrawn(&self, capability: &str) -> OpError {
-        let hint = self.granted.withdrawn_hint(capability);
-        self.refuse("", "", hint)
-    }
-
-    fn refuse(&self, object: &str, what: &str, hint: String) -> OpError {
-        let (plugin, operation) = (self.granted.plugin(), self.operation.name());
+    /// A refusal.
+    pub fn refuse(&self, object: &str, what: &str, hint: String) -> OpError {
+        let (plugin, operation) = (self.granted.plugin(), self.question.operation.name());
         OpError::new(ErrorCode::Denied, object, format!("policy does not allow plugin \"{plugin}\" {operation}{what}"))
             .hint(hint)
     }
 }
 
-fn on(object: &str) -> String {
+/// An object, as a refusal says it.
+pub fn on(object: &str) -> String {
     format!(" on \"{object}\"")
-}
-
-/// The capabilities that can be granted.
-pub fn capability_names() -> &'static [&'static str] {
-    grammar::NAMES
 }
 
 #[cfg(test)]
@@ -269,21 +157,21 @@ mod tests {
     use super::super::granted::tests::granted;
     use super::super::{File, Policy};
     use super::*;
-    use postern_cni::Json;
-    use postern_types::LeaseRange;
+    use postern_cni::{Json, Lists};
+    use postern_types::{Backend, LeaseRange, PortSpec, ops};
 
     fn ensure(name: &str) -> Operation {
-        Operation::BridgeEnsure { name: name.to_owned(), mtu: None, vlan_filtering: false, promisc: false }
+        ops::Bridge::Ensure { name: name.to_owned(), mtu: None, vlan_filtering: false, promisc: false }.into()
     }
 
     fn options(mtu: Option<u32>, vlan_filtering: bool, promisc: bool) -> Operation {
-        Operation::BridgeEnsure { name: "b".to_owned(), mtu, vlan_filtering, promisc }
+        ops::Bridge::Ensure { name: "b".to_owned(), mtu, vlan_filtering, promisc }.into()
     }
 
     #[test]
     fn a_pair_has_the_networks_mtu() {
-        let create = |mtu| Operation::VethCreate { mtu, mac: None };
-        let of = |policy, config, mtu| decided(policy, config, &create(mtu), Objects::default());
+        let create = |mtu| ops::Veth::Create { mtu, mac: None }.into();
+        let of = |policy, config, mtu| decided(policy, config, &create(mtu));
         let policy = "[grant.veth]\nmtu = \"${config.mtu | 0}\"";
         assert_eq!(of(policy, "{}", None), Ok("veth"));
         assert_eq!(of(policy, r#"{"mtu":1400}"#, Some(1400)), Ok("veth"));
@@ -296,7 +184,7 @@ mod tests {
     #[test]
     fn a_grant_can_be_for_some_networks() {
         let policy = "[grant.forwarding]\nwhen = [\"${config.isGateway | false}\", \"${config.ipMasq | false}\"]";
-        let enable = |config| decided(policy, config, &Operation::ForwardingEnable, Objects::default());
+        let enable = |config| decided(policy, config, &ops::Forwarding::Enable.into());
         assert_eq!(enable(r#"{"isGateway":true}"#), Ok("forwarding"));
         assert_eq!(enable(r#"{"isGateway":false,"ipmasq":true}"#), Ok("forwarding"));
         let refusal = enable("{}").unwrap_err();
@@ -305,21 +193,28 @@ mod tests {
 
     #[test]
     fn attributes_are_for_whom_the_link_was_given_to() {
-        let look = Operation::LinkAttributes { link: 0 };
-        let by = |policy: &str, giver| decide(&granted(policy, "{}"), &look, Objects { giver, ..Objects::default() });
-        assert_eq!(by("[grant.veth]", "veth").unwrap().name, "veth");
-        assert!(by("[grant.veth]", "").unwrap_err().hint.contains("[grant.link]"));
-        assert!(by("[grant.link]", "bridge").unwrap_err().hint.contains("grant.bridge = "));
+        let look = ops::Link::Attributes { link: 0 }.into();
+        let by = |policy: &str, kind| asked(&granted(policy, "{}"), "{}", &look, kind);
+        assert_eq!(by("[grant.veth]", Some(ObjectKind::HostEnd)).unwrap().name, "veth");
+        assert_eq!(by("[grant.link]", Some(ObjectKind::Own)).unwrap().name, "link");
+        assert!(by("[grant.veth]", None).unwrap_err().hint.contains("[grant.link]"));
+        assert!(by("[grant.link]", Some(ObjectKind::Bridge)).unwrap_err().hint.contains("grant.bridge = "));
+    }
+
+    /// A question of an ADD whose handles all stand for `kind`.
+    fn asked(
+        granted: &Granted,
+        config: &str,
+        operation: &Operation,
+        kind: Option<ObjectKind>,
+    ) -> Result<Rule, OpError> {
+        let conf = NetConf::parse_or_unread(Json::parse(config.as_bytes(), 4096).unwrap(), Lists::default());
+        rule(granted, Question { operation, verb: Verb::Add, conf: &conf, kind: &|_| kind })
     }
 
     /// The rule, or the refusal in words.
-    fn decided(
-        policy: &str,
-        config: &str,
-        operation: &Operation,
-        objects: Objects<'_>,
-    ) -> Result<&'static str, String> {
-        match decide(&granted(policy, config), operation, objects) {
+    fn decided(policy: &str, config: &str, operation: &Operation) -> Result<&'static str, String> {
+        match asked(&granted(policy, config), config, operation, None) {
             Ok(rule) => Ok(rule.name),
             Err(error) => {
                 assert_eq!(error.code, ErrorCode::Denied);
@@ -329,13 +224,13 @@ mod tests {
     }
 
     fn bridge(keys: &str, config: &str, operation: &Operation) -> Result<&'static str, String> {
-        decided(&format!("[grant.bridge]\nnames = [\"b\"]\n{keys}"), config, operation, Objects::default())
+        decided(&format!("[grant.bridge]\nnames = [\"b\"]\n{keys}"), config, operation)
     }
 
     #[test]
     fn names_plugin_operation_and_the_grant_that_is_missing() {
         assert_eq!(
-            decided("", "{}", &Operation::VethFind, Objects::default()).unwrap_err(),
+            decided("", "{}", &ops::Veth::Find.into()).unwrap_err(),
             "policy does not allow plugin \"bridge\" veth.find; an operator can allow it with `[grant.veth]` in \
              /etc/postern/policy/bridge.toml"
         );
@@ -361,35 +256,37 @@ mod tests {
             ..PortSpec::default()
         };
         let operations = [
-            Operation::LinkOwn,
-            Operation::LinkAttributes { link: 0 },
-            Operation::VethCreate { mtu: Some(68), mac: None },
-            Operation::AddressesList { link: 0 },
-            Operation::RoutesList { link: 0 },
-            Operation::BridgeEnsure { name: "it\"is".to_owned(), mtu: Some(900), vlan_filtering: false, promisc: true },
-            Operation::BridgeFind { name: "cni1".to_owned() },
-            Operation::BridgeAttach { bridge: 0, host: 1, port: port.clone() },
-            Operation::BridgeEnsureGateways { bridge: 0, port, force: true },
-            Operation::PointToPointEnsure { host: 0 },
-            Operation::ForwardingEnable,
-            Operation::MasqueradeEnsure { backend: None },
-            Operation::MasqueradeEnsure { backend: Some(Backend::Iptables) },
-            Operation::MasqueradeRemove,
-            Operation::MacGuardRemove,
-            Operation::IpamAdd,
-            Operation::LeasesReserve { sets, requested: Vec::new() },
-            Operation::LeasesRelease,
-            Operation::ResolvConfRead,
-            Operation::LoopbackUp,
-            Operation::AttachmentsCollect,
+            ops::Link::Own.into(),
+            ops::Link::Attributes { link: 0 }.into(),
+            ops::Veth::Create { mtu: Some(68), mac: None }.into(),
+            ops::Addresses::List { link: 0 }.into(),
+            ops::Routes::List { link: 0 }.into(),
+            ops::Bridge::Ensure { name: "it\"is".to_owned(), mtu: Some(900), vlan_filtering: false, promisc: true }
+                .into(),
+            ops::Bridge::Find { name: "cni1".to_owned() }.into(),
+            ops::Bridge::Attach { bridge: 0, host: 1, port: port.clone() }.into(),
+            ops::Bridge::EnsureGateways { bridge: 0, port, force: true }.into(),
+            ops::PointToPoint::Ensure { host: 0 }.into(),
+            ops::Forwarding::Enable.into(),
+            ops::Masquerade::Ensure { backend: None }.into(),
+            ops::Masquerade::Ensure { backend: Some(Backend::Iptables) }.into(),
+            ops::Masquerade::Remove.into(),
+            ops::MacGuard::Remove.into(),
+            ops::Ipam::Add.into(),
+            ops::Leases::Reserve { sets, requested: Vec::new() }.into(),
+            ops::Leases::Release.into(),
+            ops::ResolvConf::Read.into(),
+            ops::Loopback::Up.into(),
+            ops::Attachments::Collect.into(),
         ];
         let shipped = crate::tests::shipped();
         let narrow = "[grant.veth]\nwhen = [\"false\"]\n[grant.bridge]\nnames = [\"b\"]\nvlan = \"9\"\ntrunk = [\"9\"]\nisolated = \"true\"\n\
                       [grant.masquerade]\nbackends = [\"${config.x}\"]\nwhen = [\"false\"]\n[grant.ipam]\ntypes = [\"x\"]\n\
                       [grant.leases]\ndirectories = [\"/x\"]\nranges = [\"10.0.0.0/30\"]\n[grant.forwarding]\nwhen = [\"false\"]";
-        let all = capability_names().iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        let all = Capability::ALL.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
         let withdrawn = format!("withdraw = [{all}]");
-        let objects = Objects { ipam: "dhcp", lease_directory: "/l\\é", resolv_conf: "/etc/r.conf", giver: "" };
+        let config = r#"{"ipam":{"type":"dhcp"}}"#;
+        let objects = r#"{"ipam":{"type":"dhcp","dataDir":"/l\\é","resolvConf":"/etc/r.conf"}}"#;
         let mut lines = 0;
         for shipped in shipped.iter().map(String::as_str).chain(["", narrow]) {
             for (operation, operator) in
@@ -401,9 +298,9 @@ mod tests {
                     let mut policy = Policy::of(File::parse(shipped, Origin::Shipped).unwrap(), path.to_owned());
                     let file = File::parse(&operator, Origin::Operator).unwrap_or_else(|e| panic!("{operator}: {e}"));
                     policy.replace_with(file, path.to_owned());
-                    let config = Json::parse(br#"{"ipam":{"type":"dhcp"}}"#, 4096).unwrap();
+                    let config = Json::parse(config.as_bytes(), 4096).unwrap();
                     let granted = policy.without_withdrawn().resolve(&config, "").unwrap();
-                    let Err(refusal) = decide(&granted, operation, objects) else { break };
+                    let Err(refusal) = asked(&granted, objects, operation, None) else { break };
                     let line = refusal.hint.split("allow it with `").nth(1).and_then(|rest| rest.split("` in ").next());
                     let line = line.unwrap_or_else(|| panic!("{operation:?} under {operator}: {}", refusal.hint));
                     assert!(round < 12 && *line != operator, "{operation:?}: {line} allows nothing");
@@ -433,7 +330,7 @@ mod tests {
         }
         assert!(granted.limit_hint("depth", 8).contains("no policy can raise"));
         // What can't be written down as itself is not offered.
-        let star = decide(&granted, &Operation::IpamAdd, Objects { ipam: "a*", ..Objects::default() }).unwrap_err();
+        let star = asked(&granted, r#"{"ipam":{"type":"a*"}}"#, &ops::Ipam::Add.into(), None).unwrap_err();
         assert!(star.hint.contains("no line of a policy file can name it"), "{}", star.hint);
     }
 
@@ -445,7 +342,7 @@ mod tests {
 
     #[test]
     fn says_which_file_allows() {
-        let rule = decide(&granted("[grant.veth]", "{}"), &Operation::VethFind, Objects::default()).unwrap();
+        let rule = asked(&granted("[grant.veth]", "{}"), "{}", &ops::Veth::Find.into(), None).unwrap();
         assert_eq!(rule, Rule { name: "veth", from: Origin::Shipped });
     }
 
@@ -453,13 +350,13 @@ mod tests {
     fn stars_are_for_policy_files_only() {
         let open = "[grant.bridge]\nnames = [\"br*\"]";
         for name in ["br0", "br", "br*"] {
-            assert_eq!(decided(open, "{}", &ensure(name), Objects::default()), Ok("bridge.names"), "{name}");
+            assert_eq!(decided(open, "{}", &ensure(name)), Ok("bridge.names"), "{name}");
         }
-        assert!(decided(open, "{}", &ensure("cni0"), Objects::default()).is_err());
+        assert!(decided(open, "{}", &ensure("cni0")).is_err());
         let taken = "[grant.bridge]\nnames = [\"${config.bridge}\"]";
         let config = r#"{"bridge":"br*"}"#;
-        assert_eq!(decided(taken, config, &ensure("br*"), Objects::default()), Ok("bridge.names"));
-        let refusal = decided(taken, config, &ensure("br0"), Objects::default()).unwrap_err();
+        assert_eq!(decided(taken, config, &ensure("br*")), Ok("bridge.names"));
+        let refusal = decided(taken, config, &ensure("br0")).unwrap_err();
         assert!(refusal.contains("names = [\"${config.bridge}\", \"br0\"]"), "{refusal}");
     }
 
@@ -501,8 +398,8 @@ mod tests {
     #[test]
     fn ports_and_gateways_are_those_of_the_network() {
         let port = |vlan| PortSpec { vlan, ..PortSpec::default() };
-        let attach = |vlan| Operation::BridgeAttach { bridge: 0, host: 1, port: port(vlan) };
-        let gateways = |vlan| Operation::BridgeEnsureGateways { bridge: 0, port: port(vlan), force: false };
+        let attach = |vlan| ops::Bridge::Attach { bridge: 0, host: 1, port: port(vlan) }.into();
+        let gateways = |vlan| ops::Bridge::EnsureGateways { bridge: 0, port: port(vlan), force: false }.into();
         assert_eq!(bridge("vlan = \"5\"", "{}", &attach(Some(5))), Ok("bridge.vlan"));
         assert!(bridge("vlan = \"5\"", "{}", &gateways(Some(5))).unwrap_err().contains("gateways = [\"true\"]"));
         let both = "vlan = \"5\"\ngateways = [\"${config.isGateway | false}\", \"${config.isDefaultGateway | false}\"]";
@@ -518,7 +415,7 @@ mod tests {
 
     #[test]
     fn force_is_a_grant_of_its_own() {
-        let gateways = |force| Operation::BridgeEnsureGateways { bridge: 0, port: PortSpec::default(), force };
+        let gateways = |force| ops::Bridge::EnsureGateways { bridge: 0, port: PortSpec::default(), force }.into();
         let plain = "gateways = [\"true\"]";
         assert_eq!(bridge(plain, "{}", &gateways(false)), Ok("bridge"));
         let refusal = bridge(plain, "{}", &gateways(true)).unwrap_err();
@@ -531,54 +428,49 @@ mod tests {
     #[test]
     fn rules_are_made_with_a_granted_backend() {
         let policy = "[grant.masquerade]\nbackends = [\"${config.ipMasqBackend | nftables}\"]";
-        let asked = |backend| Operation::MasqueradeEnsure { backend };
+        let asked = |backend| ops::Masquerade::Ensure { backend }.into();
         let rule = Ok("masquerade.backends");
         for config in ["{}", r#"{"ipMasqBackend":""}"#, r#"{"ipMasqBackend":"nftables"}"#] {
-            assert_eq!(decided(policy, config, &asked(None), Objects::default()), rule);
-            let refusal = decided(policy, config, &asked(Some(Backend::Iptables)), Objects::default()).unwrap_err();
+            assert_eq!(decided(policy, config, &asked(None)), rule);
+            let refusal = decided(policy, config, &asked(Some(Backend::Iptables))).unwrap_err();
             assert!(
                 refusal.contains("masquerade.ensure on \"iptables\"; ")
                     && refusal.contains("backends = [\"${config.ipMasqBackend | nftables}\", \"iptables\"] }`")
             );
         }
         let iptables = r#"{"ipMasqBackend":"iptables"}"#;
-        assert_eq!(decided(policy, iptables, &asked(Some(Backend::Iptables)), Objects::default()), rule);
-        assert!(decided(policy, iptables, &asked(None), Objects::default()).is_err());
-        let check = Operation::MasqueradeCheck { backend: Some(Backend::Iptables) };
-        assert_eq!(decided(policy, "{}", &check, Objects::default()), Ok("masquerade"));
+        assert_eq!(decided(policy, iptables, &asked(Some(Backend::Iptables))), rule);
+        assert!(decided(policy, iptables, &asked(None)).is_err());
+        let check = ops::Masquerade::Check { backend: Some(Backend::Iptables) }.into();
+        assert_eq!(decided(policy, "{}", &check), Ok("masquerade"));
     }
 
     #[test]
     fn delegates_directories_and_files_are_those_named() {
         let policy = "[grant.ipam]\ntypes = [\"${config.ipam.type}\"]\n[grant.resolv-conf]\nfiles = [\"/etc/*.conf\"]\n\
                       [grant.leases]\ndirectories = [\"${config.ipam.dataDir | /var/lib/cni/networks}\"]\nranges = [\"10.0.0.0/8\"]";
-        let config = r#"{"ipam":{"type":"static","dataDir":""}}"#;
-        let objects = Objects {
-            ipam: "static",
-            lease_directory: "/var/lib/cni/networks",
-            resolv_conf: "/etc/resolv.conf",
-            giver: "",
-        };
-        assert_eq!(decided(policy, config, &Operation::IpamAdd, objects), Ok("ipam.types"));
-        assert_eq!(decided(policy, config, &Operation::IpamAdd, Objects::default()), Ok("ipam"));
-        assert_eq!(decided(policy, config, &Operation::LeasesRelease, objects), Ok("leases.directories"));
-        assert_eq!(decided(policy, config, &Operation::ResolvConfRead, objects), Ok("resolv-conf.files"));
-        let others = Objects { ipam: "ptp", lease_directory: "/srv", resolv_conf: "/etc/shadow", giver: "" };
+        let config = r#"{"ipam":{"type":"static","dataDir":"","resolvConf":"/etc/resolv.conf"}}"#;
+        assert_eq!(decided(policy, config, &ops::Ipam::Add.into()), Ok("ipam.types"));
+        assert_eq!(decided(policy, "{}", &ops::Ipam::Add.into()), Ok("ipam"));
+        assert_eq!(decided(policy, config, &ops::Leases::Release.into()), Ok("leases.directories"));
+        assert_eq!(decided(policy, config, &ops::ResolvConf::Read.into()), Ok("resolv-conf.files"));
+        let others = r#"{"ipam":{"type":"ptp","dataDir":"/srv","resolvConf":"/etc/shadow"}}"#;
         for (operation, words) in [
             (
-                Operation::IpamAdd,
+                ops::Ipam::Add.into(),
                 "ipam.add on \"ptp\"; an operator can allow it with `grant.ipam = { types = [\"${config.ipam.type}\", \"ptp\"] }`",
             ),
             (
-                Operation::LeasesHeld,
+                ops::Leases::Held.into(),
                 "leases.held on \"/srv\"; an operator can allow it with `grant.leases = { directories = [\"${config.ipam.dataDir | /var/lib/cni/networks}\", \"/srv\"], ",
             ),
             (
-                Operation::ResolvConfRead,
+                ops::ResolvConf::Read.into(),
                 "resolv-conf.read on \"/etc/shadow\"; an operator can allow it with `grant.resolv-conf = { files = [\"/etc/*.conf\", \"/etc/shadow\"] }`",
             ),
         ] {
-            let refusal = decided(policy, config, &operation, others).unwrap_err();
+            let refusal = asked(&granted(policy, config), others, &operation, None).unwrap_err();
+            let refusal = format!("{}; {}", refusal.message, refusal.hint);
             assert!(refusal.contains(words), "{refusal}");
         }
     }
@@ -586,18 +478,49 @@ mod tests {
     #[test]
     fn addresses_come_from_granted_ranges() {
         let policy = "[grant.leases]\ndirectories = [\"/x\"]\nranges = [\"10.0.0.0/8\"]";
-        let objects = Objects { lease_directory: "/x", ..Objects::default() };
+        let config = r#"{"ipam":{"dataDir":"/x"}}"#;
         let range =
             |subnet: &str| LeaseRange { subnet: subnet.parse().unwrap(), start: None, end: None, gateway: None };
-        let reserve = |sets| Operation::LeasesReserve { sets, requested: Vec::new() };
-        assert_eq!(decided(policy, "{}", &reserve(vec![vec![range("10.1.0.0/24")]]), objects), Ok("leases.ranges"));
+        let reserve = |sets| ops::Leases::Reserve { sets, requested: Vec::new() }.into();
+        assert_eq!(decided(policy, config, &reserve(vec![vec![range("10.1.0.0/24")]])), Ok("leases.ranges"));
         let foreign = vec![vec![range("11.1.0.0/24")]];
-        let refusal = decided(policy, "{}", &reserve(foreign.clone()), objects).unwrap_err();
+        let refusal = decided(policy, config, &reserve(foreign.clone())).unwrap_err();
         let words = "leases.reserve on \"11.1.0.0/24\"; an operator can allow it with `grant.leases = { directories = [\"/x\"], ranges = [\"10.0.0.0/8\", \"11.1.0.0/24\"] }`";
         assert!(refusal.contains(words), "{refusal}");
-        assert!(decided(policy, "{}", &Operation::LeasesAvailable { sets: foreign }, objects).is_err());
+        assert!(decided(policy, config, &ops::Leases::Available { sets: foreign }.into()).is_err());
         let two = vec![vec![range("10.1.0.0/24")], vec![range("10.2.0.0/24")]];
-        let refusal = decided(policy, "{}", &reserve(two), objects).unwrap_err();
+        let refusal = decided(policy, config, &reserve(two)).unwrap_err();
         assert!(refusal.contains("on \"10.2.0.0/24\" for a second address; each entry of"), "{refusal}");
+    }
+
+    #[test]
+    fn a_del_takes_what_is_the_attachments_and_not_what_is_the_containers() {
+        let conf = Json::parse(br#"{"ipam":{"type":"host-local"}}"#, 4096).unwrap();
+        let conf = NetConf::parse_or_unread(conf, Lists::default());
+        let rule = |verb, plugin: &str, policy: &str, operation: &Operation| {
+            let policy = Policy::parse(policy, &format!("{plugin}.toml")).unwrap();
+            let granted = policy.resolve(&Json::Null, "").unwrap();
+            let question = Question { operation, verb, conf: &conf, kind: &|_| None };
+            decide(&granted, question).map(|rule| rule.name).ok()
+        };
+        let removal = ops::Link::Delete { link: 0 }.into();
+        for (plugin, policy, operation, expected) in [
+            ("bridge", "[grant.veth]", &ops::Loopback::Down.into(), None),
+            ("host-local", "", &ops::Loopback::Down.into(), None),
+            ("loopback", "[grant.loopback]", &ops::Loopback::Down.into(), Some("loopback")),
+            ("bridge", "[grant.veth]", &removal, Some("own")),
+            ("bridge", "[grant.veth]", &ops::Link::Own.into(), Some("own")),
+            ("bridge", "[grant.veth]", &ops::Masquerade::Remove.into(), Some("own")),
+            ("bridge", "[grant.veth]", &ops::MacGuard::Remove.into(), Some("own")),
+            ("bridge", "[grant.veth]", &ops::Ipam::Del.into(), Some("own")),
+            ("bridge", "[grant.veth]", &ops::Leases::Release.into(), None),
+            ("host-local", "", &ops::Leases::Release.into(), Some("own")),
+            ("host-local", "", &ops::Leases::Held.into(), None),
+        ] {
+            assert_eq!(rule(Verb::Del, plugin, policy, operation), expected, "{plugin} {operation:?}");
+        }
+        assert_eq!(rule(Verb::Add, "bridge", "[grant.veth]", &removal), None);
+        assert_eq!(rule(Verb::Check, "bridge", "[grant.link]", &removal), None);
+        assert_eq!(rule(Verb::Add, "bridge", "[grant.link]", &removal), Some("link"));
     }
 }

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use postern_types::Capability;
 
 /// Which file a rule stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,8 @@ impl fmt::Display for Origin {
 /// A granted capability, with what it is granted on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantView {
-    /// Name of the WIT interface.
-    pub capability: &'static str,
+    /// Which.
+    pub capability: Capability,
     /// Which file grants it.
     pub from: Origin,
     /// The keys of its table that are set, each with its values.

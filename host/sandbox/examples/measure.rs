@@ -12,7 +12,9 @@ use nix::sys::time::TimeValLike;
 use nix::unistd::{ForkResult, fork};
 use postern_sandbox::{Gate, Guest, Outcome, child};
 use postern_types::channel::{receive, send_to_sandbox};
-use postern_types::{BridgeInfo, FromSandbox, Limits, LinkInfo, OpError, Operation, Reply, Start, ToSandbox, VethPair};
+use postern_types::{
+    BridgeInfo, FromSandbox, Limits, LinkInfo, OpError, Operation, Reply, Start, ToSandbox, VethPair, ops,
+};
 use std::env;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -45,13 +47,13 @@ fn link(handle: u32, name: &str) -> LinkInfo {
 
 fn answer(operation: &Operation) -> Reply {
     match operation {
-        Operation::LinkAttributes { .. } | Operation::VethWaitRunning { .. } => Reply::Link(link(2, "eth0")),
-        Operation::VethCreate { .. } => {
+        Operation::Link(ops::Link::Attributes { .. }) | Operation::Veth(ops::Veth::WaitRunning { .. }) => Reply::Link(link(2, "eth0")),
+        Operation::Veth(ops::Veth::Create { .. }) => {
             Reply::Veth(VethPair { container: link(2, "eth0"), host: link(3, "vethab12cd34"), bridge: None })
         }
-        Operation::BridgeEnsure { .. } => Reply::Bridge(BridgeInfo { link: link(1, "cni0"), promisc: false }),
-        Operation::BridgeEnsureGateways { .. } => Reply::MaybeLink(None),
-        Operation::IpamAdd => Reply::Result(
+        Operation::Bridge(ops::Bridge::Ensure { .. }) => Reply::Bridge(BridgeInfo { link: link(1, "cni0"), promisc: false }),
+        Operation::Bridge(ops::Bridge::EnsureGateways { .. }) => Reply::MaybeLink(None),
+        Operation::Ipam(ops::Ipam::Add) => Reply::Result(
             r#"{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0"}]}"#
                 .to_owned(),
         ),

@@ -45,9 +45,9 @@ impl State {
     }
 
     /// The one way out for every imported function.
-    pub(crate) fn call(&mut self, operation: Operation) -> Result<Reply, OpError> {
+    pub(crate) fn call(&mut self, operation: impl Into<Operation>) -> Result<Reply, OpError> {
         self.forward_stderr();
-        self.gate.call(operation)
+        self.gate.call(operation.into())
     }
 
     pub(crate) fn forward_stderr(&mut self) {

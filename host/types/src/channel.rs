@@ -160,7 +160,7 @@ fn remaining(deadline: Instant) -> Result<Duration, ChannelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorCode, FromSandbox, Limits, OpError, Operation, Reply, Start};
+    use crate::{ErrorCode, FromSandbox, Limits, OpError, Reply, Start};
     use std::thread;
 
     fn soon() -> Option<Instant> {
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn carries_messages_both_ways() {
         let (gate, sandbox) = UnixStream::pair().unwrap();
-        let call = FromSandbox::Call(Operation::BridgeFind { name: "cni0".into() });
+        let call = FromSandbox::Call(crate::ops::Bridge::Find { name: "cni0".into() }.into());
         send(&sandbox, &call, None).unwrap();
         send(&sandbox, &FromSandbox::Stderr("x".into()), None).unwrap();
         assert_eq!(receive::<FromSandbox>(&gate, soon()).unwrap(), call);

@@ -1,7 +1,7 @@
 //! What crosses the gate.
 //!
-//! Every privileged thing that a plugin can ask for is one variant of [`Operation`]: plain data that is serialised,
-//! decided on, journalled, carried out and audited. The sandbox turns a WIT call into an `Operation`, the gate answers
+//! Every privileged thing that a plugin can ask for is one [`Operation`], of one [`Capability`]: plain data that is
+//! serialised, decided on, journalled, carried out and audited. The sandbox turns a WIT call into an `Operation`, the gate answers
 //! with a [`Reply`] or an [`OpError`]; there is no second way to the kernel.
 //!
 //! This crate does nothing. It is shared by the gate, the sandbox and the guest SDK (whose fake host answers the same
@@ -20,7 +20,7 @@ mod values;
 pub use error::{DelegateError, ErrorCode, OpError};
 pub use mac::{Mac, MacParseError};
 pub use message::{FromSandbox, Limits, Start, ToSandbox};
-pub use operation::{Handle, Operation};
+pub use operation::{Capability, Handle, Kind, Lasting, Operation, Row, Table, Takes, Where, ops};
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use reply::Reply;
 pub use values::{

@@ -127,6 +127,21 @@ pub enum Backend {
     Iptables,
 }
 
+impl Backend {
+    /// As configurations and policies write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nftables => "nftables",
+            Self::Iptables => "iptables",
+        }
+    }
+
+    /// The one of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Nftables, Self::Iptables].into_iter().find(|backend| backend.name() == name)
+    }
+}
+
 /// One range to take addresses from, as host-local's configuration gives it; the gate fills in what is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRange {

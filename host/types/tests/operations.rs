@@ -1,11 +1,13 @@
 //! What the audit log has of each operation: its name, and its `request` with the keys in their order. Scripts read that.
 
-#![allow(clippy::unwrap_used, reason = "a test's own samples")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use postern_types::{Backend, LeaseRange, LinkSysctl, Operation as Op, PortSpec, Route};
+use postern_types::{Backend, Capability, LeaseRange, LinkSysctl, Operation, PortSpec, Route, ops};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-fn samples() -> Vec<Op> {
+fn samples() -> Vec<Operation> {
     let nets = || vec!["10.1.0.2/24".parse().unwrap(), "fd00::2/64".parse().unwrap()];
     let mac = "02:00:00:00:00:01".parse().unwrap();
     let port =
@@ -38,58 +40,59 @@ fn samples() -> Vec<Op> {
     };
     let open = LeaseRange { subnet: "fd00::/64".parse().unwrap(), start: None, end: None, gateway: None };
     vec![
-        Op::LinkOwn,
-        Op::LinkAttributes { link: 1 },
-        Op::LinkUp { link: 2 },
-        Op::LinkDelete { link: 3 },
-        Op::VethCreate { mtu: None, mac: None },
-        Op::VethCreate { mtu: Some(1400), mac: Some(mac) },
-        Op::VethFind,
-        Op::VethWaitRunning { host: 4 },
-        Op::AddressesAdd { link: 5, addresses: nets() },
-        Op::AddressesList { link: 6 },
-        Op::AddressesSettle { link: 7 },
-        Op::RoutesAdd { link: 8, routes: vec![full, bare] },
-        Op::RoutesRemoveConnected { link: 9, networks: nets() },
-        Op::RoutesList { link: 10 },
-        Op::SysctlSet { link: 11, key: LinkSysctl::AcceptDad, value: true },
-        Op::SysctlSet { link: 11, key: LinkSysctl::EnhancedDad, value: false },
-        Op::SysctlSet { link: 11, key: LinkSysctl::ArpNotify, value: true },
-        Op::SysctlSet { link: 11, key: LinkSysctl::KeepAddrOnDown, value: true },
-        Op::SysctlSet { link: 11, key: LinkSysctl::DisableIpv6, value: true },
-        Op::BridgeEnsure { name: "cni0".to_owned(), mtu: None, vlan_filtering: false, promisc: true },
-        Op::BridgeEnsure { name: "a\"b".to_owned(), mtu: Some(9000), vlan_filtering: true, promisc: false },
-        Op::BridgeFind { name: "cni0".to_owned() },
-        Op::BridgeAttach { bridge: 12, host: 13, port: port() },
-        Op::BridgeAttach { bridge: 12, host: 13, port: PortSpec::default() },
-        Op::BridgeEnsureGateways { bridge: 14, port: port(), force: true },
-        Op::PointToPointEnsure { host: 15 },
-        Op::ForwardingEnable,
-        Op::MasqueradeEnsure { backend: None },
-        Op::MasqueradeEnsure { backend: Some(Backend::Nftables) },
-        Op::MasqueradeCheck { backend: Some(Backend::Iptables) },
-        Op::MasqueradeRemove,
-        Op::MacGuardEnsure { host: 16, mac },
-        Op::MacGuardCheck { host: 17, mac },
-        Op::MacGuardRemove,
-        Op::IpamAdd,
-        Op::IpamDel,
-        Op::IpamCheck,
-        Op::IpamStatus,
-        Op::IpamGc,
-        Op::LeasesReserve {
+        ops::Link::Own.into(),
+        ops::Link::Attributes { link: 1 }.into(),
+        ops::Link::Up { link: 2 }.into(),
+        ops::Link::Delete { link: 3 }.into(),
+        ops::Veth::Create { mtu: None, mac: None }.into(),
+        ops::Veth::Create { mtu: Some(1400), mac: Some(mac) }.into(),
+        ops::Veth::Find.into(),
+        ops::Veth::WaitRunning { host: 4 }.into(),
+        ops::Addresses::Add { link: 5, addresses: nets() }.into(),
+        ops::Addresses::List { link: 6 }.into(),
+        ops::Addresses::Settle { link: 7 }.into(),
+        ops::Routes::Add { link: 8, routes: vec![full, bare] }.into(),
+        ops::Routes::RemoveConnected { link: 9, networks: nets() }.into(),
+        ops::Routes::List { link: 10 }.into(),
+        ops::LinkSysctl::Set { link: 11, key: LinkSysctl::AcceptDad, value: true }.into(),
+        ops::LinkSysctl::Set { link: 11, key: LinkSysctl::EnhancedDad, value: false }.into(),
+        ops::LinkSysctl::Set { link: 11, key: LinkSysctl::ArpNotify, value: true }.into(),
+        ops::LinkSysctl::Set { link: 11, key: LinkSysctl::KeepAddrOnDown, value: true }.into(),
+        ops::LinkSysctl::Set { link: 11, key: LinkSysctl::DisableIpv6, value: true }.into(),
+        ops::Bridge::Ensure { name: "cni0".to_owned(), mtu: None, vlan_filtering: false, promisc: true }.into(),
+        ops::Bridge::Ensure { name: "a\"b".to_owned(), mtu: Some(9000), vlan_filtering: true, promisc: false }.into(),
+        ops::Bridge::Find { name: "cni0".to_owned() }.into(),
+        ops::Bridge::Attach { bridge: 12, host: 13, port: port() }.into(),
+        ops::Bridge::Attach { bridge: 12, host: 13, port: PortSpec::default() }.into(),
+        ops::Bridge::EnsureGateways { bridge: 14, port: port(), force: true }.into(),
+        ops::PointToPoint::Ensure { host: 15 }.into(),
+        ops::Forwarding::Enable.into(),
+        ops::Masquerade::Ensure { backend: None }.into(),
+        ops::Masquerade::Ensure { backend: Some(Backend::Nftables) }.into(),
+        ops::Masquerade::Check { backend: Some(Backend::Iptables) }.into(),
+        ops::Masquerade::Remove.into(),
+        ops::MacGuard::Ensure { host: 16, mac }.into(),
+        ops::MacGuard::Check { host: 17, mac }.into(),
+        ops::MacGuard::Remove.into(),
+        ops::Ipam::Add.into(),
+        ops::Ipam::Del.into(),
+        ops::Ipam::Check.into(),
+        ops::Ipam::Status.into(),
+        ops::Ipam::Gc.into(),
+        ops::Leases::Reserve {
             sets: vec![vec![range.clone(), open.clone()], vec![]],
             requested: vec!["10.1.0.11".parse().unwrap()],
-        },
-        Op::LeasesHeld,
-        Op::LeasesRelease,
-        Op::LeasesRetain,
-        Op::LeasesAvailable { sets: vec![vec![range], vec![open]] },
-        Op::ResolvConfRead,
-        Op::LoopbackUp,
-        Op::LoopbackDown,
-        Op::LoopbackAddresses,
-        Op::AttachmentsCollect,
+        }
+        .into(),
+        ops::Leases::Held.into(),
+        ops::Leases::Release.into(),
+        ops::Leases::Retain.into(),
+        ops::Leases::Available { sets: vec![vec![range], vec![open]] }.into(),
+        ops::ResolvConf::Read.into(),
+        ops::Loopback::Up.into(),
+        ops::Loopback::Down.into(),
+        ops::Loopback::Addresses.into(),
+        ops::Attachments::Collect.into(),
     ]
 }
 
@@ -98,9 +101,51 @@ fn the_audit_log_keeps_its_form() {
     let mut text = String::new();
     for operation in samples() {
         let json = serde_json::to_string(&operation).unwrap();
-        writeln!(text, "{} {json}", operation.name()).unwrap();
-        assert_eq!(serde_json::from_str::<Op>(&json).unwrap(), operation);
+        writeln!(text, "{} {} {json}", operation.name(), operation.lasting().name()).unwrap();
+        assert_eq!(serde_json::from_str::<Operation>(&json).unwrap(), operation);
     }
-    let golden = include_str!("operations.golden");
-    assert_eq!(text, golden);
+    assert_eq!(text, include_str!("operations.golden"));
+}
+
+#[test]
+fn every_operation_is_in_the_list() {
+    let listed: BTreeSet<&str> = samples().iter().map(Operation::name).collect();
+    let all: BTreeSet<&str> =
+        Capability::ALL.iter().flat_map(|capability| capability.rows()).map(|row| row.name).collect();
+    assert_eq!(listed, all);
+}
+
+#[test]
+fn a_name_begins_with_its_capability() {
+    for operation in samples() {
+        let capability = operation.capability();
+        let name = operation.name().strip_prefix(capability.name()).and_then(|rest| rest.strip_prefix('.'));
+        assert!(name.is_some_and(|function| !function.is_empty()), "{}", operation.name());
+        assert!(capability.rows().contains(operation.row()));
+        assert_eq!(Capability::parse(capability.name()), Some(capability));
+    }
+    assert_eq!(Capability::parse("netlink"), None);
+}
+
+/// A handle that the table does not list would be taken for another link by `postern plan`.
+#[test]
+fn the_table_lists_every_handle() {
+    for mut operation in samples() {
+        let json = serde_json::to_value(&operation).unwrap();
+        let named: BTreeSet<u64> =
+            ["link", "host", "bridge"].iter().filter_map(|key| json.get(key).and_then(Value::as_u64)).collect();
+        let listed: BTreeSet<u64> = operation.handles().into_iter().map(|(handle, _)| u64::from(*handle)).collect();
+        assert_eq!(listed, named, "{json}");
+    }
+}
+
+/// What is opened and kept for a run goes by these.
+#[test]
+fn where_capabilities_act() {
+    let names = |wanted: fn(Capability) -> bool| {
+        let all = Capability::ALL.iter().filter(|capability| wanted(**capability));
+        all.map(|capability| capability.name()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(Capability::acts_in_container), "link veth addresses routes link-sysctl loopback");
+    assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

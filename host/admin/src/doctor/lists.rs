@@ -3,6 +3,7 @@
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::{Entry, List, cni_path, is_in, of_directory};
 use postern_gate::policies;
+use postern_types::Capability;
 use serde_json::Value;
 use std::path::Path;
 
@@ -84,7 +85,7 @@ fn examine_plugin(
     let Ok(granted) = policy.resolve(&request.into(), "") else { return };
     let view = granted.view();
     let values = |key: &str| -> Vec<String> {
-        let ipam = view.iter().find(|grant| grant.capability == "ipam");
+        let ipam = view.iter().find(|grant| grant.capability == Capability::Ipam);
         let found = ipam.and_then(|grant| grant.objects.iter().find(|(name, _)| *name == key));
         found.map(|(_, values)| values.clone()).unwrap_or_default()
     };

@@ -1,12 +1,12 @@
 //! Operations in words, each with the objects that it would act on. (What an interface amounts to whatever the node is
 //! like, `crate::sentences` says.)
 
-use super::handles::{Handles, Kind};
+use super::handles::Handles;
 use super::node::HOST_END;
 use postern_gate::capability::{leases, resolv_conf};
 use postern_gate::rehearsal::{OwnAddress, Request};
 use postern_sim::{Kernel, Place};
-use postern_types::{Backend, Handle, LeaseRange, LinkSysctl, OpError, Operation, PortSpec, Reply, Route};
+use postern_types::{Backend, Handle, Kind, LeaseRange, LinkSysctl, OpError, Operation, PortSpec, Reply, Route, ops};
 
 /// Whether what an operation makes was there before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum There {
 /// Looks before the operation.
 pub fn is_there(kernel: &Kernel, operation: &Operation) -> There {
     match operation {
-        Operation::BridgeEnsure { name, .. } if kernel.find(Place::Host, name).is_some() => There::Other,
+        Operation::Bridge(ops::Bridge::Ensure { name, .. }) if kernel.find(Place::Host, name).is_some() => There::Other,
         _ => There::Unknown,
     }
 }
@@ -75,7 +75,7 @@ impl Names<'_> {
     }
 
     fn leases(&self) -> String {
-        format!("{}/{}", leases::directory(self.request), self.request.conf.name)
+        format!("{}/{}", leases::directory(&self.request.conf), self.request.conf.name)
     }
 }
 
@@ -92,48 +92,52 @@ pub fn words(operation: &Operation, names: &Names<'_>, outcome: &Result<Reply, O
         name => name,
     };
     match operation {
-        Operation::LinkOwn => format!("look whether the container has {own}"),
-        Operation::LinkAttributes { link } => format!("look at {}", names.link(*link)),
-        Operation::LinkUp { link } => format!("set {} up, in the container", names.link(*link)),
-        Operation::LinkDelete { link } => format!("delete {}, and with it its other end", names.link(*link)),
-        Operation::VethCreate { mtu, mac } => {
+        Operation::Link(ops::Link::Own) => format!("look whether the container has {own}"),
+        Operation::Link(ops::Link::Attributes { link }) => format!("look at {}", names.link(*link)),
+        Operation::Link(ops::Link::Up { link }) => format!("set {} up, in the container", names.link(*link)),
+        Operation::Link(ops::Link::Delete { link }) => {
+            format!("delete {}, and with it its other end", names.link(*link))
+        }
+        Operation::Veth(ops::Veth::Create { mtu, mac }) => {
             let mtu = mtu.map(|mtu| format!(", with MTU {mtu}")).unwrap_or_default();
             let mac = mac.map(|mac| format!(", with address {mac}")).unwrap_or_default();
             format!("make a veth pair: {own} in the container{mac}, {HOST_END} on the host{mtu}")
         }
-        Operation::VethFind => "look for the attachment's veth pair".to_owned(),
-        Operation::VethWaitRunning { host } => format!("wait until {} is operational", names.link(*host)),
-        Operation::AddressesAdd { link, addresses } => {
+        Operation::Veth(ops::Veth::Find) => "look for the attachment's veth pair".to_owned(),
+        Operation::Veth(ops::Veth::WaitRunning { host }) => format!("wait until {} is operational", names.link(*host)),
+        Operation::Addresses(ops::Addresses::Add { link, addresses }) => {
             format!("put {} on {}, in the container", list(addresses, "no address"), names.link(*link))
         }
-        Operation::AddressesList { link } => format!("look at the addresses of {}", names.link(*link)),
-        Operation::AddressesSettle { link } => {
+        Operation::Addresses(ops::Addresses::List { link }) => {
+            format!("look at the addresses of {}", names.link(*link))
+        }
+        Operation::Addresses(ops::Addresses::Settle { link }) => {
             format!("wait until {} can use its addresses (duplicate address detection)", names.link(*link))
         }
-        Operation::RoutesAdd { link, routes } => {
+        Operation::Routes(ops::Routes::Add { link, routes }) => {
             let routes = list(routes.iter().map(route), "nothing");
             format!("route {routes} through {}, in the container", names.link(*link))
         }
-        Operation::RoutesRemoveConnected { link, networks } => {
+        Operation::Routes(ops::Routes::RemoveConnected { link, networks }) => {
             let networks = list(networks, "no network");
             format!("remove the kernel's own routes to {networks} through {}, in the container", names.link(*link))
         }
-        Operation::RoutesList { link } => format!("look at the routes through {}", names.link(*link)),
-        Operation::SysctlSet { link, key, value } => {
+        Operation::Routes(ops::Routes::List { link }) => format!("look at the routes through {}", names.link(*link)),
+        Operation::LinkSysctl(ops::LinkSysctl::Set { link, key, value }) => {
             let (key, value) = (sysctl(*key), if *value { "on" } else { "off" });
             format!("switch {key} of {} {value}, in the container", names.link(*link))
         }
-        Operation::BridgeEnsure { name, mtu, vlan_filtering, promisc } => {
+        Operation::Bridge(ops::Bridge::Ensure { name, mtu, vlan_filtering, promisc }) => {
             let mtu = mtu.map(|mtu| format!(" with MTU {mtu}")).unwrap_or_default();
             let filtering = if *vlan_filtering { ", filtering VLANs" } else { "" };
             let promisc = if *promisc { ", promiscuous" } else { "" };
             format!("make bridge {name}{mtu} if it is missing{filtering}, and set it up{promisc}")
         }
-        Operation::BridgeFind { name } => format!("look at bridge {name}"),
-        Operation::BridgeAttach { bridge, host, port } => {
+        Operation::Bridge(ops::Bridge::Find { name }) => format!("look at bridge {name}"),
+        Operation::Bridge(ops::Bridge::Attach { bridge, host, port }) => {
             format!("attach {} to {}{}", names.link(*host), names.link(*bridge), joins(port))
         }
-        Operation::BridgeEnsureGateways { bridge, port, force } => {
+        Operation::Bridge(ops::Bridge::EnsureGateways { bridge, port, force }) => {
             let bridge = names.link(*bridge);
             let on = match (port.vlan, bridge.strip_prefix("bridge ")) {
                 (Some(vlan), Some(name)) => format!("VLAN gateway {name}.{vlan}"),
@@ -142,31 +146,31 @@ pub fn words(operation: &Operation, names: &Names<'_>, outcome: &Result<Reply, O
             let force = if *force { ", in the place of an address that is in the way" } else { "" };
             format!("put gateway {} on {on}{force}", names.gateways(true))
         }
-        Operation::PointToPointEnsure { host } => {
+        Operation::PointToPoint(ops::PointToPoint::Ensure { host }) => {
             let host = names.link(*host);
             format!("put gateway {} on {host}, and route {} there", names.gateways(false), names.addresses())
         }
-        Operation::ForwardingEnable => format!("switch {} forwarding on", names.families()),
-        Operation::MasqueradeEnsure { backend } => {
+        Operation::Forwarding(ops::Forwarding::Enable) => format!("switch {} forwarding on", names.families()),
+        Operation::Masquerade(ops::Masquerade::Ensure { backend }) => {
             format!("masquerade {} towards other networks, by {}", names.addresses(), filter(*backend))
         }
-        Operation::MasqueradeCheck { backend } => {
+        Operation::Masquerade(ops::Masquerade::Check { backend }) => {
             format!("compare the masquerading of {} in {}", names.addresses(), filter(*backend))
         }
-        Operation::MasqueradeRemove => "remove the attachment's masquerading".to_owned(),
-        Operation::MacGuardEnsure { host, mac } => {
+        Operation::Masquerade(ops::Masquerade::Remove) => "remove the attachment's masquerading".to_owned(),
+        Operation::MacGuard(ops::MacGuard::Ensure { host, mac }) => {
             format!("drop frames that come by {} from another address than {mac}", names.link(*host))
         }
-        Operation::MacGuardCheck { host, mac } => {
+        Operation::MacGuard(ops::MacGuard::Check { host, mac }) => {
             format!("compare the rules by which {} takes frames from {mac} only", names.link(*host))
         }
-        Operation::MacGuardRemove => "remove the attachment's spoofing protection".to_owned(),
-        Operation::IpamAdd => format!("have addresses given by {ipam}"),
-        Operation::IpamDel => format!("have addresses taken back by {ipam}"),
-        Operation::IpamCheck => format!("have addresses compared by {ipam}"),
-        Operation::IpamStatus => format!("ask {ipam} whether it is ready"),
-        Operation::IpamGc => format!("have leftovers removed by {ipam}"),
-        Operation::LeasesReserve { sets, .. } => match outcome {
+        Operation::MacGuard(ops::MacGuard::Remove) => "remove the attachment's spoofing protection".to_owned(),
+        Operation::Ipam(ops::Ipam::Add) => format!("have addresses given by {ipam}"),
+        Operation::Ipam(ops::Ipam::Del) => format!("have addresses taken back by {ipam}"),
+        Operation::Ipam(ops::Ipam::Check) => format!("have addresses compared by {ipam}"),
+        Operation::Ipam(ops::Ipam::Status) => format!("ask {ipam} whether it is ready"),
+        Operation::Ipam(ops::Ipam::Gc) => format!("have leftovers removed by {ipam}"),
+        Operation::Leases(ops::Leases::Reserve { sets, .. }) => match outcome {
             Ok(Reply::Leases(grants)) => {
                 let taken = list(grants.iter().map(|grant| grant.address), "no address");
                 format!("take {taken}, in {}", names.leases())
@@ -177,17 +181,21 @@ pub fn words(operation: &Operation, names: &Names<'_>, outcome: &Result<Reply, O
                 names.leases()
             ),
         },
-        Operation::LeasesHeld => format!("look at the attachment's leases in {}", names.leases()),
-        Operation::LeasesRelease => format!("give the attachment's leases in {} back", names.leases()),
-        Operation::LeasesRetain => format!("free leases in {} whose owners are gone", names.leases()),
-        Operation::LeasesAvailable { sets } => {
+        Operation::Leases(ops::Leases::Held) => format!("look at the attachment's leases in {}", names.leases()),
+        Operation::Leases(ops::Leases::Release) => format!("give the attachment's leases in {} back", names.leases()),
+        Operation::Leases(ops::Leases::Retain) => format!("free leases in {} whose owners are gone", names.leases()),
+        Operation::Leases(ops::Leases::Available { sets }) => {
             format!("look whether an address of {} is free", list(sets.iter().map(|set| ranges(set)), "no range"))
         }
-        Operation::ResolvConfRead => format!("read the name servers of {}", resolv_conf::file(names.request)),
-        Operation::LoopbackUp => "set lo up, in the container".to_owned(),
-        Operation::LoopbackDown => "set lo down, in the container".to_owned(),
-        Operation::LoopbackAddresses => "look at lo, in the container".to_owned(),
-        Operation::AttachmentsCollect => "remove what is left of attachments that are gone".to_owned(),
+        Operation::ResolvConf(ops::ResolvConf::Read) => {
+            format!("read the name servers of {}", resolv_conf::file(&names.request.conf))
+        }
+        Operation::Loopback(ops::Loopback::Up) => "set lo up, in the container".to_owned(),
+        Operation::Loopback(ops::Loopback::Down) => "set lo down, in the container".to_owned(),
+        Operation::Loopback(ops::Loopback::Addresses) => "look at lo, in the container".to_owned(),
+        Operation::Attachments(ops::Attachments::Collect) => {
+            "remove what is left of attachments that are gone".to_owned()
+        }
     }
 }
 

@@ -1,18 +1,7 @@
 //! The handles of one guest: as at the gate, each stands for one object that the guest was given, and every operation
 //! takes one kind only.
 
-use postern_types::{BridgeInfo, ErrorCode, Handle, LinkInfo, OpError, Operation, Reply, VethPair};
-
-/// What a handle stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The attachment's link in the container.
-    Own,
-    /// Its other end on the host.
-    HostEnd,
-    /// A bridge.
-    Bridge,
-}
+use postern_types::{BridgeInfo, ErrorCode, Handle, Kind, LinkInfo, OpError, Operation, Reply, Takes, VethPair, ops};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -34,14 +23,9 @@ impl Handles {
         self.given.get(usize::try_from(handle).ok()?).copied()
     }
 
-    /// The capability that a handle was given by.
-    pub fn giver(&self, operation: &Operation) -> &'static str {
-        let Operation::LinkAttributes { link } = operation else { return "" };
-        match self.link(*link) {
-            Some((_, Kind::HostEnd)) => "veth",
-            Some((_, Kind::Bridge)) => "bridge",
-            Some((_, Kind::Own)) | None => "link",
-        }
+    /// What a handle stands for.
+    pub fn kind(&self, handle: Handle) -> Option<Kind> {
+        self.link(handle).map(|(_, kind)| kind)
     }
 
     /// The same operation on links of the simulation.
@@ -50,45 +34,23 @@ impl Handles {
     /// [`ErrorCode::InvalidHandle`].
     pub fn resolve(&self, operation: &Operation) -> Result<Operation, OpError> {
         let mut resolved = operation.clone();
-        match &mut resolved {
-            Operation::LinkAttributes { link } => *link = self.any(*link)?.0,
-            Operation::LinkUp { link }
-            | Operation::LinkDelete { link }
-            | Operation::AddressesAdd { link, .. }
-            | Operation::AddressesList { link }
-            | Operation::AddressesSettle { link }
-            | Operation::RoutesAdd { link, .. }
-            | Operation::RoutesRemoveConnected { link, .. }
-            | Operation::RoutesList { link }
-            | Operation::SysctlSet { link, .. } => *link = self.one(*link, Kind::Own)?,
-            Operation::VethWaitRunning { host }
-            | Operation::PointToPointEnsure { host }
-            | Operation::MacGuardEnsure { host, .. }
-            | Operation::MacGuardCheck { host, .. } => *host = self.one(*host, Kind::HostEnd)?,
-            Operation::BridgeAttach { bridge, host, .. } => {
-                *bridge = self.one(*bridge, Kind::Bridge)?;
-                *host = self.one(*host, Kind::HostEnd)?;
-            }
-            Operation::BridgeEnsureGateways { bridge, .. } => *bridge = self.one(*bridge, Kind::Bridge)?,
-            _ => {}
+        for (handle, takes) in resolved.handles() {
+            *handle = self.one(*handle, takes)?;
         }
         Ok(resolved)
     }
 
-    fn any(&self, handle: Handle) -> Result<(Handle, Kind), OpError> {
-        self.link(handle)
-            .ok_or_else(|| OpError::new(ErrorCode::InvalidHandle, handle.to_string(), "no such handle was given out"))
-    }
-
-    fn one(&self, handle: Handle, kind: Kind) -> Result<Handle, OpError> {
-        let (link, found) = self.any(handle)?;
-        if found == kind {
-            return Ok(link);
-        }
-        let wanted = match kind {
-            Kind::Own => "the attachment's own link",
-            Kind::HostEnd => "the attachment's host end",
-            Kind::Bridge => "that of a granted bridge",
+    fn one(&self, handle: Handle, takes: Takes) -> Result<Handle, OpError> {
+        let none = || OpError::new(ErrorCode::InvalidHandle, handle.to_string(), "no such handle was given out");
+        let (link, kind) = self.link(handle).ok_or_else(none)?;
+        let wanted = match (takes, kind) {
+            (Takes::Any, _)
+            | (Takes::Own, Kind::Own)
+            | (Takes::HostEnd | Takes::SeenEnd, Kind::HostEnd)
+            | (Takes::Bridge, Kind::Bridge) => return Ok(link),
+            (Takes::Own, Kind::HostEnd | Kind::Bridge) => "the attachment's own link",
+            (Takes::HostEnd | Takes::SeenEnd, Kind::Own | Kind::Bridge) => "the attachment's host end",
+            (Takes::Bridge, Kind::Own | Kind::HostEnd) => "that of a granted bridge",
         };
         Err(OpError::new(ErrorCode::InvalidHandle, handle.to_string(), format!("handle {handle} is not {wanted}")))
     }
@@ -105,7 +67,7 @@ impl Handles {
                 let handle = known.and_then(|at| u32::try_from(at).ok()).unwrap_or(Handle::MAX);
                 Reply::Link(LinkInfo { handle, ..info })
             }
-            Reply::MaybeLink(Some(info)) if *operation == Operation::LinkOwn => {
+            Reply::MaybeLink(Some(info)) if *operation == Operation::Link(ops::Link::Own) => {
                 Reply::MaybeLink(Some(self.give(info, Kind::Own)?))
             }
             // A VLAN gateway: nothing can be done to it from outside.
@@ -163,22 +125,24 @@ mod tests {
     #[test]
     fn handles_count_from_zero_and_are_of_one_kind() {
         let mut handles = Handles::new(8);
-        let create = Operation::VethCreate { mtu: None, mac: None };
+        let create = ops::Veth::Create { mtu: None, mac: None }.into();
         let Reply::Veth(given) = handles.show(&create, pair(40, 41)).unwrap() else { panic!("no pair") };
         assert_eq!((given.container.handle, given.host.handle), (0, 1));
-        assert_eq!(handles.resolve(&Operation::LinkUp { link: 0 }).unwrap(), Operation::LinkUp { link: 40 });
-        let look = Operation::LinkAttributes { link: 1 };
-        assert_eq!(handles.resolve(&look).unwrap(), Operation::LinkAttributes { link: 41 });
-        assert_eq!(handles.giver(&look), "veth");
-        for bad in
-            [Operation::LinkUp { link: 1 }, Operation::LinkUp { link: 40 }, Operation::PointToPointEnsure { host: 0 }]
-        {
+        assert_eq!(handles.resolve(&ops::Link::Up { link: 0 }.into()).unwrap(), ops::Link::Up { link: 40 }.into());
+        let look = ops::Link::Attributes { link: 1 }.into();
+        assert_eq!(handles.resolve(&look).unwrap(), ops::Link::Attributes { link: 41 }.into());
+        assert_eq!(handles.kind(1), Some(Kind::HostEnd));
+        for bad in [
+            ops::Link::Up { link: 1 }.into(),
+            ops::Link::Up { link: 40 }.into(),
+            ops::PointToPoint::Ensure { host: 0 }.into(),
+        ] {
             assert_eq!(handles.resolve(&bad).unwrap_err().code, ErrorCode::InvalidHandle, "{bad:?}");
         }
         // The same objects have the same handles.
         let Reply::MaybeVeth(Some(again)) = handles
             .show(
-                &Operation::VethFind,
+                &ops::Veth::Find.into(),
                 Reply::MaybeVeth(Some(VethPair { container: info(40), host: info(41), bridge: None })),
             )
             .unwrap()
@@ -190,7 +154,7 @@ mod tests {
 
     #[test]
     fn there_are_no_more_than_policy_lets() {
-        let error = Handles::new(1).show(&Operation::VethCreate { mtu: None, mac: None }, pair(1, 2)).unwrap_err();
+        let error = Handles::new(1).show(&ops::Veth::Create { mtu: None, mac: None }.into(), pair(1, 2)).unwrap_err();
         assert_eq!(error.code, ErrorCode::Exhausted);
     }
 
@@ -198,7 +162,7 @@ mod tests {
     fn a_vlan_gateway_has_none() {
         let mut handles = Handles::new(8);
         let port = postern_types::PortSpec::default();
-        let operation = Operation::BridgeEnsureGateways { bridge: 0, port, force: false };
+        let operation = ops::Bridge::EnsureGateways { bridge: 0, port, force: false }.into();
         let shown = handles.show(&operation, Reply::MaybeLink(Some(info(7)))).unwrap();
         assert!(matches!(shown, Reply::MaybeLink(Some(link)) if link.handle == Handle::MAX));
         assert_eq!(handles.link(0), None);

@@ -1,8 +1,6 @@
 //! What a plan consists of, for scripts.
 
 use super::describe::There;
-use super::stage::name_of;
-use postern_gate::lasting;
 use postern_policy::Origin;
 use postern_types::{OpError, Operation, Reply};
 use serde::Serialize;
@@ -130,7 +128,7 @@ impl OperationReport {
             operation: operation.name(),
             request: request(operation),
             words: String::new(),
-            lasting: name_of(lasting(operation)),
+            lasting: operation.lasting().name(),
             verdict: "deny",
             rule: None,
             from: None,

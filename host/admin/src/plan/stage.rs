@@ -10,11 +10,11 @@ use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
 use postern_gate::rehearsal::{
     self, Budget, Known, Lack, Launcher, MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Plugin, Request,
 };
-use postern_gate::{Engine, Lasting, lasting, places};
-use postern_policy::Granted;
+use postern_gate::{Engine, places};
+use postern_policy::{Granted, Question, allows, decide};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, Snapshot, StateError};
-use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Operation, PortSpec, Reply};
+use postern_types::{Capability, ErrorCode, LeaseGrant, LeaseRange, OpError, Operation, PortSpec, Reply, ops};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -172,7 +172,7 @@ impl Stage {
             self.answer(run, &mut guest, operation)
         })
         .map_err(|end| end.of(plugin))?;
-        rehearsal::read(run, &guest.granted, plugin, verb, &stdout, status, policy.grants("loopback"))
+        rehearsal::read(run, &guest.granted, plugin, verb, &stdout, status, policy.grants(Capability::Loopback))
     }
 
     /// Decides on one operation and lets the simulation answer it, allowed or not. An error stops the guest.
@@ -186,7 +186,9 @@ impl Stage {
         if guest.asked > guest.granted.limits().operations() || run.asked.spend(1).is_err() {
             return Err(rehearsal::spent(&guest.granted));
         }
-        let decision = rehearsal::decide(&run.request, &guest.granted, operation, guest.handles.giver(operation));
+        let Request { verb, conf, .. } = &run.request;
+        let question = Question { operation, verb: *verb, conf, kind: &|handle| guest.handles.kind(handle) };
+        let decision = decide(&guest.granted, question);
         let at = self.operations.len();
         self.operations.push(OperationReport::new(guest.plugin, guest.depth, operation));
         let there = describe::is_there(&self.kernel, operation);
@@ -194,7 +196,7 @@ impl Stage {
         let mut native = None;
         let outcome = match &decision {
             // No policy can make it right: the guest is told as the gate would tell it.
-            Err(refusal) if !lasting(operation).allows(run.request.verb) => Err(refusal.clone()),
+            Err(refusal) if !allows(operation.lasting(), run.request.verb) => Err(refusal.clone()),
             _ => self.execute(run, guest, operation, &mut native),
         }
         .map_err(|mut error| {
@@ -227,33 +229,35 @@ impl Stage {
         native: &mut Option<String>,
     ) -> Result<Reply, OpError> {
         match operation {
-            Operation::IpamAdd => self.delegate(run, guest, Verb::Add, native),
-            Operation::IpamDel => self.delegate(run, guest, Verb::Del, native),
-            Operation::IpamCheck => self.delegate(run, guest, Verb::Check, native),
-            Operation::IpamStatus => self.delegate(run, guest, Verb::Status, native),
-            Operation::IpamGc => self.delegate(run, guest, Verb::Gc, native),
-            Operation::LeasesReserve { sets, requested } => self.reserve(run, sets, requested),
-            Operation::LeasesHeld => {
+            Operation::Ipam(ops::Ipam::Add) => self.delegate(run, guest, Verb::Add, native),
+            Operation::Ipam(ops::Ipam::Del) => self.delegate(run, guest, Verb::Del, native),
+            Operation::Ipam(ops::Ipam::Check) => self.delegate(run, guest, Verb::Check, native),
+            Operation::Ipam(ops::Ipam::Status) => self.delegate(run, guest, Verb::Status, native),
+            Operation::Ipam(ops::Ipam::Gc) => self.delegate(run, guest, Verb::Gc, native),
+            Operation::Leases(ops::Leases::Reserve { sets, requested }) => self.reserve(run, sets, requested),
+            Operation::Leases(ops::Leases::Held) => {
                 let held = self.leases(&run.request, 0)?.held(&leases::owner(&run.request));
                 let grant = |ip: IpAddr| LeaseGrant { address: ip.into(), gateway: None };
                 Ok(Reply::Leases(held.into_iter().map(grant).collect()))
             }
-            Operation::LeasesAvailable { sets } => {
+            Operation::Leases(ops::Leases::Available { sets }) => {
                 let sets = leases::range_sets(sets)?;
                 Ok(Reply::Available(self.leases(&run.request, sets.len())?.exhausted(&sets).is_none()))
             }
-            Operation::ResolvConfRead => resolv_conf::load(&resolv_conf::file(&run.request)),
-            Operation::ForwardingEnable => {
+            Operation::ResolvConf(ops::ResolvConf::Read) => resolv_conf::load(&resolv_conf::file(&run.request.conf)),
+            Operation::Forwarding(ops::Forwarding::Enable) => {
                 for own in &run.own {
                     let [v4, v6] = &mut self.forwarding;
                     *(if own.net.addr().is_ipv4() { v4 } else { v6 }) = true;
                 }
                 Ok(Reply::Done)
             }
-            Operation::BridgeEnsure { name, .. } if guest.granted.has_vlans() && self.is_unfiltered(name) => {
+            Operation::Bridge(ops::Bridge::Ensure { name, .. })
+                if guest.granted.has_vlans() && self.is_unfiltered(name) =>
+            {
                 Err(bridge::unfiltered(name))
             }
-            Operation::BridgeEnsureGateways { port, .. } if guest.joined.as_ref() != Some(port) => {
+            Operation::Bridge(ops::Bridge::EnsureGateways { port, .. }) if guest.joined.as_ref() != Some(port) => {
                 let message = "gateways are for the port that this attachment has joined with";
                 Err(OpError::new(ErrorCode::InvalidArgument, "port", message))
             }
@@ -270,8 +274,10 @@ impl Stage {
     fn simulate(&mut self, run: &mut Run, guest: &mut Guest<'_>, operation: &Operation) -> Result<Reply, OpError> {
         let resolved = guest.handles.resolve(operation)?;
         let (budget, wanted, what) = match operation {
-            Operation::RoutesAdd { routes, .. } => (&mut run.routes, routes.len(), "routes"),
-            Operation::AddressesAdd { addresses, .. } => (&mut run.addresses, addresses.len(), "addresses"),
+            Operation::Routes(ops::Routes::Add { routes, .. }) => (&mut run.routes, routes.len(), "routes"),
+            Operation::Addresses(ops::Addresses::Add { addresses, .. }) => {
+                (&mut run.addresses, addresses.len(), "addresses")
+            }
             _ => (&mut run.routes, 0, ""),
         };
         budget.spend(wanted).map_err(|most| {
@@ -290,13 +296,15 @@ impl Stage {
             (Reply::Bridge(bridge) | Reply::MaybeBridge(Some(bridge)), _) => {
                 run.shown.insert(bridge.link.name.clone());
             }
-            (Reply::MaybeLink(Some(gateway)), Operation::BridgeEnsureGateways { .. }) => {
+            (Reply::MaybeLink(Some(gateway)), Operation::Bridge(ops::Bridge::EnsureGateways { .. })) => {
                 run.shown.insert(gateway.name.clone());
             }
-            (_, Operation::BridgeAttach { port, .. }) => guest.joined = Some(port.clone()),
-            (_, Operation::MacGuardEnsure { .. }) => run.guarded = true,
+            (_, Operation::Bridge(ops::Bridge::Attach { port, .. })) => guest.joined = Some(port.clone()),
+            (_, Operation::MacGuard(ops::MacGuard::Ensure { .. })) => run.guarded = true,
             // The rules go with the pair.
-            (_, Operation::MacGuardRemove | Operation::LinkDelete { .. }) => run.guarded = false,
+            (_, Operation::MacGuard(ops::MacGuard::Remove) | Operation::Link(ops::Link::Delete { .. })) => {
+                run.guarded = false
+            }
             _ => {}
         }
         Ok(reply)
@@ -379,7 +387,7 @@ impl Stage {
 
     /// The leases of the request's network, read once.
     fn leases(&mut self, request: &Request, sets: usize) -> Result<&mut Snapshot, OpError> {
-        let directory = PathBuf::from(leases::directory(request));
+        let directory = PathBuf::from(leases::directory(&request.conf));
         if !self.leases.contains_key(&directory) {
             let store = LeaseStore {
                 data_dir: directory.clone(),
@@ -414,18 +422,4 @@ fn state(error: StateError) -> OpError {
         _ => ErrorCode::Io,
     };
     OpError::new(code, "", error.to_string())
-}
-
-/// How an operation's effect is called in reports.
-pub fn name_of(lasting: Lasting) -> &'static str {
-    match lasting {
-        Lasting::Nothing => "nothing",
-        Lasting::Attachment => "attachment",
-        Lasting::Namespace => "namespace",
-        Lasting::Part => "part",
-        Lasting::Node => "node",
-        Lasting::Removal => "removal",
-        Lasting::Release => "release",
-        Lasting::Collection => "collection",
-    }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use postern_types::ops;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -54,11 +55,11 @@ fn note(audit: &mut Audit, operation: &Operation, rule: Option<&str>) {
 fn what_changes_something_is_written_at_once() {
     let place = Place::new("once");
     let mut audit = place.audit();
-    note(&mut audit, &Operation::LinkOwn, Some("grant.link"));
+    note(&mut audit, &ops::Link::Own.into(), Some("grant.link"));
     assert!(place.lines().is_empty(), "reading gathers");
-    note(&mut audit, &Operation::ForwardingEnable, None);
+    note(&mut audit, &ops::Forwarding::Enable.into(), None);
     assert!(place.lines().is_empty(), "a refusal changes nothing");
-    note(&mut audit, &Operation::ForwardingEnable, Some("grant.forwarding"));
+    note(&mut audit, &ops::Forwarding::Enable.into(), Some("grant.forwarding"));
     // As a process that is killed leaves it.
     std::mem::forget(audit);
     let lines = place.lines();
@@ -78,7 +79,7 @@ fn a_run_that_changes_nothing_cannot_fill_the_log() {
         for rule in [None, Some("bridge.names")] {
             for _ in 0..2000 {
                 let outcome = Err(OpError::new(ErrorCode::Denied, "x", text.clone()));
-                let operation = &Operation::BridgeFind { name: text.clone() };
+                let operation = &ops::Bridge::Find { name: text.clone() }.into();
                 let (verb, from, took) = (Verb::Add, None, Duration::ZERO);
                 audit.note(&Entry {
                     verb,
@@ -93,7 +94,7 @@ fn a_run_that_changes_nothing_cannot_fill_the_log() {
             }
         }
     }
-    note(&mut audit, &Operation::ForwardingEnable, Some("grant.forwarding"));
+    note(&mut audit, &ops::Forwarding::Enable.into(), Some("grant.forwarding"));
     drop(audit);
     let text = std::fs::read_to_string(place.0.join(LOG)).unwrap();
     let longest = text.lines().map(str::len).max().unwrap();
@@ -137,7 +138,7 @@ fn what_cannot_be_written_is_tried_again_and_counted() {
     let elsewhere = place.0.with_extension("away");
     std::fs::rename(&place.0, &elsewhere).unwrap();
     let mut audit = place.audit();
-    note(&mut audit, &Operation::ForwardingEnable, Some("grant.forwarding"));
+    note(&mut audit, &ops::Forwarding::Enable.into(), Some("grant.forwarding"));
     assert!(audit.failure.is_some());
     std::fs::rename(&elsewhere, &place.0).unwrap();
     drop(audit);
@@ -146,7 +147,7 @@ fn what_cannot_be_written_is_tried_again_and_counted() {
     std::fs::rename(&place.0, &elsewhere).unwrap();
     let mut audit = place.audit();
     for _ in 0..1000 {
-        note(&mut audit, &Operation::ForwardingEnable, Some("grant.forwarding"));
+        note(&mut audit, &ops::Forwarding::Enable.into(), Some("grant.forwarding"));
     }
     assert!(audit.lines.len() <= GATHERED, "what can't be written must not fill the memory");
     audit.give_up();
@@ -231,6 +232,6 @@ fn refusals_do_not_wash_the_log_away() {
     assert!(std::fs::read(place.0.join(LOG)).unwrap().is_ascii());
     // What plugins do is written all the same.
     let mut audit = place.audit();
-    note(&mut audit, &Operation::ForwardingEnable, Some("grant.forwarding"));
+    note(&mut audit, &ops::Forwarding::Enable.into(), Some("grant.forwarding"));
     assert_eq!(place.lines().len(), 66);
 }

@@ -4,14 +4,26 @@ use crate::capability::refused;
 use crate::gate::Gate;
 use crate::session::kernel;
 use ipnet::IpNet;
-use postern_types::{Address, ErrorCode, Handle, OpError, Reply};
+use postern_types::{Address, ErrorCode, Handle, OpError, Reply, ops};
 use std::time::{Duration, Instant};
 
 /// How long duplicate address detection may take: native's limit.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Addresses) -> Result<Reply, OpError> {
+    match operation {
+        ops::Addresses::Add { link, addresses } => add(gate, *link, addresses),
+        ops::Addresses::List { link } => list(gate, *link),
+        ops::Addresses::Settle { link } => settle(gate, *link),
+    }
+}
+
 /// `addresses.add`.
-pub fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply, OpError> {
+fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply, OpError> {
     let (index, name) = gate.own(handle)?;
     gate.session.addresses.spend(addresses.len()).map_err(|most| {
         let message = format!("{} addresses are too many: a run may add {most}", addresses.len());
@@ -40,7 +52,7 @@ pub fn not_own(address: &str) -> OpError {
 }
 
 /// `addresses.list`.
-pub fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, _) = gate.own(handle)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     Ok(Reply::Addresses(container.addresses(index).map_err(kernel)?.into_iter().map(show).collect()))
@@ -52,7 +64,7 @@ pub fn show(address: postern_kernel::Address) -> Address {
 }
 
 /// `addresses.settle`.
-pub fn settle(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+fn settle(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.own(handle)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     let until = (Instant::now() + SETTLED_WITHIN).min(gate.session.deadline);

@@ -3,16 +3,26 @@
 use crate::capability;
 use crate::collect;
 use crate::gate::Gate;
-use postern_types::{OpError, Reply};
+use postern_types::{Capability, OpError, Reply, ops};
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Attachments) -> Result<Reply, OpError> {
+    match operation {
+        ops::Attachments::Collect => collect(gate),
+    }
+}
 
 /// `attachments.collect`.
-pub fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
     let valid: Vec<(String, String)> =
         valid.into_iter().map(|valid| (valid.container_id.clone(), valid.ifname.clone())).collect();
     let mut removed = collect::stale_sections(gate.session)?;
-    for (name, unrecorded) in capability::UNRECORDED {
-        if gate.granted().has(name) {
+    for capability in Capability::ALL.iter().filter(|capability| gate.granted().has(**capability)) {
+        if let Some(unrecorded) = capability::unrecorded(*capability) {
             removed += unrecorded(gate.session, &valid)?;
         }
     }

@@ -8,12 +8,27 @@ use crate::session::{OwnAddress, kernel};
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};
-use postern_types::{BridgeInfo, ErrorCode, Handle, Mac, OpError, PortSpec, Reply, VlanId};
+use postern_types::{BridgeInfo, ErrorCode, Handle, Mac, OpError, PortSpec, Reply, VlanId, ops};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Bridge) -> Result<Reply, OpError> {
+    match operation {
+        ops::Bridge::Ensure { name, mtu, vlan_filtering, promisc } => {
+            ensure(gate, name, *mtu, *vlan_filtering, *promisc)
+        }
+        ops::Bridge::Find { name } => find(gate, name),
+        ops::Bridge::Attach { bridge, host, port } => attach(gate, *bridge, *host, port),
+        ops::Bridge::EnsureGateways { bridge, port, force } => ensure_gateways(gate, *bridge, port, *force),
+    }
+}
+
 /// `bridge.ensure`.
-pub fn ensure(
+fn ensure(
     gate: &mut Gate<'_>,
     name: &str,
     mtu: Option<u32>,
@@ -50,7 +65,7 @@ pub fn ensure(
 }
 
 /// `bridge.find`.
-pub fn find(gate: &mut Gate<'_>, name: &str) -> Result<Reply, OpError> {
+fn find(gate: &mut Gate<'_>, name: &str) -> Result<Reply, OpError> {
     check_name(name)?;
     let Some(bridge) = gate.session.host()?.link_by_name(name).map_err(kernel)? else {
         return Ok(Reply::MaybeBridge(None));
@@ -100,7 +115,7 @@ fn held(gate: &Gate<'_>, handle: Handle) -> Result<(u32, String, Option<Mac>, u3
 }
 
 /// `bridge.attach`.
-pub fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) -> Result<Reply, OpError> {
+fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) -> Result<Reply, OpError> {
     let (bridge_index, bridge_name, ..) = held(gate, bridge)?;
     let (index, name) = gate.host_end(host)?;
     if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
@@ -158,7 +173,7 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
 }
 
 /// `bridge.ensure-gateways`.
-pub fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: bool) -> Result<Reply, OpError> {
+fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: bool) -> Result<Reply, OpError> {
     // A VLAN gateway outlives the attachment: there is one for the VLAN that its own port is in, and no other.
     if gate.joined.as_ref() != Some(port) {
         return Err(OpError::new(

@@ -4,10 +4,20 @@ use crate::gate::Gate;
 use crate::node;
 use crate::session::kernel;
 use postern_kernel::{Sysctl, sysctl};
-use postern_types::{ErrorCode, OpError, Reply};
+use postern_types::{ErrorCode, OpError, Reply, ops};
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Forwarding) -> Result<Reply, OpError> {
+    match operation {
+        ops::Forwarding::Enable => enable(gate),
+    }
+}
 
 /// `forwarding.enable`.
-pub fn enable(gate: &Gate<'_>) -> Result<Reply, OpError> {
+fn enable(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let own = &gate.session.own;
     let v4 = own.iter().any(|own| own.net.addr().is_ipv4());
     let v6 = own.iter().any(|own| own.net.addr().is_ipv6());

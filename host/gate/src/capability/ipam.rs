@@ -5,13 +5,27 @@ use crate::effect::Effect;
 use crate::gate::Gate;
 use crate::{collect, native, outcome, plugin};
 use postern_cni::{CniResult, Error, Verb, Version, code};
-use postern_types::{DelegateError, ErrorCode, OpError, Reply};
+use postern_types::{DelegateError, ErrorCode, OpError, Reply, ops};
 
 /// The plugin that keeps leases where the host can find them by itself.
 const HOST_LOCAL: &str = "host-local";
 
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<Reply, OpError> {
+    match operation {
+        ops::Ipam::Add => run(gate, Verb::Add),
+        ops::Ipam::Del => run(gate, Verb::Del),
+        ops::Ipam::Check => run(gate, Verb::Check),
+        ops::Ipam::Status => run(gate, Verb::Status),
+        ops::Ipam::Gc => run(gate, Verb::Gc),
+    }
+}
+
 /// `ipam.add`, `ipam.del`, `ipam.check`, `ipam.status`, `ipam.gc`.
-pub fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
+fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
     let name = gate.session.request.conf.ipam_type.clone();
     check_name(&name)?;
     if name == gate.plugin {

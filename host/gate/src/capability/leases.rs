@@ -1,28 +1,18 @@
 //! `leases`: host-local's address store.
 
+use crate::collect;
 use crate::effect::Effect;
 use crate::gate::Gate;
 use crate::session::{OwnAddress, Request, Session, state};
-use crate::{collect, keeping};
 use ipnet::IpNet;
+pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
 use postern_state::{Leases, Owner};
-use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize};
+use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// Where native host-local keeps its networks unless it is told otherwise.
-pub const DEFAULT_DIRECTORY: &str = "/var/lib/cni/networks";
-
 /// Ranges of one request, each of which is compared with every other.
 const MOST_RANGES: usize = 256;
-
-/// `ipam.dataDir`, or the default.
-pub fn directory(request: &Request) -> String {
-    let fields = request.conf.fields();
-    let ipam = fields.object("ipam").ok().flatten();
-    let directory = ipam.and_then(|ipam| ipam.string("dataDir").ok().flatten()).filter(|dir| !dir.is_empty());
-    directory.unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned())
-}
 
 /// Whether nothing can be kept there, since ADD refuses a relative directory: its leases were given by a native plugin, or
 /// by Postern 0.1, in whatever directory they were called from. What they gave there is for people to remove.
@@ -38,7 +28,7 @@ fn is_relative(directory: &str) -> bool {
 
 /// Whose a lease of this request is.
 pub fn owner(request: &Request) -> Owner {
-    Owner { container_id: request.container_id.clone(), ifname: request.ifname.clone() }
+    request.owner()
 }
 
 fn opened(leases: Option<Leases>) -> Result<Leases, OpError> {
@@ -67,15 +57,29 @@ pub fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
     canonicalize(sets).map_err(|message| OpError::new(ErrorCode::InvalidArgument, "ranges", message))
 }
 
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Leases) -> Result<Reply, OpError> {
+    match operation {
+        ops::Leases::Reserve { sets, requested } => reserve(gate, sets, requested),
+        ops::Leases::Held => held(gate),
+        ops::Leases::Release => release(gate),
+        ops::Leases::Retain => retain(gate),
+        ops::Leases::Available { sets } => available(gate, sets),
+    }
+}
+
 /// `leases.reserve`.
-pub fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
+fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
     // Policy has looked at how many addresses one call may take: a second call would take as many again.
     if gate.session.undo.iter().any(|undo| !undo.leases.is_empty()) {
         return Err(OpError::new(ErrorCode::Exists, "leases", "this run has taken its addresses already")
             .hint("one call takes one address from each set of ranges"));
     }
     let sets = range_sets(sets)?;
-    let directory = directory(&gate.session.request);
+    let directory = directory(&gate.session.request.conf);
     let leases = opened(gate.session.leases(&directory, true)?)?;
     gate.session.intend(Effect::Lease { directory })?;
     let owner = owner(&gate.session.request);
@@ -92,8 +96,8 @@ pub fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAdd
 }
 
 /// `leases.held`.
-pub fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
-    let Some(leases) = gate.session.leases(&directory(&gate.session.request), false)? else {
+fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
+    let Some(leases) = gate.session.leases(&directory(&gate.session.request.conf), false)? else {
         return Ok(Reply::Leases(Vec::new()));
     };
     let held = leases.held(&owner(&gate.session.request), gate.session.deadline).map_err(state)?;
@@ -102,7 +106,7 @@ pub fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
 }
 
 /// `leases.release`.
-pub fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     collect::before_release(gate.session)?;
     release_own(gate.session)?;
     Ok(Reply::Done)
@@ -113,7 +117,7 @@ pub fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 /// # Errors
 /// The leases can't be read or changed.
 pub fn release_own(session: &mut Session) -> Result<(), OpError> {
-    let directory = directory(&session.request);
+    let directory = directory(&session.request.conf);
     revert(session, &directory, &[], true)?;
     session.gone(|effect| matches!(effect, Effect::Lease { directory: of } if *of == directory));
     Ok(())
@@ -135,7 +139,7 @@ pub fn revert(session: &Session, directory: &str, taken: &[IpAddr], all: bool) -
 }
 
 /// `leases.retain`.
-pub fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
+fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
     let owners: Vec<Owner> = valid
         .iter()
@@ -144,14 +148,14 @@ pub fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
     // Rules first, whichever plugin made them.
     collect::stale_sections(gate.session)?;
     let mut freed = 0;
-    let directory = directory(&gate.session.request);
+    let directory = directory(&gate.session.request.conf);
     if !is_relative(&directory)
         && let Some(leases) = gate.session.leases(&directory, false)?
     {
         let session = &*gate.session;
         let spared = |owner: &Owner, address: IpAddr| {
             let name = || format!("{}/{}/{}", session.request.conf.name, owner.container_id, owner.ifname);
-            let served = keeping::is_served(&session.served, session, address);
+            let served = session.is_served(&session.served, address);
             if let Some(why) = &served {
                 crate::say!("postern: {}: its addresses are kept: {why}", name());
             }
@@ -163,9 +167,9 @@ pub fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
 }
 
 /// `leases.available`.
-pub fn available(gate: &Gate<'_>, sets: &[Vec<LeaseRange>]) -> Result<Reply, OpError> {
+fn available(gate: &Gate<'_>, sets: &[Vec<LeaseRange>]) -> Result<Reply, OpError> {
     let sets = range_sets(sets)?;
-    let Some(leases) = gate.session.leases(&directory(&gate.session.request), false)? else {
+    let Some(leases) = gate.session.leases(&directory(&gate.session.request.conf), false)? else {
         return Ok(Reply::Available(true));
     };
     Ok(Reply::Available(leases.exhausted(&sets, gate.session.deadline).map_err(state)?.is_none()))

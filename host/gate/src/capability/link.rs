@@ -5,10 +5,23 @@ use crate::effect::Effect;
 use crate::gate::{Gate, Object, link_gone};
 use crate::session::{Session, kernel};
 use postern_cni::Verb;
-use postern_types::{Handle, OpError, Reply};
+use postern_types::{Handle, OpError, Reply, ops};
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Link) -> Result<Reply, OpError> {
+    match operation {
+        ops::Link::Own => own(gate),
+        ops::Link::Attributes { link } => attributes(gate, *link),
+        ops::Link::Up { link } => up(gate, *link),
+        ops::Link::Delete { link } => delete(gate, *link),
+    }
+}
 
 /// `link.own`.
-pub fn own(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn own(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let Some(container) = gate.session.container() else { return Ok(Reply::MaybeLink(None)) };
     let name = gate.session.request.ifname.clone();
     let Some(link) = container.netlink().map_err(kernel)?.link_by_name(&name).map_err(kernel)? else {
@@ -19,7 +32,7 @@ pub fn own(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 }
 
 /// `link.attributes`, and the same of a host end or a bridge.
-pub fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name, link) = match gate.object(handle)? {
         Object::Own { index, name } => {
             let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
@@ -36,7 +49,7 @@ pub fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 }
 
 /// `link.up`.
-pub fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.own(handle)?;
     gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index).map_err(about(&name))?;
     gate.session.path.up = true;
@@ -57,7 +70,7 @@ pub fn delete_own(session: &Session) -> Result<(), OpError> {
 }
 
 /// `link.delete`.
-pub fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.own(handle)?;
     let is_add = gate.session.request.verb == Verb::Add;
     if is_add {

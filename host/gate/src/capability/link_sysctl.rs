@@ -3,10 +3,20 @@
 use crate::gate::Gate;
 use crate::session::kernel;
 use postern_kernel::Sysctl;
-use postern_types::{ErrorCode, Handle, LinkSysctl, OpError, Reply};
+use postern_types::{ErrorCode, Handle, LinkSysctl, OpError, Reply, ops};
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::LinkSysctl) -> Result<Reply, OpError> {
+    match operation {
+        ops::LinkSysctl::Set { link, key, value } => set(gate, *link, *key, *value),
+    }
+}
 
 /// `link-sysctl.set-*`.
-pub fn set(gate: &Gate<'_>, handle: Handle, key: LinkSysctl, value: bool) -> Result<Reply, OpError> {
+fn set(gate: &Gate<'_>, handle: Handle, key: LinkSysctl, value: bool) -> Result<Reply, OpError> {
     let (_, name) = gate.own(handle)?;
     let container = gate.session.container_required()?;
     let value = if value { "1" } else { "0" };

@@ -5,14 +5,26 @@ use crate::effect::Effect;
 use crate::gate::{Gate, link_gone};
 use crate::session::{Session, kernel};
 use postern_kernel::{Link, Netlink};
-use postern_types::{OpError, Reply};
+use postern_types::{OpError, Reply, ops};
 
 fn lo(netlink: &Netlink) -> Result<Link, OpError> {
     netlink.link_by_name("lo").map_err(kernel)?.ok_or_else(|| link_gone("lo"))
 }
 
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Loopback) -> Result<Reply, OpError> {
+    match operation {
+        ops::Loopback::Up => up(gate),
+        ops::Loopback::Down => down(gate),
+        ops::Loopback::Addresses => state(gate),
+    }
+}
+
 /// `loopback.up`.
-pub fn up(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn up(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
     let lo = lo(netlink)?;
     if !lo.up {
@@ -23,7 +35,7 @@ pub fn up(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 }
 
 /// `loopback.down`.
-pub fn down(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn down(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     revert(gate.session)?;
     Ok(Reply::Done)
 }
@@ -36,7 +48,7 @@ pub fn revert(session: &Session) -> Result<(), OpError> {
 }
 
 /// `loopback.state`.
-pub fn state(gate: &Gate<'_>) -> Result<Reply, OpError> {
+fn state(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
     let lo = lo(netlink)?;
     let addresses = netlink.addresses(lo.index).map_err(kernel)?;

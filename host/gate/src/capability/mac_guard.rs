@@ -13,7 +13,7 @@ use postern_cni::Verb;
 use postern_firewall::macguard::{self, native_id, own_id};
 use postern_kernel::Link;
 use postern_state::Header;
-use postern_types::{ErrorCode, Handle, Mac, OpError, Reply};
+use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, ops};
 use std::cell::OnceCell;
 use std::path::Path;
 
@@ -27,8 +27,20 @@ fn native(session: &Session) -> String {
     native_id(&session.request.container_id, &session.request.ifname)
 }
 
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::MacGuard) -> Result<Reply, OpError> {
+    match operation {
+        ops::MacGuard::Ensure { host, mac } => ensure(gate, *host, *mac),
+        ops::MacGuard::Check { host, mac } => check(gate, *host, *mac),
+        ops::MacGuard::Remove => remove(gate),
+    }
+}
+
 /// `mac-guard.ensure`.
-pub fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
+fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
     let (index, name) = gate.host_end(host)?;
     veth::must_live(gate.session, index, &name)?;
     // The address that the pair was made with: another one would let somebody else's frames pass.
@@ -68,7 +80,7 @@ fn claim(session: &Session, id: &str, host: &str, mac: Mac) -> Result<Option<Vec
 }
 
 /// `mac-guard.check`.
-pub fn check(gate: &Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
+fn check(gate: &Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
     let (_, name) = gate.seen_end(host)?;
     if is_whole(gate.session, &name, mac)? {
         return Ok(Reply::Done);
@@ -87,7 +99,7 @@ pub fn is_whole(session: &Session, host: &str, mac: Mac) -> Result<bool, OpError
 }
 
 /// `mac-guard.remove`.
-pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     if gate.session.request.verb == Verb::Add {
         gate.session.only_of_this_run(|effect| matches!(effect, Effect::MacGuard { .. }), "spoofing protection")?;
     }

@@ -9,7 +9,7 @@ use postern_cni::Verb;
 use postern_firewall::iptables::Means;
 use postern_firewall::{FirewallError, MasqueradeKey, Nft, iptables, masquerade};
 use postern_state::Header;
-use postern_types::{Backend, ErrorCode, OpError, Reply};
+use postern_types::{Backend, ErrorCode, OpError, Reply, ops};
 use std::net::IpAddr;
 
 fn key(session: &Session) -> MasqueradeKey {
@@ -27,16 +27,10 @@ fn own(session: &Session) -> Vec<IpNet> {
 
 /// Who runs the programs of iptables, and until when.
 pub fn means(session: &Session) -> Means<'_> {
-    Means { runner: &*session.runner, deadline: session.deadline }
+    session.means()
 }
 
-/// A packet filter's error as the guest gets it.
-pub fn firewall(error: FirewallError) -> OpError {
-    let mut converted = OpError::new(ErrorCode::Kernel, error.object.clone(), error.to_string());
-    converted.errno = error.errno;
-    converted.hint = error.hint;
-    converted
-}
+pub use crate::errors::firewall;
 
 /// What nftables are asked for a removal: in a kernel that has none there is nothing.
 ///
@@ -57,8 +51,20 @@ pub fn unless_absent<T: Default>(
     }
 }
 
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Masquerade) -> Result<Reply, OpError> {
+    match operation {
+        ops::Masquerade::Ensure { backend } => ensure(gate, *backend),
+        ops::Masquerade::Check { backend } => check(gate, *backend),
+        ops::Masquerade::Remove => remove(gate),
+    }
+}
+
 /// `masquerade.ensure`.
-pub fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
+fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
     let (key, own) = (key(gate.session), own(gate.session));
     let backend = backend.unwrap_or(Backend::Nftables);
     if own.is_empty() {
@@ -101,7 +107,7 @@ fn handles(session: &Session, addresses: &[IpNet]) -> Vec<u64> {
 }
 
 /// `masquerade.check`.
-pub fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
+fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
     let (key, own) = (key(gate.session), own(gate.session));
     if own.is_empty() {
         return Ok(Reply::Done);
@@ -121,7 +127,7 @@ pub fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError
 }
 
 /// `masquerade.remove`.
-pub fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     if gate.session.request.verb == Verb::Add {
         gate.session.only_of_this_run(|effect| matches!(effect, Effect::Masquerade { .. }), "masquerading")?;
     }

@@ -5,13 +5,23 @@ use crate::gate::Gate;
 use crate::session::kernel;
 use ipnet::IpNet;
 use nix::errno::Errno;
-use postern_types::{ErrorCode, Handle, OpError, Reply, Route};
+use postern_types::{ErrorCode, Handle, OpError, Reply, Route, ops};
 
 /// `RT_SCOPE_HOST` of `linux/rtnetlink.h`: what native ptp gives its routes.
 const SCOPE_HOST: u8 = 254;
 
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::PointToPoint) -> Result<Reply, OpError> {
+    match operation {
+        ops::PointToPoint::Ensure { host } => ensure(gate, *host),
+    }
+}
+
 /// `point-to-point.ensure`.
-pub fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
+fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.host_end(host)?;
     let netlink = gate.session.host()?;
     let mut gateways = Vec::new();

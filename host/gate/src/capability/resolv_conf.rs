@@ -1,10 +1,10 @@
 //! `resolv-conf`: the one file that the configuration names.
 
 use crate::gate::Gate;
-use crate::session::Request;
 use nix::errno::Errno;
 use nix::libc::O_NONBLOCK;
-use postern_types::{Dns, ErrorCode, OpError, Reply};
+pub use postern_policy::capability::resolv_conf::file;
+use postern_types::{Dns, ErrorCode, OpError, Reply, ops};
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,16 +12,19 @@ use std::os::unix::fs::OpenOptionsExt;
 /// A resolver configuration is small; more is something else.
 const LIMIT: u64 = 64 << 10;
 
-/// `ipam.resolvConf`; empty if there is none.
-pub fn file(request: &Request) -> String {
-    let fields = request.conf.fields();
-    let ipam = fields.object("ipam").ok().flatten();
-    ipam.and_then(|ipam| ipam.string("resolvConf").ok().flatten()).unwrap_or_default()
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::ResolvConf) -> Result<Reply, OpError> {
+    match operation {
+        ops::ResolvConf::Read => read(gate),
+    }
 }
 
 /// `resolv-conf.read`.
-pub fn read(gate: &Gate<'_>) -> Result<Reply, OpError> {
-    load(&file(&gate.session.request))
+fn read(gate: &Gate<'_>) -> Result<Reply, OpError> {
+    load(&file(&gate.session.request.conf))
 }
 
 /// Reads a resolver file.

@@ -5,10 +5,22 @@ use crate::capability::refused;
 use crate::gate::Gate;
 use crate::session::kernel;
 use ipnet::IpNet;
-use postern_types::{ErrorCode, Handle, OpError, Reply, Route};
+use postern_types::{ErrorCode, Handle, OpError, Reply, Route, ops};
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Routes) -> Result<Reply, OpError> {
+    match operation {
+        ops::Routes::Add { link, routes } => add(gate, *link, routes),
+        ops::Routes::RemoveConnected { link, networks } => remove_connected(gate, *link, networks),
+        ops::Routes::List { link } => list(gate, *link),
+    }
+}
 
 /// `routes.add`.
-pub fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, OpError> {
+fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, OpError> {
     let (index, name) = gate.own(handle)?;
     gate.session.routes.spend(routes.len()).map_err(|most| {
         OpError::new(ErrorCode::Exhausted, &name, format!("{} routes are too many: a run may add {most}", routes.len()))
@@ -35,7 +47,7 @@ pub fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Repl
 }
 
 /// `routes.remove-connected`.
-pub fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> Result<Reply, OpError> {
+fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> Result<Reply, OpError> {
     let (index, name) = gate.own(handle)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     for network in networks {
@@ -49,7 +61,7 @@ pub fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> 
 }
 
 /// `routes.list`.
-pub fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, _) = gate.own(handle)?;
     Ok(Reply::Routes(gate.session.container_required()?.netlink().map_err(kernel)?.routes(index).map_err(kernel)?))
 }

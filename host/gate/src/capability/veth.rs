@@ -8,14 +8,26 @@ use crate::session::{Session, kernel};
 use postern_cni::Verb;
 use postern_kernel::{Link, Sysctl, VethSpec, random_mac, random_veth_name, sysctl};
 use postern_state::DataPath;
-use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, VethPair};
+use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, VethPair, ops};
 use std::time::{Duration, Instant};
 
 /// How long a host end may take to become operational; the native plugins give it 2.55 seconds.
 const RUNNING_WITHIN: Duration = Duration::from_millis(2550);
 
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Veth) -> Result<Reply, OpError> {
+    match operation {
+        ops::Veth::Create { mtu, mac } => create(gate, *mtu, *mac),
+        ops::Veth::Find => find(gate),
+        ops::Veth::WaitRunning { host } => wait_running(gate, *host),
+    }
+}
+
 /// `veth.create`.
-pub fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Reply, OpError> {
+fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Reply, OpError> {
     let name = gate.session.request.ifname.clone();
     let peer_name = random_veth_name();
     let peer_mac = random_mac();
@@ -130,7 +142,7 @@ pub fn ignore_router_advertisements(link: &str) {
 }
 
 /// `veth.find`.
-pub fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let none = Ok(Reply::MaybeVeth(None));
     let Some(container) = gate.session.container() else { return none };
     let name = gate.session.request.ifname.clone();
@@ -177,7 +189,7 @@ fn pair(gate: &mut Gate<'_>, own: Link, end: Link, ours: bool, bridge: Option<St
 }
 
 /// `veth.wait-running`.
-pub fn wait_running(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
+fn wait_running(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.host_end(handle)?;
     let host = gate.session.host()?;
     let until = (Instant::now() + RUNNING_WITHIN).min(gate.session.deadline);

@@ -3,7 +3,7 @@
 use super::link::Link;
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{Operation, Reply};
+use postern_types::{Reply, ops};
 use wasmtime::component::Resource;
 use wit::types::Address;
 
@@ -11,12 +11,12 @@ impl wit::addresses::Host for State {
     fn add(&mut self, link: Resource<Link>, addresses: Vec<String>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
         let addresses = parse::list("addresses.add", &addresses)?;
-        self.done(Operation::AddressesAdd { link, addresses })
+        self.done(ops::Addresses::Add { link, addresses })
     }
 
     fn list(&mut self, link: Resource<Link>) -> Result<Vec<Address>, Failure> {
         let link = self.table.get(&link)?.handle;
-        match self.call(Operation::AddressesList { link })? {
+        match self.call(ops::Addresses::List { link })? {
             Reply::Addresses(addresses) => Ok(addresses.into_iter().map(Into::into).collect()),
             other => Err(other.unexpected().into()),
         }
@@ -24,6 +24,6 @@ impl wit::addresses::Host for State {
 
     fn settle(&mut self, link: Resource<Link>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
-        self.done(Operation::AddressesSettle { link })
+        self.done(ops::Addresses::Settle { link })
     }
 }

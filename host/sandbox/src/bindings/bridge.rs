@@ -3,7 +3,7 @@
 use super::veth::HostEnd;
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{BridgeInfo, Handle, Operation, PortSpec, Reply};
+use postern_types::{BridgeInfo, Handle, PortSpec, Reply, ops};
 use wasmtime::component::Resource;
 use wit::types::LinkAttributes;
 
@@ -36,14 +36,14 @@ impl From<BridgeInfo> for Bridge {
 impl wit::bridge::Host for State {
     fn ensure(&mut self, name: String, options: Resource<Options>) -> Result<Resource<Bridge>, Failure> {
         let &Options { mtu, vlan_filtering, promisc } = self.table.get(&options)?;
-        match self.call(Operation::BridgeEnsure { name, mtu, vlan_filtering, promisc })? {
+        match self.call(ops::Bridge::Ensure { name, mtu, vlan_filtering, promisc })? {
             Reply::Bridge(bridge) => Ok(self.table.push(Bridge::from(bridge))?),
             other => Err(other.unexpected().into()),
         }
     }
 
     fn find(&mut self, name: String) -> Result<Option<Resource<Bridge>>, Failure> {
-        match self.call(Operation::BridgeFind { name })? {
+        match self.call(ops::Bridge::Find { name })? {
             Reply::MaybeBridge(None) => Ok(None),
             Reply::MaybeBridge(Some(bridge)) => Ok(Some(self.table.push(Bridge::from(bridge))?)),
             other => Err(other.unexpected().into()),
@@ -70,7 +70,7 @@ impl wit::bridge::HostBridge for State {
         let bridge = self.table.get(&bridge)?.handle;
         let host = self.table.get(&host)?.handle;
         let port = self.table.get(&port)?.spec.clone();
-        self.done(Operation::BridgeAttach { bridge, host, port })
+        self.done(ops::Bridge::Attach { bridge, host, port })
     }
 
     fn ensure_gateways(
@@ -81,7 +81,7 @@ impl wit::bridge::HostBridge for State {
     ) -> Result<Option<LinkAttributes>, Failure> {
         let bridge = self.table.get(&bridge)?.handle;
         let port = self.table.get(&port)?.spec.clone();
-        match self.call(Operation::BridgeEnsureGateways { bridge, port, force })? {
+        match self.call(ops::Bridge::EnsureGateways { bridge, port, force })? {
             Reply::MaybeLink(link) => Ok(link.map(Into::into)),
             other => Err(other.unexpected().into()),
         }

@@ -2,10 +2,10 @@
 
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::Operation;
+use postern_types::ops;
 
 impl wit::forwarding::Host for State {
     fn enable(&mut self) -> Result<(), Failure> {
-        self.done(Operation::ForwardingEnable)
+        self.done(ops::Forwarding::Enable)
     }
 }

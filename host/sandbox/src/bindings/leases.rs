@@ -2,7 +2,7 @@
 
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{LeaseGrant, OpError, Operation, Reply};
+use postern_types::{LeaseGrant, OpError, Reply, ops};
 use wit::leases::{Lease, LeaseRange};
 
 impl wit::leases::Host for State {
@@ -10,19 +10,19 @@ impl wit::leases::Host for State {
         let operation = "leases.reserve";
         let sets = parsed(operation, &sets)?;
         let requested = parse::list(operation, &requested)?;
-        self.leases(Operation::LeasesReserve { sets, requested })
+        self.leases(ops::Leases::Reserve { sets, requested })
     }
 
     fn held(&mut self) -> Result<Vec<Lease>, Failure> {
-        self.leases(Operation::LeasesHeld)
+        self.leases(ops::Leases::Held)
     }
 
     fn release(&mut self) -> Result<(), Failure> {
-        self.done(Operation::LeasesRelease)
+        self.done(ops::Leases::Release)
     }
 
     fn retain(&mut self) -> Result<u32, Failure> {
-        match self.call(Operation::LeasesRetain)? {
+        match self.call(ops::Leases::Retain)? {
             Reply::Removed(count) => Ok(count),
             other => Err(other.unexpected().into()),
         }
@@ -30,7 +30,7 @@ impl wit::leases::Host for State {
 
     fn available(&mut self, sets: Vec<Vec<LeaseRange>>) -> Result<bool, Failure> {
         let sets = parsed("leases.available", &sets)?;
-        match self.call(Operation::LeasesAvailable { sets })? {
+        match self.call(ops::Leases::Available { sets })? {
             Reply::Available(available) => Ok(available),
             other => Err(other.unexpected().into()),
         }
@@ -38,7 +38,7 @@ impl wit::leases::Host for State {
 }
 
 impl State {
-    fn leases(&mut self, operation: Operation) -> Result<Vec<Lease>, Failure> {
+    fn leases(&mut self, operation: ops::Leases) -> Result<Vec<Lease>, Failure> {
         match self.call(operation)? {
             Reply::Leases(leases) => Ok(leases.into_iter().map(Into::into).collect()),
             other => Err(other.unexpected().into()),

@@ -2,7 +2,7 @@
 
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{Handle, Operation, Reply};
+use postern_types::{Handle, Reply, ops};
 use wasmtime::component::Resource;
 use wit::types::LinkAttributes;
 
@@ -13,7 +13,7 @@ pub struct Link {
 
 impl wit::link::Host for State {
     fn own(&mut self) -> Result<Option<Resource<Link>>, Failure> {
-        match self.call(Operation::LinkOwn)? {
+        match self.call(ops::Link::Own)? {
             Reply::MaybeLink(None) => Ok(None),
             Reply::MaybeLink(Some(link)) => Ok(Some(self.table.push(Link { handle: link.handle })?)),
             other => Err(other.unexpected().into()),
@@ -29,12 +29,12 @@ impl wit::link::HostLink for State {
 
     fn up(&mut self, link: Resource<Link>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
-        self.done(Operation::LinkUp { link })
+        self.done(ops::Link::Up { link })
     }
 
     fn delete(&mut self, link: Resource<Link>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
-        self.done(Operation::LinkDelete { link })
+        self.done(ops::Link::Delete { link })
     }
 
     fn drop(&mut self, link: Resource<Link>) -> wasmtime::Result<()> {
@@ -46,7 +46,7 @@ impl wit::link::HostLink for State {
 impl State {
     /// `link.attributes` of any held link: the container's, the host end, the bridge.
     pub(super) fn link_attributes(&mut self, link: Handle) -> Result<LinkAttributes, Failure> {
-        match self.call(Operation::LinkAttributes { link })? {
+        match self.call(ops::Link::Attributes { link })? {
             Reply::Link(link) => Ok(link.into()),
             other => Err(other.unexpected().into()),
         }

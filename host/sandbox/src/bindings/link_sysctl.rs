@@ -3,7 +3,7 @@
 use super::link::Link;
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{LinkSysctl, Operation};
+use postern_types::{LinkSysctl, ops};
 use wasmtime::component::Resource;
 
 impl wit::link_sysctl::Host for State {
@@ -31,6 +31,6 @@ impl wit::link_sysctl::Host for State {
 impl State {
     fn set_sysctl(&mut self, link: &Resource<Link>, key: LinkSysctl, value: bool) -> Result<(), Failure> {
         let link = self.table.get(link)?.handle;
-        self.done(Operation::SysctlSet { link, key, value })
+        self.done(ops::LinkSysctl::Set { link, key, value })
     }
 }

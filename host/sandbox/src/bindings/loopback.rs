@@ -2,20 +2,20 @@
 
 use super::{Failure, wit};
 use crate::state::State as Store;
-use postern_types::{Operation, Reply};
+use postern_types::{Reply, ops};
 use wit::loopback::State;
 
 impl wit::loopback::Host for Store {
     fn up(&mut self) -> Result<(), Failure> {
-        self.done(Operation::LoopbackUp)
+        self.done(ops::Loopback::Up)
     }
 
     fn down(&mut self) -> Result<(), Failure> {
-        self.done(Operation::LoopbackDown)
+        self.done(ops::Loopback::Down)
     }
 
     fn addresses(&mut self) -> Result<State, Failure> {
-        match self.call(Operation::LoopbackAddresses)? {
+        match self.call(ops::Loopback::Addresses)? {
             Reply::Loopback { up, addresses } => {
                 Ok(State { up, addresses: addresses.into_iter().map(Into::into).collect() })
             }

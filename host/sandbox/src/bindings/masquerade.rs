@@ -2,20 +2,20 @@
 
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::Operation;
+use postern_types::ops;
 use wit::masquerade::Backend;
 
 impl wit::masquerade::Host for State {
     fn ensure(&mut self, backend: Option<Backend>) -> Result<(), Failure> {
-        self.done(Operation::MasqueradeEnsure { backend: backend.map(Into::into) })
+        self.done(ops::Masquerade::Ensure { backend: backend.map(Into::into) })
     }
 
     fn check(&mut self, backend: Option<Backend>) -> Result<(), Failure> {
-        self.done(Operation::MasqueradeCheck { backend: backend.map(Into::into) })
+        self.done(ops::Masquerade::Check { backend: backend.map(Into::into) })
     }
 
     fn remove(&mut self) -> Result<(), Failure> {
-        self.done(Operation::MasqueradeRemove)
+        self.done(ops::Masquerade::Remove)
     }
 }
 

@@ -90,7 +90,7 @@ pub const INTERFACES: [Interface; 16] = [
 
 impl State {
     /// An operation whose answer carries nothing.
-    fn done(&mut self, operation: Operation) -> Result<(), Failure> {
+    fn done(&mut self, operation: impl Into<Operation>) -> Result<(), Failure> {
         match self.call(operation)? {
             Reply::Done => Ok(()),
             other => Err(other.unexpected().into()),

@@ -2,12 +2,12 @@
 
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{Operation, Reply};
+use postern_types::{Reply, ops};
 use wit::resolv_conf::Dns;
 
 impl wit::resolv_conf::Host for State {
     fn read(&mut self) -> Result<Dns, Failure> {
-        match self.call(Operation::ResolvConfRead)? {
+        match self.call(ops::ResolvConf::Read)? {
             Reply::Dns(dns) => {
                 Ok(Dns { nameservers: dns.nameservers, domain: dns.domain, search: dns.search, options: dns.options })
             }

@@ -3,7 +3,7 @@
 use super::link::Link;
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{OpError, Operation, Reply};
+use postern_types::{OpError, Reply, ops};
 use wasmtime::component::Resource;
 
 /// What stands behind a guest's `route`: its texts as given, looked at when the route is handed to `add`.
@@ -55,18 +55,18 @@ impl wit::routes::Host for State {
         let link = self.table.get(&link)?.handle;
         let routes =
             routes.iter().map(|route| Ok(self.table.get(route)?.parsed()?)).collect::<Result<Vec<_>, Failure>>()?;
-        self.done(Operation::RoutesAdd { link, routes })
+        self.done(ops::Routes::Add { link, routes })
     }
 
     fn remove_connected(&mut self, link: Resource<Link>, networks: Vec<String>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
         let networks = parse::list("routes.remove-connected", &networks)?;
-        self.done(Operation::RoutesRemoveConnected { link, networks })
+        self.done(ops::Routes::RemoveConnected { link, networks })
     }
 
     fn list(&mut self, link: Resource<Link>) -> Result<Vec<Resource<Route>>, Failure> {
         let link = self.table.get(&link)?.handle;
-        match self.call(Operation::RoutesList { link })? {
+        match self.call(ops::Routes::List { link })? {
             Reply::Routes(routes) => routes.into_iter().map(|route| Ok(self.table.push(Route::from(route))?)).collect(),
             other => Err(other.unexpected().into()),
         }

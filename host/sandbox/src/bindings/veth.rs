@@ -3,7 +3,7 @@
 use super::link::Link;
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{Handle, Operation, Reply, VethPair};
+use postern_types::{Handle, Reply, VethPair, ops};
 use wasmtime::component::Resource;
 use wit::types::LinkAttributes;
 use wit::veth::Pair;
@@ -23,8 +23,7 @@ pub struct HostEnd {
 impl wit::veth::Host for State {
     fn create(&mut self, options: Resource<Options>) -> Result<Pair, Failure> {
         let options = self.table.get(&options)?;
-        let operation =
-            Operation::VethCreate { mtu: options.mtu, mac: parse::maybe("veth.create", options.mac.as_ref())? };
+        let operation = ops::Veth::Create { mtu: options.mtu, mac: parse::maybe("veth.create", options.mac.as_ref())? };
         match self.call(operation)? {
             Reply::Veth(pair) => self.pair(pair),
             other => Err(other.unexpected().into()),
@@ -32,7 +31,7 @@ impl wit::veth::Host for State {
     }
 
     fn find(&mut self) -> Result<Option<Pair>, Failure> {
-        match self.call(Operation::VethFind)? {
+        match self.call(ops::Veth::Find)? {
             Reply::MaybeVeth(pair) => pair.map(|pair| self.pair(pair)).transpose(),
             other => Err(other.unexpected().into()),
         }
@@ -68,7 +67,7 @@ impl wit::veth::HostHostEnd for State {
 
     fn wait_running(&mut self, host: Resource<HostEnd>) -> Result<LinkAttributes, Failure> {
         let host = self.table.get(&host)?.handle;
-        match self.call(Operation::VethWaitRunning { host })? {
+        match self.call(ops::Veth::WaitRunning { host })? {
             Reply::Link(link) => Ok(link.into()),
             other => Err(other.unexpected().into()),
         }

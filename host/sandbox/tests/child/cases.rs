@@ -15,7 +15,7 @@ use nix::unistd::{ForkResult, Pid, fork};
 use postern_sandbox::compile::precompile;
 use postern_sandbox::{child, confine, seal};
 use postern_types::channel::{ChannelError, receive, send_to_sandbox};
-use postern_types::{ErrorCode, FromSandbox, Limits, OpError, Operation, Reply, Start, ToSandbox};
+use postern_types::{ErrorCode, FromSandbox, Limits, OpError, Reply, Start, ToSandbox, ops};
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::Shutdown;
@@ -113,7 +113,7 @@ fn finished(stdout: &str, status: u8) -> FromSandbox {
 
 fn it_owns_nothing_while_the_guest_runs() {
     let sandbox = Sandbox::start(&guests::calling());
-    assert_eq!(sandbox.next().unwrap(), FromSandbox::Call(Operation::ForwardingEnable));
+    assert_eq!(sandbox.next().unwrap(), FromSandbox::Call(ops::Forwarding::Enable.into()));
 
     let status = sandbox.proc("status");
     let field = |name: &str| {

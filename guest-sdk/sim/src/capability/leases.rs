@@ -1,0 +1,102 @@
+//! `leases`, simulated.
+
+use crate::kernel::Kernel;
+use crate::services::{Lease, after, first_address};
+use ipnet::IpNet;
+use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Reply, ops};
+use std::net::IpAddr;
+
+/// Answers one operation.
+///
+/// # Errors
+/// Those that the host has for it.
+pub fn answer(kernel: &mut Kernel, operation: &ops::Leases) -> Result<Reply, OpError> {
+    match operation {
+        ops::Leases::Reserve { sets, requested } => kernel.reserve(sets, requested),
+        ops::Leases::Held => Ok(Reply::Leases(kernel.own_leases())),
+        ops::Leases::Release => {
+            kernel.leases.retain(|lease| !lease.own);
+            Ok(Reply::Done)
+        }
+        ops::Leases::Retain => Ok(Reply::Removed(kernel.retain())),
+        ops::Leases::Available { sets } => kernel.available(sets).map(Reply::Available),
+    }
+}
+
+impl Kernel {
+    fn own_leases(&self) -> Vec<LeaseGrant> {
+        let own = self.leases.iter().filter(|lease| lease.own);
+        own.map(|lease| LeaseGrant { address: lease.address.into(), gateway: None }).collect()
+    }
+
+    fn retain(&mut self) -> u32 {
+        let before = self.leases.len();
+        self.leases.retain(|lease| lease.own || lease.valid);
+        u32::try_from(before - self.leases.len()).unwrap_or(u32::MAX)
+    }
+
+    fn reserve(&mut self, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
+        let mut grants = Vec::new();
+        let mut unused = requested.to_vec();
+        for (number, set) in sets.iter().enumerate() {
+            let wanted = unused.iter().position(|ip| set.iter().any(|range| range.subnet.contains(ip)));
+            let wanted = wanted.map(|at| unused.remove(at));
+            let free = match wanted {
+                Some(ip) => self.candidates(number, set)?.into_iter().find(|(address, _)| *address == ip),
+                None => self.candidates(number, set)?.into_iter().next(),
+            };
+            let Some((address, range)) = free else {
+                let code = if wanted.is_some() { ErrorCode::Exists } else { ErrorCode::Exhausted };
+                let message = format!("failed to allocate for range {number}: no IP addresses available in range set");
+                return Err(OpError::new(code, number.to_string(), message));
+            };
+            let net = IpNet::new(address, range.subnet.prefix_len()).unwrap_or_else(|_| address.into());
+            grants.push(LeaseGrant { address: net, gateway: Some(gateway_of(&range)) });
+            self.leases.push(Lease { own: true, valid: true, address });
+        }
+        if let Some(ip) = unused.first() {
+            self.leases.retain(|lease| !lease.own);
+            let message = format!("failed to allocate all requested IPs: {ip}");
+            return Err(OpError::new(ErrorCode::InvalidArgument, ip.to_string(), message));
+        }
+        Ok(Reply::Leases(grants))
+    }
+
+    fn available(&self, sets: &[Vec<LeaseRange>]) -> Result<bool, OpError> {
+        for (number, set) in sets.iter().enumerate() {
+            if self.candidates(number, set)?.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The first few free addresses of a set; enough for tests, however large the subnet is.
+    fn candidates(&self, number: usize, set: &[LeaseRange]) -> Result<Vec<(IpAddr, LeaseRange)>, OpError> {
+        let invalid = |text: &str| {
+            let message = format!("invalid range set {number}: {text}");
+            OpError::new(ErrorCode::InvalidArgument, number.to_string(), message)
+        };
+        if set.is_empty() {
+            return Err(invalid("empty range set"));
+        }
+        let mut free = Vec::new();
+        for range in set {
+            if range.subnet != range.subnet.trunc() {
+                return Err(invalid("Network has host bits set"));
+            }
+            let last = range.end.unwrap_or_else(|| range.subnet.broadcast());
+            let wanted =
+                |ip: &IpAddr| *ip != gateway_of(range) && !self.leases.iter().any(|lease| lease.address == *ip);
+            let first = range.start.unwrap_or_else(|| first_address(&range.subnet));
+            let all = std::iter::successors(Some(first), |ip| Some(after(*ip)));
+            let inside = all.take(1024).take_while(|ip| *ip < last || range.end == Some(*ip));
+            free.extend(inside.filter(wanted).map(|ip| (ip, range.clone())));
+        }
+        Ok(free)
+    }
+}
+
+fn gateway_of(range: &LeaseRange) -> IpAddr {
+    range.gateway.unwrap_or_else(|| first_address(&range.subnet))
+}

@@ -1,0 +1,44 @@
+//! What the operations do to the simulated node: one file per capability.
+
+mod addresses;
+mod attachments;
+mod bridge;
+mod forwarding;
+mod ipam;
+mod leases;
+mod link;
+mod link_sysctl;
+mod loopback;
+mod mac_guard;
+mod masquerade;
+mod point_to_point;
+mod resolv_conf;
+mod routes;
+mod veth;
+
+use crate::kernel::Kernel;
+use postern_types::{OpError, Operation, Reply};
+
+/// Answers one operation.
+///
+/// # Errors
+/// Those that the host has for it.
+pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpError> {
+    match operation {
+        Operation::Link(operation) => link::answer(kernel, operation),
+        Operation::Veth(operation) => veth::answer(kernel, operation),
+        Operation::Addresses(operation) => addresses::answer(kernel, operation),
+        Operation::Routes(operation) => routes::answer(kernel, operation),
+        Operation::LinkSysctl(operation) => link_sysctl::answer(kernel, operation),
+        Operation::Bridge(operation) => bridge::answer(kernel, operation),
+        Operation::PointToPoint(operation) => point_to_point::answer(kernel, operation),
+        Operation::Forwarding(operation) => forwarding::answer(kernel, operation),
+        Operation::Masquerade(operation) => masquerade::answer(kernel, operation),
+        Operation::MacGuard(operation) => mac_guard::answer(kernel, operation),
+        Operation::Ipam(operation) => ipam::answer(kernel, operation),
+        Operation::Leases(operation) => leases::answer(kernel, operation),
+        Operation::ResolvConf(operation) => resolv_conf::answer(kernel, operation),
+        Operation::Loopback(operation) => loopback::answer(kernel, operation),
+        Operation::Attachments(operation) => attachments::answer(kernel, operation),
+    }
+}

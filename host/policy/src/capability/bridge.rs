@@ -1,0 +1,104 @@
+//! `bridge`: which bridges, how they are made, and how the attachment's port joins them.
+
+use super::Decide;
+use crate::grammar::{Count, Key, Kind, key, required};
+use crate::granted::{Grant, Granted};
+use crate::line::{self, Change};
+use crate::port;
+use crate::rules::Asked;
+use alloc::vec::Vec;
+use postern_types::{Capability, OpError, PortSpec, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[
+    required("names", Kind::Link, "${config.bridge | cni0}"),
+    key("mtu", Kind::Mtu, Count::One),
+    key("vlan", Kind::Vlan, Count::One),
+    key("trunk", Kind::Trunk, Count::Any),
+    key("preserve-default-vlan", Kind::Flag, Count::One),
+    key("promisc", Kind::Flag, Count::One),
+    key("isolated", Kind::Flag, Count::One),
+    key("gateways", Kind::Flag, Count::Some),
+    key("force-address", Kind::Flag, Count::One),
+];
+
+impl Decide for ops::Bridge {
+    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Ensure { name, mtu, vlan_filtering, promisc } => {
+                let rule = named(asked, grant, name)?;
+                options(asked, grant, name, *mtu, *vlan_filtering, *promisc)?;
+                Ok(rule)
+            }
+            Self::Find { name } => named(asked, grant, name),
+            Self::Attach { port, .. } => joins(asked, grant, port),
+            Self::EnsureGateways { port, force, .. } => {
+                let rule = joins(asked, grant, port)?;
+                if !grant.on("gateways") {
+                    return Err(asked.key("", vec![line::text("gateways", "true")]));
+                }
+                match force {
+                    true if grant.on("force-address") => Ok("bridge.force-address"),
+                    true => Err(asked.key("with force", vec![line::text("force-address", "true")])),
+                    false => Ok(rule),
+                }
+            }
+        }
+    }
+
+    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+        match self {
+            Self::Ensure { name, .. } | Self::Find { name } => line::object("names", name),
+            Self::Attach { .. } | Self::EnsureGateways { .. } => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, _: &Asked<'_>) -> bool {
+        match self {
+            Self::Ensure { .. } | Self::Find { .. } | Self::Attach { .. } | Self::EnsureGateways { .. } => false,
+        }
+    }
+}
+
+fn named(asked: &Asked<'_>, grant: &Grant, name: &str) -> Result<&'static str, OpError> {
+    // No link can be called "", and the operation says so.
+    if name.is_empty() { Ok("bridge.names") } else { asked.one_of(grant, "names", Kind::Link, name, "bridge.names") }
+}
+
+/// Filtering may always be switched on: it is done to a bridge that is made just now, on which all ports are in one VLAN
+/// until somebody says otherwise. It may not be left out where the network has VLANs: they would separate nothing.
+fn options(
+    asked: &Asked<'_>,
+    grant: &Grant,
+    name: &str,
+    mtu: Option<u32>,
+    vlan_filtering: bool,
+    promisc: bool,
+) -> Result<(), OpError> {
+    asked.mtu(grant, mtu, &format!("on {name:?} "))?;
+    if promisc && !grant.on("promisc") {
+        let what = format!("on {name:?} in promiscuous mode");
+        return Err(asked.key(&what, vec![line::text("promisc", "true")]));
+    }
+    if !vlan_filtering && port::has_vlans(grant) {
+        let what = format!("on {name:?} without VLAN filtering");
+        return Err(asked.key(&what, vec![line::text("vlan", "0"), Change::Without("trunk")]));
+    }
+    Ok(())
+}
+
+fn joins(asked: &Asked<'_>, grant: &Grant, port: &PortSpec) -> Result<&'static str, OpError> {
+    port::check(grant, port).map_err(|refused| asked.key(&refused.what, vec![line::text(refused.key, refused.value)]))
+}
+
+impl Granted {
+    /// The grant of bridges, where it holds.
+    pub fn bridge(&self) -> Option<&Grant> {
+        self.grant(Capability::Bridge)
+    }
+
+    /// Whether the ports of this network are in VLANs.
+    pub fn has_vlans(&self) -> bool {
+        self.bridge().is_some_and(port::has_vlans)
+    }
+}

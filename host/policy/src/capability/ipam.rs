@@ -1,0 +1,63 @@
+//! `ipam`: which plugins a delegate may be, and which of them a native program.
+
+use super::Decide;
+use crate::grammar::{Count, Key, Kind, key, required};
+use crate::granted::{Grant, Granted};
+use crate::line::{self, Change};
+use crate::rules::Asked;
+use alloc::string::String;
+use alloc::vec::Vec;
+use postern_types::{Capability, OpError, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] =
+    &[required("types", Kind::Plugin, "${config.ipam.type}"), key("native", Kind::Plugin, Count::Any)];
+
+impl Decide for ops::Ipam {
+    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Add | Self::Del | Self::Check | Self::Status | Self::Gc => {
+                match asked.question.conf.ipam_type.as_str() {
+                    // Without a type there is nothing to decide on: the operation itself says what is missing.
+                    "" => Ok(grant.name),
+                    name => asked.one_of(grant, "types", Kind::Plugin, name, "ipam.types"),
+                }
+            }
+        }
+    }
+
+    fn objects(&self, asked: &Asked<'_>) -> Vec<Change> {
+        match self {
+            Self::Add | Self::Del | Self::Check | Self::Status | Self::Gc => {
+                line::object("types", &asked.question.conf.ipam_type)
+            }
+        }
+    }
+
+    fn gives_up(&self, _: &Asked<'_>) -> bool {
+        match self {
+            Self::Del => true,
+            Self::Add | Self::Check | Self::Status | Self::Gc => false,
+        }
+    }
+}
+
+impl Granted {
+    /// Whether policy lets this delegate be a native program.
+    pub fn allows_native(&self, plugin: &str) -> bool {
+        self.grant(Capability::Ipam).is_some_and(|grant| grant.matches("native", plugin))
+    }
+
+    /// The way out of a refusal of a delegate that is a native program.
+    pub fn native_hint(&self, plugin: &str) -> String {
+        let types = self.grant(Capability::Ipam).is_none_or(|grant| !grant.matches("types", plugin));
+        let mut changes = vec![line::text("native", plugin)];
+        changes.extend(types.then(|| line::text("types", plugin)));
+        self.way_out(Some(Capability::Ipam), self.changed(Capability::Ipam, &changes))
+    }
+
+    /// The way out of a refusal of a delegate's type.
+    pub fn delegate_hint(&self, plugin: &str) -> String {
+        self.hint(Capability::Ipam, vec![line::text("types", plugin)])
+    }
+}

@@ -1,0 +1,84 @@
+//! `leases`: in which directories, and out of which ranges.
+
+use super::Decide;
+use crate::grammar::{Key, Kind, required};
+use crate::granted::{Grant, Granted};
+use crate::line::{self, Change};
+use crate::ranges;
+use crate::rules::{Asked, on};
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use postern_cni::NetConf;
+use postern_types::{Capability, LeaseRange, OpError, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[
+    required("directories", Kind::Directory, "${config.ipam.dataDir | /var/lib/cni/networks}"),
+    required("ranges", Kind::Range, "${config.ipam.ranges.*.*}"),
+];
+
+/// Where native host-local keeps its networks unless it is told otherwise.
+pub const DEFAULT_DIRECTORY: &str = "/var/lib/cni/networks";
+
+/// The directory of a network's leases: `ipam.dataDir`, or the default.
+pub fn directory(conf: &NetConf) -> String {
+    let fields = conf.fields();
+    let ipam = fields.object("ipam").ok().flatten();
+    let directory = ipam.and_then(|ipam| ipam.string("dataDir").ok().flatten()).filter(|dir| !dir.is_empty());
+    directory.unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned())
+}
+
+impl Decide for ops::Leases {
+    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        let directory = directory(asked.question.conf);
+        let rule = asked.one_of(grant, "directories", Kind::Directory, &directory, "leases.directories")?;
+        match self {
+            Self::Reserve { sets, .. } | Self::Available { sets } => out_of(asked, grant, sets),
+            Self::Held | Self::Release | Self::Retain => Ok(rule),
+        }
+    }
+
+    fn objects(&self, asked: &Asked<'_>) -> Vec<Change> {
+        match self {
+            Self::Reserve { .. } | Self::Available { .. } | Self::Held | Self::Release | Self::Retain => {
+                line::object("directories", &directory(asked.question.conf))
+            }
+        }
+    }
+
+    fn gives_up(&self, asked: &Asked<'_>) -> bool {
+        match self {
+            // Addresses are given back by whom the network names for them, and by nobody else.
+            Self::Release => asked.question.conf.ipam_type == asked.granted.plugin(),
+            Self::Reserve { .. } | Self::Available { .. } | Self::Held | Self::Retain => false,
+        }
+    }
+}
+
+fn out_of(asked: &Asked<'_>, grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<&'static str, OpError> {
+    match ranges::check(grant, sets) {
+        Ok(()) => Ok("leases.ranges"),
+        Err(ranges::Refused::NotGranted(range)) => {
+            let object = ranges::show(&range);
+            let subnet = range.subnet.trunc().to_string();
+            Err(asked.deny(Capability::Leases, &object, &on(&object), vec![line::text("ranges", subnet)]))
+        }
+        Err(ranges::Refused::UsedUp(range)) => {
+            let object = ranges::show(&range);
+            let another = vec![line::text("ranges", range.subnet.trunc().to_string())];
+            let hint = format!(
+                "each entry of [grant.leases] ranges is good for one address of an attachment; {}",
+                asked.granted.hint(Capability::Leases, another)
+            );
+            Err(asked.refuse(&object, &format!("{} for a second address", on(&object)), hint))
+        }
+    }
+}
+
+impl Granted {
+    /// Whether policy lets leases be in this directory.
+    pub fn allows_leases_in(&self, directory: &str) -> bool {
+        self.grant(Capability::Leases).is_some_and(|grant| grant.matches("directories", directory))
+    }
+}

@@ -1,0 +1,35 @@
+//! `loopback`: granted or not.
+
+use super::Decide;
+use crate::grammar::Key;
+use crate::granted::Grant;
+use crate::line::Change;
+use crate::rules::Asked;
+use alloc::vec::Vec;
+use postern_types::{Capability, OpError, ops};
+
+/// There is nothing to choose.
+pub const KEYS: &[Key] = &[];
+
+impl Decide for ops::Loopback {
+    fn rule(&self, _: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Up | Self::Down | Self::Addresses => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+        match self {
+            Self::Up | Self::Down | Self::Addresses => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, asked: &Asked<'_>) -> bool {
+        match self {
+            // All attachments of the container have it in common: it is set down by a plugin that is made for it, and by
+            // no other.
+            Self::Down => asked.granted.knows(Capability::Loopback),
+            Self::Up | Self::Addresses => false,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `masquerade`: with which packet filter.
+
+use super::Decide;
+use crate::grammar::{Key, Kind, required};
+use crate::granted::{Grant, Granted};
+use crate::line::{self, Change};
+use crate::rules::Asked;
+use alloc::vec::Vec;
+use postern_types::{Backend, Capability, OpError, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[required("backends", Kind::Backend, "${config.ipMasqBackend | nftables}")];
+
+impl Decide for ops::Masquerade {
+    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Ensure { backend } => {
+                let backend = backend.unwrap_or(Backend::Nftables).name();
+                asked.one_of(grant, "backends", Kind::Backend, backend, "masquerade.backends")
+            }
+            // Which backend matters where rules are made. To compare, and to remove, is free: a native plugin may have made
+            // them with the other one, and they are the attachment's own either way.
+            Self::Check { .. } | Self::Remove => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+        match self {
+            // The default goes by the configuration.
+            Self::Ensure { backend: Some(Backend::Iptables) } => line::object("backends", Backend::Iptables.name()),
+            Self::Ensure { backend: Some(Backend::Nftables) | None } | Self::Check { .. } | Self::Remove => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, _: &Asked<'_>) -> bool {
+        match self {
+            Self::Remove => true,
+            Self::Ensure { .. } | Self::Check { .. } => false,
+        }
+    }
+}
+
+impl Granted {
+    /// Whether policy lets masquerading be made with this packet filter.
+    pub fn allows_backend(&self, backend: Backend) -> bool {
+        self.grant(Capability::Masquerade).is_some_and(|grant| grant.matches("backends", backend.name()))
+    }
+}

@@ -1,0 +1,89 @@
+//! What policy has to say of each capability: one file for each, with the keys of its table, the rule for each of its
+//! operations, and the objects of the configuration that the rule needs. An operation without a rule does not compile.
+
+mod addresses;
+mod attachments;
+mod bridge;
+mod forwarding;
+mod ipam;
+pub mod leases;
+mod link;
+mod link_sysctl;
+mod loopback;
+mod mac_guard;
+mod masquerade;
+mod point_to_point;
+pub mod resolv_conf;
+mod routes;
+mod veth;
+
+use crate::grammar::Key;
+use crate::granted::Grant;
+use crate::line::Change;
+use crate::rules::Asked;
+use alloc::vec::Vec;
+use postern_types::{Capability, OpError, Operation};
+
+/// What is decided of the operations of one capability.
+pub trait Decide {
+    /// The capability whose grant is needed: its own, but where it looks at what another one gave out.
+    fn granted_by(&self, asked: &Asked<'_>) -> Capability {
+        asked.question.operation.capability()
+    }
+
+    /// The rule that allows it under this grant: the capability, and where an object was chosen the key.
+    ///
+    /// # Errors
+    /// The refusal, with the way out.
+    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError>;
+
+    /// The objects that it names, or the configuration for it: what a table that is not there yet must have.
+    fn objects(&self, asked: &Asked<'_>) -> Vec<Change>;
+
+    /// Whether it is part of giving up what is the attachment's own, on its DEL. That needs no grant: a policy that has
+    /// changed since the ADD would leave it where it is, and the runtime would try for ever. It must not widen anything: such
+    /// an operation names no object, and acts on the one attachment that the runtime wants gone.
+    fn gives_up(&self, asked: &Asked<'_>) -> bool;
+}
+
+/// What decides on an operation.
+pub fn of(operation: &Operation) -> &dyn Decide {
+    match operation {
+        Operation::Link(operation) => operation,
+        Operation::Veth(operation) => operation,
+        Operation::Addresses(operation) => operation,
+        Operation::Routes(operation) => operation,
+        Operation::LinkSysctl(operation) => operation,
+        Operation::Bridge(operation) => operation,
+        Operation::PointToPoint(operation) => operation,
+        Operation::Forwarding(operation) => operation,
+        Operation::Masquerade(operation) => operation,
+        Operation::MacGuard(operation) => operation,
+        Operation::Ipam(operation) => operation,
+        Operation::Leases(operation) => operation,
+        Operation::ResolvConf(operation) => operation,
+        Operation::Loopback(operation) => operation,
+        Operation::Attachments(operation) => operation,
+    }
+}
+
+/// The keys of `[grant.NAME]`; empty where there is nothing to choose.
+pub const fn keys(capability: Capability) -> &'static [Key] {
+    match capability {
+        Capability::Link => link::KEYS,
+        Capability::Veth => veth::KEYS,
+        Capability::Addresses => addresses::KEYS,
+        Capability::Routes => routes::KEYS,
+        Capability::LinkSysctl => link_sysctl::KEYS,
+        Capability::Bridge => bridge::KEYS,
+        Capability::PointToPoint => point_to_point::KEYS,
+        Capability::Forwarding => forwarding::KEYS,
+        Capability::Masquerade => masquerade::KEYS,
+        Capability::MacGuard => mac_guard::KEYS,
+        Capability::Ipam => ipam::KEYS,
+        Capability::Leases => leases::KEYS,
+        Capability::ResolvConf => resolv_conf::KEYS,
+        Capability::Loopback => loopback::KEYS,
+        Capability::Attachments => attachments::KEYS,
+    }
+}

@@ -1,0 +1,32 @@
+//! `point-to-point`: granted or not.
+
+use super::Decide;
+use crate::grammar::Key;
+use crate::granted::Grant;
+use crate::line::Change;
+use crate::rules::Asked;
+use alloc::vec::Vec;
+use postern_types::{OpError, ops};
+
+/// There is nothing to choose.
+pub const KEYS: &[Key] = &[];
+
+impl Decide for ops::PointToPoint {
+    fn rule(&self, _: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Ensure { .. } => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+        match self {
+            Self::Ensure { .. } => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, _: &Asked<'_>) -> bool {
+        match self {
+            Self::Ensure { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `resolv-conf`: which files.
+
+use super::Decide;
+use crate::grammar::{Key, Kind, required};
+use crate::granted::{Grant, Granted};
+use crate::line::{self, Change};
+use crate::rules::Asked;
+use alloc::string::String;
+use alloc::vec::Vec;
+use postern_cni::NetConf;
+use postern_types::{Capability, OpError, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[required("files", Kind::File, "${config.ipam.resolvConf}")];
+
+/// The file of a network's name servers: `ipam.resolvConf`; empty if there is none.
+pub fn file(conf: &NetConf) -> String {
+    let fields = conf.fields();
+    let ipam = fields.object("ipam").ok().flatten();
+    ipam.and_then(|ipam| ipam.string("resolvConf").ok().flatten()).unwrap_or_default()
+}
+
+impl Decide for ops::ResolvConf {
+    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Read => asked.one_of(grant, "files", Kind::File, &file(asked.question.conf), "resolv-conf.files"),
+        }
+    }
+
+    fn objects(&self, asked: &Asked<'_>) -> Vec<Change> {
+        match self {
+            Self::Read => line::object("files", &file(asked.question.conf)),
+        }
+    }
+
+    fn gives_up(&self, _: &Asked<'_>) -> bool {
+        match self {
+            Self::Read => false,
+        }
+    }
+}
+
+impl Granted {
+    /// Whether policy lets this resolver file be read.
+    pub fn allows_file(&self, file: &str) -> bool {
+        self.grant(Capability::ResolvConf).is_some_and(|grant| grant.matches("files", file))
+    }
+}

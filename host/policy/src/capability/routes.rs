@@ -1,0 +1,32 @@
+//! `routes`: granted or not.
+
+use super::Decide;
+use crate::grammar::Key;
+use crate::granted::Grant;
+use crate::line::Change;
+use crate::rules::Asked;
+use alloc::vec::Vec;
+use postern_types::{OpError, ops};
+
+/// There is nothing to choose.
+pub const KEYS: &[Key] = &[];
+
+impl Decide for ops::Routes {
+    fn rule(&self, _: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+        match self {
+            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, _: &Asked<'_>) -> bool {
+        match self {
+            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } => false,
+        }
+    }
+}

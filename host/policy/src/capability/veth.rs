@@ -1,0 +1,33 @@
+//! `veth`: with which MTU.
+
+use super::Decide;
+use crate::grammar::{Count, Key, Kind, key};
+use crate::granted::Grant;
+use crate::line::Change;
+use crate::rules::Asked;
+use alloc::vec::Vec;
+use postern_types::{OpError, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[key("mtu", Kind::Mtu, Count::One)];
+
+impl Decide for ops::Veth {
+    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Create { mtu, .. } => asked.mtu(grant, *mtu, "").map(|()| grant.name),
+            Self::Find | Self::WaitRunning { .. } => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+        match self {
+            Self::Create { .. } | Self::Find | Self::WaitRunning { .. } => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, _: &Asked<'_>) -> bool {
+        match self {
+            Self::Create { .. } | Self::Find | Self::WaitRunning { .. } => false,
+        }
+    }
+}

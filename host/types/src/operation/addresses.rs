@@ -1,0 +1,29 @@
+//! `addresses`: on the attachment's own link.
+
+use super::table;
+use crate::Handle;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// `addresses`: on the attachment's own link.
+#[allow(missing_docs, reason = "a variant's own line describes its fields")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op")]
+pub enum Addresses {
+    /// Put addresses, which must be the attachment's own, on the held link.
+    #[serde(rename = "addresses-add")]
+    Add { link: Handle, addresses: Vec<IpNet> },
+    /// Read them.
+    #[serde(rename = "addresses-list")]
+    List { link: Handle },
+    /// Wait for duplicate address detection.
+    #[serde(rename = "addresses-settle")]
+    Settle { link: Handle },
+}
+
+table! {
+    Addresses;
+    Add { link: Own } => "addresses.add", Container, Part;
+    List { link: Own } => "addresses.list", Container, Nothing;
+    Settle { link: Own } => "addresses.settle", Container, Nothing;
+}

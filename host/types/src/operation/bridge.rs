@@ -1,0 +1,33 @@
+//! `bridge`: the granted bridge, and the attachment's own port on it.
+
+use super::table;
+use crate::{Handle, PortSpec};
+use serde::{Deserialize, Serialize};
+
+/// `bridge`: the granted bridge, and the attachment's own port on it.
+#[allow(missing_docs, reason = "a variant's own line describes its fields")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op")]
+pub enum Bridge {
+    /// Create or find the granted bridge, up. A node object.
+    #[serde(rename = "bridge-ensure")]
+    Ensure { name: String, mtu: Option<u32>, vlan_filtering: bool, promisc: bool },
+    /// Look at the granted bridge.
+    #[serde(rename = "bridge-find")]
+    Find { name: String },
+    /// Make the attachment's own host end a port.
+    #[serde(rename = "bridge-attach")]
+    Attach { bridge: Handle, host: Handle, port: PortSpec },
+    /// Put the gateways of the attachment's addresses on the bridge, or on its VLAN gateway `<bridge>.<vlan>` if the port
+    /// has an access VLAN. Node objects.
+    #[serde(rename = "bridge-ensure-gateways")]
+    EnsureGateways { bridge: Handle, port: PortSpec, force: bool },
+}
+
+table! {
+    Bridge;
+    Ensure {} => "bridge.ensure", Host, Node;
+    Find {} => "bridge.find", Host, Nothing;
+    Attach { bridge: Bridge, host: HostEnd } => "bridge.attach", Host, Part;
+    EnsureGateways { bridge: Bridge } => "bridge.ensure-gateways", Host, Node;
+}

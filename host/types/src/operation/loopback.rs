@@ -1,0 +1,26 @@
+//! `loopback`: `lo` of the container.
+
+use super::table;
+use serde::{Deserialize, Serialize};
+
+/// `loopback`: `lo` of the container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op")]
+pub enum Loopback {
+    /// Set `lo` up.
+    #[serde(rename = "loopback-up")]
+    Up,
+    /// Set `lo` down.
+    #[serde(rename = "loopback-down")]
+    Down,
+    /// Is `lo` up, and which addresses has it?
+    #[serde(rename = "loopback-addresses")]
+    Addresses,
+}
+
+table! {
+    Loopback;
+    Up {} => "loopback.up", Container, Namespace;
+    Down {} => "loopback.down", Container, Removal;
+    Addresses {} => "loopback.addresses", Container, Nothing;
+}

@@ -1,0 +1,28 @@
+//! `masquerade`: source NAT for the attachment's addresses.
+
+use super::table;
+use crate::Backend;
+use serde::{Deserialize, Serialize};
+
+/// `masquerade`: source NAT for the attachment's addresses.
+#[allow(missing_docs, reason = "a variant's own line describes its fields")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op")]
+pub enum Masquerade {
+    /// Make the rules.
+    #[serde(rename = "masquerade-ensure")]
+    Ensure { backend: Option<Backend> },
+    /// Compare them.
+    #[serde(rename = "masquerade-check")]
+    Check { backend: Option<Backend> },
+    /// Remove those of both backends.
+    #[serde(rename = "masquerade-remove")]
+    Remove,
+}
+
+table! {
+    Masquerade;
+    Ensure {} => "masquerade.ensure", Host, Attachment;
+    Check {} => "masquerade.check", Host, Nothing;
+    Remove {} => "masquerade.remove", Host, Removal;
+}

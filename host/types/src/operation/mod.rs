@@ -1,0 +1,164 @@
+//! The whole of what a guest can ask for, grouped by capability: one file for each, with its operations and the table that
+//! says what each of them is called, where it acts, what it leaves, and which handles it takes.
+
+mod addresses;
+mod attachments;
+mod bridge;
+mod forwarding;
+mod ipam;
+mod leases;
+mod link;
+mod link_sysctl;
+mod loopback;
+mod mac_guard;
+mod masquerade;
+mod point_to_point;
+mod resolv_conf;
+mod routes;
+mod table;
+mod veth;
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use table::table;
+
+pub use table::{Kind, Lasting, Row, Table, Takes, Where};
+
+/// Stands for an object that the gate has given to the guest of one run. The number means nothing by itself: the gate
+/// keeps namespace, index, name and permitted verbs behind it and looks at them again at every use.
+pub type Handle = u32;
+
+/// Makes [`Capability`] and [`Operation`] of one row per capability: its type, its file, and the name of its WIT interface.
+macro_rules! capabilities {
+    ($($operations:ident: $file:ident, $name:literal;)+) => {
+        /// The operations, an enum per capability.
+        pub mod ops {
+            $(pub use super::$file::$operations;)+
+        }
+
+        /// A WIT interface with authority: what a policy grants. In the order of `wit/world.wit`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs, reason = "the file of each capability describes it")]
+        pub enum Capability {
+            $($operations,)+
+        }
+
+        impl Capability {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$operations,)+];
+
+            /// Name of the WIT interface, and of the policy's table.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$operations => $name,)+
+                }
+            }
+
+            /// Its operations.
+            pub const fn rows(self) -> &'static [Row] {
+                match self {
+                    $(Self::$operations => <ops::$operations as Table>::ROWS,)+
+                }
+            }
+        }
+
+        /// One privileged request. Names, paths and keys that are absent from it are chosen by the gate, from the operator's
+        /// configuration, the environment of the run or its own record.
+        ///
+        /// In JSON it is its capability's own form: `{"op":"bridge-find","name":"cni0"}`.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(untagged)]
+        #[allow(missing_docs, reason = "the file of each capability describes it")]
+        pub enum Operation {
+            $($operations(ops::$operations),)+
+        }
+
+        $(impl From<ops::$operations> for Operation {
+            fn from(operation: ops::$operations) -> Self {
+                Self::$operations(operation)
+            }
+        })+
+
+        impl Operation {
+            /// What policy has to grant.
+            pub fn capability(&self) -> Capability {
+                match self {
+                    $(Self::$operations(_) => Capability::$operations,)+
+                }
+            }
+
+            /// Its row in the table of its capability.
+            pub fn row(&self) -> &'static Row {
+                match self {
+                    $(Self::$operations(operation) => operation.row(),)+
+                }
+            }
+
+            /// The handles that it names, each with what it has to stand for.
+            pub fn handles(&mut self) -> Vec<(&mut Handle, Takes)> {
+                match self {
+                    $(Self::$operations(operation) => operation.handles(),)+
+                }
+            }
+        }
+    };
+}
+
+capabilities! {
+    Link: link, "link";
+    Veth: veth, "veth";
+    Addresses: addresses, "addresses";
+    Routes: routes, "routes";
+    LinkSysctl: link_sysctl, "link-sysctl";
+    Bridge: bridge, "bridge";
+    PointToPoint: point_to_point, "point-to-point";
+    Forwarding: forwarding, "forwarding";
+    Masquerade: masquerade, "masquerade";
+    MacGuard: mac_guard, "mac-guard";
+    Ipam: ipam, "ipam";
+    Leases: leases, "leases";
+    ResolvConf: resolv_conf, "resolv-conf";
+    Loopback: loopback, "loopback";
+    Attachments: attachments, "attachments";
+}
+
+impl Capability {
+    /// The capability of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|capability| capability.name() == name)
+    }
+
+    /// Whether some of its operations act in the container's namespace.
+    pub fn acts_in_container(self) -> bool {
+        self.rows().iter().any(|row| match row.acts {
+            Where::Container | Where::Both => true,
+            Where::Host | Where::Nowhere => false,
+        })
+    }
+
+    /// Whether some of its operations act in a network namespace: they end in netlink or a sysctl.
+    pub fn acts_in_kernel(self) -> bool {
+        self.rows().iter().any(|row| match row.acts {
+            Where::Container | Where::Host | Where::Both => true,
+            Where::Nowhere => false,
+        })
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Operation {
+    /// The WIT interface and function, for messages and the audit log.
+    pub fn name(&self) -> &'static str {
+        self.row().name
+    }
+
+    /// What it leaves.
+    pub fn lasting(&self) -> Lasting {
+        self.row().lasting
+    }
+}

@@ -1,0 +1,18 @@
+//! `resolv-conf`: the file that the operator's `ipam.resolvConf` names.
+
+use super::table;
+use serde::{Deserialize, Serialize};
+
+/// `resolv-conf`: the file that the operator's `ipam.resolvConf` names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op")]
+pub enum ResolvConf {
+    /// The file, parsed.
+    #[serde(rename = "resolv-conf-read")]
+    Read,
+}
+
+table! {
+    ResolvConf;
+    Read {} => "resolv-conf.read", Nowhere, Nothing;
+}

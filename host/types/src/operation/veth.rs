@@ -1,0 +1,28 @@
+//! `veth`: the pair between container and host.
+
+use super::table;
+use crate::{Handle, Mac};
+use serde::{Deserialize, Serialize};
+
+/// `veth`: the pair between container and host.
+#[allow(missing_docs, reason = "a variant's own line describes its fields")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op")]
+pub enum Veth {
+    /// One message makes both ends, each in its final namespace; the host's end is up.
+    #[serde(rename = "veth-create")]
+    Create { mtu: Option<u32>, mac: Option<Mac> },
+    /// The attachment's existing pair.
+    #[serde(rename = "veth-find")]
+    Find,
+    /// Wait until the host's end is operational.
+    #[serde(rename = "veth-wait-running")]
+    WaitRunning { host: Handle },
+}
+
+table! {
+    Veth;
+    Create {} => "veth.create", Both, Attachment;
+    Find {} => "veth.find", Both, Nothing;
+    WaitRunning { host: HostEnd } => "veth.wait-running", Host, Nothing;
+}
