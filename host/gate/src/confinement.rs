@@ -6,7 +6,7 @@
 use crate::capability::{leases, resolv_conf};
 use crate::collect;
 use crate::disk;
-use crate::effect::Effect;
+use crate::effect::{Effect, Need};
 use crate::launcher::Launcher;
 use crate::native;
 use crate::protocol::internal;
@@ -200,15 +200,14 @@ impl Needs {
     }
 
     fn add_effect(&mut self, session: &Session, effect: &Effect) {
-        match effect {
-            Effect::Veth { .. } | Effect::MacGuard { .. } | Effect::LoopbackUp => self.network = true,
-            Effect::Masquerade { backend: Backend::Nftables, .. } => self.network = true,
-            Effect::Masquerade { backend: Backend::Iptables, .. } => {
+        match effect.needs() {
+            Need::Network => self.network = true,
+            Need::Iptables => {
                 self.network = true;
                 self.add_programs(iptables::programs());
             }
-            Effect::Lease { directory } => self.add_leases(session, directory),
-            Effect::Native { plugin } => {
+            Need::Leases(directory) => self.add_leases(session, directory),
+            Need::Program(plugin) => {
                 self.add_programs(
                     native::find(plugin, &session.request.path).into_iter().map(native::allowed).collect(),
                 );

@@ -4,7 +4,7 @@
 
 use crate::capability::leases::owner;
 use crate::capability::masquerade::means;
-use crate::effect::Effect;
+use crate::effect::{Addresses, Effect};
 use crate::session::{Session, state};
 use postern_firewall::{Nft, Served};
 use std::cell::OnceCell;
@@ -71,13 +71,13 @@ impl Session {
     /// Why something that the record lists has to stay for now; `None` for what can go.
     pub fn must_keep(&self, noted: &postern_state::Effect<Effect>) -> Option<String> {
         let keeping = self.keeping.as_ref()?;
-        let directory = match &noted.effect {
-            Effect::Lease { directory } => Some(directory),
-            Effect::Native { plugin } if keeping.called.as_ref().is_some_and(|called| *called != noted.plugin) => {
-                return Some(format!("native {plugin} goes with a collection by {}", noted.plugin));
+        let directory = match noted.effect.addresses() {
+            Addresses::HeldIn(directory) => Some(directory),
+            Addresses::GivenBy(native) if keeping.called.as_ref().is_some_and(|called| *called != noted.plugin) => {
+                return Some(format!("native {native} goes with a collection by {}", noted.plugin));
             }
-            Effect::Native { .. } => None,
-            _ => return None,
+            Addresses::GivenBy(_) => None,
+            Addresses::Unconcerned | Addresses::Used => return None,
         };
         if let Some(chain) = &keeping.chain {
             return Some(chain.clone());

@@ -16,7 +16,7 @@ pub mod catalog;
 pub mod collect;
 mod confinement;
 mod disk;
-mod effect;
+pub mod effect;
 mod gate;
 mod inherited;
 mod intact;

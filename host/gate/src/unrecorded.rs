@@ -5,7 +5,7 @@
 
 use crate::capability::{leases, link, mac_guard, masquerade};
 use crate::collect;
-use crate::effect::Effect;
+use crate::effect::{Effect, Veth};
 use crate::session::{Request, Session, kernel, state};
 use postern_kernel::Link;
 use postern_policy::Policy;
@@ -138,10 +138,8 @@ pub fn is_port_claimed(session: &Session, host: &str, mac: Option<[u8; 6]>) -> R
         if summary.key.as_ref().is_none_or(|key| *key == own) {
             continue;
         }
-        let claims = |effect: Effect| match effect {
-            Effect::Veth { host: listed, mac: address } => listed == host && mac.is_none_or(|mac| Mac(mac) == address),
-            _ => false,
-        };
+        let is_claim = |pair: &Veth| pair.host == host && mac.is_none_or(|mac| Mac(mac) == pair.mac);
+        let claims = |effect: Effect| Veth::of(&effect).is_some_and(is_claim);
         let mut effects = summary.effects.into_iter().filter_map(|noted| serde_json::from_value(noted.effect).ok());
         if effects.any(claims) {
             return Ok(true);
