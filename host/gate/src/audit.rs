@@ -12,8 +12,8 @@ pub use refusal::Refusal;
 
 pub use file::openable;
 
+use crate::clock::now;
 use crate::effect::Effect;
-use crate::session::now;
 use file::{LIMIT, LogFile};
 use postern_cni::{Verb, terminal};
 use postern_types::{ErrorCode, Lasting, OpError, Operation, Reply};

@@ -2,7 +2,6 @@
 
 use crate::effect::{Addresses, Effect, Veth};
 use crate::session::{Leftover, Session, kernel, state};
-use crate::unrecorded;
 use postern_cni::Attachment;
 use postern_state::{NetworkKey, Record, RecordKey, StateError, Summary, Valid};
 use postern_types::{ErrorCode, OpError};
@@ -51,7 +50,7 @@ pub fn before_release(session: &mut Session) -> Result<(), OpError> {
     let name = &session.request.ifname;
     // One that root in there has made, and made again as often as it is deleted, would keep the runtime trying for ever.
     let link = container.netlink().map_err(kernel)?.link_by_name(name).map_err(kernel)?;
-    if link.map_or(Ok(false), |link| unrecorded::leads_here(session, &link))? {
+    if link.map_or(Ok(false), |link| session.leads_here(&link))? {
         let message = format!("no address is given back while something uses it: the container has \"{name}\" still");
         return Err(
             OpError::new(ErrorCode::Exists, name, message).hint("a plugin deletes its link before its IPAM's DEL")

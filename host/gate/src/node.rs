@@ -1,7 +1,7 @@
 //! Notes on node objects: what Postern made that attachments share. They outlive attachments; `postern gc --node` removes
 //! those that nothing uses. A note that can't be written costs that removal only, so it is no error of the attachment.
 
-use crate::session::now;
+use crate::clock::now;
 use postern_kernel::Netlink;
 use postern_state::node::{self, NodeObject};
 use serde_json::{Value, json};

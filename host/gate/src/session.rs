@@ -1,26 +1,33 @@
 //! One run of the host: one verb, for one attachment, shared by the plugin that was called and those it delegates to.
 
 mod journal;
+mod kept;
+mod pair;
+
+pub use crate::errors::{kernel, state};
 
 use crate::audit::Audit;
 use crate::budget::Budget;
+use crate::clock::now;
 use crate::effect::Effect;
+use crate::errors::firewall;
 use crate::keeping::{Keeping, Look};
 use crate::places::Places;
 use ipnet::IpNet;
 use postern_cni::{CniResult, Json, NetConf, Verb, Version};
 use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
+use postern_firewall::iptables::Means;
 use postern_kernel::{Namespace, Netlink, Worker};
 use postern_policy::{Granted, Policy};
-use postern_state::{DataPath, LeaseStore, Leases, Record, RecordKey, StateError, Summary};
+use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Routes in one run: each takes the kernel's time and memory, which a container has for nothing.
 pub const MOST_ROUTES: usize = 1024;
@@ -55,6 +62,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whose leases these are.
+    pub fn owner(&self) -> Owner {
+        Owner { container_id: self.container_id.clone(), ifname: self.ifname.clone() }
+    }
+
     /// `CNI_ARGS`; empty if there are none.
     pub fn args(&self) -> &str {
         self.env.iter().find(|(name, _)| name == "CNI_ARGS").map_or("", |(_, value)| value)
@@ -426,10 +438,15 @@ impl Session {
         let mut nft = self.nft.borrow_mut();
         match &mut *nft {
             Some(nft) => nft.set_deadline(self.deadline),
-            None => *nft = Some(Nft::open(self.deadline).map_err(crate::capability::masquerade::firewall)?),
+            None => *nft = Some(Nft::open(self.deadline).map_err(firewall)?),
         }
         RefMut::filter_map(nft, Option::as_mut)
             .map_err(|_| OpError::new(ErrorCode::Kernel, "nftables", "the nftables socket is not open"))
+    }
+
+    /// Who runs the programs of iptables, and until when.
+    pub fn means(&self) -> Means<'_> {
+        Means { runner: &*self.runner, deadline: self.deadline }
     }
 
     /// The leases of the network in a data directory; `create` makes it if it is missing.
@@ -464,38 +481,4 @@ impl Session {
 /// Whether there can be a file of this path: `PATH_MAX` and `NAME_MAX` of limits.h, and no NUL.
 pub fn can_be_path(path: &str) -> bool {
     path.len() < 4096 && !path.contains('\0') && path.split('/').all(|name| name.len() <= 255)
-}
-
-/// Milliseconds since 1970.
-pub fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// A kernel error as the guest gets it.
-pub fn kernel(error: postern_kernel::KernelError) -> OpError {
-    use nix::errno::Errno;
-    let code = match error.errno.map(Errno::from_raw) {
-        Some(Errno::EEXIST) => ErrorCode::Exists,
-        Some(Errno::ENODEV | Errno::ENOENT | Errno::ESRCH) => ErrorCode::NotFound,
-        Some(Errno::EOPNOTSUPP) => ErrorCode::Unsupported,
-        Some(Errno::EXFULL) => ErrorCode::Exhausted,
-        _ => ErrorCode::Kernel,
-    };
-    let text = error.to_string();
-    let mut converted = OpError::new(code, error.object, text);
-    converted.errno = error.errno;
-    converted
-}
-
-/// An error of the state directory as the guest gets it.
-pub fn state(error: postern_state::StateError) -> OpError {
-    let code = match error {
-        StateError::Locked { .. } => ErrorCode::TryAgain,
-        StateError::Refused(_) => ErrorCode::Exists,
-        StateError::Exhausted(_) => ErrorCode::Exhausted,
-        StateError::Relative { .. } => ErrorCode::InvalidArgument,
-        _ => ErrorCode::Io,
-    };
-    OpError::new(code, "", error.to_string())
 }

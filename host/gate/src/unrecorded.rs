@@ -5,8 +5,7 @@
 
 use crate::capability::{leases, link, mac_guard, masquerade};
 use crate::collect;
-use crate::effect::{Effect, Veth};
-use crate::session::{Request, Session, kernel, state};
+use crate::session::{Request, Session, kernel};
 use postern_kernel::Link;
 use postern_policy::Policy;
 use postern_types::{Capability, Mac, OpError};
@@ -100,50 +99,5 @@ fn own_pair(session: &Session) -> Result<Option<Link>, OpError> {
     let Some(container) = session.container() else { return Ok(None) };
     let own = container.netlink().map_err(kernel)?.link_by_name(&session.request.ifname).map_err(kernel)?;
     let Some(own) = own.filter(|own| own.kind == "veth") else { return Ok(None) };
-    Ok(if is_claimed(session, &own)? { None } else { Some(own) })
-}
-
-/// Whether this link of the container leads to the host: both ends name each other, and the host's names the container's
-/// namespace. Root in there can make any link of any name, but none with an end out here.
-///
-/// # Errors
-/// The kernel can't be asked.
-pub fn leads_here(session: &Session, own: &Link) -> Result<bool, OpError> {
-    let Some(peer) = own.peer_index else { return Ok(false) };
-    let host = session.host()?;
-    let Some(end) = host.link_by_index(peer).map_err(kernel)? else { return Ok(false) };
-    let number = host.namespace_number(session.namespace()?.fd()).map_err(kernel)?;
-    let is_mutual = end.peer_index == Some(own.index) && end.peer_netnsid == number;
-    Ok(own.kind == "veth" && end.kind == "veth" && number.is_some() && is_mutual)
-}
-
-/// Whether the host end of this link of the container belongs to another attachment, by that one's record: a path can lead to
-/// another container by now, and a link can have been another network's since.
-///
-/// # Errors
-/// The kernel or the records can't be asked.
-pub fn is_claimed(session: &Session, own: &Link) -> Result<bool, OpError> {
-    let Some(peer) = own.peer_index else { return Ok(false) };
-    let Some(end) = session.host()?.link_by_index(peer).map_err(kernel)? else { return Ok(false) };
-    is_port_claimed(session, &end.name, end.mac)
-}
-
-/// Whether a record of another attachment lists a pair with this host end. With `mac` it must be that address.
-///
-/// # Errors
-/// The records can't be listed.
-pub fn is_port_claimed(session: &Session, host: &str, mac: Option<[u8; 6]>) -> Result<bool, OpError> {
-    let own = session.key()?;
-    for summary in postern_state::list(&session.state).map_err(state)? {
-        if summary.key.as_ref().is_none_or(|key| *key == own) {
-            continue;
-        }
-        let is_claim = |pair: &Veth| pair.host == host && mac.is_none_or(|mac| Mac(mac) == pair.mac);
-        let claims = |effect: Effect| Veth::of(&effect).is_some_and(is_claim);
-        let mut effects = summary.effects.into_iter().filter_map(|noted| serde_json::from_value(noted.effect).ok());
-        if effects.any(claims) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(if session.is_claimed(&own)? { None } else { Some(own) })
 }

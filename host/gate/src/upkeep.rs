@@ -3,8 +3,9 @@
 
 pub use crate::audit::{Audit, openable};
 pub use crate::capability::mac_guard::ids as guard_ids;
+pub use crate::clock::now;
 pub use crate::keeping::Look as Rules;
-pub use crate::session::{SharedNft, now};
+pub use crate::session::SharedNft;
 
 use crate::collect;
 use crate::effect::Effect;

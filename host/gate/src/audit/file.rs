@@ -151,7 +151,7 @@ impl Open {
         // Half way, both names lead to the same file.
         let before = self.stat(BEFORE)?.filter(|before| !same(before, own));
         let line = json!({
-            "time": crate::session::now(), "note": "rotated", "dropped_bytes": before.map_or(0, |before| before.st_size),
+            "time": crate::clock::now(), "note": "rotated", "dropped_bytes": before.map_or(0, |before| before.st_size),
         });
         let mut new = open(&self.directory, NEW, OFlag::O_TRUNC)?;
         new.write_all(format!("{line}\n").as_bytes())?;

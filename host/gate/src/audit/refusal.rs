@@ -6,8 +6,8 @@
 //! an hour, of those that the end of the log still shows: where more is going on, they are a small part of it.
 
 use super::{GATHERED, LOG, LogFile, append, line_of_refusal};
+use crate::clock::now;
 use crate::places;
-use crate::session::now;
 use nix::unistd::getuid;
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};

@@ -1,9 +1,9 @@
 //! `leases`: host-local's address store.
 
+use crate::collect;
 use crate::effect::Lease;
 use crate::gate::Gate;
 use crate::session::{OwnAddress, Request, Session, state};
-use crate::{collect, keeping};
 use ipnet::IpNet;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
 use postern_state::{Leases, Owner};
@@ -28,7 +28,7 @@ fn is_relative(directory: &str) -> bool {
 
 /// Whose a lease of this request is.
 pub fn owner(request: &Request) -> Owner {
-    Owner { container_id: request.container_id.clone(), ifname: request.ifname.clone() }
+    request.owner()
 }
 
 fn opened(leases: Option<Leases>) -> Result<Leases, OpError> {
@@ -155,7 +155,7 @@ fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
         let session = &*gate.session;
         let spared = |owner: &Owner, address: IpAddr| {
             let name = || format!("{}/{}/{}", session.request.conf.name, owner.container_id, owner.ifname);
-            let served = keeping::is_served(&session.served, session, address);
+            let served = session.is_served(&session.served, address);
             if let Some(why) = &served {
                 crate::say!("postern: {}: its addresses are kept: {why}", name());
             }

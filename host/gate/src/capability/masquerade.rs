@@ -26,16 +26,10 @@ fn own(session: &Session) -> Vec<IpNet> {
 
 /// Who runs the programs of iptables, and until when.
 pub fn means(session: &Session) -> Means<'_> {
-    Means { runner: &*session.runner, deadline: session.deadline }
+    session.means()
 }
 
-/// A packet filter's error as the guest gets it.
-pub fn firewall(error: FirewallError) -> OpError {
-    let mut converted = OpError::new(ErrorCode::Kernel, error.object.clone(), error.to_string());
-    converted.errno = error.errno;
-    converted.hint = error.hint;
-    converted
-}
+pub use crate::errors::firewall;
 
 /// What nftables are asked for a removal: in a kernel that has none there is nothing.
 ///

@@ -1,8 +1,8 @@
 //! What a run has to do with its attachment's record: the journal (docs/design.md).
 
-use super::{Leftover, Session, Undo, kernel, now, state};
+use super::{Leftover, Session, Undo, kernel, state};
+use crate::clock::now;
 use crate::effect::{Effect, Noted, Veth};
-use crate::unrecorded;
 use postern_cni::{CniResult, Route, Verb};
 use postern_kernel::{Namespace, Worker};
 use postern_state::{Header, Record, Section, Stage, StateError};
@@ -107,7 +107,7 @@ impl Session {
             None => None,
         };
         let own = match own {
-            Some(own) if unrecorded::leads_here(self, &own)? && !unrecorded::is_claimed(self, &own)? => Some(own),
+            Some(own) if self.leads_here(&own)? && !self.is_claimed(&own)? => Some(own),
             _ => None,
         };
         // The link that the runtime was told of, if it was told of one.

@@ -1,0 +1,42 @@
+//! What went wrong below the gate, as a guest gets it.
+
+use postern_firewall::FirewallError;
+use postern_kernel::KernelError;
+use postern_state::StateError;
+use postern_types::{ErrorCode, OpError};
+
+/// A kernel error as the guest gets it.
+pub fn kernel(error: KernelError) -> OpError {
+    use nix::errno::Errno;
+    let code = match error.errno.map(Errno::from_raw) {
+        Some(Errno::EEXIST) => ErrorCode::Exists,
+        Some(Errno::ENODEV | Errno::ENOENT | Errno::ESRCH) => ErrorCode::NotFound,
+        Some(Errno::EOPNOTSUPP) => ErrorCode::Unsupported,
+        Some(Errno::EXFULL) => ErrorCode::Exhausted,
+        _ => ErrorCode::Kernel,
+    };
+    let text = error.to_string();
+    let mut converted = OpError::new(code, error.object, text);
+    converted.errno = error.errno;
+    converted
+}
+
+/// An error of the state directory as the guest gets it.
+pub fn state(error: StateError) -> OpError {
+    let code = match error {
+        StateError::Locked { .. } => ErrorCode::TryAgain,
+        StateError::Refused(_) => ErrorCode::Exists,
+        StateError::Exhausted(_) => ErrorCode::Exhausted,
+        StateError::Relative { .. } => ErrorCode::InvalidArgument,
+        _ => ErrorCode::Io,
+    };
+    OpError::new(code, "", error.to_string())
+}
+
+/// A packet filter's error as the guest gets it.
+pub fn firewall(error: FirewallError) -> OpError {
+    let mut converted = OpError::new(ErrorCode::Kernel, error.object.clone(), error.to_string());
+    converted.errno = error.errno;
+    converted.hint = error.hint;
+    converted
+}

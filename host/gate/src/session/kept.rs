@@ -1,0 +1,78 @@
+//! What of a record has to stay for now, by what a collection knows ([`crate::keeping`]).
+
+use super::{Session, state};
+use crate::effect::{Addresses, Effect};
+use crate::keeping::{Keeping, Look};
+use postern_firewall::{Nft, Served};
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a look at all rules may take.
+const WITHIN: Duration = Duration::from_secs(20);
+
+impl Session {
+    /// Why an address must not be given back, by the rules of the node.
+    pub fn is_served(&self, look: &Look, address: IpAddr) -> Option<String> {
+        let serving = self.look_at_rules(look).as_ref().ok()?.by(address)?;
+        Some(format!("a rule in {} still leads traffic to {address}", serving.place))
+    }
+
+    /// Looks at the rules, once.
+    fn look_at_rules<'l>(&self, look: &'l Look) -> &'l Result<Served, String> {
+        look.get_or_init(|| {
+            // A socket of its own: this look is allowed to take longer than what it is for.
+            let mut nft = match Nft::open(Instant::now() + WITHIN) {
+                Err(error) if error.errno.is_some_and(postern_firewall::is_absence) => return Ok(Served::default()),
+                opened => opened.map_err(|error| error.to_string())?,
+            };
+            match Served::look(&mut nft, self.means()) {
+                Err(_) if nft.is_absent() => Ok(Served::default()),
+                served => served.map_err(|error| error.to_string()),
+            }
+        })
+    }
+
+    /// From now on, this holds for what the record lists.
+    pub fn keep_by(&mut self, keeping: Keeping) {
+        self.keeping = Some(keeping);
+    }
+
+    /// Why something that the record lists has to stay for now; `None` for what can go.
+    pub fn must_keep(&self, noted: &postern_state::Effect<Effect>) -> Option<String> {
+        let keeping = self.keeping.as_ref()?;
+        let directory = match noted.effect.addresses() {
+            Addresses::HeldIn(directory) => Some(directory),
+            Addresses::GivenBy(native) if keeping.called.as_ref().is_some_and(|called| *called != noted.plugin) => {
+                return Some(format!("native {native} goes with a collection by {}", noted.plugin));
+            }
+            Addresses::GivenBy(_) => None,
+            Addresses::Unconcerned | Addresses::Used => return None,
+        };
+        if let Some(chain) = &keeping.chain {
+            return Some(chain.clone());
+        }
+        let mut addresses = self.noted_addresses();
+        if let Some(directory) = directory {
+            addresses.extend(self.held_in(directory));
+        }
+        addresses.into_iter().find_map(|address| self.is_served(&keeping.served, address))
+    }
+
+    /// The addresses of the sections of the record.
+    fn noted_addresses(&self) -> Vec<IpAddr> {
+        let sections = self.record().map(|record| record.sections().to_vec()).unwrap_or_default();
+        let texts = sections.into_iter().flat_map(|section| section.addresses);
+        texts.filter_map(|text| text.split('/').next()?.parse().ok()).collect()
+    }
+
+    /// The addresses that the attachment holds in a directory; none where that can't be told.
+    fn held_in(&self, directory: &str) -> Vec<IpAddr> {
+        let held =
+            self.leases(Path::new(directory).to_str().unwrap_or_default(), false).and_then(|leases| match leases {
+                Some(leases) => leases.held(&self.request.owner(), self.deadline).map_err(state),
+                None => Ok(Vec::new()),
+            });
+        held.unwrap_or_default()
+    }
+}
