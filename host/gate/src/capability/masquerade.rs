@@ -1,5 +1,6 @@
 //! `masquerade`: source NAT for the attachment's own addresses.
 
+use crate::collect;
 use crate::effect::Effect;
 use crate::gate::Gate;
 use crate::session::{OwnAddress, Session, state};
@@ -160,6 +161,23 @@ pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
     }
     session.gone(|effect| matches!(effect, Effect::Masquerade { .. }));
     Ok(())
+}
+
+/// Removes the rules of attachments of this network that are not valid, whichever backend has them: each carries the network
+/// in its comment. Who is being attached is spared.
+///
+/// # Errors
+/// What could not be removed.
+pub fn collect(session: &Session, valid: &[(String, String)]) -> Result<usize, OpError> {
+    let network = &session.request.conf.name;
+    let busy = || collect::busy(session).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
+    let mut removed = unless_absent(session, |nft| masquerade::nft_retain(nft, network, valid, busy))?.len();
+    // A program is started only if there is something of others than the valid ones.
+    let in_nftables = unless_absent(session, |nft| iptables::others_may_exist(nft, network, valid))?;
+    if in_nftables || iptables::has_legacy_nat() {
+        removed += iptables::retain(network, valid, busy, means(session)).map_err(firewall)?.len();
+    }
+    Ok(removed)
 }
 
 /// As [`revert`], where nothing says that there ever were such rules: what can't be there, for want of its program or of the
