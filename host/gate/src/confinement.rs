@@ -123,7 +123,11 @@ impl Needs {
                 }
             };
             needs.legacy = launcher.policies().any(masquerades);
-            needs.add_programs(if needs.legacy { iptables::programs() } else { Vec::new() });
+            // A collection of a network that doesn't masquerade only has to see what legacy tables there are.
+            let asks =
+                |policy: &Policy| session.grants(policy).is_ok_and(|granted| granted.has(Capability::Masquerade));
+            let may_run = verb != Verb::Gc || launcher.policies().any(asks) || iptables::has_legacy_nat();
+            needs.add_programs(if needs.legacy && may_run { iptables::programs() } else { Vec::new() });
         }
         // The host gives leases back itself where the delegate can't be asked to.
         let ipam = &session.request.conf.ipam_type;
