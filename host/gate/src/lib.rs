@@ -17,7 +17,7 @@ mod clock;
 pub mod collect;
 mod confinement;
 mod disk;
-mod effect;
+pub mod effect;
 mod errors;
 mod gate;
 mod inherited;

@@ -1,7 +1,7 @@
 //! `leases`: host-local's address store.
 
 use crate::collect;
-use crate::effect::Effect;
+use crate::effect::Lease;
 use crate::gate::Gate;
 use crate::session::{OwnAddress, Request, Session, state};
 use ipnet::IpNet;
@@ -81,7 +81,7 @@ fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) 
     let sets = range_sets(sets)?;
     let directory = directory(&gate.session.request.conf);
     let leases = opened(gate.session.leases(&directory, true)?)?;
-    gate.session.intend(Effect::Lease { directory })?;
+    gate.session.intend(Lease { directory })?;
     let owner = owner(&gate.session.request);
     let taken = leases.reserve(&owner, &sets, requested, gate.session.deadline).map_err(state)?;
     if let Some(undo) = gate.session.undo.last_mut() {
@@ -119,7 +119,7 @@ fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 pub fn release_own(session: &mut Session) -> Result<(), OpError> {
     let directory = directory(&session.request.conf);
     revert(session, &directory, &[], true)?;
-    session.gone(|effect| matches!(effect, Effect::Lease { directory: of } if *of == directory));
+    session.gone(|effect| Lease::of(effect).is_some_and(|lease| lease.directory == directory));
     Ok(())
 }
 
