@@ -1,9 +1,16 @@
 //! What went wrong below the gate, as a guest gets it.
 
+use postern_cni::Error;
 use postern_firewall::FirewallError;
 use postern_kernel::KernelError;
 use postern_state::StateError;
 use postern_types::{ErrorCode, OpError};
+use std::fmt;
+
+/// What keeps a run from its work, as the runtime gets it: code 999.
+pub fn obstacle(error: impl fmt::Display) -> Error {
+    Error::internal(error.to_string())
+}
 
 /// A kernel error as the guest gets it.
 pub fn kernel(error: KernelError) -> OpError {

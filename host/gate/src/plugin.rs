@@ -1,5 +1,6 @@
 //! One plugin's run: from its name to its result, the one that the runtime called and a delegate alike.
 
+use crate::errors::obstacle;
 use crate::gate::Gate;
 use crate::launcher::{Launcher, Plugin};
 use crate::process::{Sandbox, Silence};
@@ -47,8 +48,8 @@ fn run_once(
     let ready = launcher.take(plugin, &session.state).map_err(|reason| {
         session.hindered = true;
         match verb {
-            Verb::Status => Error::new(code::PLUGIN_NOT_AVAILABLE, reason),
-            _ => Error::internal(reason),
+            Verb::Status => Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string()),
+            _ => obstacle(reason),
         }
     })?;
     let granted = session.grants(&ready.policy).map_err(|text| {

@@ -10,7 +10,7 @@ use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
 use postern_gate::rehearsal::{
     self, Budget, Known, Lack, Launcher, MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Plugin, Request,
 };
-use postern_gate::{Engine, places};
+use postern_gate::{Engine, PlaceError, places};
 use postern_policy::{Granted, Question, allows, decide};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, Snapshot, StateError};
@@ -91,8 +91,8 @@ impl Stage {
     /// A stage for the plugins of this postern's catalog.
     ///
     /// # Errors
-    /// A text for people: there is no catalog, or it is not to be trusted.
-    pub fn new(node: Node) -> Result<Self, String> {
+    /// There is no catalog, or it is not to be trusted.
+    pub fn new(node: Node) -> Result<Self, PlaceError> {
         let catalog = places::catalog()?;
         places::trust(&catalog)?;
         let engine = Engine {
@@ -139,7 +139,7 @@ impl Stage {
         digest: &mut Option<String>,
     ) -> Result<serde_json::Value, Error> {
         let raw = read_conf(stdin, rehearsal::STDIN_LIMIT)?;
-        let ready = self.launcher.take_unnoted(plugin).map_err(Error::internal)?;
+        let ready = self.launcher.take_unnoted(plugin).map_err(|e| Error::internal(e.to_string()))?;
         *digest = Some(ready.digest.clone());
         let version = check_version(Verb::Add, &config_version(&raw.0)?, &rehearsal::supported(&ready.policy)?)?;
         let request = rehearsal::request(plugin, env, Verb::Add, version, raw, stdin)?;
@@ -348,7 +348,7 @@ impl Stage {
         }
         let (kernel, leases, own, leased) = (self.kernel.clone(), self.leases.clone(), run.own.clone(), run.leased);
         let outer = std::mem::replace(&mut run.request.verb, verb);
-        let outcome = self.launcher.take_unnoted(&name).map_err(Error::internal).and_then(|ready| {
+        let outcome = self.launcher.take_unnoted(&name).map_err(|e| Error::internal(e.to_string())).and_then(|ready| {
             let (plugin, digest) = (name.clone(), ready.digest.clone());
             let delegate = Delegate { policy: self.policy_files(&name), plugin, digest };
             if !self.delegates.contains(&delegate) {
