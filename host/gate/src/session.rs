@@ -7,7 +7,7 @@ mod pair;
 pub use crate::errors::{kernel, state};
 
 use crate::audit::Audit;
-use crate::budget::Budget;
+use crate::budget::Common;
 use crate::clock::now;
 use crate::effect::Effect;
 use crate::errors::firewall;
@@ -23,17 +23,10 @@ use postern_policy::{Granted, Policy};
 use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::cell::{OnceCell, RefCell, RefMut};
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-/// Routes in one run: each takes the kernel's time and memory, which a container has for nothing.
-pub const MOST_ROUTES: usize = 1024;
-
-/// Addresses in one run.
-pub const MOST_ADDRESSES: usize = 256;
 
 /// What the protocol made of environment and standard input.
 #[derive(Debug)]
@@ -182,12 +175,8 @@ pub struct Session {
     pub own: Vec<OwnAddress>,
     /// The log.
     pub audit: Audit,
-    /// Operations that all guests of this run have asked for, and how many they may.
-    pub asked: Budget,
-    /// Routes that this run has asked for on the container's link.
-    pub routes: Budget,
-    /// Addresses that it has asked for there.
-    pub addresses: Budget,
+    /// What its guests have in common.
+    pub common: Common,
     /// What this run did, in order.
     pub undo: Vec<Undo>,
     /// SHA-256 of the component of the plugin that the runtime called, hexadecimal.
@@ -205,8 +194,6 @@ pub struct Session {
     /// A plugin of this run could not be run or was stopped, or policy or a limit refused it something: what is left of its
     /// DEL is the host's to do.
     pub hindered: bool,
-    /// Host links that this run has shown to a guest: what a result may name.
-    pub shown: BTreeSet<String>,
     /// The records of the network's attachments that are not valid, as the runtime says for GC.
     pub strangers: OnceCell<Vec<Summary>>,
     /// Which addresses rules of the node lead traffic to, looked at once for a whole collection.
@@ -249,9 +236,7 @@ impl Session {
             logs,
             own: Vec::new(),
             audit,
-            asked: Budget::default(),
-            routes: Budget::new(MOST_ROUTES),
-            addresses: Budget::new(MOST_ADDRESSES),
+            common: Common::default(),
             undo: Vec::new(),
             digest: String::new(),
             started: now(),
@@ -260,7 +245,6 @@ impl Session {
             joined: None,
             path: DataPath::default(),
             hindered: false,
-            shown: BTreeSet::new(),
             strangers: OnceCell::new(),
             served: Look::default(),
             nft: SharedNft::default(),

@@ -23,7 +23,7 @@ fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
         valid.into_iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
     let mut removed = collect::stale_sections(gate.session)?;
     // Rules that a native plugin made, or that lost their record, carry the network in their comment.
-    if gate.granted().has(Capability::Masquerade) {
+    if gate.front.granted().has(Capability::Masquerade) {
         let session = &*gate.session;
         let network = &session.request.conf.name;
         let valid: Vec<(String, String)> =

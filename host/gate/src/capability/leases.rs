@@ -6,7 +6,7 @@ use crate::gate::Gate;
 use crate::session::{OwnAddress, Request, Session, state};
 use ipnet::IpNet;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
-use postern_state::{Leases, Owner};
+use postern_state::{Lease, Leases, Owner};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
 use std::net::IpAddr;
 use std::path::Path;
@@ -73,10 +73,8 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Leases) -> Result<Reply, Op
 
 /// `leases.reserve`.
 fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
-    // Policy has looked at how many addresses one call may take: a second call would take as many again.
     if gate.session.undo.iter().any(|undo| !undo.leases.is_empty()) {
-        return Err(OpError::new(ErrorCode::Exists, "leases", "this run has taken its addresses already")
-            .hint("one call takes one address from each set of ranges"));
+        return Err(taken_already());
     }
     let sets = range_sets(sets)?;
     let directory = directory(&gate.session.request.conf);
@@ -87,12 +85,24 @@ fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) 
     if let Some(undo) = gate.session.undo.last_mut() {
         undo.leases = taken.iter().map(|lease| lease.address.addr()).collect();
     }
-    let grants = taken.into_iter().map(|lease| LeaseGrant { address: lease.address, gateway: lease.gateway });
-    let grants: Vec<LeaseGrant> = grants.collect();
-    for grant in &grants {
-        gate.session.own.push(OwnAddress { net: grant.address, gateway: grant.gateway });
-    }
-    Ok(Reply::Leases(grants))
+    Ok(taken_by(&mut gate.session.own, taken))
+}
+
+/// The answer that shows leases that were taken. Their addresses are the attachment's from then on.
+pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<Lease>) -> Reply {
+    own.extend(taken.iter().map(|lease| OwnAddress { net: lease.address, gateway: lease.gateway }));
+    Reply::Leases(taken.into_iter().map(|Lease { address, gateway, .. }| LeaseGrant { address, gateway }).collect())
+}
+
+/// The answer that shows addresses that the attachment holds.
+pub fn held_by(held: Vec<IpAddr>) -> Reply {
+    Reply::Leases(held.into_iter().map(|ip| LeaseGrant { address: IpNet::from(ip), gateway: None }).collect())
+}
+
+/// Policy has looked at how many addresses one call may take: a second call would take as many again.
+pub fn taken_already() -> OpError {
+    OpError::new(ErrorCode::Exists, "leases", "this run has taken its addresses already")
+        .hint("one call takes one address from each set of ranges")
 }
 
 /// `leases.held`.
@@ -101,8 +111,7 @@ fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
         return Ok(Reply::Leases(Vec::new()));
     };
     let held = leases.held(&owner(&gate.session.request), gate.session.deadline).map_err(state)?;
-    let grants = held.into_iter().map(|ip| LeaseGrant { address: IpNet::from(ip), gateway: None }).collect();
-    Ok(Reply::Leases(grants))
+    Ok(held_by(held))
 }
 
 /// `leases.release`.

@@ -41,7 +41,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::MacGuard) -> Result<Reply, 
 
 /// `mac-guard.ensure`.
 fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
-    let (index, name) = gate.host_end(host)?;
+    let (index, name) = gate.front.host_end(host)?;
     veth::must_live(gate.session, index, &name)?;
     // The address that the pair was made with: another one would let somebody else's frames pass.
     if gate.session.container_mac != Some(mac) {
@@ -81,7 +81,7 @@ fn claim(session: &Session, id: &str, host: &str, mac: Mac) -> Result<Option<Vec
 
 /// `mac-guard.check`.
 fn check(gate: &Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
-    let (_, name) = gate.seen_end(host)?;
+    let (_, name) = gate.front.seen_end(host)?;
     if is_whole(gate.session, &name, mac)? {
         return Ok(Reply::Done);
     }

@@ -22,7 +22,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::PointToPoint) -> Result<Rep
 
 /// `point-to-point.ensure`.
 fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.host_end(host)?;
+    let (index, name) = gate.front.host_end(host)?;
     let netlink = gate.session.host()?;
     let mut gateways = Vec::new();
     for own in &gate.session.own {

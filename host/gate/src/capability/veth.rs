@@ -3,7 +3,8 @@
 
 use crate::capability::{about, mac_guard, refused};
 use crate::effect::Effect;
-use crate::gate::{Gate, Object, link_gone};
+use crate::front::Object;
+use crate::gate::{Gate, link_gone};
 use crate::session::{Session, kernel};
 use postern_cni::Verb;
 use postern_kernel::{Link, Sysctl, VethSpec, random_mac, random_veth_name, sysctl};
@@ -48,7 +49,7 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
         let message = format!("this attachment has a pair already, whose host end is \"{living}\"");
         return Err(OpError::new(ErrorCode::Exists, living, message).hint("run DEL first"));
     }
-    gate.room(2)?;
+    gate.front.room(2)?;
     // Chosen here: what the link is asked for later, root in the container may have changed by then.
     let mac = mac.unwrap_or_else(|| Mac(random_mac()));
     gate.session.intend(Effect::Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
@@ -190,7 +191,7 @@ fn pair(gate: &mut Gate<'_>, own: Link, end: Link, ours: bool, bridge: Option<St
 
 /// `veth.wait-running`.
 fn wait_running(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.host_end(handle)?;
+    let (index, name) = gate.front.host_end(handle)?;
     let host = gate.session.host()?;
     let until = (Instant::now() + RUNNING_WITHIN).min(gate.session.deadline);
     let mut pause = Duration::from_micros(100);
