@@ -9,7 +9,8 @@ pub const DENIED: u32 = 110;
 
 /// Why something failed: what the runtime will read if it ends the verb. One pointer in size, as most results are
 /// handed through many hands and hardly any is an error.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.object)]
 pub struct Error(Box<Inner>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,14 +52,6 @@ impl Error {
         &self.0.object
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.object.fmt(f)
-    }
-}
-
-impl std::error::Error for Error {}
 
 impl From<postern_cni::Error> for Error {
     #[inline(never)]

@@ -38,7 +38,8 @@ pub mod code {
 }
 
 /// What a plugin prints instead of a result, and the error of this crate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{msg}{}{details}", if .details.is_empty() { "" } else { "; " })]
 pub struct Error {
     /// One of [`code`], or 100 and above.
     pub code: u32,
@@ -130,17 +131,6 @@ impl Error {
         pretty(&Json::Object(entries))
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.details.as_str() {
-            "" => f.write_str(&self.msg),
-            details => write!(f, "{}; {details}", self.msg),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {

@@ -2,90 +2,35 @@
 
 use crate::json::Json;
 use crate::terminal::escape_json;
-use std::fmt::Write;
+use serde::Serialize;
+use serde_json::ser::{PrettyFormatter, Serializer};
 
 /// On one line, without blanks and without a newline at its end.
 pub fn compact(json: &Json) -> String {
-    let mut out = String::new();
-    value(&mut out, json, None);
-    out
+    in_ascii(&serde_json::to_string(json).unwrap_or_default())
 }
 
 /// Indented by 4, without a newline at its end.
 pub fn pretty(json: &Json) -> String {
-    let mut out = String::new();
-    value(&mut out, json, Some(0));
-    out
-}
-
-/// `depth` is the indentation, in steps, of the line that the value begins on.
-fn value(out: &mut String, json: &Json, depth: Option<usize>) {
-    match json {
-        Json::Null => out.push_str("null"),
-        Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        // Writing to a String can't fail.
-        Json::Number(number) => {
-            let _ = write!(out, "{number}");
-        }
-        Json::String(text) => string(out, text),
-        Json::Array(items) => bracketed(out, ('[', ']'), depth, items, value),
-        Json::Object(entries) => bracketed(out, ('{', '}'), depth, entries, |out, (key, entry), depth| {
-            string(out, key);
-            out.push_str(if depth.is_some() { ": " } else { ":" });
-            value(out, entry, depth);
-        }),
-    }
-}
-
-fn bracketed<T>(
-    out: &mut String,
-    (open, close): (char, char),
-    depth: Option<usize>,
-    items: &[T],
-    print: impl Fn(&mut String, &T, Option<usize>),
-) {
-    out.push(open);
-    let inner = depth.map(|depth| depth + 1);
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        newline(out, inner);
-        print(out, item, inner);
-    }
-    if !items.is_empty() {
-        newline(out, depth);
-    }
-    out.push(close);
-}
-
-fn newline(out: &mut String, depth: Option<usize>) {
-    if let Some(depth) = depth {
-        out.push('\n');
-        out.extend(std::iter::repeat_n("    ", depth));
-    }
+    let mut out = Vec::new();
+    // Neither a tree, whose keys are texts, nor writing to memory can fail.
+    let _ = json.serialize(&mut Serializer::with_formatter(&mut out, PrettyFormatter::with_indent(b"    ")));
+    in_ascii(&String::from_utf8(out).unwrap_or_default())
 }
 
 /// Go escapes what could end a script element, and the two line separators that JavaScript once minded. Unlike Go this
 /// escapes all that is not ASCII, as every text that a terminal may show ([`crate::terminal`]): to whoever reads JSON it
-/// says the same.
-fn string(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
+/// says the same. Outside of strings JSON has none of these characters.
+fn in_ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
         match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '<' | '>' | '&' => escape_json(out, c),
-            ' '..='~' => out.push(c),
-            c => escape_json(out, c),
+            '<' | '>' | '&' => escape_json(&mut out, c),
+            '\n' | ' '..='~' => out.push(c),
+            c => escape_json(&mut out, c),
         }
     }
-    out.push('"');
+    out
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Whether an attachment's namespace is alive: one judgement, so that what shows attachments and what removes them agree.
 
 use crate::namespaces::Namespaces;
-use postern_gate::Effect;
+use postern_gate::effect::{Effect, Veth};
 use postern_kernel::{Link, Namespace, OpenError};
 use postern_state::Header;
 use std::time::Duration;
@@ -24,11 +24,7 @@ pub fn all_namespaces() -> Result<Namespaces, String> {
 /// # Errors
 /// Why that can't be told: what could not be looked at.
 pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces: &Namespaces) -> Result<bool, String> {
-    let pairs = effects.iter().filter_map(|effect| match effect {
-        Effect::Veth { mac, .. } => Some(mac.0),
-        _ => None,
-    });
-    let pairs: Vec<[u8; 6]> = pairs.collect();
+    let pairs: Vec<[u8; 6]> = effects.iter().filter_map(Veth::of).map(|pair| pair.mac.0).collect();
     // By address: an operator may have given it another name.
     if links.iter().any(|link| link.kind == "veth" && link.mac.is_some_and(|mac| pairs.contains(&mac))) {
         return Ok(true);
@@ -93,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_pair_is_known_by_its_address() {
-        let pair = [Effect::Veth { host: "veth0".to_owned(), mac: Mac(MAC) }];
+        let pair = [Veth { host: "veth0".to_owned(), mac: Mac(MAC) }.into()];
         for (links, expected) in [
             (vec![link("veth0", "veth")], true),
             (vec![link("renamed", "veth")], true),
@@ -106,7 +102,7 @@ mod tests {
 
     #[test]
     fn gone_is_what_nothing_speaks_for() {
-        let pair = [Effect::Veth { host: "veth0".to_owned(), mac: Mac(MAC) }];
+        let pair = [Veth { host: "veth0".to_owned(), mac: Mac(MAC) }.into()];
         let own = "/proc/thread-self/ns/net";
         for (cookie, path, effects, enclosed, expected) in [
             (Some(7), "/nowhere", &pair[..], false, Some(false)),

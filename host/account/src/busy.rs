@@ -3,6 +3,7 @@
 //! A process is believed to hold a lock if the kernel says so of one of its open files (`/proc/PID/fdinfo`): device and
 //! inode of the lock can't be chosen by a container, as the path of an open file can.
 
+use crate::utc::utc;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,11 +53,11 @@ impl Holder {
 /// Who keeps something, in words.
 pub fn words(holders: &[Holder], what: &str) -> String {
     let each = holders.iter().map(|holder| {
-        let of_day = holder.since / 1000 % 86_400;
-        let (hours, minutes, seconds) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        let (_, time) = utc(holder.since);
+        let time = time.split('.').next().unwrap_or_default();
         let stopped = if holder.is_stopped { ", stopped" } else { "" };
         format!(
-            "process {} ({}{stopped}), started at {hours:02}:{minutes:02}:{seconds:02} UTC, {} s ago",
+            "process {} ({}{stopped}), started at {time} UTC, {} s ago",
             holder.pid,
             holder.name,
             holder.age.as_secs()

@@ -12,7 +12,7 @@ use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_firewall::MasqueradeKey;
-use postern_gate::Effect;
+use postern_gate::effect::{Effect, Lease, LoopbackUp, MacGuard, Masquerade, Native, Veth};
 use postern_gate::shell::quoted;
 use postern_gate::upkeep::guard_ids;
 use postern_kernel::Link;
@@ -209,7 +209,7 @@ impl Sight {
             self.compare(&mut account, &header, plugin, effect, container);
         }
         self.inside(&mut account, &header, container, pair);
-        let is_gone = |effect: &Effect| matches!(effect, Effect::Veth { host, .. } if self.link(host).is_none());
+        let is_gone = |effect: &Effect| Veth::of(effect).is_some_and(|pair| self.link(&pair.host).is_none());
         if noted.iter().any(|(_, effect)| is_gone(effect)) {
             // Only DEL and ADD make a pair again: a lease or an address that is put back meanwhile is nobody's.
             account.deviations.retain(|deviation| !deviation.is_command);
@@ -266,10 +266,8 @@ impl Sight {
 
     /// The host end of the pair that the record tells of.
     fn pair(&self, effects: &[(String, Effect)]) -> Option<&Link> {
-        effects.iter().find_map(|(_, effect)| match effect {
-            Effect::Veth { host, mac } => self.link(host).filter(|link| link.kind == "veth" && link.mac == Some(mac.0)),
-            _ => None,
-        })
+        let mut pairs = effects.iter().filter_map(|(_, effect)| Veth::of(effect));
+        pairs.find_map(|pair| self.link(&pair.host).filter(|link| pair.is_end(link)))
     }
 
     /// Whether the container's link of that name has a host end. Where the record's own is gone, somebody who writes no
@@ -323,14 +321,17 @@ impl Sight {
         container: Option<&Found>,
     ) {
         match effect {
-            Effect::Veth { host, mac } => self.host_end(account, plugin, host, *mac),
-            Effect::Masquerade { backend, addresses } => self.masquerading(account, plugin, *backend, addresses),
-            Effect::MacGuard { id, .. } => self.guard(account, header, plugin, id.clone(), container),
-            Effect::Lease { directory } => self.lease(account, header, plugin, Path::new(directory)),
-            Effect::Native { plugin: native, .. } => {
+            Effect::Veth(Veth { host, mac }) => self.host_end(account, plugin, host, *mac),
+            Effect::Masquerade(Masquerade { backend, addresses }) => {
+                self.masquerading(account, plugin, *backend, addresses);
+            }
+            Effect::MacGuard(MacGuard { id, .. }) => self.guard(account, header, plugin, id.clone(), container),
+            Effect::Lease(Lease { directory }) => self.lease(account, header, plugin, Path::new(directory)),
+            Effect::Native(Native { plugin: native }) => {
                 account.fact(plugin, "native IPAM", format!("{native} was run; only it knows what it did"));
             }
-            Effect::LoopbackUp => {}
+            // No record lists it.
+            Effect::LoopbackUp(LoopbackUp {}) => {}
         }
     }
 
@@ -381,7 +382,7 @@ impl Sight {
             }
             account.fact("", "container", format!("{} has no link {}", found.path.display(), header.ifname));
             // Without the pair that is no wonder, and said already.
-            if pair.is_some() || !account.effects.iter().any(|effect| matches!(effect, Effect::Veth { .. })) {
+            if pair.is_some() || !account.effects.iter().any(|effect| Veth::of(effect).is_some()) {
                 account.differs(format!("the container has no link {}", header.ifname), AGAIN, false);
             }
             return;
@@ -436,7 +437,7 @@ fn addresses(sections: &[Section], effects: &[(String, Effect)]) -> Vec<IpNet> {
         sections.iter().flat_map(|section| &section.addresses).filter_map(|text| text.parse().ok()).collect();
     if addresses.is_empty() {
         for (_, effect) in effects {
-            if let Effect::Masquerade { addresses: masqueraded, .. } = effect {
+            if let Some(Masquerade { addresses: masqueraded, .. }) = Masquerade::of(effect) {
                 addresses.extend(masqueraded);
             }
         }
@@ -459,7 +460,7 @@ mod tests {
     #[test]
     fn addresses_are_those_of_sections_or_else_of_rules() {
         let address = |text: &str| text.parse::<IpNet>().unwrap();
-        let rules = Effect::Masquerade { backend: Backend::Nftables, addresses: vec![address("10.0.0.2/24")] };
+        let rules = Masquerade { backend: Backend::Nftables, addresses: vec![address("10.0.0.2/24")] }.into();
         let effects = vec![("bridge".to_owned(), rules)];
         assert_eq!(addresses(&[], &effects), [address("10.0.0.2/24")]);
         let section = Section {

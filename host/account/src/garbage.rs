@@ -9,10 +9,10 @@
 use crate::alive::{all_namespaces, is_alive};
 use crate::namespaces::Namespaces;
 use crate::places;
-use postern_gate::Effect;
+use postern_gate::effect::{Effect, Lease, Native, Veth};
 use postern_gate::places::Places;
 pub use postern_gate::upkeep::Rules;
-use postern_gate::upkeep::{Removal, SharedNft, describe, gives_back, now};
+use postern_gate::upkeep::{Removal, SharedNft, now};
 use postern_kernel::{Link, Netlink};
 use postern_state::{Header, Owner, Record, RecordKey, Section, Stage, StateError, Summary};
 use std::cell::RefCell;
@@ -71,8 +71,8 @@ impl Garbage {
             return vec!["its record".to_owned()];
         }
         let words = |effect: &Effect| match &self.keeps {
-            Some(why) if gives_back(effect) => format!("{}: kept, as {why}", describe(effect)),
-            _ => describe(effect),
+            Some(why) if effect.addresses().are_given_back() => format!("{}: kept, as {why}", effect.words()),
+            _ => effect.words(),
         };
         self.effects.iter().map(words).collect()
     }
@@ -180,7 +180,10 @@ impl<'a> Look<'a> {
             gone.keeps = (self.chain)(header).filter(|_| !gone.superseded);
             match &gone.keeps {
                 // All else is gone already.
-                Some(why) if !gone.effects.is_empty() && gone.effects.iter().all(gives_back) => {
+                Some(why)
+                    if !gone.effects.is_empty()
+                        && gone.effects.iter().all(|effect| effect.addresses().are_given_back()) =>
+                {
                     report.kept.push((header.clone(), format!("its addresses are kept, as {why}")));
                 }
                 _ => report.garbage.push(gone),
@@ -213,15 +216,13 @@ impl Look<'_> {
         let is_claimed = |end: &Link| {
             let others = all.iter().filter(|other| other.path != summary.path);
             let mut claims = others.flat_map(|other| &other.effects);
-            claims.any(|noted| match serde_json::from_value(noted.effect.clone()) {
-                Ok(Effect::Veth { host, mac }) => host == end.name && end.mac == Some(mac.0),
-                _ => false,
+            claims.any(|noted| {
+                let effect = serde_json::from_value::<Effect>(noted.effect.clone()).ok();
+                let pair = effect.as_ref().and_then(Veth::of);
+                pair.is_some_and(|pair| pair.host == end.name && end.mac == Some(pair.mac.0))
             })
         };
-        let mut directories = effects.iter().filter_map(|effect| match effect {
-            Effect::Lease { directory } => Some(directory),
-            _ => None,
-        });
+        let mut directories = effects.iter().filter_map(Lease::of).map(|lease| &lease.directory);
         let owner = Owner::new(&header.container_id, &header.ifname);
         let mut addresses: Vec<IpAddr> = Vec::new();
         let has_leases = directories.clone().next().is_some();
@@ -366,8 +367,7 @@ fn prepare(removal: &mut Removal, garbage: &Garbage, programs: &Programs<'_>) ->
         return Some(format!("no program is run for a record of such a name: {error}"));
     }
     let mut given: Option<String> = None;
-    for effect in &garbage.effects {
-        let Effect::Native { plugin } = effect else { continue };
+    for Native { plugin } in garbage.effects.iter().filter_map(Native::of) {
         match (programs.config)(network, plugin) {
             Some(config) if given.as_ref().is_none_or(|given| *given == config) => given = Some(config),
             _ => {
@@ -384,6 +384,7 @@ fn prepare(removal: &mut Removal, garbage: &Garbage, programs: &Programs<'_>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use postern_gate::effect::MacGuard;
 
     #[test]
     fn only_what_is_still_unfinished_is_still_killed() {
@@ -412,7 +413,7 @@ mod tests {
         expect(&|record| record.given("bridge", 5).unwrap(), false, false, true);
         expect(&|record| record.ending(Some("bridge")).unwrap(), true, true, true);
         // Made by a version that wrote no sections: it may be in use.
-        const GUARD: Effect = Effect::MacGuard { id: None, host: None, mac: None };
+        const GUARD: Effect = Effect::MacGuard(MacGuard { id: None, host: None, mac: None });
         expect(&|record| assert_eq!(record.append("older", &GUARD).unwrap(), 1), false, true, true);
         std::fs::remove_dir_all(&root).unwrap();
     }

@@ -16,7 +16,9 @@ pub mod node;
 pub mod places;
 pub mod results;
 pub mod sight;
+mod utc;
 pub mod writable;
 
 pub use alive::all_namespaces;
 pub use locked::locked;
+pub use utc::utc;

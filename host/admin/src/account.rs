@@ -1,11 +1,11 @@
 //! What `ls` and `show` have in common: an attachment as it is told to people and to scripts.
 
-use crate::log::utc;
 use crate::subject;
 use anyhow::Result;
 use postern_account::busy::Holder;
 use postern_account::drift::{Account, Deviation, Fact, State};
 use postern_account::sight;
+use postern_account::utc;
 use postern_gate::catalog::Manifest;
 use postern_gate::places;
 use postern_state::{Header, Stage};

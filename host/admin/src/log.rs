@@ -5,6 +5,7 @@ mod reader;
 use crate::account::short;
 use crate::output::{self, one_line, wrap};
 use anyhow::{Result, bail};
+use postern_account::utc;
 use postern_cni::terminal;
 use postern_gate::LOG;
 use postern_gate::places::{self, Places};
@@ -230,26 +231,9 @@ fn brief(value: &Value) -> Value {
     }
 }
 
-/// Day and time of day of so many milliseconds since 1970, in UTC.
-pub fn utc(milliseconds: u64) -> (String, String) {
-    // The last second of the year 9999 is the last that can be written.
-    let time = UNIX_EPOCH + Duration::from_millis(milliseconds.min(253_402_300_799_000));
-    let text = humantime::format_rfc3339_millis(time).to_string();
-    let (day, time) = text.split_once('T').unwrap_or_default();
-    (day.to_owned(), time.trim_end_matches('Z').to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_and_times() {
-        assert_eq!(utc(0), ("1970-01-01".to_owned(), "00:00:00.000".to_owned()));
-        assert_eq!(utc(1_795_266_000_123).0, "2026-11-21");
-        assert_eq!(utc(1_709_164_799_999), ("2024-02-28".to_owned(), "23:59:59.999".to_owned()));
-        assert_eq!(utc(u64::MAX).0, "9999-12-31");
-    }
 
     #[test]
     fn ages_and_times() {

@@ -28,7 +28,8 @@ pub use tidier::Tidier;
 use std::fmt;
 
 /// A step of confinement that failed. The thread may have kept what it should not have: it must not go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{step}: {reason}")]
 pub struct ConfineError {
     /// The step, in the kernel's terms.
     pub step: &'static str,
@@ -42,14 +43,6 @@ impl ConfineError {
         Self { step, reason: reason.to_string() }
     }
 }
-
-impl fmt::Display for ConfineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.step, self.reason)
-    }
-}
-
-impl std::error::Error for ConfineError {}
 
 /// What a thread keeps.
 #[derive(Debug)]

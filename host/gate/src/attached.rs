@@ -2,7 +2,7 @@
 //! kernel. A record says what was made, and not that it is there still, or there for the port that carries the traffic.
 
 use crate::capability::{mac_guard, veth};
-use crate::effect::Effect;
+use crate::effect::MacGuard;
 use crate::session::{Session, kernel};
 use postern_policy::{Granted, port};
 use postern_types::{OpError, VlanId};
@@ -59,10 +59,8 @@ fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
         false => Vec::new(),
     };
     let recorded = session.record().map(|record| record.effects(None)).unwrap_or_default();
-    let guard = recorded.into_iter().find_map(|noted| match noted.effect {
-        Effect::MacGuard { host, mac, .. } if host.as_ref() == Some(&link.name) => mac,
-        _ => None,
-    });
+    let guards = recorded.iter().filter_map(|noted| MacGuard::of(&noted.effect));
+    let guard = guards.filter(|guard| guard.host.as_ref() == Some(&link.name)).find_map(|guard| guard.mac);
     let guarded = match guard.filter(|_| granted.requires_mac_guard()) {
         Some(mac) => mac_guard::is_whole(session, &link.name, mac)?,
         None => false,

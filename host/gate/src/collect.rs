@@ -1,14 +1,11 @@
 //! Removing what attachments left: a failed ADD, DEL by the record, garbage collection.
 
-use crate::capability::{ipam, leases, loopback, mac_guard, masquerade};
-use crate::effect::Effect;
-use crate::native;
+use crate::effect::{Addresses, Effect, Veth};
 use crate::session::{Leftover, Session, kernel, state};
-use postern_cni::{Attachment, Error, Verb};
+use postern_cni::Attachment;
 use postern_state::{NetworkKey, Record, RecordKey, StateError, Summary, Valid};
 use postern_types::{ErrorCode, OpError};
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::Instant;
 
 /// Undoes what this run did since `before`, last things first. What can't be undone stays in the record, for DEL, and is
@@ -17,35 +14,24 @@ pub fn undo(session: &mut Session, before: usize) {
     let before_cleanup = session.allow_cleanup();
     // The last of these goes first.
     if let Some(own) = session.undo.get_mut(before..) {
-        own.sort_by_key(|undo| !gives_back(&undo.effect));
+        own.sort_by_key(|undo| !undo.effect.addresses().are_given_back());
     }
     let mut in_use = false;
     while session.undo.len() > before {
         let Some(last) = session.undo.pop() else { break };
-        if in_use && gives_back(&last.effect) {
+        if in_use && last.effect.addresses().are_given_back() {
             continue;
         }
         match remove_noted(session, &last.effect, Some(&last.leases)) {
             Ok(()) => session.taken_off(last.sequence),
             Err(error) => {
-                in_use |= uses_addresses(&last.effect);
-                crate::say!("postern: could not undo {}: {error}", describe(&last.effect));
+                in_use |= last.effect.addresses() == Addresses::Used;
+                crate::say!("postern: could not undo {}: {error}", last.effect.words());
             }
         }
     }
     // A delegate's ADD was undone, and its caller goes on.
     session.set_deadline(before_cleanup);
-}
-
-/// Whether removing it gives addresses back. That comes last, and only if nothing uses them any more: they are another's at
-/// once. What a native IPAM program did counts, since its DEL gives back what it gave.
-pub fn gives_back(effect: &Effect) -> bool {
-    matches!(effect, Effect::Lease { .. } | Effect::Native { .. })
-}
-
-/// Whether it uses the attachment's addresses: the pair has them, and rules serve them.
-fn uses_addresses(effect: &Effect) -> bool {
-    matches!(effect, Effect::Veth { .. } | Effect::Masquerade { .. } | Effect::MacGuard { .. })
 }
 
 /// Removes all that the record lists and that uses the attachment's addresses, whichever plugin made it. Asked before a
@@ -78,7 +64,7 @@ pub fn before_release(session: &mut Session) -> Result<(), OpError> {
 /// # Errors
 /// Something stays.
 pub fn remove_users(session: &mut Session) -> Result<(), OpError> {
-    remove_listed(session, None, uses_addresses).map(drop).map_err(|error| {
+    remove_listed(session, None, |effect| effect.addresses() == Addresses::Used).map(drop).map_err(|error| {
         let message = format!("no address is given back while something uses it: {}", error.message);
         OpError { message, ..error }
     })
@@ -171,13 +157,13 @@ fn remove_listed(
         return Ok(removed);
     }
     left.reverse();
-    left.sort_by_key(|noted| gives_back(&noted.effect));
+    left.sort_by_key(|noted| noted.effect.addresses().are_given_back());
     let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
     // A pair of that name and address is the very one, whatever the record says of the boot: it was damaged then.
     let other_boot = other_boot && !has_pair(session, &left)?;
     let (mut failed, mut in_use) = (None, false);
     for noted in left {
-        if in_use && gives_back(&noted.effect) {
+        if in_use && noted.effect.addresses().are_given_back() {
             continue;
         }
         if let Some(why) = session.must_keep(&noted) {
@@ -195,7 +181,7 @@ fn remove_listed(
                 removed.count += 1;
             }
             Err(error) => {
-                in_use |= uses_addresses(&noted.effect);
+                in_use |= noted.effect.addresses() == Addresses::Used;
                 failed = Some(error);
             }
         }
@@ -205,12 +191,9 @@ fn remove_listed(
 
 /// Whether a pair that the record lists is there.
 fn has_pair(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Result<bool, OpError> {
-    for noted in listed {
-        if let Effect::Veth { host, mac } = &noted.effect {
-            let link = session.host()?.link_by_name(host).map_err(kernel)?;
-            if link.is_some_and(|link| link.kind == "veth" && link.mac == Some(mac.0)) {
-                return Ok(true);
-            }
+    for pair in listed.iter().filter_map(|noted| Veth::of(&noted.effect)) {
+        if pair.end(session.host()?)?.is_some() {
+            return Ok(true);
         }
     }
     Ok(false)
@@ -325,57 +308,8 @@ fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<u
 /// Removes one effect, and writes it down.
 fn remove_noted(session: &mut Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) -> Result<(), OpError> {
     let start = Instant::now();
-    let outcome = remove(session, effect, leases_of_run);
+    let outcome = effect.remove(session, leases_of_run);
     let verb = session.request.verb.as_str();
     session.audit.note_removal(verb, effect, &outcome, start.elapsed());
     outcome
-}
-
-/// Removes one effect. Nothing to remove is success.
-fn remove(session: &Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) -> Result<(), OpError> {
-    match effect {
-        Effect::Veth { host, mac } => {
-            let netlink = session.host()?;
-            // A link of that name with another address is somebody else's.
-            match netlink.link_by_name(host).map_err(kernel)? {
-                Some(link) if link.kind == "veth" && link.mac == Some(mac.0) => {
-                    netlink.delete_link(link.index).map_err(kernel)?;
-                }
-                _ => {}
-            }
-            Ok(())
-        }
-        Effect::Masquerade { backend, addresses } => masquerade::revert(session, *backend, addresses),
-        Effect::MacGuard { id, host, .. } => mac_guard::revert(session, id.as_deref(), host.as_deref()),
-        Effect::Lease { directory } => match leases_of_run {
-            // Reserving failed, perhaps at a lock that somebody holds still.
-            Some([]) => Ok(()),
-            Some(taken) => leases::revert(session, directory, taken, false),
-            None => leases::revert(session, directory, &[], true),
-        },
-        // Nothing of such a name was ever run.
-        Effect::Native { plugin } if ipam::check_name(plugin).is_err() => Ok(()),
-        Effect::Native { plugin } => {
-            native_del(session, plugin).map_err(|error| OpError::new(ErrorCode::Delegate, plugin, error.to_string()))
-        }
-        Effect::LoopbackUp => loopback::revert(session),
-    }
-}
-
-fn native_del(session: &Session, plugin: &str) -> Result<(), Error> {
-    let program = native::find(plugin, &session.request.path)?;
-    native::run(Path::new(&program), session, Verb::Del)?;
-    Ok(())
-}
-
-/// An effect in words.
-pub fn describe(effect: &Effect) -> String {
-    match effect {
-        Effect::Veth { host, .. } => format!("veth {host}"),
-        Effect::Masquerade { .. } => "masquerading rules".to_owned(),
-        Effect::MacGuard { .. } => "spoofing protection".to_owned(),
-        Effect::Lease { directory } => format!("leases in {directory}"),
-        Effect::Native { plugin } => format!("what native {plugin} did"),
-        Effect::LoopbackUp => "lo being up".to_owned(),
-    }
 }

@@ -6,7 +6,7 @@
 use crate::capability::{leases, resolv_conf};
 use crate::collect;
 use crate::disk;
-use crate::effect::Effect;
+use crate::effect::{Effect, Need};
 use crate::launcher::Launcher;
 use crate::native;
 use crate::protocol::internal;
@@ -123,7 +123,11 @@ impl Needs {
                 }
             };
             needs.legacy = launcher.policies().any(masquerades);
-            needs.add_programs(if needs.legacy { iptables::programs() } else { Vec::new() });
+            // A collection of a network that doesn't masquerade only has to see what legacy tables there are.
+            let asks =
+                |policy: &Policy| session.grants(policy).is_ok_and(|granted| granted.has(Capability::Masquerade));
+            let may_run = verb != Verb::Gc || launcher.policies().any(asks) || iptables::has_legacy_nat();
+            needs.add_programs(if needs.legacy && may_run { iptables::programs() } else { Vec::new() });
         }
         // The host gives leases back itself where the delegate can't be asked to.
         let ipam = &session.request.conf.ipam_type;
@@ -200,15 +204,14 @@ impl Needs {
     }
 
     fn add_effect(&mut self, session: &Session, effect: &Effect) {
-        match effect {
-            Effect::Veth { .. } | Effect::MacGuard { .. } | Effect::LoopbackUp => self.network = true,
-            Effect::Masquerade { backend: Backend::Nftables, .. } => self.network = true,
-            Effect::Masquerade { backend: Backend::Iptables, .. } => {
+        match effect.needs() {
+            Need::Network => self.network = true,
+            Need::Iptables => {
                 self.network = true;
                 self.add_programs(iptables::programs());
             }
-            Effect::Lease { directory } => self.add_leases(session, directory),
-            Effect::Native { plugin } => {
+            Need::Leases(directory) => self.add_leases(session, directory),
+            Need::Program(plugin) => {
                 self.add_programs(
                     native::find(plugin, &session.request.path).into_iter().map(native::allowed).collect(),
                 );

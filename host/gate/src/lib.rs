@@ -18,7 +18,7 @@ mod clock;
 pub mod collect;
 mod confinement;
 mod disk;
-mod effect;
+pub mod effect;
 mod errors;
 mod front;
 mod gate;

@@ -142,7 +142,7 @@ pub struct Undo {
     pub sequence: Option<u64>,
     /// What to remove.
     pub effect: Effect,
-    /// The leases that this run took, for [`Effect::Lease`]: an earlier run's stay.
+    /// The leases that this run took, for [`crate::effect::Lease`]: an earlier run's stay.
     pub leases: Vec<IpAddr>,
 }
 

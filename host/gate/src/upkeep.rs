@@ -4,7 +4,6 @@
 pub use crate::audit::{Audit, openable};
 pub use crate::capability::mac_guard::ids as guard_ids;
 pub use crate::clock::now;
-pub use crate::collect::{describe, gives_back};
 pub use crate::keeping::Look as Rules;
 pub use crate::session::SharedNft;
 

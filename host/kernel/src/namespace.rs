@@ -5,7 +5,6 @@ use crate::netlink::Netlink;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, statfs};
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,9 +12,10 @@ use std::os::unix::fs::MetadataExt;
 use std::thread;
 
 /// Why a namespace could not be opened. The texts are those of the native plugins, which runtimes and people know.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// There is nothing at the path; an empty path counts as that. DEL takes it for "already gone".
+    #[error("failed to Statfs {path:?}: {message}")]
     NotExist {
         /// The path as given.
         path: String,
@@ -23,6 +23,7 @@ pub enum OpenError {
         message: String,
     },
     /// There is something, but on a file system that holds no namespaces.
+    #[error("unknown FS magic on {path:?}: {magic:x}")]
     NotNamespace {
         /// The path as given.
         path: String,
@@ -30,6 +31,7 @@ pub enum OpenError {
         magic: i64,
     },
     /// The path can't be looked at or opened.
+    #[error("{operation} {path:?}: {message}")]
     Io {
         /// What was tried, as the native texts name it: `failed to Statfs` or `open`.
         operation: &'static str,
@@ -41,18 +43,6 @@ pub enum OpenError {
         message: String,
     },
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotExist { path, message } => write!(f, "failed to Statfs {path:?}: {message}"),
-            Self::NotNamespace { path, magic } => write!(f, "unknown FS magic on {path:?}: {magic:x}"),
-            Self::Io { operation, path, message, .. } => write!(f, "{operation} {path:?}: {message}"),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 /// An open network namespace. It exists at least as long as this value.
 #[derive(Debug)]

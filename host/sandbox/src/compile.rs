@@ -2,7 +2,6 @@
 
 use crate::engine::config;
 use crate::imports::{interfaces, link, split};
-use std::fmt;
 use std::sync::Arc;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, types};
@@ -24,50 +23,36 @@ pub struct Compiled {
 }
 
 /// Why a component is refused.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The bytes are something else. Tells what.
+    #[error("not a WebAssembly component: {0}")]
     NotAComponent(String),
     /// The bytes are no valid WebAssembly. Tells why.
+    #[error("not a valid WebAssembly component: {0}")]
     Malformed(String),
     /// It imports another version of the package: this one.
+    #[error(
+        "the component imports {0}, but this host has {PACKAGE}@{VERSION}: build the plugin with a matching postern-guest"
+    )]
     Version(String),
     /// It imports these, which a sandbox does not have.
+    #[error(
+        "the component imports what a plugin cannot have: {} (files, sockets and clocks are absent; a plugin imports \
+         {PACKAGE} and the WASI interfaces that every command needs)",
+        .0.join(", ")
+    )]
     Imports(Vec<String>),
     /// It does not export `wasi:cli/run`, so it is not a command.
+    #[error("the component does not export wasi:cli/run: build it as a program, not as a library")]
     NotACommand,
     /// It imports an interface of the right name in the wrong shape.
+    #[error("the component does not fit this host's interfaces: {0:#}")]
     Shape(wasmtime::Error),
     /// The engine refuses or fails.
+    #[error("cannot compile the component: {0:#}")]
     Engine(wasmtime::Error),
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAComponent(what) => write!(f, "not a WebAssembly component: {what}"),
-            Self::Malformed(why) => write!(f, "not a valid WebAssembly component: {why}"),
-            Self::Version(import) => write!(
-                f,
-                "the component imports {import}, but this host has {PACKAGE}@{VERSION}: build the plugin with a \
-                 matching postern-guest"
-            ),
-            Self::Imports(names) => write!(
-                f,
-                "the component imports what a plugin cannot have: {} (files, sockets and clocks are absent; a plugin \
-                 imports {PACKAGE} and the WASI interfaces that every command needs)",
-                names.join(", ")
-            ),
-            Self::NotACommand => {
-                write!(f, "the component does not export wasi:cli/run: build it as a program, not as a library")
-            }
-            Self::Shape(error) => write!(f, "the component does not fit this host's interfaces: {error:#}"),
-            Self::Engine(error) => write!(f, "cannot compile the component: {error:#}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Compiles a component, if it is one that a sandbox of this version can load and run. Takes seconds for each megabyte:
 /// who has not looked at the component lets [`crate::aside`] do it.

@@ -1,7 +1,6 @@
 //! What one guest may use up.
 
 use postern_types::Limits;
-use std::fmt;
 use wasmtime::ResourceLimiter;
 
 /// Counts while the guest runs.
@@ -23,18 +22,11 @@ impl Ceiling {
 }
 
 /// The guest asked for more memory than it may have.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("ran out of memory: it may use {} MiB", .limit >> 20)]
 pub struct OutOfMemory {
     limit: usize,
 }
-
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ran out of memory: it may use {} MiB", self.limit >> 20)
-    }
-}
-
-impl std::error::Error for OutOfMemory {}
 
 impl ResourceLimiter for Ceiling {
     /// Ends the guest instead of letting `memory.grow` fail: its allocator would answer with a trap that says less.

@@ -1,7 +1,6 @@
 //! The one error type of this crate.
 
 use nix::errno::Errno;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,14 +8,16 @@ use std::path::{Path, PathBuf};
 pub type Result<T> = std::result::Result<T, StateError>;
 
 /// Why an operation on leases or records failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The lock was still held by another process at the deadline: try again later (CNI error code 11).
+    #[error("lock {}: not free before the deadline; try again", .path.display())]
     Locked {
         /// The lock file.
         path: PathBuf,
     },
     /// A directory or file that somebody else could have changed: nothing in it was used.
+    #[error("refusing {}: {reason}", .path.display())]
     Untrusted {
         /// The object refused.
         path: PathBuf,
@@ -24,15 +25,26 @@ pub enum StateError {
         reason: String,
     },
     /// host-local's `dataDir` is relative: where it leads depends on who called.
+    #[error(
+        "ipam.dataDir {} is relative, and would be another directory for each caller; give an absolute path",
+        .path.display()
+    )]
     Relative {
         /// The directory, as it was given.
         path: PathBuf,
     },
     /// The request can't be met; the text is the native plugin's.
+    #[error("{0}")]
     Refused(String),
     /// No address is left in a range set; the text is the native plugin's.
+    #[error("{0}")]
     Exhausted(String),
     /// A record written by a version that this one can't read.
+    #[error(
+        "{}: format version {version}, written by {writer}, is not known to this version; use that one, or move the file \
+         away to give up what it lists",
+        .path.display()
+    )]
     OtherVersion {
         /// The record.
         path: PathBuf,
@@ -42,6 +54,11 @@ pub enum StateError {
         writer: String,
     },
     /// A record's line is well-formed JSON, but not one that this version knows.
+    #[error(
+        "record {}: line {line} is not known to this version ({detail}); use the version that wrote it, or move the file \
+         away to give up what it lists",
+        .path.display()
+    )]
     UnknownEffect {
         /// The record.
         path: PathBuf,
@@ -51,6 +68,10 @@ pub enum StateError {
         detail: String,
     },
     /// A record that couldn't be read and has been moved away; trying again finds no record.
+    #[error(
+        "record {} is corrupt: {detail}; kept as {}, what it listed must be removed by hand",
+        .path.display(), .aside.display()
+    )]
     Corrupt {
         /// Where it was.
         path: PathBuf,
@@ -60,6 +81,7 @@ pub enum StateError {
         detail: String,
     },
     /// A system call failed.
+    #[error("{operation} {}: {source}", .path.display())]
     Io {
         /// What was attempted, e.g. `open`.
         operation: &'static str,
@@ -92,50 +114,5 @@ impl StateError {
     #[must_use]
     pub fn is_try_again(&self) -> bool {
         matches!(self, Self::Locked { .. })
-    }
-}
-
-impl fmt::Display for StateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Locked { path } => {
-                write!(f, "lock {}: not free before the deadline; try again", path.display())
-            }
-            Self::Untrusted { path, reason } => write!(f, "refusing {}: {reason}", path.display()),
-            Self::Relative { path } => write!(
-                f,
-                "ipam.dataDir {} is relative, and would be another directory for each caller; give an absolute path",
-                path.display()
-            ),
-            Self::Refused(text) | Self::Exhausted(text) => f.write_str(text),
-            Self::OtherVersion { path, version, writer } => write!(
-                f,
-                "{}: format version {version}, written by {writer}, is not known to this version; use that one, \
-                 or move the file away to give up what it lists",
-                path.display()
-            ),
-            Self::UnknownEffect { path, line, detail } => write!(
-                f,
-                "record {}: line {line} is not known to this version ({detail}); use the version that wrote it, or move \
-                 the file away to give up what it lists",
-                path.display()
-            ),
-            Self::Corrupt { path, aside, detail } => write!(
-                f,
-                "record {} is corrupt: {detail}; kept as {}, what it listed must be removed by hand",
-                path.display(),
-                aside.display()
-            ),
-            Self::Io { operation, path, source } => write!(f, "{operation} {}: {source}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for StateError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
     }
 }

@@ -8,7 +8,6 @@
 use crate::ToSandbox;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -21,40 +20,23 @@ const HEADER: usize = 4;
 
 /// Why a message did not get through. Only after [`ChannelError::TooLarge`] from [`send`], which has sent nothing, can
 /// the line still be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
     /// The peer is gone.
+    #[error("the other process is gone")]
     Closed,
     /// The deadline has passed.
+    #[error("the deadline has passed")]
     Timeout,
     /// Longer than [`MAX_MESSAGE`]: this many bytes.
+    #[error("a message of {0} bytes is longer than {MAX_MESSAGE}")]
     TooLarge(usize),
     /// Not the JSON that was expected.
-    Malformed(serde_json::Error),
+    #[error("malformed message: {0}")]
+    Malformed(#[source] serde_json::Error),
     /// The socket failed otherwise.
-    Io(io::Error),
-}
-
-impl fmt::Display for ChannelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => write!(f, "the other process is gone"),
-            Self::Timeout => write!(f, "the deadline has passed"),
-            Self::TooLarge(size) => write!(f, "a message of {size} bytes is longer than {MAX_MESSAGE}"),
-            Self::Malformed(error) => write!(f, "malformed message: {error}"),
-            Self::Io(error) => write!(f, "channel: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ChannelError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Malformed(error) => Some(error),
-            Self::Io(error) => Some(error),
-            Self::Closed | Self::Timeout | Self::TooLarge(_) => None,
-        }
-    }
+    #[error("channel: {0}")]
+    Io(#[source] io::Error),
 }
 
 impl From<io::Error> for ChannelError {

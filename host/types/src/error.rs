@@ -1,7 +1,6 @@
 //! The one error that a guest can get from the gate.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// Why an operation failed. Closed: it mirrors the enum `error-code` of `wit/types.wit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +47,8 @@ pub struct DelegateError {
 }
 
 /// What the gate answers instead of a [`crate::Reply`]. Mirrors the record `error` of `wit/types.wit`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}{}", way_out(hint))]
 pub struct OpError {
     /// What kind of failure.
     pub code: ErrorCode,
@@ -98,14 +98,7 @@ impl OpError {
     }
 }
 
-impl fmt::Display for OpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.message)?;
-        if !self.hint.is_empty() {
-            write!(f, " ({})", self.hint)?;
-        }
-        Ok(())
-    }
+/// The way out, behind the message.
+fn way_out(hint: &str) -> String {
+    if hint.is_empty() { String::new() } else { format!(" ({hint})") }
 }
-
-impl std::error::Error for OpError {}

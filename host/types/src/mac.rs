@@ -10,24 +10,15 @@ use std::str::FromStr;
 pub struct Mac(pub [u8; 6]);
 
 /// The text is not a link-layer address, or not one of six bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MacParseError {
     /// No form that Go's `net.ParseMAC` accepts.
+    #[error("address {0}: invalid MAC address")]
     Syntax(String),
     /// An EUI-64 or InfiniBand address (8 or 20 bytes): it parses, but no Ethernet link takes it.
+    #[error("address {0}: not an Ethernet address of 6 bytes")]
     Length(String),
 }
-
-impl fmt::Display for MacParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Syntax(text) => write!(f, "address {text}: invalid MAC address"),
-            Self::Length(text) => write!(f, "address {text}: not an Ethernet address of 6 bytes"),
-        }
-    }
-}
-
-impl std::error::Error for MacParseError {}
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

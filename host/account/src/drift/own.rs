@@ -4,7 +4,7 @@ use super::{AGAIN, Account, path};
 use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
-use postern_gate::Effect;
+use postern_gate::effect::Veth;
 use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
 use postern_types::{Backend, Mac};
@@ -45,10 +45,7 @@ impl Sight {
         id: Option<String>,
         container: Option<&Found>,
     ) {
-        let host = account.effects.iter().find_map(|effect| match effect {
-            Effect::Veth { host, .. } => Some(host.clone()),
-            _ => None,
-        });
+        let host = account.effects.iter().find_map(Veth::of).map(|pair| pair.host.clone());
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         let id = id.or_else(|| account.guard_ids().into_iter().next());
         // Where the container's end has another address, that is what differs, and not its guard.

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use postern_account::sight::Sight;
 use postern_confine::{Direct, Environment, Program, Run as _, locate};
 use postern_firewall::account::forward_chains;
-use postern_gate::Effect;
+use postern_gate::effect::{Effect, Masquerade};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
@@ -51,7 +51,7 @@ fn networks(node: &Node) -> Vec<IpNet> {
 
 /// Forwarding that is off while a network needs it.
 fn forwarding(examination: &mut Examination, node: &Node) {
-    let is_masqueraded = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Masquerade { .. }));
+    let is_masqueraded = |effects: &[Effect]| effects.iter().any(|effect| Masquerade::of(effect).is_some());
     let attached = node.accounts.iter().filter(|account| is_masqueraded(&account.effects));
     let mut users: BTreeSet<String> =
         attached.filter_map(|account| account.header.as_ref()).map(|header| header.network.clone()).collect();

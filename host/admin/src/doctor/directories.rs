@@ -6,8 +6,9 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::geteuid;
 use postern_account::writable::{self, Obstacle};
 use postern_gate::capability::leases::DEFAULT_DIRECTORY;
+use postern_gate::effect::Lease;
+use postern_gate::places;
 use postern_gate::shell::quoted;
-use postern_gate::{Effect, places};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -81,10 +82,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 
 /// The data directories of leases: the default, those of records, and those of network lists.
 pub fn lease_directories(node: &Node) -> BTreeSet<PathBuf> {
-    let recorded = node.accounts.iter().flat_map(|account| &account.effects).filter_map(|effect| match effect {
-        Effect::Lease { directory } => Some(PathBuf::from(directory)),
-        _ => None,
-    });
+    let effects = node.accounts.iter().flat_map(|account| &account.effects);
+    let recorded = effects.filter_map(Lease::of).map(|lease| PathBuf::from(&lease.directory));
     let listed = node.lists.iter().flat_map(|list| list.entries()).filter_map(|plugin| plugin.data_directory());
     recorded.chain(listed).chain([PathBuf::from(DEFAULT_DIRECTORY)]).filter(|path| path.is_absolute()).collect()
 }

@@ -8,6 +8,7 @@ use postern_account::busy;
 use postern_account::drift::{Deviation, State};
 use postern_account::namespaces::Found;
 use postern_account::sight::Sight;
+use postern_gate::effect::Veth;
 use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
 use postern_gate::shell::quoted;
 use postern_kernel::Link;
@@ -213,8 +214,8 @@ fn objects(examination: &mut Examination, sight: &Sight) {
 /// Pairs with the native plugins' names whose other end is down and of which no record tells.
 fn lonely_pairs(examination: &mut Examination, node: &Node, sight: &Sight) {
     let known = |name: &str| {
-        let effects = node.accounts.iter().flat_map(|account| &account.effects);
-        effects.into_iter().any(|effect| matches!(effect, postern_gate::Effect::Veth { host, .. } if host == name))
+        let mut effects = node.accounts.iter().flat_map(|account| &account.effects);
+        effects.any(|effect| Veth::of(effect).is_some_and(|pair| pair.host == name))
     };
     for link in sight.links.iter().filter(|link| link.kind == "veth" && is_lonely(link)) {
         let digits = link.name.strip_prefix("veth").unwrap_or_default();

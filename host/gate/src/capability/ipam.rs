@@ -1,7 +1,7 @@
 //! `ipam`: delegation to the operator's address management plugin.
 
 use crate::capability::leases;
-use crate::effect::Effect;
+use crate::effect::Native;
 pub use crate::front::check_name;
 use crate::gate::Gate;
 use crate::session::{OwnAddress, adopt};
@@ -66,7 +66,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
         found => found?,
     };
     if !gate.front.granted().allows_native(name) {
-        let listed = Effect::Native { plugin: name.to_owned() };
+        let listed = Native { plugin: name.to_owned() }.into();
         if verb == Verb::Del {
             // A policy must not stand in the way of a DEL. What the record lists is undone by the record.
             if !gate.session.has(&listed) {
@@ -92,9 +92,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
     }
     if verb == Verb::Add {
         // The program itself is run again to undo: only it knows what it did.
-        gate.session
-            .intend(Effect::Native { plugin: name.to_owned() })
-            .map_err(|error| Error::internal(error.to_string()))?;
+        gate.session.intend(Native { plugin: name.to_owned() }).map_err(|error| Error::internal(error.to_string()))?;
     }
     gate.session.audit.flush();
     let result = native::run(&program, gate.session, verb)?;
@@ -102,7 +100,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
         outcome::one_family(name, result)?;
     }
     if verb == Verb::Del {
-        gate.session.gone(|effect| matches!(effect, Effect::Native { plugin } if plugin == name));
+        gate.session.gone(|effect| Native::of(effect).is_some_and(|native| native.plugin == name));
     }
     Ok(result)
 }

@@ -1,12 +1,12 @@
 //! `leases`: host-local's address store.
 
 use crate::collect;
-use crate::effect::Effect;
+use crate::effect::Lease;
 use crate::gate::Gate;
 use crate::session::{OwnAddress, Request, Session, state};
 use ipnet::IpNet;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
-use postern_state::{Lease, Leases, Owner};
+use postern_state::{Leases, Owner};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
 use std::net::IpAddr;
 use std::path::Path;
@@ -79,7 +79,7 @@ fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) 
     let sets = range_sets(sets)?;
     let directory = directory(&gate.session.request.conf);
     let leases = opened(gate.session.leases(&directory, true)?)?;
-    gate.session.intend(Effect::Lease { directory })?;
+    gate.session.intend(Lease { directory })?;
     let owner = owner(&gate.session.request);
     let taken = leases.reserve(&owner, &sets, requested, gate.session.deadline).map_err(state)?;
     if let Some(undo) = gate.session.undo.last_mut() {
@@ -89,9 +89,11 @@ fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) 
 }
 
 /// The answer that shows leases that were taken. Their addresses are the attachment's from then on.
-pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<Lease>) -> Reply {
+pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<postern_state::Lease>) -> Reply {
     own.extend(taken.iter().map(|lease| OwnAddress { net: lease.address, gateway: lease.gateway }));
-    Reply::Leases(taken.into_iter().map(|Lease { address, gateway, .. }| LeaseGrant { address, gateway }).collect())
+    Reply::Leases(
+        taken.into_iter().map(|lease| LeaseGrant { address: lease.address, gateway: lease.gateway }).collect(),
+    )
 }
 
 /// The answer that shows addresses that the attachment holds.
@@ -128,7 +130,7 @@ fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 pub fn release_own(session: &mut Session) -> Result<(), OpError> {
     let directory = directory(&session.request.conf);
     revert(session, &directory, &[], true)?;
-    session.gone(|effect| matches!(effect, Effect::Lease { directory: of } if *of == directory));
+    session.gone(|effect| Lease::of(effect).is_some_and(|lease| lease.directory == directory));
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `link`: the attachment's own link.
 
 use crate::capability::{about, veth};
-use crate::effect::Effect;
+use crate::effect::Veth;
 use crate::front::Object;
 use crate::gate::{Gate, link_gone};
 use crate::session::{Session, kernel};
@@ -75,7 +75,7 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
     let is_add = gate.session.request.verb == Verb::Add;
     if is_add {
-        gate.session.only_of_this_run(|effect| matches!(effect, Effect::Veth { .. }), "pair")?;
+        gate.session.only_of_this_run(|effect| Veth::of(effect).is_some(), "pair")?;
     }
     gate.session.container_required()?.netlink().map_err(kernel)?.delete_link(index).map_err(about(&name))?;
     // The record keeps the pair until its host end is seen to be gone: the container may have put another link in the

@@ -1,7 +1,7 @@
 //! `loopback`: `lo` of the container's namespace.
 
 use crate::capability::addresses::show;
-use crate::effect::Effect;
+use crate::effect::LoopbackUp;
 use crate::gate::{Gate, link_gone};
 use crate::session::{Session, kernel};
 use postern_kernel::{Link, Netlink};
@@ -28,7 +28,7 @@ fn up(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
     let lo = lo(netlink)?;
     if !lo.up {
-        gate.session.intend(Effect::LoopbackUp)?;
+        gate.session.intend(LoopbackUp {})?;
         gate.session.container_required()?.netlink().map_err(kernel)?.set_up(lo.index).map_err(kernel)?;
     }
     Ok(Reply::Done)

@@ -6,7 +6,7 @@
 use crate::capability::about;
 use crate::capability::masquerade::{firewall, unless_absent};
 use crate::capability::veth;
-use crate::effect::Effect;
+use crate::effect::{Effect, MacGuard, Veth};
 use crate::gate::Gate;
 use crate::session::{Session, kernel};
 use postern_cni::Verb;
@@ -51,7 +51,7 @@ fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError>
     let native = native(gate.session);
     // What can't be made must not be written down: nobody could remove it.
     macguard::validate(&native).map_err(firewall)?;
-    let guard = |id: Option<String>| Effect::MacGuard { id, host: Some(name.clone()), mac: Some(mac) };
+    let guard = |id: Option<String>| Effect::from(MacGuard { id, host: Some(name.clone()), mac: Some(mac) });
     let request = &gate.session.request;
     let own = own_id(&request.conf.name, &request.container_id, &request.ifname);
     if !gate.session.has(&guard(Some(own.clone()))) {
@@ -101,7 +101,7 @@ pub fn is_whole(session: &Session, host: &str, mac: Mac) -> Result<bool, OpError
 /// `mac-guard.remove`.
 fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     if gate.session.request.verb == Verb::Add {
-        gate.session.only_of_this_run(|effect| matches!(effect, Effect::MacGuard { .. }), "spoofing protection")?;
+        gate.session.only_of_this_run(|effect| MacGuard::of(effect).is_some(), "spoofing protection")?;
     }
     let mut guards = recorded(gate.session);
     if guards.is_empty() || gate.session.is_replaced() {
@@ -110,7 +110,7 @@ fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     for Recorded { id, host, .. } in guards {
         revert(gate.session, id.as_deref(), host.as_deref())?;
     }
-    gate.session.gone(|effect| matches!(effect, Effect::MacGuard { .. }));
+    gate.session.gone(|effect| MacGuard::of(effect).is_some());
     Ok(Reply::Done)
 }
 
@@ -125,9 +125,9 @@ struct Recorded {
 
 fn recorded(session: &Session) -> Vec<Recorded> {
     let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-    let guards = effects.into_iter().filter_map(|noted| match noted.effect {
-        Effect::MacGuard { id, host, .. } => Some(Recorded { id, host, handles: noted.handles }),
-        _ => None,
+    let guards = effects.into_iter().filter_map(|noted| {
+        let MacGuard { id, host, .. } = MacGuard::of(&noted.effect)?.clone();
+        Some(Recorded { id, host, handles: noted.handles })
     });
     guards.collect()
 }
@@ -143,7 +143,7 @@ pub fn revert(session: &Session, id: Option<&str>, host: Option<&str>) -> Result
     let id = id.map_or_else(|| native(session), str::to_owned);
     take_down(session, &id, host)?;
     let own: Vec<String> =
-        host.map(str::to_owned).into_iter().chain(veth::recorded(session).into_iter().map(|(host, _)| host)).collect();
+        host.map(str::to_owned).into_iter().chain(veth::recorded(session).into_iter().map(|pair| pair.host)).collect();
     let netlink = session.host()?;
     let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
     // Without a pair of its own it is a native plugin's attachment, or one whose record is gone: its rules go by their
@@ -167,9 +167,8 @@ fn take_down(session: &Session, id: &str, host: Option<&str>) -> Result<(), OpEr
     let netlink = session.host()?;
     let pairs = veth::recorded(session);
     let mut ports = Vec::new();
-    for (name, mac) in pairs.iter().filter(|(name, _)| host.is_none_or(|host| host == name)) {
-        let link = netlink.link_by_name(name).map_err(kernel)?;
-        ports.extend(link.filter(|link| link.kind == "veth" && link.mac == Some(mac.0)));
+    for pair in pairs.iter().filter(|pair| host.is_none_or(|host| host == pair.host)) {
+        ports.extend(pair.end(netlink)?);
     }
     if pairs.is_empty() {
         ports.extend(unrecorded(session, id)?);
@@ -205,9 +204,6 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
     let is_own = |path: &Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| own.is_named(name));
     let others = summaries.into_iter().filter(|summary| !is_own(&summary.path));
     let effects = others.flat_map(|summary| summary.effects);
-    let ends = effects.filter_map(|noted| match serde_json::from_value(noted.effect) {
-        Ok(Effect::Veth { host, .. }) => Some(host),
-        _ => None,
-    });
-    Some(ends.collect())
+    let effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect).ok());
+    Some(effects.filter_map(|effect| Veth::of(&effect).map(|pair| pair.host.clone())).collect())
 }

@@ -1,6 +1,7 @@
 //! `masquerade`: source NAT for the attachment's own addresses.
 
-use crate::effect::Effect;
+use crate::collect;
+use crate::effect::{Effect, Masquerade};
 use crate::gate::Gate;
 use crate::session::{OwnAddress, Session, state};
 use ipnet::IpNet;
@@ -73,7 +74,7 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
         // What can't be made must not be written down: nobody could remove it.
         iptables::validate(&key).map_err(firewall)?;
     }
-    let effect = Effect::Masquerade { backend, addresses: own.clone() };
+    let effect = Effect::from(Masquerade { backend, addresses: own.clone() });
     // Asked before the intent is written: the same one twice has one line.
     let is_first = is_first(gate.session);
     gate.session.intend(effect.clone())?;
@@ -94,14 +95,14 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
 /// has to look for earlier ones then, among those of all attachments.
 fn is_first(session: &Session) -> bool {
     let Some(record) = session.record() else { return false };
-    let is_masquerade = |effect: &Effect| matches!(effect, Effect::Masquerade { .. });
+    let is_masquerade = |effect: &Effect| Masquerade::of(effect).is_some();
     record.warnings().is_empty() && !record.effects(None).iter().any(|noted| is_masquerade(&noted.effect))
 }
 
 /// The handles of this attachment's rules, as far as its record tells them.
 fn handles(session: &Session, addresses: &[IpNet]) -> Vec<u64> {
     let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-    let made = Effect::Masquerade { backend: Backend::Nftables, addresses: addresses.to_vec() };
+    let made = Masquerade { backend: Backend::Nftables, addresses: addresses.to_vec() }.into();
     effects.into_iter().filter(|noted| noted.effect == made).flat_map(|noted| noted.handles).collect()
 }
 
@@ -128,7 +129,7 @@ fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
 /// `masquerade.remove`.
 fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     if gate.session.request.verb == Verb::Add {
-        gate.session.only_of_this_run(|effect| matches!(effect, Effect::Masquerade { .. }), "masquerading")?;
+        gate.session.only_of_this_run(|effect| Masquerade::of(effect).is_some(), "masquerading")?;
     }
     remove_own(gate.session)?;
     Ok(Reply::Done)
@@ -141,14 +142,8 @@ fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
     let is_add = session.request.verb == Verb::Add;
     let recorded = session.record().map(|record| record.effects(None)).unwrap_or_default();
-    let made: Vec<(Backend, Vec<IpNet>)> = recorded
-        .into_iter()
-        .filter_map(|noted| match noted.effect {
-            Effect::Masquerade { backend, addresses } => Some((backend, addresses)),
-            _ => None,
-        })
-        .collect();
-    for (backend, addresses) in &made {
+    let made: Vec<Masquerade> = recorded.iter().filter_map(|noted| Masquerade::of(&noted.effect)).cloned().collect();
+    for Masquerade { backend, addresses } in &made {
         revert(session, *backend, addresses)?;
     }
     if session.is_replaced() || made.is_empty() && !is_add && !session.record_is_whole() {
@@ -158,8 +153,25 @@ pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
         revert(session, Backend::Nftables, &addresses)?;
         revert_unrecorded_iptables(session, &addresses)?;
     }
-    session.gone(|effect| matches!(effect, Effect::Masquerade { .. }));
+    session.gone(|effect| Masquerade::of(effect).is_some());
     Ok(())
+}
+
+/// Removes the rules of attachments of this network that are not valid, whichever backend has them: each carries the network
+/// in its comment. Who is being attached is spared.
+///
+/// # Errors
+/// What could not be removed.
+pub fn collect(session: &Session, valid: &[(String, String)]) -> Result<usize, OpError> {
+    let network = &session.request.conf.name;
+    let busy = || collect::busy(session).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
+    let mut removed = unless_absent(session, |nft| masquerade::nft_retain(nft, network, valid, busy))?.len();
+    // A program is started only if there is something of others than the valid ones.
+    let in_nftables = unless_absent(session, |nft| iptables::others_may_exist(nft, network, valid))?;
+    if in_nftables || iptables::has_legacy_nat() {
+        removed += iptables::retain(network, valid, busy, means(session)).map_err(firewall)?.len();
+    }
+    Ok(removed)
 }
 
 /// As [`revert`], where nothing says that there ever were such rules: what can't be there, for want of its program or of the
@@ -214,8 +226,9 @@ fn addresses_of_others(session: &Session) -> Result<Vec<IpAddr>, OpError> {
         };
         if summary.header.as_ref().is_some_and(is_of_container) {
             for noted in summary.effects {
-                if let Ok(Effect::Masquerade { backend: Backend::Iptables, addresses: claimed }) =
-                    serde_json::from_value(noted.effect)
+                let effect = serde_json::from_value::<Effect>(noted.effect).ok();
+                if let Some(Masquerade { backend: Backend::Iptables, addresses: claimed }) =
+                    effect.as_ref().and_then(Masquerade::of)
                 {
                     addresses.extend(claimed.iter().map(IpNet::addr));
                 }

@@ -20,10 +20,36 @@ pub mod routes;
 pub mod veth;
 
 use crate::gate::Gate;
-use crate::session::kernel;
+use crate::session::{Session, kernel};
 use postern_kernel::KernelError;
-use postern_types::{OpError, Operation, Reply};
+use postern_types::{Capability, OpError, Operation, Reply};
 use std::fmt;
+
+/// Removes what attachments that are not among these (container ID and interface name) have left of one capability and no
+/// record tells of: a native plugin made it, or it lost its record. Returns how much that was.
+pub type Unrecorded = fn(&Session, &[(String, String)]) -> Result<usize, OpError>;
+
+/// What finds such traces of a capability, where they tell their network by themselves; those of the others go with a link or
+/// by a record.
+pub fn unrecorded(capability: Capability) -> Option<Unrecorded> {
+    match capability {
+        Capability::Masquerade => Some(masquerade::collect),
+        Capability::Link
+        | Capability::Veth
+        | Capability::Addresses
+        | Capability::Routes
+        | Capability::LinkSysctl
+        | Capability::Bridge
+        | Capability::PointToPoint
+        | Capability::Forwarding
+        | Capability::MacGuard
+        | Capability::Ipam
+        | Capability::Leases
+        | Capability::ResolvConf
+        | Capability::Loopback
+        | Capability::Attachments => None,
+    }
+}
 
 /// A kernel error about `object` in the words of the native plugins: `what`, then the error number's text.
 fn refused(error: KernelError, object: &str, what: impl fmt::Display) -> OpError {

@@ -2,7 +2,7 @@
 //! the container's end tells nothing, as root in there can change it.
 
 use crate::capability::{about, mac_guard, refused};
-use crate::effect::Effect;
+use crate::effect::{Effect, MacGuard, Veth};
 use crate::front::Object;
 use crate::gate::{Gate, link_gone};
 use crate::session::{Session, kernel};
@@ -52,7 +52,7 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
     gate.front.room(2)?;
     // Chosen here: what the link is asked for later, root in the container may have changed by then.
     let mac = mac.unwrap_or_else(|| Mac(random_mac()));
-    gate.session.intend(Effect::Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
+    gate.session.intend(Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     let spec = VethSpec {
         name: &name,
@@ -80,14 +80,10 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
     pair(gate, own, Link { up: true, ..end }, true, None).map(Reply::Veth)
 }
 
-/// The pairs that the record lists: name and address of the host end.
-pub fn recorded(session: &Session) -> Vec<(String, Mac)> {
+/// The pairs that the record lists.
+pub fn recorded(session: &Session) -> Vec<Veth> {
     let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-    let pairs = effects.into_iter().filter_map(|noted| match noted.effect {
-        Effect::Veth { host, mac } => Some((host, mac)),
-        _ => None,
-    });
-    pairs.collect()
+    effects.iter().filter_map(|noted| Veth::of(&noted.effect)).cloned().collect()
 }
 
 /// The host end of the pair that the record lists and the kernel has, if there is one.
@@ -96,9 +92,8 @@ pub fn recorded(session: &Session) -> Vec<(String, Mac)> {
 /// The kernel refuses to show it.
 pub fn living(session: &Session) -> Result<Option<Link>, OpError> {
     let host = session.host()?;
-    for (name, mac) in recorded(session) {
-        let found = host.link_by_name(&name).map_err(kernel)?;
-        if let Some(link) = found.filter(|link| link.kind == "veth" && link.mac == Some(mac.0)) {
+    for pair in recorded(session) {
+        if let Some(link) = pair.end(host)? {
             return Ok(Some(link));
         }
     }
@@ -126,14 +121,14 @@ pub fn retire(session: &mut Session) -> Result<Option<String>, OpError> {
     let is_gone = |host: &String| living.as_ref() != Some(host);
     let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
     for noted in effects {
-        if let Effect::MacGuard { id, host, .. } = &noted.effect
+        if let Some(MacGuard { id, host, .. }) = MacGuard::of(&noted.effect)
             && host.as_ref().map_or(living.is_none(), is_gone)
         {
             mac_guard::revert(session, id.as_deref(), host.as_deref())?;
             session.gone(|effect| *effect == noted.effect);
         }
     }
-    session.gone(|effect| matches!(effect, Effect::Veth { host, .. } if is_gone(host)));
+    session.gone(|effect| Veth::of(effect).is_some_and(|pair| is_gone(&pair.host)));
     Ok(living)
 }
 
@@ -155,13 +150,12 @@ fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     // Whose the host end is, the record says: indices can be chosen by whoever is root in the container, so that its
     // link seems to belong to somebody else's.
     let mut end = None;
-    for (name, mac) in recorded(gate.session) {
-        let found = host.link_by_name(&name).map_err(kernel)?;
-        end = found.filter(|link| link.mac == Some(mac.0) && link.peer_index == Some(own.index)).or(end);
+    for pair in recorded(gate.session) {
+        end = pair.end(host)?.filter(|link| link.peer_index == Some(own.index)).or(end);
     }
     // What an earlier ADD made this one leaves alone: it can be looked at.
     let is_this_runs = |end: &Link| {
-        let of_end = |effect: &Effect| matches!(effect, Effect::Veth { host, .. } if *host == end.name);
+        let of_end = |effect: &Effect| Veth::of(effect).is_some_and(|pair| pair.host == end.name);
         gate.session.undo.iter().any(|undo| of_end(&undo.effect))
     };
     let ours = end.as_ref().is_some_and(|end| gate.session.request.verb != Verb::Add || is_this_runs(end));

@@ -2,7 +2,7 @@
 
 use super::{Leftover, Session, Undo, kernel, state};
 use crate::clock::now;
-use crate::effect::Effect;
+use crate::effect::{Effect, Noted, Veth};
 use postern_cni::{CniResult, Route, Verb};
 use postern_kernel::{Namespace, Worker};
 use postern_state::{Header, Record, Section, Stage, StateError};
@@ -69,19 +69,15 @@ impl Session {
     /// # Errors
     /// The kernel can't be asked.
     pub fn look_for_pair(&mut self) -> Result<(), OpError> {
-        let listed =
-            self.record.iter().flat_map(|record| record.effects(None)).filter_map(|noted| match noted.effect {
-                Effect::Veth { host, mac } => Some((host, mac)),
-                _ => None,
-            });
-        let listed: Vec<_> = listed.collect();
-        for (host, mac) in &listed {
-            let link = self.host()?.link_by_name(host).map_err(kernel)?;
-            if link.is_some_and(|link| link.kind == "veth" && link.mac == Some(mac.0)) {
+        let listed: Vec<_> = self.record.iter().flat_map(|record| record.effects(None)).collect();
+        let mut pairs = listed.iter().filter_map(|noted| Veth::of(&noted.effect)).peekable();
+        let has_pairs = pairs.peek().is_some();
+        for pair in pairs {
+            if pair.end(self.host()?)?.is_some() {
                 return Ok(());
             }
         }
-        self.pair_gone = !listed.is_empty();
+        self.pair_gone = has_pairs;
         Ok(())
     }
 
@@ -137,9 +133,8 @@ impl Session {
     /// Whether a result names the host end of a pair that the record lists.
     fn names_listed_pair(&self, result: &CniResult) -> bool {
         let listed = self.record.iter().flat_map(|record| record.effects(None));
-        listed.into_iter().any(|noted| match noted.effect {
-            Effect::Veth { host, .. } => result.interfaces.iter().any(|link| link.name == host),
-            _ => false,
+        listed.into_iter().any(|noted| {
+            Veth::of(&noted.effect).is_some_and(|pair| result.interfaces.iter().any(|link| link.name == pair.host))
         })
     }
 
@@ -257,26 +252,19 @@ impl Session {
     ///
     /// # Errors
     /// The record can't be written: nothing may be done then.
-    pub fn intend(&mut self, effect: Effect) -> Result<(), OpError> {
-        // What an earlier run made is not this one's to undo. (A lease knows which addresses this run took.)
-        let earlier = |record: &Record<Effect>| record.effects(None).iter().any(|noted| noted.effect == effect);
-        if !matches!(effect, Effect::Lease { .. })
-            && self.record_for_writing_unless(&effect)?.is_some_and(|r| earlier(r))
-        {
-            return Ok(());
-        }
-        let sequence = if effect == Effect::LoopbackUp {
-            None
-        } else {
-            let plugin = self.request.plugin.clone();
-            Some(self.record_for_writing()?.append(&plugin, &effect).map_err(state)?)
+    pub fn intend(&mut self, effect: impl Into<Effect>) -> Result<(), OpError> {
+        let effect = effect.into();
+        let sequence = match effect.noted() {
+            Noted::Never => None,
+            // What an earlier run made is not this one's to undo.
+            Noted::Once if is_listed(self.record_for_writing()?, &effect) => return Ok(()),
+            Noted::Once | Noted::EachTime => {
+                let plugin = self.request.plugin.clone();
+                Some(self.record_for_writing()?.append(&plugin, &effect).map_err(state)?)
+            }
         };
         self.undo.push(Undo { sequence, effect, leases: Vec::new() });
         Ok(())
-    }
-
-    fn record_for_writing_unless(&mut self, effect: &Effect) -> Result<Option<&mut Record<Effect>>, OpError> {
-        if *effect == Effect::LoopbackUp { Ok(None) } else { self.record_for_writing().map(Some) }
     }
 
     /// The first line of this run's record.
@@ -342,7 +330,7 @@ impl Session {
 
     /// Whether this attachment has that effect.
     pub fn has(&self, effect: &Effect) -> bool {
-        self.record.as_ref().is_some_and(|record| record.effects(None).iter().any(|noted| noted.effect == *effect))
+        self.record.as_ref().is_some_and(|record| is_listed(record, effect))
     }
 
     /// Refuses to touch effects of a kind if an earlier run made one of them: a second ADD without a DEL between leaves the
@@ -396,6 +384,10 @@ impl Session {
             crate::say!("postern: {error}");
         }
     }
+}
+
+fn is_listed(record: &Record<Effect>, effect: &Effect) -> bool {
+    record.effects(None).iter().any(|noted| noted.effect == *effect)
 }
 
 /// A route of a result, as a record has it.

@@ -1,7 +1,7 @@
 //! What of a record has to stay for now, by what a collection knows ([`crate::keeping`]).
 
 use super::{Session, state};
-use crate::effect::Effect;
+use crate::effect::{Addresses, Effect};
 use crate::keeping::{Keeping, Look};
 use postern_firewall::{Nft, Served};
 use std::net::IpAddr;
@@ -41,13 +41,13 @@ impl Session {
     /// Why something that the record lists has to stay for now; `None` for what can go.
     pub fn must_keep(&self, noted: &postern_state::Effect<Effect>) -> Option<String> {
         let keeping = self.keeping.as_ref()?;
-        let directory = match &noted.effect {
-            Effect::Lease { directory } => Some(directory),
-            Effect::Native { plugin } if keeping.called.as_ref().is_some_and(|called| *called != noted.plugin) => {
-                return Some(format!("native {plugin} goes with a collection by {}", noted.plugin));
+        let directory = match noted.effect.addresses() {
+            Addresses::HeldIn(directory) => Some(directory),
+            Addresses::GivenBy(native) if keeping.called.as_ref().is_some_and(|called| *called != noted.plugin) => {
+                return Some(format!("native {native} goes with a collection by {}", noted.plugin));
             }
-            Effect::Native { .. } => None,
-            _ => return None,
+            Addresses::GivenBy(_) => None,
+            Addresses::Unconcerned | Addresses::Used => return None,
         };
         if let Some(chain) = &keeping.chain {
             return Some(chain.clone());

@@ -1,7 +1,7 @@
 //! Whose a link of the container is, by both of its ends and by the records.
 
 use super::{Session, kernel, state};
-use crate::effect::Effect;
+use crate::effect::{Effect, Veth};
 use postern_kernel::Link;
 use postern_types::{Mac, OpError};
 
@@ -41,12 +41,8 @@ impl Session {
             if summary.key.as_ref().is_none_or(|key| *key == own) {
                 continue;
             }
-            let claims = |effect: Effect| match effect {
-                Effect::Veth { host: listed, mac: address } => {
-                    listed == host && mac.is_none_or(|mac| Mac(mac) == address)
-                }
-                _ => false,
-            };
+            let is_claim = |pair: &Veth| pair.host == host && mac.is_none_or(|mac| Mac(mac) == pair.mac);
+            let claims = |effect: Effect| Veth::of(&effect).is_some_and(is_claim);
             let mut effects = summary.effects.into_iter().filter_map(|noted| serde_json::from_value(noted.effect).ok());
             if effects.any(claims) {
                 return Ok(true);

@@ -6,23 +6,15 @@ use super::wasi::cli::{
     terminal_stdout,
 };
 use crate::state::State;
-use std::fmt;
 use terminal_input::TerminalInput;
 use terminal_output::TerminalOutput;
 use wasmtime::component::Resource;
 use wasmtime::{Result, bail};
 
 /// The guest has called `exit`. Travels as an error, past what is left of the guest.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("exited with status {0}")]
 pub struct Exit(pub u8);
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "exited with status {}", self.0)
-    }
-}
-
-impl std::error::Error for Exit {}
 
 impl environment::Host for State {
     fn get_environment(&mut self) -> Result<Vec<(String, String)>> {

@@ -3,7 +3,6 @@
 use super::wasi::io::streams::StreamError;
 use super::wasi::io::{error, poll, streams};
 use crate::state::State;
-use std::fmt;
 use std::mem;
 use wasmtime::component::Resource;
 use wasmtime::{Result, bail};
@@ -53,16 +52,9 @@ pub enum Beyond {
 }
 
 /// A guest wrote more than it may.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("wrote too much to standard output")]
 pub struct Flood;
-
-impl fmt::Display for Flood {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "wrote too much to standard output")
-    }
-}
-
-impl std::error::Error for Flood {}
 
 impl Output {
     /// Takes `limit` bytes altogether.

@@ -1,0 +1,239 @@
+//! What an operation leaves on the node, as data: the record holds it, undo and DEL remove it.
+//!
+//! An [`Effect`] is written to the attachment's record before the operation is carried out, so that it can be removed
+//! whatever happens afterwards, without the plugin, its policy, `prevResult` or the namespace. Removing needs no grant:
+//! what a record lists is its attachment's own. Node objects (bridge, forwarding, base tables) are no effects: they are
+//! shared, native plugins leave them too, and `postern gc --node` looks after them.
+//!
+//! One file for each: its data, and what it says of itself by [`Leaves`]. Who has to know something of an effect asks it.
+
+mod lease;
+mod loopback_up;
+mod mac_guard;
+mod masquerade;
+mod native;
+mod veth;
+
+pub use lease::Lease;
+pub use loopback_up::LoopbackUp;
+pub use mac_guard::MacGuard;
+pub use masquerade::Masquerade;
+pub use native::Native;
+pub use veth::Veth;
+
+use crate::session::Session;
+use postern_types::OpError;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// What every effect says of itself.
+trait Leaves {
+    /// Removes it. Nothing to remove is success. `taken` is what this run took of it, where a failed ADD is undone: what an
+    /// earlier run took stays.
+    fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError>;
+
+    /// For people.
+    fn words(&self) -> String;
+
+    /// What it has to do with the attachment's addresses.
+    fn addresses(&self) -> Addresses<'_>;
+
+    /// How it gets into the record.
+    fn noted(&self) -> Noted;
+
+    /// Whether it is on a disk, and not in a kernel.
+    fn outlives_boot(&self) -> bool;
+
+    /// What its removal takes of a gate that gives up all else.
+    fn needs(&self) -> Need<'_>;
+}
+
+/// What an effect has to do with the attachment's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addresses<'a> {
+    /// Nothing.
+    Unconcerned,
+    /// It uses them: the pair has them, and rules serve them.
+    Used,
+    /// They are held in this directory of leases, and its removal gives them back: they are another's at once.
+    HeldIn(&'a str),
+    /// This native IPAM program gave them, and its DEL gives them back.
+    GivenBy(&'a str),
+}
+
+impl Addresses<'_> {
+    /// Whether removing the effect gives addresses back. That comes last, and only if nothing uses them any more.
+    pub fn are_given_back(self) -> bool {
+        match self {
+            Self::HeldIn(_) | Self::GivenBy(_) => true,
+            Self::Unconcerned | Self::Used => false,
+        }
+    }
+}
+
+/// How an effect gets into the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// Once: what an earlier run noted is not this one's to undo.
+    Once,
+    /// At every time: this run knows what it took of it beside what an earlier one did.
+    EachTime,
+    /// Never: it lives and dies with the container's namespace, and is only undone by a failed ADD.
+    Never,
+}
+
+/// What a removal takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need<'a> {
+    /// The kernel's network.
+    Network,
+    /// That, and the programs of iptables.
+    Iptables,
+    /// This directory of leases.
+    Leases(&'a str),
+    /// This native IPAM program.
+    Program(&'a str),
+}
+
+/// Makes [`Effect`] of one row for each: its type and its file.
+macro_rules! effects {
+    ($($kind:ident: $file:ident;)+) => {
+        /// One thing on the node that belongs to one attachment.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(tag = "effect", rename_all = "kebab-case")]
+        #[allow(missing_docs, reason = "the file of each effect describes it")]
+        pub enum Effect {
+            $($kind($kind),)+
+        }
+
+        impl Effect {
+            fn leaves(&self) -> &dyn Leaves {
+                match self {
+                    $(Self::$kind(effect) => effect,)+
+                }
+            }
+        }
+
+        $(impl From<$kind> for Effect {
+            fn from(effect: $kind) -> Self {
+                Self::$kind(effect)
+            }
+        }
+
+        impl $kind {
+            /// The effect, if it is of this kind.
+            pub fn of(effect: &Effect) -> Option<&Self> {
+                if let Effect::$kind(effect) = effect { Some(effect) } else { None }
+            }
+        })+
+    };
+}
+
+effects! {
+    Veth: veth;
+    Masquerade: masquerade;
+    MacGuard: mac_guard;
+    Lease: lease;
+    Native: native;
+    LoopbackUp: loopback_up;
+}
+
+impl Effect {
+    /// Removes it. Nothing to remove is success. `taken` is what this run took of it, where a failed ADD is undone.
+    ///
+    /// # Errors
+    /// It is there still.
+    pub(crate) fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.leaves().remove(session, taken)
+    }
+
+    /// For people.
+    pub fn words(&self) -> String {
+        self.leaves().words()
+    }
+
+    /// What it has to do with the attachment's addresses.
+    pub fn addresses(&self) -> Addresses<'_> {
+        self.leaves().addresses()
+    }
+
+    /// How it gets into the record.
+    pub(crate) fn noted(&self) -> Noted {
+        self.leaves().noted()
+    }
+
+    /// Whether it is on a disk, and not in a kernel.
+    pub fn outlives_boot(&self) -> bool {
+        self.leaves().outlives_boot()
+    }
+
+    /// What its removal takes of a gate that gives up all else.
+    pub(crate) fn needs(&self) -> Need<'_> {
+        self.leaves().needs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postern_types::{Backend, Mac};
+
+    /// What records have of each effect, and of those that earlier versions wrote.
+    #[test]
+    fn records_keep_their_form() {
+        let host = || "veth1a2b3c4d".to_owned();
+        let mac: Mac = "02:00:00:00:00:01".parse().unwrap();
+        let addresses = || vec!["10.1.0.2/24".parse().unwrap(), "fd00::2/64".parse().unwrap()];
+        let guard = |id: &str| MacGuard { id: Some(id.to_owned()), host: Some(host()), mac: Some(mac) };
+        for (effect, text) in [
+            (
+                Effect::Veth(Veth { host: host(), mac }),
+                r#"{"effect":"veth","host":"veth1a2b3c4d","mac":"02:00:00:00:00:01"}"#,
+            ),
+            (
+                Effect::Masquerade(Masquerade { backend: Backend::Nftables, addresses: addresses() }),
+                r#"{"effect":"masquerade","backend":"nftables","addresses":["10.1.0.2/24","fd00::2/64"]}"#,
+            ),
+            (
+                Effect::Masquerade(Masquerade { backend: Backend::Iptables, addresses: Vec::new() }),
+                r#"{"effect":"masquerade","backend":"iptables","addresses":[]}"#,
+            ),
+            (Effect::MacGuard(MacGuard { id: None, host: None, mac: None }), r#"{"effect":"mac-guard"}"#),
+            (
+                Effect::MacGuard(guard("postern/1")),
+                r#"{"effect":"mac-guard","id":"postern/1","port":"veth1a2b3c4d","mac":"02:00:00:00:00:01"}"#,
+            ),
+            (Effect::Lease(Lease { directory: "/var/lib".to_owned() }), r#"{"effect":"lease","directory":"/var/lib"}"#),
+            (Effect::Native(Native { plugin: "dhcp".to_owned() }), r#"{"effect":"native","plugin":"dhcp"}"#),
+            (Effect::LoopbackUp(LoopbackUp {}), r#"{"effect":"loopback-up"}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&effect).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Effect>(text).unwrap(), effect);
+        }
+        let earlier = Effect::Masquerade(Masquerade { backend: Backend::Nftables, addresses: Vec::new() });
+        let text = r#"{"effect":"masquerade","backend":"nftables"}"#;
+        assert_eq!(serde_json::from_str::<Effect>(text).unwrap(), earlier);
+    }
+
+    #[test]
+    fn guards_of_earlier_versions_are_read_and_theirs_are_readable() {
+        let read = |text: &str| serde_json::from_str::<Effect>(text).unwrap();
+        let before = Effect::MacGuard(MacGuard { id: None, host: None, mac: None });
+        assert_eq!(read(r#"{"effect":"mac-guard"}"#), before);
+        assert_eq!(serde_json::to_string(&before).unwrap(), r#"{"effect":"mac-guard"}"#);
+        let mac = "02:00:00:00:00:01".parse().ok();
+        let now = Effect::MacGuard(MacGuard { id: Some("postern/1".to_owned()), host: Some("veth1".to_owned()), mac });
+        let text = serde_json::to_string(&now).unwrap();
+        assert_eq!(read(&text), now);
+        // `host` is the pair's in a record, which people and scripts look for.
+        assert!(text.contains(r#""port":"veth1""#) && !text.contains("host"), "{text}");
+
+        /// As earlier versions had it.
+        #[derive(Debug, PartialEq, Deserialize)]
+        #[serde(tag = "effect", rename_all = "kebab-case")]
+        enum Earlier {
+            MacGuard,
+        }
+        assert_eq!(serde_json::from_str::<Earlier>(&text).unwrap(), Earlier::MacGuard);
+    }
+}

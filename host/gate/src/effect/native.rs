@@ -1,0 +1,55 @@
+//! What a native IPAM program did.
+
+use super::{Addresses, Leaves, Need, Noted};
+use crate::capability::ipam;
+use crate::native;
+use crate::session::Session;
+use postern_cni::{Error, Verb};
+use postern_types::{ErrorCode, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// A native IPAM program was run; it has to be run again to remove what it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Native {
+    /// Its name in `CNI_PATH`.
+    pub plugin: String,
+}
+
+impl Native {
+    fn del(&self, session: &Session) -> Result<(), Error> {
+        let program = native::find(&self.plugin, &session.request.path)?;
+        native::run(Path::new(&program), session, Verb::Del).map(drop)
+    }
+}
+
+impl Leaves for Native {
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        // Nothing of such a name was ever run.
+        if ipam::check_name(&self.plugin).is_err() {
+            return Ok(());
+        }
+        self.del(session).map_err(|error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string()))
+    }
+
+    fn words(&self) -> String {
+        format!("what native {} did", self.plugin)
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::GivenBy(&self.plugin)
+    }
+
+    fn noted(&self) -> Noted {
+        Noted::Once
+    }
+
+    fn outlives_boot(&self) -> bool {
+        true
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Program(&self.plugin)
+    }
+}

@@ -1,0 +1,62 @@
+//! A veth pair.
+
+use super::{Addresses, Leaves, Need, Noted};
+use crate::session::{Session, kernel};
+use postern_kernel::{Link, Netlink};
+use postern_types::{Mac, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// A veth pair, known by the name and the address that the host chose for its own end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Veth {
+    /// Host end's name.
+    pub host: String,
+    /// Host end's address: a link of the same name with another one is a stranger's.
+    pub mac: Mac,
+}
+
+impl Veth {
+    /// Whether this link of the host, found by the name, is the pair's end.
+    pub fn is_end(&self, link: &Link) -> bool {
+        link.kind == "veth" && link.mac == Some(self.mac.0)
+    }
+
+    /// The host end, if it is there.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    pub fn end(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
+        Ok(host.link_by_name(&self.host).map_err(kernel)?.filter(|link| self.is_end(link)))
+    }
+}
+
+impl Leaves for Veth {
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        let host = session.host()?;
+        match self.end(host)? {
+            Some(link) => host.delete_link(link.index).map(drop).map_err(kernel),
+            None => Ok(()),
+        }
+    }
+
+    fn words(&self) -> String {
+        format!("veth {}", self.host)
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::Used
+    }
+
+    fn noted(&self) -> Noted {
+        Noted::Once
+    }
+
+    fn outlives_boot(&self) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Network
+    }
+}
