@@ -1,7 +1,6 @@
 //! What CHECK looks at beside the plugin: what the gate has put on the host for this attachment, as its record says. A plugin
 //! can't see it, since no handle leads there. An attachment without such a record has its plugin's CHECK only.
 
-use crate::capability::veth;
 use crate::session::Session;
 use crate::shell::quoted;
 use ipnet::IpNet;
@@ -70,7 +69,7 @@ pub fn check(session: &Session) -> Result<(), Damage> {
     let host = session.host().map_err(Damage::Unseen)?;
     gateways(host, path)?;
     let addresses = section.addresses.iter().filter_map(|text| text.parse::<IpNet>().ok());
-    match veth::living(session).map_err(Damage::Unseen)?.filter(|_| path.routed) {
+    match session.living_pair().map_err(Damage::Unseen)?.filter(|_| path.routed) {
         Some(end) => addresses.into_iter().try_for_each(|address| is_routed(host, &end, address)),
         // That the pair is gone is the plugin's to say.
         None => Ok(()),

@@ -11,6 +11,7 @@
 mod attached;
 pub mod audit;
 mod budget;
+mod call;
 pub mod capability;
 pub mod catalog;
 mod clock;
@@ -19,6 +20,7 @@ mod confinement;
 mod disk;
 pub mod effect;
 mod errors;
+mod front;
 mod gate;
 mod inherited;
 mod intact;

@@ -1,6 +1,8 @@
 //! One plugin's run: from its name to its result, the one that the runtime called and a delegate alike.
 
+use crate::call::call;
 use crate::errors::obstacle;
+use crate::front::Front;
 use crate::gate::Gate;
 use crate::launcher::{Launcher, Plugin};
 use crate::process::{Sandbox, Silence};
@@ -60,12 +62,13 @@ fn run_once(
     let deadline = session.deadline;
     let loopback = ready.policy.grants(Capability::Loopback);
     let Plugin { policy, mut sandbox, digest } = ready;
-    let mut gate = Gate::new(session, launcher, plugin, &digest, granted, depth);
+    let front = Front::new(plugin, depth, granted, &mut session.common);
+    let mut gate = Gate::new(session, launcher, run, &digest, front);
     let ended = serve(plugin, &mut sandbox, start, deadline, |operation| {
-        let reply = gate.call(operation);
-        if gate.is_spent() { Err(spent(gate.granted())) } else { Ok(reply) }
+        let reply = call(&mut gate, operation);
+        gate.front.spent().map_or(Ok(reply), Err)
     });
-    let granted = gate.into_granted();
+    let granted = gate.front.into_granted();
     // A delegate can be wanted again; the one that the runtime called is taken apart while the answer is being made.
     if depth > 0 && !matches!(&ended, Err(BadEnd { lost: true, .. })) {
         launcher.put_back(plugin, Plugin { policy, sandbox, digest });
@@ -86,12 +89,6 @@ pub fn start(request: &Request, verb: Verb, granted: &Granted) -> Start {
         stdin: request.stdin.clone(),
         limits: granted.limits().of_guest(),
     }
-}
-
-/// Why a guest is stopped that asks for more than its policy lets it.
-pub fn spent(granted: &Granted) -> String {
-    let most = granted.limits().operations();
-    format!("asked for more than {most} operations and was stopped; {}", granted.limit_hint("operations", most))
 }
 
 /// A plugin's end without a result.

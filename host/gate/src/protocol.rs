@@ -8,7 +8,7 @@
 use crate::audit::Refusal;
 use crate::collect;
 use crate::confinement;
-use crate::errors::obstacle;
+use crate::errors::{internal, obstacle};
 use crate::inherited;
 use crate::intact;
 use crate::launcher::Launcher;
@@ -28,7 +28,7 @@ use postern_cni::{
 use postern_confine::{Nobody, close_all_but};
 use postern_kernel::{Namespace, OpenError};
 use postern_policy::{Limits, Policy};
-use postern_types::{Capability, OpError};
+use postern_types::Capability;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -420,14 +420,4 @@ fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option
 fn is_own(namespace: &Namespace) -> Result<bool, Error> {
     let own = Namespace::current().map_err(|error| Error::internal(error.to_string()))?;
     namespace.same_as(&own).map_err(|error| Error::internal(format!("cannot compare network namespaces: {error}")))
-}
-
-/// An error of the host itself, outside of any plugin.
-pub fn internal(error: OpError) -> Error {
-    let code = match error.code {
-        postern_types::ErrorCode::TryAgain | postern_types::ErrorCode::Deadline => code::TRY_AGAIN_LATER,
-        postern_types::ErrorCode::Io => code::IO_FAILURE,
-        _ => code::INTERNAL,
-    };
-    Error::new(code, error.to_string())
 }

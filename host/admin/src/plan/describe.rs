@@ -1,12 +1,11 @@
 //! Operations in words, each with the objects that it would act on. (What an interface amounts to whatever the node is
 //! like, `crate::sentences` says.)
 
-use super::handles::Handles;
 use super::node::HOST_END;
 use postern_gate::capability::{leases, resolv_conf};
-use postern_gate::rehearsal::{OwnAddress, Request};
+use postern_gate::rehearsal::{Front, Object, OwnAddress, Request};
 use postern_sim::{Kernel, Place};
-use postern_types::{Backend, Handle, Kind, LeaseRange, LinkSysctl, OpError, Operation, PortSpec, Reply, Route, ops};
+use postern_types::{Backend, Handle, LeaseRange, LinkSysctl, OpError, Operation, PortSpec, Reply, Route, ops};
 
 /// Whether what an operation makes was there before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +28,8 @@ pub fn is_there(kernel: &Kernel, operation: &Operation) -> There {
 pub struct Names<'a> {
     /// The node after the operation.
     pub kernel: &'a Kernel,
-    /// The guest's handles.
-    pub handles: &'a Handles,
+    /// What the guest was given.
+    pub front: &'a Front<'a>,
     /// The run's request.
     pub request: &'a Request,
     /// The attachment's addresses.
@@ -39,14 +38,14 @@ pub struct Names<'a> {
 
 impl Names<'_> {
     fn link(&self, handle: Handle) -> String {
-        match self.handles.link(handle) {
-            Some((_, Kind::Own)) => self.request.ifname.clone(),
-            Some((_, Kind::HostEnd)) => HOST_END.to_owned(),
-            Some((link, Kind::Bridge)) => {
-                let bridge = self.kernel.links.get(&link).map_or("(gone)", |link| &link.info.name);
+        match self.front.object(handle) {
+            Ok(Object::Own { .. }) => self.request.ifname.clone(),
+            Ok(Object::HostEnd { .. }) => HOST_END.to_owned(),
+            Ok(Object::Bridge { index, .. }) => {
+                let bridge = self.kernel.links.get(index).map_or("(gone)", |link| &link.info.name);
                 format!("bridge {bridge}")
             }
-            None => format!("a link that it was not given (handle {handle})"),
+            Err(_) => format!("a link that it was not given (handle {handle})"),
         }
     }
 

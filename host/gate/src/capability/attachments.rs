@@ -21,7 +21,7 @@ fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let valid: Vec<(String, String)> =
         valid.into_iter().map(|valid| (valid.container_id.clone(), valid.ifname.clone())).collect();
     let mut removed = collect::stale_sections(gate.session)?;
-    for capability in Capability::ALL.iter().filter(|capability| gate.granted().has(**capability)) {
+    for capability in Capability::ALL.iter().filter(|capability| gate.front.granted().has(**capability)) {
         if let Some(unrecorded) = capability::unrecorded(*capability) {
             removed += unrecorded(gate.session, &valid)?;
         }

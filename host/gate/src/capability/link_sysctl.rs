@@ -1,7 +1,7 @@
 //! `link-sysctl`: known keys of the attachment's own link.
 
+use crate::errors::kernel;
 use crate::gate::Gate;
-use crate::session::kernel;
 use postern_kernel::Sysctl;
 use postern_types::{ErrorCode, Handle, LinkSysctl, OpError, Reply, ops};
 
@@ -17,7 +17,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::LinkSysctl) -> Result<Reply
 
 /// `link-sysctl.set-*`.
 fn set(gate: &Gate<'_>, handle: Handle, key: LinkSysctl, value: bool) -> Result<Reply, OpError> {
-    let (_, name) = gate.own(handle)?;
+    let (_, name) = gate.front.own(handle)?;
     let container = gate.session.container_required()?;
     let value = if value { "1" } else { "0" };
     let ipv6 = |link: &str, key| Sysctl::Ipv6Conf { link: link.to_owned(), key };

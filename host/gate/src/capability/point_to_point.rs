@@ -1,8 +1,7 @@
 //! `point-to-point`: the host's side of a routed pair.
 
-use crate::capability::refused;
+use crate::errors::{kernel, refused};
 use crate::gate::Gate;
-use crate::session::kernel;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_types::{ErrorCode, Handle, OpError, Reply, Route, ops};
@@ -22,7 +21,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::PointToPoint) -> Result<Rep
 
 /// `point-to-point.ensure`.
 fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.host_end(host)?;
+    let (index, name) = gate.front.host_end(host)?;
     let netlink = gate.session.host()?;
     let mut gateways = Vec::new();
     for own in &gate.session.own {

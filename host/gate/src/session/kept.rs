@@ -1,7 +1,8 @@
 //! What of a record has to stay for now, by what a collection knows ([`crate::keeping`]).
 
-use super::{Session, state};
+use super::Session;
 use crate::effect::{Addresses, Effect};
+use crate::errors::state;
 use crate::keeping::{Keeping, Look};
 use postern_firewall::{FirewallError, Nft, Served};
 use std::net::IpAddr;
