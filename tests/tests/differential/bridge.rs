@@ -104,6 +104,8 @@ pub fn cases() -> Vec<Case> {
         bridge("mac-cni", &json!({"args": {"cni": {"mac": "02:00:00:00:00:12"}}})),
         bridge("mac-runtime", &json!({"capabilities": {"mac": true}, "runtimeConfig": {"mac": "02:00:00:00:00:13"}})),
         bridge("mac-precedence", &json!({"args": {"cni": {"mac": "02:00:00:00:00:12"}}, "runtimeConfig": {"mac": "02:00:00:00:00:13"}})).args("MAC=02:00:00:00:00:11;IgnoreUnknown=true"),
+        bridge("mac-cni-silences-bad", &json!({"args": {"cni": {"mac": "02:00:00:00:00:12"}}})).args("MAC=zz;IgnoreUnknown=true"),
+        bridge("conventional-keys", &json!({"args": {"cni": {"labels": [{"key": "app", "value": "a"}]}}, "capabilities": {"dns": true}, "runtimeConfig": {"dns": {"servers": ["1.1.1.1"], "searches": ["a.b"], "options": ["ndots:5"]}}})),
         bridge("mac-precedence-args", &json!({"args": {"cni": {"mac": "02:00:00:00:00:12"}}})).args("MAC=02:00:00:00:00:11;IgnoreUnknown=true"),
         bridge("mac-dashes", &json!({"runtimeConfig": {"mac": "02-00-00-00-00-AB"}})),
         bridge("mac-dots", &json!({"runtimeConfig": {"mac": "0200.0000.00ab"}})),
