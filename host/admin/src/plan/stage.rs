@@ -1,9 +1,10 @@
 //! Running installed guests against the simulation: each in its sandbox, each operation decided by its policy.
 
-use super::describe::{self, Names};
 use super::handles;
+use super::names::{self, Names};
 use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
+use crate::capability::told;
 use crate::lists;
 use postern_cni::{CniResult, Env, Error, Verb, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
@@ -170,7 +171,7 @@ impl Stage {
         let decision = counted.and_then(|()| front.decide(&run.request, operation));
         let at = self.operations.len();
         self.operations.push(OperationReport::new(front.plugin, front.depth, operation));
-        let there = describe::is_there(&self.kernel, operation);
+        let there = names::is_there(&self.kernel, operation);
         let (kernel, leases, forwarding) = (self.kernel.clone(), self.leases.clone(), self.forwarding);
         let mut native = None;
         let outcome = match &decision {
@@ -186,7 +187,7 @@ impl Stage {
         });
         let changed = kernel != self.kernel || leases != self.leases || forwarding != self.forwarding;
         let names = Names { kernel: &self.kernel, front, request: &run.request, own: &run.own };
-        let words = describe::words(operation, &names, &outcome);
+        let words = told(operation).words(&names, &outcome);
         let verdict = match (decision, native) {
             (Ok(_), Some(missing)) => Verdict::Denied { missing },
             (Ok(rule), None) => Verdict::Allowed { rule: rule.name, from: rule.from },
