@@ -9,7 +9,7 @@ use crate::lists;
 use postern_cni::{CniResult, Env, Error, Verb, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
 use postern_gate::rehearsal::{self, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, state};
-use postern_gate::{Engine, places};
+use postern_gate::{Engine, PlaceError, places};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, Snapshot, StateError};
@@ -76,8 +76,8 @@ impl Stage {
     /// A stage for the plugins of this postern's catalog.
     ///
     /// # Errors
-    /// A text for people: there is no catalog, or it is not to be trusted.
-    pub fn new(node: Node) -> Result<Self, String> {
+    /// There is no catalog, or it is not to be trusted.
+    pub fn new(node: Node) -> Result<Self, PlaceError> {
         let catalog = places::catalog()?;
         places::trust(&catalog)?;
         let engine = Engine {
@@ -124,7 +124,7 @@ impl Stage {
         digest: &mut Option<String>,
     ) -> Result<serde_json::Value, Error> {
         let raw = read_conf(stdin, rehearsal::STDIN_LIMIT)?;
-        let ready = self.launcher.take_unnoted(plugin).map_err(Error::internal)?;
+        let ready = self.launcher.take_unnoted(plugin).map_err(|e| Error::internal(e.to_string()))?;
         *digest = Some(ready.digest.clone());
         let version = check_version(Verb::Add, &config_version(&raw.0)?, &rehearsal::supported(&ready.policy)?)?;
         let request = rehearsal::request(plugin, env, Verb::Add, version, raw, stdin)?;
@@ -340,7 +340,7 @@ impl Stage {
         }
         let (kernel, leases, own, leased) = (self.kernel.clone(), self.leases.clone(), run.own.clone(), run.leased);
         let outer = std::mem::replace(&mut run.request.verb, verb);
-        let outcome = self.launcher.take_unnoted(&name).map_err(Error::internal).and_then(|ready| {
+        let outcome = self.launcher.take_unnoted(&name).map_err(|e| Error::internal(e.to_string())).and_then(|ready| {
             let (plugin, digest) = (name.clone(), ready.digest.clone());
             let delegate = Delegate { policy: self.policy_files(&name), plugin, digest };
             if !self.delegates.contains(&delegate) {
