@@ -7,6 +7,11 @@ use postern_state::StateError;
 use postern_types::{ErrorCode, OpError};
 use std::fmt;
 
+/// What keeps a run from its work, as the runtime gets it: code 999.
+pub fn obstacle(error: impl fmt::Display) -> Error {
+    Error::internal(error.to_string())
+}
+
 /// A kernel error as the guest gets it.
 pub fn kernel(error: KernelError) -> OpError {
     use nix::errno::Errno;

@@ -1,5 +1,6 @@
 //! Native plugins of `CNI_PATH`, run as the specification asks ("Section 4: Plugin Delegation").
 
+use crate::errors::obstacle;
 use crate::places;
 use crate::plugin_file;
 use crate::session::Session;
@@ -42,7 +43,7 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
         let candidate = Path::new(directory).join(name);
         if candidate.is_file() {
             // It gets all privileges of this process.
-            places::trust(&candidate).map_err(Error::internal)?;
+            places::trust(&candidate).map_err(obstacle)?;
             // Our own file for a plugin that is not in the catalog would only call itself.
             let is_own = std::fs::canonicalize(&candidate).is_ok_and(|real| real == own);
             if is_own || plugin_file::read(&candidate).is_some() {

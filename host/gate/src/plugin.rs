@@ -1,6 +1,7 @@
 //! One plugin's run: from its name to its result, the one that the runtime called and a delegate alike.
 
 use crate::call::call;
+use crate::errors::obstacle;
 use crate::front::Front;
 use crate::gate::Gate;
 use crate::launcher::{Launcher, Plugin};
@@ -49,13 +50,13 @@ fn run_once(
     let ready = launcher.take(plugin, &session.state).map_err(|reason| {
         session.hindered = true;
         match verb {
-            Verb::Status => Error::new(code::PLUGIN_NOT_AVAILABLE, reason),
-            _ => Error::internal(reason),
+            Verb::Status => Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string()),
+            _ => obstacle(reason),
         }
     })?;
-    let granted = session.grants(&ready.policy).map_err(|text| {
+    let granted = session.grants(&ready.policy).map_err(|error| {
         session.hindered = true;
-        Error::new(code::INVALID_NETWORK_CONFIG, text)
+        Error::new(code::INVALID_NETWORK_CONFIG, error.to_string())
     })?;
     let start = start(&session.request, verb, &granted);
     let deadline = session.deadline;
@@ -65,7 +66,7 @@ fn run_once(
     let mut gate = Gate::new(session, launcher, run, &digest, front);
     let ended = serve(plugin, &mut sandbox, start, deadline, |operation| {
         let reply = call(&mut gate, operation);
-        gate.front.spent().map_or(Ok(reply), Err)
+        gate.front.spent().map_or(Ok(reply), |words| Err(words.into()))
     });
     let granted = gate.front.into_granted();
     // A delegate can be wanted again; the one that the runtime called is taken apart while the answer is being made.
@@ -127,7 +128,7 @@ pub fn serve(
     sandbox: &mut Sandbox,
     start: Start,
     deadline: Instant,
-    mut call: impl FnMut(&Operation) -> Result<Result<Reply, OpError>, String>,
+    mut call: impl FnMut(&Operation) -> Result<Result<Reply, OpError>, BadEnd>,
 ) -> Result<(String, u8), BadEnd> {
     let mut stderr = Stderr { plugin, left: start.limits.stderr };
     let mut last = None;

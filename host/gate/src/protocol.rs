@@ -8,7 +8,7 @@
 use crate::audit::Refusal;
 use crate::collect;
 use crate::confinement;
-use crate::errors::internal;
+use crate::errors::{internal, obstacle};
 use crate::inherited;
 use crate::intact;
 use crate::launcher::Launcher;
@@ -79,7 +79,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         let (attachment, reason) = (attachment.as_str(), error.to_string());
         Refusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
     };
-    let versions = |launcher: &Launcher| supported(&launcher.policy(name).map_err(Error::internal)?);
+    let versions = |launcher: &Launcher| supported(&launcher.policy(name).map_err(obstacle)?);
     if env.command.is_empty() {
         let about = about(name, concat!("postern ", env!("CARGO_PKG_VERSION")), &versions(&launcher)?);
         about.trim_end().lines().for_each(|line| crate::say!("{line}"));
@@ -159,17 +159,18 @@ fn begin(
 ) -> Result<Start, Error> {
     let Call { name, verb, env, stdin, started } = *call;
     // Whoever prepared a state directory would have records in it removed with our privileges.
-    let places = Places::find().map_err(Error::internal)?;
+    let places = Places::find().map_err(obstacle)?;
     let ready = match launcher.take(name, &places.state) {
         Ok(ready) => ready,
         // What a plugin left can be removed without it.
         Err(reason) if verb == Verb::Del => {
-            refused(&Error::internal(reason.clone()));
+            let reason = reason.to_string();
+            refused(&obstacle(&reason));
             let shipped = launcher.shipped_policy(name);
             return del_without_plugin(call, raw, places, shipped.as_ref(), &reason).map(Start::Done);
         }
-        Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason)),
-        Err(reason) => return Err(Error::internal(reason)),
+        Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string())),
+        Err(reason) => return Err(obstacle(reason)),
     };
     // What was attached with a version must be let go of with it, whatever policy says of it now.
     let spoken = if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy)? };
@@ -271,7 +272,7 @@ fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, p
         };
     }
     match outcome? {
-        None if verb == Verb::Check => intact::check(session).map(|()| String::new()).map_err(Error::internal),
+        None if verb == Verb::Check => intact::check(session).map(|()| String::new()).map_err(obstacle),
         Some(result) => session
             .made(&result)
             .map_err(internal)

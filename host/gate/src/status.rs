@@ -46,7 +46,8 @@ fn needed(capability: Capability) -> Needed {
 /// # Errors
 /// Code 50 with what is missing and the way out; code 51 where that cuts off the network's containers as well.
 pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<(), Error> {
-    let granted = session.grants(policy).map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
+    let granted =
+        session.grants(policy).map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
     let has_addresses = !session.request.conf.ipam_type.is_empty();
     let is_needed = |missing: &Capability| match needed(*missing) {
         Needed::Always => true,
