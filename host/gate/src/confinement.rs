@@ -3,6 +3,8 @@
 //!
 //! Everything is decided from policy, configuration and the record, before the first guest is started.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 use crate::capability::{facts, leases};
 use crate::collect;
 use crate::disk;

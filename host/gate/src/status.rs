@@ -2,6 +2,8 @@
 //! asks for what the host has to do for it: is it granted, is the packet filter there, can records and leases be written.
 //! Nothing is changed, and no container is needed.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 use crate::capability::facts::Needed;
 use crate::capability::{facts, leases};
 use crate::disk;

@@ -3,6 +3,8 @@
 //! A function here may assume that policy allows the operation on the object that it names. It checks what holds for
 //! every plugin: handles, and that addresses are the attachment's own.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 pub mod addresses;
 pub mod attachments;
 pub mod bridge;

@@ -7,6 +7,8 @@
 //!
 //! One file for each: its data, and what it says of itself by [`Leaves`]. Who has to know something of an effect asks it.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 pub(crate) mod lease;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
