@@ -20,7 +20,8 @@ use std::path::Path;
 /// # Errors
 /// Code 50 with what is missing and the way out; code 51 where that cuts off the network's containers as well.
 pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<(), Error> {
-    let granted = session.grants(policy).map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
+    let granted =
+        session.grants(policy).map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
     let has_addresses = !session.request.conf.ipam_type.is_empty();
     let is_needed = |missing: &Capability| match facts(*missing).needed {
         Needed::Always => true,
