@@ -3,6 +3,8 @@
 //! Reading only: nothing is made, no lock is kept. Much of what is looked at (links and addresses in a container, the
 //! names of its files) is the container's to choose: whoever prints it makes it fit for a terminal.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 mod own;
 mod path;
 
