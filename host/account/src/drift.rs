@@ -13,7 +13,7 @@ use crate::busy::{self, Holder};
 use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
-use postern_firewall::MasqueradeKey;
+use postern_firewall::AttachmentKey;
 use postern_gate::effect::{Effect, Lease, LoopbackUp, MacGuard, Masquerade, Native, Veth};
 use postern_gate::shell::quoted;
 use postern_gate::upkeep::guard_ids;
@@ -110,8 +110,8 @@ pub struct Account {
 
 impl Account {
     /// The key of its masquerading rules.
-    pub fn masquerade_key(&self) -> Option<MasqueradeKey> {
-        self.header.as_ref().map(|header| MasqueradeKey {
+    pub fn masquerade_key(&self) -> Option<AttachmentKey> {
+        self.header.as_ref().map(|header| AttachmentKey {
             network: header.network.clone(),
             container_id: header.container_id.clone(),
             ifname: header.ifname.clone(),
