@@ -1,13 +1,14 @@
 //! Running installed guests against the simulation: each in its sandbox, each operation decided by its policy.
 
-use super::describe::{self, Names};
 use super::handles;
+use super::names::{self, Names};
 use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
+use crate::capability::told;
 use crate::lists;
 use postern_cni::{CniResult, Env, Error, Verb, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
-use postern_gate::rehearsal::{self, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, state};
+use postern_gate::rehearsal::{self, BadEnd, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, state};
 use postern_gate::{Engine, PlaceError, places};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
@@ -143,7 +144,7 @@ impl Stage {
         let Plugin { policy, mut sandbox, .. } = ready;
         let granted = policy
             .resolve(&run.request.conf.raw, run.request.args())
-            .map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
+            .map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
         let verb = run.request.verb;
         let start = rehearsal::start(&run.request, verb, &granted);
         let mut front = Front::new(plugin, depth, granted, &mut run.common);
@@ -161,16 +162,16 @@ impl Stage {
         run: &mut Run,
         front: &mut Front<'_>,
         operation: &Operation,
-    ) -> Result<Result<Reply, OpError>, String> {
+    ) -> Result<Result<Reply, OpError>, BadEnd> {
         let counted = front.count(&mut run.common, &run.request.plugin);
         if let Some(why) = front.spent() {
-            return Err(why);
+            return Err(why.into());
         }
         let is_counted = counted.is_ok();
         let decision = counted.and_then(|()| front.decide(&run.request, operation));
         let at = self.operations.len();
         self.operations.push(OperationReport::new(front.plugin, front.depth, operation));
-        let there = describe::is_there(&self.kernel, operation);
+        let there = names::is_there(&self.kernel, operation);
         let (kernel, leases, forwarding) = (self.kernel.clone(), self.leases.clone(), self.forwarding);
         let mut native = None;
         let outcome = match &decision {
@@ -186,7 +187,7 @@ impl Stage {
         });
         let changed = kernel != self.kernel || leases != self.leases || forwarding != self.forwarding;
         let names = Names { kernel: &self.kernel, front, request: &run.request, own: &run.own };
-        let words = describe::words(operation, &names, &outcome);
+        let words = told(operation).words(&names, &outcome);
         let verdict = match (decision, native) {
             (Ok(_), Some(missing)) => Verdict::Denied { missing },
             (Ok(rule), None) => Verdict::Allowed { rule: rule.name, from: rule.from },
