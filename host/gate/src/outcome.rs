@@ -34,7 +34,7 @@ impl Known for Session {
     }
 
     fn has_shown(&self, link: &str) -> bool {
-        self.shown.contains(link)
+        self.common.shown.contains(link)
     }
 
     fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError> {

@@ -1,5 +1,8 @@
 //! One plugin's run: from its name to its result, the one that the runtime called and a delegate alike.
 
+use crate::call::call;
+use crate::errors::obstacle;
+use crate::front::Front;
 use crate::gate::Gate;
 use crate::launcher::{Launcher, Plugin};
 use crate::process::{Sandbox, Silence};
@@ -47,24 +50,25 @@ fn run_once(
     let ready = launcher.take(plugin, &session.state).map_err(|reason| {
         session.hindered = true;
         match verb {
-            Verb::Status => Error::new(code::PLUGIN_NOT_AVAILABLE, reason),
-            _ => Error::internal(reason),
+            Verb::Status => Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string()),
+            _ => obstacle(reason),
         }
     })?;
-    let granted = session.grants(&ready.policy).map_err(|text| {
+    let granted = session.grants(&ready.policy).map_err(|error| {
         session.hindered = true;
-        Error::new(code::INVALID_NETWORK_CONFIG, text)
+        Error::new(code::INVALID_NETWORK_CONFIG, error.to_string())
     })?;
     let start = start(&session.request, verb, &granted);
     let deadline = session.deadline;
     let loopback = ready.policy.grants(Capability::Loopback);
     let Plugin { policy, mut sandbox, digest } = ready;
-    let mut gate = Gate::new(session, launcher, plugin, &digest, granted, depth);
+    let front = Front::new(plugin, depth, granted, &mut session.common);
+    let mut gate = Gate::new(session, launcher, run, &digest, front);
     let ended = serve(plugin, &mut sandbox, start, deadline, |operation| {
-        let reply = gate.call(operation);
-        if gate.is_spent() { Err(spent(gate.granted())) } else { Ok(reply) }
+        let reply = call(&mut gate, operation);
+        gate.front.spent().map_or(Ok(reply), |words| Err(words.into()))
     });
-    let granted = gate.into_granted();
+    let granted = gate.front.into_granted();
     // A delegate can be wanted again; the one that the runtime called is taken apart while the answer is being made.
     if depth > 0 && !matches!(&ended, Err(BadEnd { lost: true, .. })) {
         launcher.put_back(plugin, Plugin { policy, sandbox, digest });
@@ -85,12 +89,6 @@ pub fn start(request: &Request, verb: Verb, granted: &Granted) -> Start {
         stdin: request.stdin.clone(),
         limits: granted.limits().of_guest(),
     }
-}
-
-/// Why a guest is stopped that asks for more than its policy lets it.
-pub fn spent(granted: &Granted) -> String {
-    let most = granted.limits().operations();
-    format!("asked for more than {most} operations and was stopped; {}", granted.limit_hint("operations", most))
 }
 
 /// A plugin's end without a result.
@@ -130,7 +128,7 @@ pub fn serve(
     sandbox: &mut Sandbox,
     start: Start,
     deadline: Instant,
-    mut call: impl FnMut(&Operation) -> Result<Result<Reply, OpError>, String>,
+    mut call: impl FnMut(&Operation) -> Result<Result<Reply, OpError>, BadEnd>,
 ) -> Result<(String, u8), BadEnd> {
     let mut stderr = Stderr { plugin, left: start.limits.stderr };
     let mut last = None;

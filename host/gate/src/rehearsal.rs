@@ -3,10 +3,12 @@
 //! itself; nothing here carries one out, and nothing here writes where plugins are taken by [`Launcher::take_unnoted`].
 
 pub use crate::attached::Lack;
-pub use crate::budget::Budget;
+pub use crate::budget::Common;
+pub use crate::errors::state;
+pub use crate::front::{Front, Object};
 pub use crate::launcher::{Launcher, Plugin};
 pub use crate::outcome::{Known, read};
-pub use crate::plugin::{BadEnd, serve, spent, start};
+pub use crate::plugin::{BadEnd, serve, start};
 pub use crate::process::{Sandbox, reap};
 pub use crate::protocol::{STDIN_LIMIT, request, supported};
-pub use crate::session::{MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Request, adopt};
+pub use crate::session::{OwnAddress, Request, adopt};

@@ -4,37 +4,28 @@ mod journal;
 mod kept;
 mod pair;
 
-pub use crate::errors::{kernel, state};
-
 use crate::audit::Audit;
-use crate::budget::Budget;
+use crate::budget::Common;
 use crate::clock::now;
 use crate::effect::Effect;
-use crate::errors::firewall;
+use crate::errors::{firewall, kernel, state};
 use crate::keeping::{Keeping, Look};
 use crate::places::Places;
 use ipnet::IpNet;
 use postern_cni::{CniResult, Json, NetConf, Verb, Version, print};
 use postern_confine::{Direct, Run};
-use postern_firewall::Nft;
 use postern_firewall::iptables::Means;
+use postern_firewall::{AttachmentKey, FirewallError, Nft};
 use postern_kernel::{Namespace, Netlink, Worker};
-use postern_policy::{Granted, Policy};
+use postern_policy::{Granted, Policy, PolicyError};
 use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
 use std::cell::{OnceCell, RefCell, RefMut};
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-/// Routes in one run: each takes the kernel's time and memory, which a container has for nothing.
-pub const MOST_ROUTES: usize = 1024;
-
-/// Addresses in one run.
-pub const MOST_ADDRESSES: usize = 256;
 
 /// What the protocol made of environment and standard input.
 #[derive(Debug)]
@@ -195,12 +186,8 @@ pub struct Session {
     pub own: Vec<OwnAddress>,
     /// The log.
     pub audit: Audit,
-    /// Operations that all guests of this run have asked for, and how many they may.
-    pub asked: Budget,
-    /// Routes that this run has asked for on the container's link.
-    pub routes: Budget,
-    /// Addresses that it has asked for there.
-    pub addresses: Budget,
+    /// What its guests have in common.
+    pub common: Common,
     /// What this run did, in order.
     pub undo: Vec<Undo>,
     /// SHA-256 of the component of the plugin that the runtime called, hexadecimal.
@@ -221,8 +208,6 @@ pub struct Session {
     /// A plugin of this run could not be run or was stopped, or policy or a limit refused it something: what is left of its
     /// DEL is the host's to do.
     pub hindered: bool,
-    /// Host links that this run has shown to a guest: what a result may name.
-    pub shown: BTreeSet<String>,
     /// The records of the network's attachments that are not valid, as the runtime says for GC.
     pub strangers: OnceCell<Vec<Summary>>,
     /// Which addresses rules of the node lead traffic to, looked at once for a whole collection.
@@ -266,9 +251,7 @@ impl Session {
             logs,
             own: Vec::new(),
             audit,
-            asked: Budget::default(),
-            routes: Budget::new(MOST_ROUTES),
-            addresses: Budget::new(MOST_ADDRESSES),
+            common: Common::default(),
             undo: Vec::new(),
             digest: String::new(),
             started: now(),
@@ -279,7 +262,6 @@ impl Session {
             joined: None,
             path: DataPath::default(),
             hindered: false,
-            shown: BTreeSet::new(),
             strangers: OnceCell::new(),
             served: Look::default(),
             nft: SharedNft::default(),
@@ -392,8 +374,8 @@ impl Session {
     /// A policy for this run's configuration.
     ///
     /// # Errors
-    /// A text for people: the configuration makes a value of the policy ambiguous.
-    pub fn grants(&self, policy: &Policy) -> Result<Granted, String> {
+    /// The configuration makes a value of the policy ambiguous.
+    pub fn grants(&self, policy: &Policy) -> Result<Granted, PolicyError> {
         policy.resolve(&self.request.conf.raw, self.request.args())
     }
 
@@ -449,6 +431,16 @@ impl Session {
         Ok(RecordKey::new(cookie, &request.conf.name, &request.container_id, &request.ifname))
     }
 
+    /// What the attachment's masquerading rules are known by.
+    pub fn masquerade_key(&self) -> AttachmentKey {
+        let request = &self.request;
+        AttachmentKey {
+            network: request.conf.name.clone(),
+            container_id: request.container_id.clone(),
+            ifname: request.ifname.clone(),
+        }
+    }
+
     /// The socket for nftables in the host's namespace.
     ///
     /// # Errors
@@ -461,6 +453,25 @@ impl Session {
         }
         RefMut::filter_map(nft, Option::as_mut)
             .map_err(|_| OpError::new(ErrorCode::Kernel, "nftables", "the nftables socket is not open"))
+    }
+
+    /// What nftables are asked for a removal: in a kernel that has none there is nothing.
+    ///
+    /// # Errors
+    /// The kernel refuses something else.
+    pub fn unless_absent<T: Default>(
+        &self,
+        ask: impl FnOnce(&mut Nft) -> Result<T, FirewallError>,
+    ) -> Result<T, OpError> {
+        let mut nft = match self.nft() {
+            Ok(nft) => nft,
+            Err(error) if error.errno.is_some_and(postern_firewall::is_absence) => return Ok(T::default()),
+            Err(error) => return Err(error),
+        };
+        match ask(&mut nft) {
+            Err(_) if nft.is_absent() => Ok(T::default()),
+            outcome => outcome.map_err(firewall),
+        }
     }
 
     /// Who runs the programs of iptables, and until when.

@@ -1,170 +1,130 @@
-//! The handles of one guest: as at the gate, each stands for one object that the guest was given, and every operation
-//! takes one kind only.
+//! Between the links of the simulation and the handles of a guest: what a handle stands for is the front's matter, as at the
+//! gate.
 
-use postern_types::{BridgeInfo, ErrorCode, Handle, Kind, LinkInfo, OpError, Operation, Reply, Takes, VethPair, ops};
+use postern_gate::rehearsal::{Common, Front, Object};
+use postern_types::{BridgeInfo, Handle, LinkInfo, OpError, Operation, Reply, VethPair, ops};
 
-/// See the module.
-#[derive(Clone, Debug, Default)]
-pub struct Handles {
-    /// Links of the simulation, in the order in which they were given out.
-    given: Vec<(Handle, Kind)>,
-    /// How many there may be.
-    most: usize,
+/// The same operation on links of the simulation.
+///
+/// # Errors
+/// [`postern_types::ErrorCode::InvalidHandle`].
+pub fn resolve(front: &Front<'_>, operation: &Operation) -> Result<Operation, OpError> {
+    let mut resolved = operation.clone();
+    for (handle, takes) in resolved.handles() {
+        (*handle, _) = front.take(*handle, takes)?.link();
+    }
+    Ok(resolved)
 }
 
-impl Handles {
-    /// Room for so many handles.
-    pub fn new(most: u32) -> Self {
-        Self { given: Vec::new(), most: usize::try_from(most).unwrap_or(usize::MAX) }
-    }
-
-    /// The link of the simulation that a handle stands for.
-    pub fn link(&self, handle: Handle) -> Option<(Handle, Kind)> {
-        self.given.get(usize::try_from(handle).ok()?).copied()
-    }
-
-    /// What a handle stands for.
-    pub fn kind(&self, handle: Handle) -> Option<Kind> {
-        self.link(handle).map(|(_, kind)| kind)
-    }
-
-    /// The same operation on links of the simulation.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidHandle`].
-    pub fn resolve(&self, operation: &Operation) -> Result<Operation, OpError> {
-        let mut resolved = operation.clone();
-        for (handle, takes) in resolved.handles() {
-            *handle = self.one(*handle, takes)?;
+/// The simulation's answer as the guest gets it, with handles for the links in it.
+///
+/// # Errors
+/// [`postern_types::ErrorCode::Exhausted`].
+pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, reply: Reply) -> Result<Reply, OpError> {
+    let mut show = Show { front, common };
+    Ok(match reply {
+        // One that the guest has: it asked by its handle.
+        Reply::Link(info) => {
+            let handle = operation.clone().handles().first().map_or(Handle::MAX, |(handle, _)| **handle);
+            Reply::Link(LinkInfo { handle, ..info })
         }
-        Ok(resolved)
-    }
+        Reply::MaybeLink(Some(info)) if *operation == Operation::Link(ops::Link::Own) => {
+            Reply::MaybeLink(Some(show.own(info)?))
+        }
+        // A VLAN gateway: nothing can be done to it from outside.
+        Reply::MaybeLink(Some(info)) => {
+            show.common.shown.insert(info.name.clone());
+            Reply::MaybeLink(Some(LinkInfo { handle: Handle::MAX, ..info }))
+        }
+        Reply::Veth(pair) => Reply::Veth(show.pair(pair)?),
+        Reply::MaybeVeth(Some(pair)) => Reply::MaybeVeth(Some(show.pair(pair)?)),
+        Reply::Bridge(bridge) => Reply::Bridge(show.bridge(bridge)?),
+        Reply::MaybeBridge(Some(bridge)) => Reply::MaybeBridge(Some(show.bridge(bridge)?)),
+        other @ (Reply::Done
+        | Reply::MaybeLink(None)
+        | Reply::MaybeVeth(None)
+        | Reply::MaybeBridge(None)
+        | Reply::Addresses(_)
+        | Reply::Loopback { .. }
+        | Reply::Routes(_)
+        | Reply::Result(_)
+        | Reply::Leases(_)
+        | Reply::Available(_)
+        | Reply::Dns(_)
+        | Reply::Removed(_)) => other,
+    })
+}
 
-    fn one(&self, handle: Handle, takes: Takes) -> Result<Handle, OpError> {
-        let none = || OpError::new(ErrorCode::InvalidHandle, handle.to_string(), "no such handle was given out");
-        let (link, kind) = self.link(handle).ok_or_else(none)?;
-        let wanted = match (takes, kind) {
-            (Takes::Any, _)
-            | (Takes::Own, Kind::Own)
-            | (Takes::HostEnd | Takes::SeenEnd, Kind::HostEnd)
-            | (Takes::Bridge, Kind::Bridge) => return Ok(link),
-            (Takes::Own, Kind::HostEnd | Kind::Bridge) => "the attachment's own link",
-            (Takes::HostEnd | Takes::SeenEnd, Kind::Own | Kind::Bridge) => "the attachment's host end",
-            (Takes::Bridge, Kind::Own | Kind::HostEnd) => "that of a granted bridge",
-        };
-        Err(OpError::new(ErrorCode::InvalidHandle, handle.to_string(), format!("handle {handle} is not {wanted}")))
-    }
+/// Links of the simulation are numbered as those of a kernel are: a number never comes twice.
+struct Show<'s, 'f> {
+    front: &'s mut Front<'f>,
+    common: &'s mut Common,
+}
 
-    /// The simulation's answer as the guest gets it, with handles for the links in it.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Exhausted`].
-    pub fn show(&mut self, operation: &Operation, reply: Reply) -> Result<Reply, OpError> {
-        Ok(match reply {
-            Reply::Link(info) => {
-                // One that the guest has: it asked by its handle.
-                let known = self.given.iter().position(|(link, _)| *link == info.handle);
-                let handle = known.and_then(|at| u32::try_from(at).ok()).unwrap_or(Handle::MAX);
-                Reply::Link(LinkInfo { handle, ..info })
-            }
-            Reply::MaybeLink(Some(info)) if *operation == Operation::Link(ops::Link::Own) => {
-                Reply::MaybeLink(Some(self.give(info, Kind::Own)?))
-            }
-            // A VLAN gateway: nothing can be done to it from outside.
-            Reply::MaybeLink(Some(info)) => Reply::MaybeLink(Some(LinkInfo { handle: Handle::MAX, ..info })),
-            Reply::Veth(pair) => Reply::Veth(self.pair(pair)?),
-            Reply::MaybeVeth(Some(pair)) => Reply::MaybeVeth(Some(self.pair(pair)?)),
-            Reply::Bridge(bridge) => Reply::Bridge(self.bridge(bridge)?),
-            Reply::MaybeBridge(Some(bridge)) => Reply::MaybeBridge(Some(self.bridge(bridge)?)),
-            other => other,
-        })
+impl Show<'_, '_> {
+    fn own(&mut self, info: LinkInfo) -> Result<LinkInfo, OpError> {
+        let object = Object::Own { index: info.handle, name: info.name.clone() };
+        self.give(info, object)
     }
 
     fn pair(&mut self, pair: VethPair) -> Result<VethPair, OpError> {
-        let container = self.give(pair.container, Kind::Own)?;
-        let host = self.give(pair.host, Kind::HostEnd)?;
-        Ok(VethPair { container, host, bridge: pair.bridge })
+        // Nobody but the guest acts in a simulation: the pair is its own.
+        let end = Object::HostEnd { index: pair.host.handle, name: pair.host.name.clone(), ours: true };
+        Ok(VethPair { container: self.own(pair.container)?, host: self.give(pair.host, end)?, bridge: pair.bridge })
     }
 
     fn bridge(&mut self, bridge: BridgeInfo) -> Result<BridgeInfo, OpError> {
-        Ok(BridgeInfo { link: self.give(bridge.link, Kind::Bridge)?, ..bridge })
+        let LinkInfo { handle: index, name, mac, mtu, .. } = bridge.link.clone();
+        let object = Object::Bridge { index, name, mac, mtu };
+        Ok(BridgeInfo { link: self.give(bridge.link, object)?, ..bridge })
     }
 
-    fn give(&mut self, info: LinkInfo, kind: Kind) -> Result<LinkInfo, OpError> {
-        let at = self.given.iter().position(|have| *have == (info.handle, kind)).unwrap_or(self.given.len());
-        if at >= self.most {
-            return Err(OpError::new(ErrorCode::Exhausted, "handles", format!("a run may hold {} handles", self.most)));
-        }
-        if at == self.given.len() {
-            self.given.push((info.handle, kind));
-        }
-        Ok(LinkInfo { handle: u32::try_from(at).unwrap_or(Handle::MAX), ..info })
+    fn give(&mut self, info: LinkInfo, object: Object) -> Result<LinkInfo, OpError> {
+        Ok(LinkInfo { handle: self.front.grant(self.common, object)?, ..info })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use postern_cni::Json;
+    use postern_policy::Policy;
+    use postern_types::{ErrorCode, PortSpec};
+
+    fn front(common: &mut Common) -> Front<'static> {
+        let granted = Policy::parse("", "bridge.toml").unwrap().resolve(&Json::Null, "").unwrap();
+        Front::new("bridge", 0, granted, common)
+    }
 
     fn info(handle: Handle) -> LinkInfo {
-        LinkInfo {
-            handle,
-            name: "x".to_owned(),
-            mac: None,
-            mtu: 1500,
-            kind: "veth".to_owned(),
-            up: false,
-            running: false,
-        }
-    }
-
-    fn pair(container: Handle, host: Handle) -> Reply {
-        Reply::Veth(VethPair { container: info(container), host: info(host), bridge: None })
+        let (name, kind) = (format!("link{handle}"), "veth".to_owned());
+        LinkInfo { handle, name, mac: None, mtu: 1500, kind, up: false, running: false }
     }
 
     #[test]
-    fn handles_count_from_zero_and_are_of_one_kind() {
-        let mut handles = Handles::new(8);
+    fn a_guest_sees_handles_and_the_simulation_links() {
+        let mut common = Common::default();
+        let mut front = front(&mut common);
+        let pair = Reply::Veth(VethPair { container: info(40), host: info(41), bridge: None });
         let create = ops::Veth::Create { mtu: None, mac: None }.into();
-        let Reply::Veth(given) = handles.show(&create, pair(40, 41)).unwrap() else { panic!("no pair") };
+        let Ok(Reply::Veth(given)) = show(&mut front, &mut common, &create, pair) else { panic!("no pair") };
         assert_eq!((given.container.handle, given.host.handle), (0, 1));
-        assert_eq!(handles.resolve(&ops::Link::Up { link: 0 }.into()).unwrap(), ops::Link::Up { link: 40 }.into());
+        assert_eq!(resolve(&front, &ops::Link::Up { link: 0 }.into()), Ok(ops::Link::Up { link: 40 }.into()));
         let look = ops::Link::Attributes { link: 1 }.into();
-        assert_eq!(handles.resolve(&look).unwrap(), ops::Link::Attributes { link: 41 }.into());
-        assert_eq!(handles.kind(1), Some(Kind::HostEnd));
-        for bad in [
-            ops::Link::Up { link: 1 }.into(),
-            ops::Link::Up { link: 40 }.into(),
-            ops::PointToPoint::Ensure { host: 0 }.into(),
-        ] {
-            assert_eq!(handles.resolve(&bad).unwrap_err().code, ErrorCode::InvalidHandle, "{bad:?}");
-        }
-        // The same objects have the same handles.
-        let Reply::MaybeVeth(Some(again)) = handles
-            .show(
-                &ops::Veth::Find.into(),
-                Reply::MaybeVeth(Some(VethPair { container: info(40), host: info(41), bridge: None })),
-            )
-            .unwrap()
-        else {
-            panic!("no pair")
-        };
-        assert_eq!((again.container.handle, again.host.handle), (0, 1));
-    }
-
-    #[test]
-    fn there_are_no_more_than_policy_lets() {
-        let error = Handles::new(1).show(&ops::Veth::Create { mtu: None, mac: None }.into(), pair(1, 2)).unwrap_err();
-        assert_eq!(error.code, ErrorCode::Exhausted);
+        assert_eq!(resolve(&front, &look), Ok(ops::Link::Attributes { link: 41 }.into()));
+        let shown = show(&mut front, &mut common, &look, Reply::Link(info(41))).unwrap();
+        assert!(matches!(shown, Reply::Link(link) if link.handle == 1));
+        let bad = resolve(&front, &ops::PointToPoint::Ensure { host: 0 }.into());
+        assert_eq!(bad.unwrap_err().code, ErrorCode::InvalidHandle);
     }
 
     #[test]
     fn a_vlan_gateway_has_none() {
-        let mut handles = Handles::new(8);
-        let port = postern_types::PortSpec::default();
-        let operation = ops::Bridge::EnsureGateways { bridge: 0, port, force: false }.into();
-        let shown = handles.show(&operation, Reply::MaybeLink(Some(info(7)))).unwrap();
+        let mut common = Common::default();
+        let mut front = front(&mut common);
+        let operation = ops::Bridge::EnsureGateways { bridge: 0, port: PortSpec::default(), force: false }.into();
+        let shown = show(&mut front, &mut common, &operation, Reply::MaybeLink(Some(info(7)))).unwrap();
         assert!(matches!(shown, Reply::MaybeLink(Some(link)) if link.handle == Handle::MAX));
-        assert_eq!(handles.link(0), None);
+        assert!(front.object(0).is_err() && common.shown.contains("link7"));
     }
 }

@@ -1,21 +1,20 @@
 //! Running installed guests against the simulation: each in its sandbox, each operation decided by its policy.
 
-use super::describe::{self, Names};
-use super::handles::Handles;
+use super::handles;
+use super::names::{self, Names};
 use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
+use crate::capability::told;
 use crate::lists;
-use postern_cni::{CniResult, Env, Error, Verb, Version, check_version, code, config_version, read_conf};
+use postern_cni::{CniResult, Env, Error, Verb, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
-use postern_gate::rehearsal::{
-    self, Budget, Known, Lack, Launcher, MOST_ADDRESSES, MOST_ROUTES, OwnAddress, Plugin, Request,
-};
-use postern_gate::{Engine, places};
-use postern_policy::{Granted, Question, allows, decide};
+use postern_gate::rehearsal::{self, BadEnd, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, state};
+use postern_gate::{Engine, PlaceError, places};
+use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, Snapshot, StateError};
-use postern_types::{Capability, ErrorCode, LeaseGrant, LeaseRange, OpError, Operation, PortSpec, Reply, ops};
-use std::collections::{BTreeMap, BTreeSet};
+use postern_types::{Capability, ErrorCode, LeaseRange, OpError, Operation, Reply, ops};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -41,13 +40,9 @@ struct Run {
     request: Request,
     deadline: Instant,
     own: Vec<OwnAddress>,
-    shown: BTreeSet<String>,
     leased: bool,
     guarded: bool,
-    /// What all its guests may use up together: operations, routes, addresses.
-    asked: Budget,
-    routes: Budget,
-    addresses: Budget,
+    common: Common,
 }
 
 impl Known for Run {
@@ -60,23 +55,13 @@ impl Known for Run {
     }
 
     fn has_shown(&self, link: &str) -> bool {
-        self.shown.contains(link)
+        self.common.shown.contains(link)
     }
 
     fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError> {
         // Nobody but the guest acts in a simulation: what it did is there.
         Ok((granted.requires_mac_guard() && !self.guarded).then(Lack::of_guard))
     }
-}
-
-/// One guest of a run.
-struct Guest<'a> {
-    plugin: &'a str,
-    depth: u32,
-    granted: Granted,
-    handles: Handles,
-    joined: Option<PortSpec>,
-    asked: u32,
 }
 
 /// What becomes of a plugin that the runtime would call.
@@ -91,8 +76,8 @@ impl Stage {
     /// A stage for the plugins of this postern's catalog.
     ///
     /// # Errors
-    /// A text for people: there is no catalog, or it is not to be trusted.
-    pub fn new(node: Node) -> Result<Self, String> {
+    /// There is no catalog, or it is not to be trusted.
+    pub fn new(node: Node) -> Result<Self, PlaceError> {
         let catalog = places::catalog()?;
         places::trust(&catalog)?;
         let engine = Engine {
@@ -139,7 +124,7 @@ impl Stage {
         digest: &mut Option<String>,
     ) -> Result<serde_json::Value, Error> {
         let raw = read_conf(stdin, rehearsal::STDIN_LIMIT)?;
-        let ready = self.launcher.take_unnoted(plugin).map_err(Error::internal)?;
+        let ready = self.launcher.take_unnoted(plugin).map_err(|e| Error::internal(e.to_string()))?;
         *digest = Some(ready.digest.clone());
         let version = check_version(Verb::Add, &config_version(&raw.0)?, &rehearsal::supported(&ready.policy)?)?;
         let request = rehearsal::request(plugin, env, Verb::Add, version, raw, stdin)?;
@@ -148,10 +133,7 @@ impl Stage {
             rehearsal::adopt(&mut own, &previous);
         }
         let deadline = Instant::now() + ready.policy.limits().time();
-        let asked = Budget::new(usize::try_from(ready.policy.limits().operations()).unwrap_or(usize::MAX));
-        let (routes, addresses) = (Budget::new(MOST_ROUTES), Budget::new(MOST_ADDRESSES));
-        let (shown, leased, guarded) = (BTreeSet::new(), false, false);
-        let mut run = Run { request, deadline, own, shown, leased, guarded, asked, routes, addresses };
+        let mut run = Run { request, deadline, own, leased: false, guarded: false, common: Common::default() };
         let result = self.run(&mut run, ready, plugin, 0)?.unwrap_or_default();
         let text = result.to_json(version)?;
         serde_json::from_str(&text).map_err(|error| Error::internal(error.to_string()))
@@ -162,42 +144,40 @@ impl Stage {
         let Plugin { policy, mut sandbox, .. } = ready;
         let granted = policy
             .resolve(&run.request.conf.raw, run.request.args())
-            .map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
+            .map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
         let verb = run.request.verb;
         let start = rehearsal::start(&run.request, verb, &granted);
-        let handles = Handles::new(granted.limits().handles());
-        let mut guest = Guest { plugin, depth, granted, handles, joined: None, asked: 0 };
+        let mut front = Front::new(plugin, depth, granted, &mut run.common);
         let deadline = run.deadline;
         let (stdout, status) = rehearsal::serve(plugin, &mut sandbox, start, deadline, |operation| {
-            self.answer(run, &mut guest, operation)
+            self.answer(run, &mut front, operation)
         })
         .map_err(|end| end.of(plugin))?;
-        rehearsal::read(run, &guest.granted, plugin, verb, &stdout, status, policy.grants(Capability::Loopback))
+        rehearsal::read(run, front.granted(), plugin, verb, &stdout, status, policy.grants(Capability::Loopback))
     }
 
     /// Decides on one operation and lets the simulation answer it, allowed or not. An error stops the guest.
     fn answer(
         &mut self,
         run: &mut Run,
-        guest: &mut Guest<'_>,
+        front: &mut Front<'_>,
         operation: &Operation,
-    ) -> Result<Result<Reply, OpError>, String> {
-        guest.asked += 1;
-        if guest.asked > guest.granted.limits().operations() || run.asked.spend(1).is_err() {
-            return Err(rehearsal::spent(&guest.granted));
+    ) -> Result<Result<Reply, OpError>, BadEnd> {
+        let counted = front.count(&mut run.common, &run.request.plugin);
+        if let Some(why) = front.spent() {
+            return Err(why.into());
         }
-        let Request { verb, conf, .. } = &run.request;
-        let question = Question { operation, verb: *verb, conf, kind: &|handle| guest.handles.kind(handle) };
-        let decision = decide(&guest.granted, question);
+        let is_counted = counted.is_ok();
+        let decision = counted.and_then(|()| front.decide(&run.request, operation));
         let at = self.operations.len();
-        self.operations.push(OperationReport::new(guest.plugin, guest.depth, operation));
-        let there = describe::is_there(&self.kernel, operation);
+        self.operations.push(OperationReport::new(front.plugin, front.depth, operation));
+        let there = names::is_there(&self.kernel, operation);
         let (kernel, leases, forwarding) = (self.kernel.clone(), self.leases.clone(), self.forwarding);
         let mut native = None;
         let outcome = match &decision {
             // No policy can make it right: the guest is told as the gate would tell it.
-            Err(refusal) if !allows(operation.lasting(), run.request.verb) => Err(refusal.clone()),
-            _ => self.execute(run, guest, operation, &mut native),
+            Err(refusal) if !is_counted || !allows(operation.lasting(), run.request.verb) => Err(refusal.clone()),
+            _ => self.execute(run, front, operation, &mut native),
         }
         .map_err(|mut error| {
             if error.operation.is_empty() {
@@ -206,8 +186,8 @@ impl Stage {
             error
         });
         let changed = kernel != self.kernel || leases != self.leases || forwarding != self.forwarding;
-        let names = Names { kernel: &self.kernel, handles: &guest.handles, request: &run.request, own: &run.own };
-        let words = describe::words(operation, &names, &outcome);
+        let names = Names { kernel: &self.kernel, front, request: &run.request, own: &run.own };
+        let words = told(operation).words(&names, &outcome);
         let verdict = match (decision, native) {
             (Ok(_), Some(missing)) => Verdict::Denied { missing },
             (Ok(rule), None) => Verdict::Allowed { rule: rule.name, from: rule.from },
@@ -224,26 +204,13 @@ impl Stage {
     fn execute(
         &mut self,
         run: &mut Run,
-        guest: &mut Guest<'_>,
+        front: &mut Front<'_>,
         operation: &Operation,
         native: &mut Option<String>,
     ) -> Result<Reply, OpError> {
         match operation {
-            Operation::Ipam(ops::Ipam::Add) => self.delegate(run, guest, Verb::Add, native),
-            Operation::Ipam(ops::Ipam::Del) => self.delegate(run, guest, Verb::Del, native),
-            Operation::Ipam(ops::Ipam::Check) => self.delegate(run, guest, Verb::Check, native),
-            Operation::Ipam(ops::Ipam::Status) => self.delegate(run, guest, Verb::Status, native),
-            Operation::Ipam(ops::Ipam::Gc) => self.delegate(run, guest, Verb::Gc, native),
-            Operation::Leases(ops::Leases::Reserve { sets, requested }) => self.reserve(run, sets, requested),
-            Operation::Leases(ops::Leases::Held) => {
-                let held = self.leases(&run.request, 0)?.held(&leases::owner(&run.request));
-                let grant = |ip: IpAddr| LeaseGrant { address: ip.into(), gateway: None };
-                Ok(Reply::Leases(held.into_iter().map(grant).collect()))
-            }
-            Operation::Leases(ops::Leases::Available { sets }) => {
-                let sets = leases::range_sets(sets)?;
-                Ok(Reply::Available(self.leases(&run.request, sets.len())?.exhausted(&sets).is_none()))
-            }
+            Operation::Ipam(operation) => self.delegate(run, front, ipam::verb(operation), native),
+            Operation::Leases(asked) => self.lease(run, front, operation, asked),
             Operation::ResolvConf(ops::ResolvConf::Read) => resolv_conf::load(&resolv_conf::file(&run.request.conf)),
             Operation::Forwarding(ops::Forwarding::Enable) => {
                 for own in &run.own {
@@ -252,16 +219,72 @@ impl Stage {
                 }
                 Ok(Reply::Done)
             }
-            Operation::Bridge(ops::Bridge::Ensure { name, .. })
-                if guest.granted.has_vlans() && self.is_unfiltered(name) =>
-            {
+            Operation::Bridge(asked) => self.bridge(run, front, operation, asked),
+            Operation::MacGuard(asked) => {
+                let reply = self.simulate(run, front, operation)?;
+                match asked {
+                    ops::MacGuard::Ensure { .. } => run.guarded = true,
+                    ops::MacGuard::Remove => run.guarded = false,
+                    ops::MacGuard::Check { .. } => {}
+                }
+                Ok(reply)
+            }
+            Operation::Link(asked) => {
+                let reply = self.simulate(run, front, operation)?;
+                // The rules go with the pair.
+                run.guarded &= !matches!(asked, ops::Link::Delete { .. });
+                Ok(reply)
+            }
+            Operation::Routes(_)
+            | Operation::Addresses(_)
+            | Operation::Veth(_)
+            | Operation::LinkSysctl(_)
+            | Operation::PointToPoint(_)
+            | Operation::Masquerade(_)
+            | Operation::Loopback(_)
+            | Operation::Attachments(_) => self.simulate(run, front, operation),
+        }
+    }
+
+    fn lease(
+        &mut self,
+        run: &mut Run,
+        front: &mut Front<'_>,
+        operation: &Operation,
+        asked: &ops::Leases,
+    ) -> Result<Reply, OpError> {
+        match asked {
+            ops::Leases::Reserve { sets, requested } => self.reserve(run, sets, requested),
+            ops::Leases::Held => Ok(leases::held_by(self.leases(&run.request, 0)?.held(&run.request.owner()))),
+            ops::Leases::Available { sets } => {
+                let sets = leases::range_sets(sets)?;
+                Ok(Reply::Available(self.leases(&run.request, sets.len())?.exhausted(&sets).is_none()))
+            }
+            ops::Leases::Release | ops::Leases::Retain => self.simulate(run, front, operation),
+        }
+    }
+
+    fn bridge(
+        &mut self,
+        run: &mut Run,
+        front: &mut Front<'_>,
+        operation: &Operation,
+        asked: &ops::Bridge,
+    ) -> Result<Reply, OpError> {
+        match asked {
+            ops::Bridge::Ensure { name, .. } if front.granted().has_vlans() && self.is_unfiltered(name) => {
                 Err(bridge::unfiltered(name))
             }
-            Operation::Bridge(ops::Bridge::EnsureGateways { port, .. }) if guest.joined.as_ref() != Some(port) => {
-                let message = "gateways are for the port that this attachment has joined with";
-                Err(OpError::new(ErrorCode::InvalidArgument, "port", message))
+            ops::Bridge::EnsureGateways { port, .. } => {
+                front.has_joined(port)?;
+                self.simulate(run, front, operation)
             }
-            _ => self.simulate(run, guest, operation),
+            ops::Bridge::Attach { port, .. } => {
+                let reply = self.simulate(run, front, operation)?;
+                front.join(port);
+                Ok(reply)
+            }
+            ops::Bridge::Ensure { .. } | ops::Bridge::Find { .. } => self.simulate(run, front, operation),
         }
     }
 
@@ -271,63 +294,32 @@ impl Stage {
         bridge.is_some_and(|bridge| !bridge.vlan_filtering)
     }
 
-    fn simulate(&mut self, run: &mut Run, guest: &mut Guest<'_>, operation: &Operation) -> Result<Reply, OpError> {
-        let resolved = guest.handles.resolve(operation)?;
-        let (budget, wanted, what) = match operation {
-            Operation::Routes(ops::Routes::Add { routes, .. }) => (&mut run.routes, routes.len(), "routes"),
-            Operation::Addresses(ops::Addresses::Add { addresses, .. }) => {
-                (&mut run.addresses, addresses.len(), "addresses")
-            }
-            _ => (&mut run.routes, 0, ""),
-        };
-        budget.spend(wanted).map_err(|most| {
-            let message = format!("{wanted} {what} are too many: a run may add {most}");
-            OpError::new(ErrorCode::Exhausted, &run.request.ifname, message)
-        })?;
+    fn simulate(&mut self, run: &mut Run, front: &mut Front<'_>, operation: &Operation) -> Result<Reply, OpError> {
+        let resolved = handles::resolve(front, operation)?;
+        if let Operation::Routes(ops::Routes::Add { routes, .. }) = operation {
+            run.common.add_routes(&run.request.ifname, routes.len())?;
+        }
+        if let Operation::Addresses(ops::Addresses::Add { addresses, .. }) = operation {
+            run.common.add_addresses(&run.request.ifname, addresses.len())?;
+        }
         self.kernel.attachment = run.own.iter().map(|own| (own.net, own.gateway)).collect();
+        let before = self.kernel.clone();
         let reply = self.kernel.call(&resolved)?;
         // The report is the log.
         self.kernel.log.clear();
-        let reply = guest.handles.show(operation, reply)?;
-        match (&reply, operation) {
-            (Reply::Veth(pair) | Reply::MaybeVeth(Some(pair)), _) => {
-                run.shown.insert(pair.host.name.clone());
-            }
-            (Reply::Bridge(bridge) | Reply::MaybeBridge(Some(bridge)), _) => {
-                run.shown.insert(bridge.link.name.clone());
-            }
-            (Reply::MaybeLink(Some(gateway)), Operation::Bridge(ops::Bridge::EnsureGateways { .. })) => {
-                run.shown.insert(gateway.name.clone());
-            }
-            (_, Operation::Bridge(ops::Bridge::Attach { port, .. })) => guest.joined = Some(port.clone()),
-            (_, Operation::MacGuard(ops::MacGuard::Ensure { .. })) => run.guarded = true,
-            // The rules go with the pair.
-            (_, Operation::MacGuard(ops::MacGuard::Remove) | Operation::Link(ops::Link::Delete { .. })) => {
-                run.guarded = false
-            }
-            _ => {}
-        }
-        Ok(reply)
+        // Nothing is made for which there is no handle.
+        handles::show(front, &mut run.common, operation, reply).inspect_err(|_| self.kernel = before)
     }
 
     /// Runs the delegate's guest under its own policy. One that fails has done nothing.
     fn delegate(
         &mut self,
         run: &mut Run,
-        guest: &Guest<'_>,
+        front: &Front<'_>,
         verb: Verb,
         native: &mut Option<String>,
     ) -> Result<Reply, OpError> {
-        let name = run.request.conf.ipam_type.clone();
-        ipam::check_name(&name)?;
-        if name == guest.plugin {
-            return Err(OpError::new(ErrorCode::Exhausted, &name, "an IPAM plugin delegates to itself without end"));
-        }
-        let most = guest.granted.limits().depth();
-        if guest.depth >= most {
-            return Err(OpError::new(ErrorCode::Exhausted, &name, format!("plugins delegate more than {most} deep"))
-                .hint(guest.granted.limit_hint("depth", most)));
-        }
+        let name = front.delegate(&run.request)?;
         if !self.launcher.has(&name) && !lists::is_in(&run.request.path, &name) {
             let message = format!(
                 "there is no plugin \"{name}\": it is not in Postern's catalog, nor a program in {}",
@@ -336,10 +328,10 @@ impl Stage {
             return Err(ipam::delegate(&name, Error::internal(message)));
         }
         if !self.launcher.has(&name) {
-            *native = (!guest.granted.allows_native(&name)).then(|| {
+            *native = (!front.granted().allows_native(&name)).then(|| {
                 format!(
                     "it would run as a native program with all of the host's privileges; {}",
-                    guest.granted.native_hint(&name)
+                    front.granted().native_hint(&name)
                 )
             });
             let message =
@@ -348,41 +340,30 @@ impl Stage {
         }
         let (kernel, leases, own, leased) = (self.kernel.clone(), self.leases.clone(), run.own.clone(), run.leased);
         let outer = std::mem::replace(&mut run.request.verb, verb);
-        let outcome = self.launcher.take_unnoted(&name).map_err(Error::internal).and_then(|ready| {
+        let outcome = self.launcher.take_unnoted(&name).map_err(|e| Error::internal(e.to_string())).and_then(|ready| {
             let (plugin, digest) = (name.clone(), ready.digest.clone());
             let delegate = Delegate { policy: self.policy_files(&name), plugin, digest };
             if !self.delegates.contains(&delegate) {
                 self.delegates.push(delegate);
             }
-            self.run(run, ready, &name, guest.depth + 1)
+            self.run(run, ready, &name, front.depth + 1)
         });
         run.request.verb = outer;
         if outcome.is_err() {
             (self.kernel, self.leases, run.own, run.leased) = (kernel, leases, own, leased);
         }
-        match (verb, outcome.map_err(|error| ipam::delegate(&name, error))?) {
-            (Verb::Add, Some(result)) => {
-                let text = result.to_json(Version::LATEST).map_err(|error| ipam::delegate(&name, error))?;
-                rehearsal::adopt(&mut run.own, &result);
-                Ok(Reply::Result(text))
-            }
-            _ => Ok(Reply::Done),
-        }
+        ipam::answer(&name, verb, outcome, &mut run.own)
     }
 
     fn reserve(&mut self, run: &mut Run, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
         if run.leased {
-            return Err(OpError::new(ErrorCode::Exists, "leases", "this run has taken its addresses already")
-                .hint("one call takes one address from each set of ranges"));
+            return Err(leases::taken_already());
         }
         let sets = leases::range_sets(sets)?;
-        let owner = leases::owner(&run.request);
+        let owner = run.request.owner();
         let taken = self.leases(&run.request, sets.len())?.reserve(&owner, &sets, requested).map_err(state)?;
         run.leased = true;
-        let grants: Vec<LeaseGrant> =
-            taken.into_iter().map(|lease| LeaseGrant { address: lease.address, gateway: lease.gateway }).collect();
-        run.own.extend(grants.iter().map(|grant| OwnAddress { net: grant.address, gateway: grant.gateway }));
-        Ok(Reply::Leases(grants))
+        Ok(leases::taken_by(&mut run.own, taken))
     }
 
     /// The leases of the request's network, read once.
@@ -412,14 +393,3 @@ impl Stage {
 
 /// Range sets whose last address is looked for.
 const MOST_SETS: usize = 16;
-
-/// An error of the lease directory, as the gate hands it on.
-fn state(error: StateError) -> OpError {
-    let code = match error {
-        StateError::Refused(_) => ErrorCode::Exists,
-        StateError::Exhausted(_) => ErrorCode::Exhausted,
-        StateError::Relative { .. } => ErrorCode::InvalidArgument,
-        _ => ErrorCode::Io,
-    };
-    OpError::new(code, "", error.to_string())
-}

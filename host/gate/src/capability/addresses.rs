@@ -1,14 +1,17 @@
 //! `addresses`: on the attachment's own link.
 
-use crate::capability::refused;
+use crate::capability::facts::{Facts, Needed};
+use crate::errors::{kernel, refused};
 use crate::gate::Gate;
-use crate::session::kernel;
 use ipnet::IpNet;
 use postern_types::{Address, ErrorCode, Handle, OpError, Reply, ops};
 use std::time::{Duration, Instant};
 
 /// How long duplicate address detection may take: native's limit.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
@@ -24,11 +27,8 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Addresses) -> Result<Reply,
 
 /// `addresses.add`.
 fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply, OpError> {
-    let (index, name) = gate.own(handle)?;
-    gate.session.addresses.spend(addresses.len()).map_err(|most| {
-        let message = format!("{} addresses are too many: a run may add {most}", addresses.len());
-        OpError::new(ErrorCode::Exhausted, &name, message)
-    })?;
+    let (index, name) = gate.front.own(handle)?;
+    gate.session.common.add_addresses(&name, addresses.len())?;
     if let Some(foreign) = addresses.iter().find(|address| !gate.session.owns(address)) {
         return Err(not_own(&foreign.to_string()));
     }
@@ -53,7 +53,7 @@ pub fn not_own(address: &str) -> OpError {
 
 /// `addresses.list`.
 fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, _) = gate.own(handle)?;
+    let (index, _) = gate.front.own(handle)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     Ok(Reply::Addresses(container.addresses(index).map_err(kernel)?.into_iter().map(show).collect()))
 }
@@ -65,7 +65,7 @@ pub fn show(address: postern_kernel::Address) -> Address {
 
 /// `addresses.settle`.
 fn settle(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.own(handle)?;
+    let (index, name) = gate.front.own(handle)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     let until = (Instant::now() + SETTLED_WITHIN).min(gate.session.deadline);
     let mut pause = Duration::from_millis(1);

@@ -1,16 +1,21 @@
 //! `bridge`: the granted bridge, and this attachment's port on it.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth::ignore_router_advertisements;
-use crate::capability::{about, refused};
-use crate::gate::{Gate, Object, link_gone};
+use crate::errors::{about, kernel, link_gone, refused};
+use crate::front::Object;
+use crate::gate::Gate;
 use crate::node;
-use crate::session::{OwnAddress, kernel};
+use crate::session::OwnAddress;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};
 use postern_types::{BridgeInfo, ErrorCode, Handle, Mac, OpError, PortSpec, Reply, VlanId, ops};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
@@ -40,7 +45,7 @@ fn ensure(
     let bridge = match host.link_by_name(name).map_err(kernel)? {
         Some(link) => link,
         None => {
-            gate.room(1)?;
+            gate.front.room(1)?;
             // Two runs may both find it missing: the kernel lets one create it, and the other finds it.
             let create = || host.create_bridge(name, mtu, vlan_filtering);
             node::noted(&gate.session.state, host, node::BRIDGE, name, create)
@@ -50,7 +55,7 @@ fn ensure(
     };
     must_be_bridge(&bridge)?;
     // Before there is a pair that could not be attached.
-    if gate.granted().has_vlans() && !bridge.vlan_filtering {
+    if gate.front.granted().has_vlans() && !bridge.vlan_filtering {
         return Err(unfiltered(name));
     }
     if promisc && !bridge.promisc {
@@ -103,21 +108,10 @@ pub fn unfiltered(name: &str) -> OpError {
     ))
 }
 
-fn held(gate: &Gate<'_>, handle: Handle) -> Result<(u32, String, Option<Mac>, u32), OpError> {
-    match gate.object(handle)? {
-        Object::Bridge { index, name, mac, mtu } => Ok((*index, name.clone(), *mac, *mtu)),
-        Object::Own { name, .. } | Object::HostEnd { name, .. } => Err(OpError::new(
-            ErrorCode::InvalidHandle,
-            name,
-            format!("the handle of \"{name}\" is not that of a granted bridge"),
-        )),
-    }
-}
-
 /// `bridge.attach`.
 fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) -> Result<Reply, OpError> {
-    let (bridge_index, bridge_name, ..) = held(gate, bridge)?;
-    let (index, name) = gate.host_end(host)?;
+    let (bridge_index, bridge_name, ..) = gate.front.bridge(bridge)?;
+    let (index, name) = gate.front.host_end(host)?;
     if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
         return Err(OpError::new(
             ErrorCode::InvalidArgument,
@@ -147,7 +141,7 @@ fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
     gate.session.joined = Some(bridge_index);
     gate.session.path.bridge = Some(bridge_name);
     gate.session.path.port_settings = tagged || port.hairpin || port.isolated;
-    gate.joined = Some(port.clone());
+    gate.front.join(port);
     Ok(Reply::Done)
 }
 
@@ -174,15 +168,8 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
 
 /// `bridge.ensure-gateways`.
 fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: bool) -> Result<Reply, OpError> {
-    // A VLAN gateway outlives the attachment: there is one for the VLAN that its own port is in, and no other.
-    if gate.joined.as_ref() != Some(port) {
-        return Err(OpError::new(
-            ErrorCode::InvalidArgument,
-            "port",
-            "gateways are for the port that this attachment has joined with",
-        ));
-    }
-    let (index, name, mac, mtu) = held(gate, bridge)?;
+    gate.front.has_joined(port)?;
+    let (index, name, mac, mtu) = gate.front.bridge(bridge)?;
     // All of them before anything is made: what is put on a bridge stays there.
     let gateways: Vec<IpNet> = gate.session.own.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
     let netlink = gate.session.host()?;
@@ -207,7 +194,7 @@ fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: 
     }
     // No handle is given out for a VLAN gateway: nothing can be done to it from outside.
     gate.session.path.gateways = noted;
-    gate.session.shown.extend(shown.iter().map(|link| link.name.clone()));
+    gate.session.common.shown.extend(shown.iter().map(|link| link.name.clone()));
     Ok(Reply::MaybeLink(shown.map(|link| Gate::show(Handle::MAX, link))))
 }
 

@@ -1,51 +1,55 @@
 //! `ipam`: delegation to the operator's address management plugin.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::capability::leases;
 use crate::effect::Native;
 use crate::gate::Gate;
-use crate::{collect, native, outcome, plugin};
+use crate::need::Need;
+use crate::session::{OwnAddress, adopt};
+use crate::{collect, native, outcome};
 use postern_cni::{CniResult, Error, Verb, Version, code};
 use postern_types::{DelegateError, ErrorCode, OpError, Reply, ops};
 
 /// The plugin that keeps leases where the host can find them by itself.
 const HOST_LOCAL: &str = "host-local";
 
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts {
+    needed: Needed::WithAddresses,
+    keeps: |request, granted| {
+        let name = &request.conf.ipam_type;
+        granted.is_some_and(|granted| granted.allows_native(name)).then(|| Need::Program(name.clone().into()))
+    },
+    unrecorded: None,
+};
+
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
 /// What the guest gets to see.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<Reply, OpError> {
+    run(gate, verb(operation))
+}
+
+/// The verb that the delegate is run with.
+pub fn verb(operation: &ops::Ipam) -> Verb {
     match operation {
-        ops::Ipam::Add => run(gate, Verb::Add),
-        ops::Ipam::Del => run(gate, Verb::Del),
-        ops::Ipam::Check => run(gate, Verb::Check),
-        ops::Ipam::Status => run(gate, Verb::Status),
-        ops::Ipam::Gc => run(gate, Verb::Gc),
+        ops::Ipam::Add => Verb::Add,
+        ops::Ipam::Del => Verb::Del,
+        ops::Ipam::Check => Verb::Check,
+        ops::Ipam::Status => Verb::Status,
+        ops::Ipam::Gc => Verb::Gc,
     }
 }
 
 /// `ipam.add`, `ipam.del`, `ipam.check`, `ipam.status`, `ipam.gc`.
 fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
-    let name = gate.session.request.conf.ipam_type.clone();
-    check_name(&name)?;
-    if name == gate.plugin {
-        // It would get the same configuration, and delegate to itself again.
-        return Err(OpError::new(ErrorCode::Exhausted, &name, "an IPAM plugin delegates to itself without end"));
-    }
-    let most = gate.granted().limits().depth();
-    if gate.depth >= most {
-        return Err(OpError::new(ErrorCode::Exhausted, &name, format!("plugins delegate more than {most} deep"))
-            .hint(gate.granted().limit_hint("depth", most)));
-    }
+    let name = gate.front.delegate(&gate.session.request)?;
     if verb == Verb::Del {
         collect::before_release(gate.session)?;
     }
     let before = std::mem::take(&mut gate.session.hindered);
-    let mut outcome = if gate.launcher.has(&name) {
-        plugin::run(gate.session, gate.launcher, &name, verb, gate.depth + 1)
-    } else {
-        run_native(gate, &name, verb)
-    };
+    let mut outcome = if gate.launcher.has(&name) { gate.delegate(&name, verb) } else { run_native(gate, &name, verb) };
     let hindered = std::mem::replace(&mut gate.session.hindered, before);
     if verb == Verb::Del
         && hindered
@@ -59,30 +63,7 @@ fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
             crate::say!("postern: leases are given back without \"{name}\": {error}");
         }
     }
-    let result = outcome.map_err(|error| delegate(&name, error))?;
-    match (verb, result) {
-        (Verb::Add, Some(result)) => {
-            let text = result.to_json(Version::LATEST).map_err(|error| delegate(&name, error))?;
-            gate.session.adopt(&result);
-            Ok(Reply::Result(text))
-        }
-        _ => Ok(Reply::Done),
-    }
-}
-
-/// The native libraries' three refusals (CVE-2021-20206 is the second).
-///
-/// # Errors
-/// [`ErrorCode::Unsupported`] for none, [`ErrorCode::InvalidArgument`] for one that is no plain name.
-pub fn check_name(name: &str) -> Result<(), OpError> {
-    if name.is_empty() {
-        return Err(OpError::new(ErrorCode::Unsupported, "ipam.type", "no plugin name provided")
-            .hint("the network's configuration has no \"ipam\": {\"type\": …}"));
-    }
-    if name.contains('/') || name == "." || name == ".." {
-        return Err(OpError::new(ErrorCode::InvalidArgument, name, format!("invalid plugin name: {name}")));
-    }
-    Ok(())
+    answer(&name, verb, outcome, &mut gate.session.own)
 }
 
 fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
@@ -95,7 +76,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
         Err(error) if verb == Verb::Status => return Err(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }),
         found => found?,
     };
-    if !gate.granted().allows_native(name) {
+    if !gate.front.granted().allows_native(name) {
         let listed = Native { plugin: name.to_owned() }.into();
         if verb == Verb::Del {
             // A policy must not stand in the way of a DEL. What the record lists is undone by the record.
@@ -111,13 +92,13 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
             crate::DENIED,
             format!(
                 "policy does not allow \"{}\" to run \"{name}\" as a native program with all of the host's privileges",
-                gate.plugin
+                gate.front.plugin
             ),
         )
         .with_details(format!(
             "{} is no sandboxed plugin; {}",
             program.display(),
-            gate.granted().native_hint(name)
+            gate.front.granted().native_hint(name)
         )));
     }
     if verb == Verb::Add {
@@ -133,6 +114,26 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
         gate.session.gone(|effect| Native::of(effect).is_some_and(|native| native.plugin == name));
     }
     Ok(result)
+}
+
+/// What became of a delegate, as its caller gets it. The addresses of a result are the attachment's from then on.
+///
+/// # Errors
+/// The delegate's.
+pub fn answer(
+    name: &str,
+    verb: Verb,
+    outcome: Result<Option<CniResult>, Error>,
+    own: &mut Vec<OwnAddress>,
+) -> Result<Reply, OpError> {
+    match (verb, outcome.map_err(|error| delegate(name, error))?) {
+        (Verb::Add, Some(result)) => {
+            let text = result.to_json(Version::LATEST).map_err(|error| delegate(name, error))?;
+            adopt(own, &result);
+            Ok(Reply::Result(text))
+        }
+        _ => Ok(Reply::Done),
+    }
 }
 
 /// A delegate's error as its caller gets it.

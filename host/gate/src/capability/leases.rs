@@ -1,30 +1,22 @@
 //! `leases`: host-local's address store.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::collect;
-use crate::effect::Lease;
+use crate::effect::lease::is_relative;
+use crate::effect::{Effect, Lease};
+use crate::errors::state;
 use crate::gate::Gate;
-use crate::session::{OwnAddress, Request, Session, state};
+use crate::need::Need;
+use crate::session::{OwnAddress, Request, Session};
 use ipnet::IpNet;
+use postern_cni::Verb;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
 use postern_state::{Leases, Owner};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
 use std::net::IpAddr;
-use std::path::Path;
 
 /// Ranges of one request, each of which is compared with every other.
 const MOST_RANGES: usize = 256;
-
-/// Whether nothing can be kept there, since ADD refuses a relative directory: its leases were given by a native plugin, or
-/// by Postern 0.1, in whatever directory they were called from. What they gave there is for people to remove.
-fn is_relative(directory: &str) -> bool {
-    let relative = !Path::new(directory).is_absolute();
-    if relative {
-        crate::say!(
-            "postern: no lease is looked for in ipam.dataDir {directory:?}, which is relative: give an absolute path"
-        );
-    }
-    relative
-}
 
 /// Whose a lease of this request is.
 pub fn owner(request: &Request) -> Owner {
@@ -57,6 +49,17 @@ pub fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
     canonicalize(sets).map_err(|message| OpError::new(ErrorCode::InvalidArgument, "ranges", message))
 }
 
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts {
+    needed: Needed::Always,
+    keeps: |request, granted| {
+        let directory = directory(&request.conf);
+        let is_allowed = granted.is_some_and(|granted| granted.allows_leases_in(&directory));
+        (request.verb == Verb::Del || is_allowed).then(|| Need::Leases(directory.into()))
+    },
+    unrecorded: None,
+};
+
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
@@ -73,10 +76,8 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Leases) -> Result<Reply, Op
 
 /// `leases.reserve`.
 fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
-    // Policy has looked at how many addresses one call may take: a second call would take as many again.
     if gate.session.undo.iter().any(|undo| !undo.leases.is_empty()) {
-        return Err(OpError::new(ErrorCode::Exists, "leases", "this run has taken its addresses already")
-            .hint("one call takes one address from each set of ranges"));
+        return Err(taken_already());
     }
     let sets = range_sets(sets)?;
     let directory = directory(&gate.session.request.conf);
@@ -87,12 +88,26 @@ fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) 
     if let Some(undo) = gate.session.undo.last_mut() {
         undo.leases = taken.iter().map(|lease| lease.address.addr()).collect();
     }
-    let grants = taken.into_iter().map(|lease| LeaseGrant { address: lease.address, gateway: lease.gateway });
-    let grants: Vec<LeaseGrant> = grants.collect();
-    for grant in &grants {
-        gate.session.own.push(OwnAddress { net: grant.address, gateway: grant.gateway });
-    }
-    Ok(Reply::Leases(grants))
+    Ok(taken_by(&mut gate.session.own, taken))
+}
+
+/// The answer that shows leases that were taken. Their addresses are the attachment's from then on.
+pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<postern_state::Lease>) -> Reply {
+    own.extend(taken.iter().map(|lease| OwnAddress { net: lease.address, gateway: lease.gateway }));
+    Reply::Leases(
+        taken.into_iter().map(|lease| LeaseGrant { address: lease.address, gateway: lease.gateway }).collect(),
+    )
+}
+
+/// The answer that shows addresses that the attachment holds.
+pub fn held_by(held: Vec<IpAddr>) -> Reply {
+    Reply::Leases(held.into_iter().map(|ip| LeaseGrant { address: IpNet::from(ip), gateway: None }).collect())
+}
+
+/// Policy has looked at how many addresses one call may take: a second call would take as many again.
+pub fn taken_already() -> OpError {
+    OpError::new(ErrorCode::Exists, "leases", "this run has taken its addresses already")
+        .hint("one call takes one address from each set of ranges")
 }
 
 /// `leases.held`.
@@ -101,8 +116,7 @@ fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
         return Ok(Reply::Leases(Vec::new()));
     };
     let held = leases.held(&owner(&gate.session.request), gate.session.deadline).map_err(state)?;
-    let grants = held.into_iter().map(|ip| LeaseGrant { address: IpNet::from(ip), gateway: None }).collect();
-    Ok(Reply::Leases(grants))
+    Ok(held_by(held))
 }
 
 /// `leases.release`.
@@ -118,23 +132,8 @@ fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 /// The leases can't be read or changed.
 pub fn release_own(session: &mut Session) -> Result<(), OpError> {
     let directory = directory(&session.request.conf);
-    revert(session, &directory, &[], true)?;
+    Effect::from(Lease { directory: directory.clone() }).remove(session, None)?;
     session.gone(|effect| Lease::of(effect).is_some_and(|lease| lease.directory == directory));
-    Ok(())
-}
-
-/// Gives back what an undone ADD took, or, by the record, all that its owner has.
-pub fn revert(session: &Session, directory: &str, taken: &[IpAddr], all: bool) -> Result<(), OpError> {
-    if is_relative(directory) {
-        return Ok(());
-    }
-    let Some(leases) = session.leases(directory, false)? else { return Ok(()) };
-    let owner = owner(&session.request);
-    if all {
-        leases.release(&owner, session.deadline).map_err(state)?;
-    } else {
-        leases.release_addresses(&owner, taken, session.deadline).map_err(state)?;
-    }
     Ok(())
 }
 

@@ -1,11 +1,17 @@
 //! `link`: the attachment's own link.
 
-use crate::capability::{about, veth};
+use crate::capability::facts::{Facts, Needed};
+use crate::capability::veth;
 use crate::effect::Veth;
-use crate::gate::{Gate, Object, link_gone};
-use crate::session::{Session, kernel};
+use crate::errors::{about, kernel, link_gone};
+use crate::front::Object;
+use crate::gate::Gate;
+use crate::session::Session;
 use postern_cni::Verb;
 use postern_types::{Handle, OpError, Reply, ops};
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
@@ -33,7 +39,7 @@ fn own(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 
 /// `link.attributes`, and the same of a host end or a bridge.
 fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name, link) = match gate.object(handle)? {
+    let (index, name, link) = match gate.front.object(handle)? {
         Object::Own { index, name } => {
             let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
             (*index, name, netlink.link_by_index(*index))
@@ -50,7 +56,7 @@ fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 
 /// `link.up`.
 fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.own(handle)?;
+    let (index, name) = gate.front.own(handle)?;
     gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index).map_err(about(&name))?;
     gate.session.path.up = true;
     Ok(Reply::Done)
@@ -71,7 +77,7 @@ pub fn delete_own(session: &Session) -> Result<(), OpError> {
 
 /// `link.delete`.
 fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.own(handle)?;
+    let (index, name) = gate.front.own(handle)?;
     let is_add = gate.session.request.verb == Verb::Add;
     if is_add {
         gate.session.only_of_this_run(|effect| Veth::of(effect).is_some(), "pair")?;

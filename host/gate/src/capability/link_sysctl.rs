@@ -1,9 +1,13 @@
 //! `link-sysctl`: known keys of the attachment's own link.
 
+use crate::capability::facts::{Facts, Needed};
+use crate::errors::kernel;
 use crate::gate::Gate;
-use crate::session::kernel;
 use postern_kernel::Sysctl;
 use postern_types::{ErrorCode, Handle, LinkSysctl, OpError, Reply, ops};
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
@@ -17,7 +21,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::LinkSysctl) -> Result<Reply
 
 /// `link-sysctl.set-*`.
 fn set(gate: &Gate<'_>, handle: Handle, key: LinkSysctl, value: bool) -> Result<Reply, OpError> {
-    let (_, name) = gate.own(handle)?;
+    let (_, name) = gate.front.own(handle)?;
     let container = gate.session.container_required()?;
     let value = if value { "1" } else { "0" };
     let ipv6 = |link: &str, key| Sysctl::Ipv6Conf { link: link.to_owned(), key };

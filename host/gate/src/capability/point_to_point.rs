@@ -1,14 +1,17 @@
 //! `point-to-point`: the host's side of a routed pair.
 
-use crate::capability::refused;
+use crate::capability::facts::{Facts, Needed};
+use crate::errors::{kernel, refused};
 use crate::gate::Gate;
-use crate::session::kernel;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_types::{ErrorCode, Handle, OpError, Reply, Route, ops};
 
 /// `RT_SCOPE_HOST` of `linux/rtnetlink.h`: what native ptp gives its routes.
 const SCOPE_HOST: u8 = 254;
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
@@ -22,7 +25,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::PointToPoint) -> Result<Rep
 
 /// `point-to-point.ensure`.
 fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.host_end(host)?;
+    let (index, name) = gate.front.host_end(host)?;
     let netlink = gate.session.host()?;
     let mut gateways = Vec::new();
     for own in &gate.session.own {

@@ -1,11 +1,14 @@
 //! `routes`: through the attachment's own link.
 
 use crate::capability::addresses::not_own;
-use crate::capability::refused;
+use crate::capability::facts::{Facts, Needed};
+use crate::errors::{kernel, refused};
 use crate::gate::Gate;
-use crate::session::kernel;
 use ipnet::IpNet;
-use postern_types::{ErrorCode, Handle, OpError, Reply, Route, ops};
+use postern_types::{Handle, OpError, Reply, Route, ops};
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
@@ -21,11 +24,8 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Routes) -> Result<Reply, Op
 
 /// `routes.add`.
 fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, OpError> {
-    let (index, name) = gate.own(handle)?;
-    gate.session.routes.spend(routes.len()).map_err(|most| {
-        OpError::new(ErrorCode::Exhausted, &name, format!("{} routes are too many: a run may add {most}", routes.len()))
-            .hint("join routes that lie side by side")
-    })?;
+    let (index, name) = gate.front.own(handle)?;
+    gate.session.common.add_routes(&name, routes.len())?;
     for source in routes.iter().filter_map(|route| route.source) {
         if !gate.session.own.iter().any(|own| own.net.addr() == source) {
             return Err(not_own(&source.to_string()));
@@ -48,7 +48,7 @@ fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, O
 
 /// `routes.remove-connected`.
 fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> Result<Reply, OpError> {
-    let (index, name) = gate.own(handle)?;
+    let (index, name) = gate.front.own(handle)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     for network in networks {
         gate.session.in_time()?;
@@ -62,6 +62,6 @@ fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> Resu
 
 /// `routes.list`.
 fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, _) = gate.own(handle)?;
+    let (index, _) = gate.front.own(handle)?;
     Ok(Reply::Routes(gate.session.container_required()?.netlink().map_err(kernel)?.routes(index).map_err(kernel)?))
 }

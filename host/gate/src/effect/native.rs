@@ -1,12 +1,13 @@
 //! What a native IPAM program did.
 
-use super::{Addresses, Leaves, Need, Noted};
-use crate::capability::ipam;
+use super::{Addresses, Leaves, Noted};
 use crate::native;
+use crate::need::Need;
 use crate::session::Session;
 use postern_cni::{Error, Verb};
 use postern_types::{ErrorCode, OpError};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -27,7 +28,7 @@ impl Native {
 impl Leaves for Native {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         // Nothing of such a name was ever run.
-        if ipam::check_name(&self.plugin).is_err() {
+        if native::check_name(&self.plugin).is_err() {
             return Ok(());
         }
         self.del(session).map_err(|error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string()))
@@ -54,6 +55,6 @@ impl Leaves for Native {
     }
 
     fn needs(&self) -> Need<'_> {
-        Need::Program(&self.plugin)
+        Need::Program(Cow::from(&self.plugin))
     }
 }

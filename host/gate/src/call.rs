@@ -1,0 +1,66 @@
+//! The gate: the one call through which a guest reaches the node.
+
+use crate::audit::Entry;
+use crate::capability;
+use crate::errors::kernel;
+use crate::gate::Gate;
+use postern_policy::{Rule, allows};
+use postern_types::{ErrorCode, OpError, Operation, Reply};
+use std::time::Instant;
+
+/// Decides on an operation, carries it out, and writes it down.
+///
+/// # Errors
+/// What the guest gets to see, with the operation's name filled in.
+pub fn call(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError> {
+    let start = Instant::now();
+    let (rule, outcome) = match admit(gate, operation) {
+        Ok(rule) => (Some(rule), execute(gate, operation)),
+        Err(refusal) => (None, Err(refusal)),
+    };
+    let outcome = outcome.map_err(|mut error| {
+        if error.operation.is_empty() {
+            operation.name().clone_into(&mut error.operation);
+        }
+        error
+    });
+    // Not the plugin's fault, and not the attachment's: a DEL goes on without it.
+    let by_policy = |error: &OpError| match error.code {
+        ErrorCode::Denied => allows(operation.lasting(), gate.session.request.verb),
+        code => code == ErrorCode::Exhausted,
+    };
+    if outcome.as_ref().is_err_and(by_policy) {
+        gate.session.hindered = true;
+    }
+    gate.session.audit.note(&Entry {
+        verb: gate.session.request.verb,
+        plugin: gate.front.plugin,
+        digest: gate.digest,
+        operation,
+        rule: rule.map(|rule| rule.name),
+        from: rule.map(|rule| rule.from.name()),
+        outcome: &outcome,
+        took: start.elapsed(),
+    });
+    outcome
+}
+
+fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
+    gate.session.in_time()?;
+    gate.front.count(&mut gate.session.common, &gate.session.request.plugin)?;
+    // A path can lead to a namespace of another kind, which shows when it is entered: before anything is done.
+    if gate.front.is_first()
+        && let Some(container) = gate.session.container()
+    {
+        container.netlink().map_err(kernel)?;
+    }
+    gate.front.decide(&gate.session.request, operation)
+}
+
+/// Carries out what was admitted, once it is written down that this plugin changes things.
+fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError> {
+    if operation.lasting().is_recorded() {
+        gate.session.begin()?;
+    }
+    capability::execute(gate, operation)
+}

@@ -1,0 +1,377 @@
+//! What one guest is given and may use up: handles, budgets, the decision on each operation, delegation. Nothing here is
+//! done. A run and its rehearsal (`postern plan`) have this in common, so that what a plan says of it is true.
+
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
+use crate::budget::{Budget, Common};
+use crate::native;
+use crate::session::Request;
+use postern_policy::{Granted, Question, Rule};
+use postern_types::{ErrorCode, Handle, Kind, Mac, OpError, Operation, PortSpec, Takes};
+
+/// What a handle stands for. The kind is the authority: each operation takes one kind and no other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// The attachment's link in the container's namespace: configure, delete.
+    Own {
+        /// Interface index there. The kernel never gives an index twice, so a link that went away stays away.
+        index: u32,
+        /// `CNI_IFNAME`.
+        name: String,
+    },
+    /// The attachment's veth end in the host's namespace: read, attach, guard.
+    HostEnd {
+        /// Interface index.
+        index: u32,
+        /// The name that the host chose.
+        name: String,
+        /// This run or the record made it. One that only seems to belong to the container's link can be read.
+        ours: bool,
+    },
+    /// A bridge that policy grants: read, attach to it, give it gateways.
+    Bridge {
+        /// Interface index.
+        index: u32,
+        /// Its name.
+        name: String,
+        /// Its address when the handle was given out, before a port could lend it another.
+        mac: Option<Mac>,
+        /// Its MTU.
+        mtu: u32,
+    },
+}
+
+/// What the handle of a bridge is.
+const OF_BRIDGE: &str = "that of a granted bridge";
+
+impl Object {
+    /// What operations take it for.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Own { .. } => Kind::Own,
+            Self::HostEnd { .. } => Kind::HostEnd,
+            Self::Bridge { .. } => Kind::Bridge,
+        }
+    }
+
+    /// Interface index in its namespace, and name.
+    pub fn link(&self) -> (u32, &str) {
+        match self {
+            Self::Own { index, name } | Self::HostEnd { index, name, .. } | Self::Bridge { index, name, .. } => {
+                (*index, name)
+            }
+        }
+    }
+
+    /// What is missing for an operation to take it; `None` if nothing is.
+    fn lacks(&self, takes: Takes) -> Option<&'static str> {
+        match (takes, self) {
+            (Takes::Any, _)
+            | (Takes::Own, Self::Own { .. })
+            | (Takes::HostEnd, Self::HostEnd { ours: true, .. })
+            | (Takes::SeenEnd, Self::HostEnd { .. })
+            | (Takes::Bridge, Self::Bridge { .. }) => None,
+            (Takes::Own, Self::HostEnd { .. } | Self::Bridge { .. }) => Some("the attachment's own link"),
+            (Takes::HostEnd, Self::HostEnd { ours: false, .. })
+            | (Takes::HostEnd | Takes::SeenEnd, Self::Own { .. } | Self::Bridge { .. }) => {
+                Some("the attachment's host end")
+            }
+            (Takes::Bridge, Self::Own { .. } | Self::HostEnd { .. }) => Some(OF_BRIDGE),
+        }
+    }
+
+    fn is_not(&self, wanted: &str) -> OpError {
+        let (_, name) = self.link();
+        OpError::new(ErrorCode::InvalidHandle, name, format!("the handle of \"{name}\" is not {wanted}"))
+    }
+}
+
+/// See the module.
+pub struct Front<'a> {
+    /// Who calls.
+    pub plugin: &'a str,
+    /// How deep in delegation, 0 for the plugin that the runtime called.
+    pub depth: u32,
+    granted: Granted,
+    objects: Vec<Object>,
+    operations: u32,
+    spent: bool,
+    /// How the attachment's port joined its bridge.
+    joined: Option<PortSpec>,
+}
+
+impl<'a> Front<'a> {
+    /// The front of a guest that begins.
+    pub fn new(plugin: &'a str, depth: u32, granted: Granted, common: &mut Common) -> Self {
+        // Whoever delegates answers for what it sets off: the whole run has the budget of the plugin that the runtime
+        // called, whatever its delegates may ask for at each of their starts.
+        if depth == 0 {
+            common.asked = Budget::new(usize::try_from(granted.limits().operations()).unwrap_or(usize::MAX));
+        }
+        Self { plugin, depth, granted, objects: Vec::new(), operations: 0, spent: false, joined: None }
+    }
+
+    /// The policy in force.
+    pub fn granted(&self) -> &Granted {
+        &self.granted
+    }
+
+    /// The same, when the guest has ended.
+    pub fn into_granted(self) -> Granted {
+        self.granted
+    }
+
+    /// Counts an operation. `caller` is the plugin that the runtime called.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Exhausted`].
+    pub fn count(&mut self, common: &mut Common, caller: &str) -> Result<(), OpError> {
+        let budget = self.granted.limits().operations();
+        self.operations += 1;
+        if self.operations > budget {
+            self.spent = true;
+            return Err(OpError::new(ErrorCode::Exhausted, "", format!("a run may ask for {budget} operations"))
+                .hint(self.granted.limit_hint("operations", budget)));
+        }
+        common.asked.spend(1).map_err(|most| {
+            // A delegate is refused, and goes on until its own budget is spent: its caller is the one to stop.
+            self.spent = self.depth == 0;
+            let message = format!("\"{caller}\" and its delegates may ask for {most} operations");
+            let most = u32::try_from(most).unwrap_or(u32::MAX);
+            OpError::new(ErrorCode::Exhausted, caller, message).hint(postern_policy::limit_hint(
+                caller,
+                "operations",
+                most,
+            ))
+        })
+    }
+
+    /// Whether the guest has asked once.
+    pub fn is_first(&self) -> bool {
+        self.operations == 1
+    }
+
+    /// Why the guest is stopped, if it has gone on asking after its budget was spent: its questions would wash everything
+    /// else out of the log.
+    pub fn spent(&self) -> Option<String> {
+        let most = self.granted.limits().operations();
+        let hint = || self.granted.limit_hint("operations", most);
+        self.spent.then(|| format!("asked for more than {most} operations and was stopped; {}", hint()))
+    }
+
+    /// The decision on an operation.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Denied`].
+    pub fn decide(&self, request: &Request, operation: &Operation) -> Result<Rule, OpError> {
+        let kind = |handle| self.object(handle).ok().map(Object::kind);
+        let question = Question { operation, verb: request.verb, conf: &request.conf, kind: &kind };
+        postern_policy::decide(&self.granted, question)
+    }
+
+    /// Gives out a handle.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Exhausted`].
+    pub fn grant(&mut self, common: &mut Common, object: Object) -> Result<Handle, OpError> {
+        if let Some(at) = self.objects.iter().position(|have| *have == object) {
+            return Ok(u32::try_from(at).unwrap_or(u32::MAX));
+        }
+        self.room(1)?;
+        if let Object::HostEnd { name, ours: true, .. } | Object::Bridge { name, .. } = &object {
+            common.shown.insert(name.clone());
+        }
+        self.objects.push(object);
+        Ok(u32::try_from(self.objects.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    /// Whether another handle can be given out: asked before something is made that would need one.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Exhausted`].
+    pub fn room(&self, wanted: usize) -> Result<(), OpError> {
+        let limit = self.granted.limits().handles();
+        if u32::try_from(self.objects.len() + wanted).is_ok_and(|have| have <= limit) {
+            return Ok(());
+        }
+        Err(OpError::new(ErrorCode::Exhausted, "handles", format!("a run may hold {limit} handles"))
+            .hint(self.granted.limit_hint("handles", limit)))
+    }
+
+    /// What a handle stands for.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`].
+    pub fn object(&self, handle: Handle) -> Result<&Object, OpError> {
+        usize::try_from(handle)
+            .ok()
+            .and_then(|at| self.objects.get(at))
+            .ok_or_else(|| OpError::new(ErrorCode::InvalidHandle, handle.to_string(), "no such handle was given out"))
+    }
+
+    /// The same, for an operation that takes such a kind only.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    pub fn take(&self, handle: Handle, takes: Takes) -> Result<&Object, OpError> {
+        let object = self.object(handle)?;
+        object.lacks(takes).map_or(Ok(object), |wanted| Err(object.is_not(wanted)))
+    }
+
+    /// Index and name of the attachment's own link, by handle.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    pub fn own(&self, handle: Handle) -> Result<(u32, String), OpError> {
+        self.link(handle, Takes::Own)
+    }
+
+    /// The attachment's host end, by handle.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    pub fn host_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
+        self.link(handle, Takes::HostEnd)
+    }
+
+    /// The same, to look at only.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    pub fn seen_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
+        self.link(handle, Takes::SeenEnd)
+    }
+
+    /// A bridge that policy grants, by handle: index, name, address and MTU.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    pub fn bridge(&self, handle: Handle) -> Result<(u32, String, Option<Mac>, u32), OpError> {
+        match self.take(handle, Takes::Bridge)? {
+            Object::Bridge { index, name, mac, mtu } => Ok((*index, name.clone(), *mac, *mtu)),
+            other @ (Object::Own { .. } | Object::HostEnd { .. }) => Err(other.is_not(OF_BRIDGE)),
+        }
+    }
+
+    fn link(&self, handle: Handle, takes: Takes) -> Result<(u32, String), OpError> {
+        self.take(handle, takes).map(Object::link).map(|(index, name)| (index, name.to_owned()))
+    }
+
+    /// Notes how the attachment's port joined its bridge.
+    pub fn join(&mut self, port: &PortSpec) {
+        self.joined = Some(port.clone());
+    }
+
+    /// Whether the port joined in this way: a VLAN gateway outlives the attachment, so that there is one for the VLAN that
+    /// its own port is in, and no other.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidArgument`].
+    pub fn has_joined(&self, port: &PortSpec) -> Result<(), OpError> {
+        if self.joined.as_ref() == Some(port) {
+            return Ok(());
+        }
+        let message = "gateways are for the port that this attachment has joined with";
+        Err(OpError::new(ErrorCode::InvalidArgument, "port", message))
+    }
+
+    /// The IPAM plugin that the guest may have run.
+    ///
+    /// # Errors
+    /// As [`native::check_name`], or [`ErrorCode::Exhausted`]: it would have no end.
+    pub fn delegate(&self, request: &Request) -> Result<String, OpError> {
+        let name = &request.conf.ipam_type;
+        native::check_name(name)?;
+        if name == self.plugin {
+            // It would get the same configuration, and delegate to itself again.
+            return Err(OpError::new(ErrorCode::Exhausted, name, "an IPAM plugin delegates to itself without end"));
+        }
+        let most = self.granted.limits().depth();
+        if self.depth >= most {
+            return Err(OpError::new(ErrorCode::Exhausted, name, format!("plugins delegate more than {most} deep"))
+                .hint(self.granted.limit_hint("depth", most)));
+        }
+        Ok(name.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postern_cni::Json;
+    use postern_policy::Policy;
+
+    fn front(policy: &str, depth: u32, common: &mut Common) -> Front<'static> {
+        let granted = Policy::parse(policy, "bridge.toml").unwrap().resolve(&Json::Null, "").unwrap();
+        Front::new("bridge", depth, granted, common)
+    }
+
+    fn own(index: u32) -> Object {
+        Object::Own { index, name: "eth0".to_owned() }
+    }
+
+    fn end(index: u32, ours: bool) -> Object {
+        Object::HostEnd { index, name: format!("veth{index}"), ours }
+    }
+
+    #[test]
+    fn handles_count_from_zero_and_are_of_one_kind() {
+        let mut common = Common::default();
+        let mut front = front("", 0, &mut common);
+        let bridge = Object::Bridge { index: 43, name: "br".to_owned(), mac: None, mtu: 1500 };
+        for (object, handle) in [(own(40), 0), (end(41, true), 1), (end(42, false), 2), (bridge, 3), (own(40), 0)] {
+            assert_eq!(front.grant(&mut common, object).unwrap(), handle);
+        }
+        for (handle, taken) in [
+            (0, [true, false, false, false, true]),
+            (1, [false, true, true, false, true]),
+            (2, [false, false, true, false, true]),
+            (3, [false, false, false, true, true]),
+            (4, [false; 5]),
+            (40, [false; 5]),
+        ] {
+            let all = [Takes::Own, Takes::HostEnd, Takes::SeenEnd, Takes::Bridge, Takes::Any];
+            let found = all.map(|takes| front.take(handle, takes).map_err(|error| error.code));
+            assert_eq!(found.map(|found| found.is_ok()), taken, "{handle}");
+            assert!(found.iter().flat_map(|found| found.as_ref().err()).all(|e| *e == ErrorCode::InvalidHandle));
+        }
+        // What only seems to be the attachment's is shown to nobody.
+        assert_eq!(common.shown.iter().collect::<Vec<_>>(), ["br", "veth41"]);
+    }
+
+    #[test]
+    fn there_are_no_more_handles_than_policy_lets() {
+        let mut common = Common::default();
+        let mut front = front("[limits]\nhandles = 1", 0, &mut common);
+        assert_eq!(front.room(2).unwrap_err().code, ErrorCode::Exhausted);
+        assert_eq!(front.grant(&mut common, own(1)), Ok(0));
+        assert_eq!(front.grant(&mut common, end(2, true)).unwrap_err().code, ErrorCode::Exhausted);
+        assert_eq!(front.grant(&mut common, own(1)), Ok(0));
+    }
+
+    #[test]
+    fn a_delegate_spends_what_its_caller_may() {
+        let mut common = Common::default();
+        let mut caller = front("[limits]\noperations = 2", 0, &mut common);
+        let mut delegate = front("[limits]\noperations = 3", 1, &mut common);
+        assert_eq!(caller.count(&mut common, "bridge"), Ok(()));
+        assert_eq!(delegate.count(&mut common, "bridge"), Ok(()));
+        // The delegate is refused, and not yet stopped: its caller is.
+        assert_eq!(delegate.count(&mut common, "bridge").unwrap_err().code, ErrorCode::Exhausted);
+        assert_eq!(delegate.spent(), None);
+        assert_eq!(caller.count(&mut common, "bridge").unwrap_err().code, ErrorCode::Exhausted);
+        assert!(caller.spent().unwrap().contains("more than 2 operations"));
+        assert!(delegate.count(&mut common, "bridge").is_err() && delegate.spent().is_none());
+        assert!(delegate.count(&mut common, "bridge").is_err() && delegate.spent().is_some());
+    }
+
+    #[test]
+    fn gateways_are_for_the_port_that_joined() {
+        let mut front = front("", 0, &mut Common::default());
+        let port = PortSpec { vlan: Some(7), ..PortSpec::default() };
+        assert!(front.has_joined(&port).is_err());
+        front.join(&port);
+        assert_eq!(front.has_joined(&port), Ok(()));
+        assert!(front.has_joined(&PortSpec::default()).is_err());
+    }
+}
