@@ -187,6 +187,7 @@ fn begin(
     let mut session = Session::new(request, end, places);
     session.keep_for_cleanup(cleanup);
     session.digest = digest;
+    session.makes_links = part.link;
     session.owns_link = part.link;
     if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
@@ -216,10 +217,12 @@ fn begin(
 }
 
 fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, part: Part) -> Result<String, Error> {
-    let owns_link = part.link;
     if verb == Verb::Add {
-        collect::recover(session, owns_link).map_err(internal)?;
+        collect::recover(session).map_err(internal)?;
     }
+    let owns_link = session.owns_link;
+    // The plugin that made the link is the last of its chain: nothing of the attachment outlives it.
+    let section = (!owns_link).then(|| session.section());
     match verb {
         Verb::Add | Verb::Check => {
             if verb == Verb::Check {
@@ -238,7 +241,7 @@ fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, p
         Verb::Del => {
             session.hold_against_kernel().map_err(internal)?;
             session.forget_foreign_container();
-            session.ending(if owns_link { None } else { Some(name) });
+            session.ending(section.as_deref());
         }
         Verb::Gc | Verb::Status | Verb::Version => {}
     }
@@ -250,9 +253,8 @@ fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, p
         if hindered && !(recorded && owns_link) {
             unrecorded::remove(session, part).map_err(internal)?;
         }
-        // The plugin has done what it knows of, or failed; what its record still lists is removed now. The plugin that
-        // made the link is the last of its chain: nothing of the attachment outlives it.
-        collect::by_record(session, if owns_link { None } else { Some(name) }).map_err(internal)?;
+        // The plugin has done what it knows of, or failed; what its record still lists is removed now.
+        collect::by_record(session, section.as_deref()).map_err(internal)?;
         return match outcome {
             // The record is the whole truth: a plugin that fails at what is gone would keep the runtime trying for ever.
             Err(error) if recorded && owns_link => {

@@ -14,7 +14,7 @@ use crate::errors::firewall;
 use crate::keeping::{Keeping, Look};
 use crate::places::Places;
 use ipnet::IpNet;
-use postern_cni::{CniResult, Json, NetConf, Verb, Version};
+use postern_cni::{CniResult, Json, NetConf, Verb, Version, print};
 use postern_confine::{Direct, Run};
 use postern_firewall::Nft;
 use postern_firewall::iptables::Means;
@@ -22,6 +22,7 @@ use postern_kernel::{Namespace, Netlink, Worker};
 use postern_policy::{Granted, Policy};
 use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
+use sha2::{Digest, Sha256};
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -58,6 +59,18 @@ impl Request {
     /// Whose leases these are.
     pub fn owner(&self) -> Owner {
         Owner { container_id: self.container_id.clone(), ifname: self.ifname.clone() }
+    }
+
+    /// What tells this plugin's configuration from another one of the same plugin in the list: a hash of it, without what the
+    /// runtime puts in for each container.
+    pub fn identity(&self) -> String {
+        const OF_RUNTIME: [&str; 5] =
+            ["prevResult", "runtimeConfig", "args", "cni.dev/valid-attachments", "cni.dev/attachments"];
+        let Json::Object(entries) = &self.conf.raw else { return String::new() };
+        let is_own = |key: &str| !OF_RUNTIME.iter().any(|of_runtime| key.eq_ignore_ascii_case(of_runtime));
+        let own = entries.iter().filter(|(key, _)| is_own(key)).cloned().collect();
+        let digest = Sha256::digest(print::compact(&Json::Object(own).sorted()));
+        digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// `CNI_ARGS`; empty if there are none.
@@ -147,12 +160,12 @@ pub struct Undo {
 }
 
 /// What an earlier run of the same ADD left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// All that the record lists: the container that it was made for is gone.
+    /// All that the record lists: the container that it was made for is gone, or the ADD that made its link did not end.
     Attachment,
-    /// What this plugin did.
-    Section,
+    /// These sections of this plugin.
+    Sections(Vec<String>),
 }
 
 /// See the module.
@@ -185,6 +198,9 @@ pub struct Session {
     pub started: u64,
     /// The plugin that the runtime called makes the attachment's link.
     pub owns_link: bool,
+    /// Policy lets that plugin make the attachment's link.
+    pub makes_links: bool,
+    section: String,
     /// The address of the container's end of the pair that this run made.
     pub container_mac: Option<Mac>,
     /// Index of the bridge that this run made the pair's host end a port of.
@@ -224,6 +240,7 @@ impl Session {
     /// A session that knows of no namespace but its own, and has no record open. No time is kept for cleaning up.
     pub fn new(request: Request, deadline: Instant, places: Places) -> Self {
         let attachment = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
+        let section = request.plugin.clone();
         let Places { state, library, logs } = places;
         let audit = Audit::new(&logs, attachment);
         Self {
@@ -241,6 +258,8 @@ impl Session {
             digest: String::new(),
             started: now(),
             owns_link: false,
+            makes_links: false,
+            section,
             container_mac: None,
             joined: None,
             path: DataPath::default(),
