@@ -19,7 +19,7 @@ const LIMIT: u64 = 4 << 20;
 /// # Errors
 /// A text for people: it can't be read, or others could have written it.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, String> {
-    let Some(file) = places::open_trusted(path)? else { return Ok(None) };
+    let Some(file) = places::open_trusted(path).map_err(|e| e.to_string())? else { return Ok(None) };
     let mut text = String::new();
     file.take(LIMIT).read_to_string(&mut text).map_err(|error| error.to_string())?;
     Ok(Some(text))

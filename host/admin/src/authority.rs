@@ -1,8 +1,10 @@
 //! Effective authority: what is imported and granted, in plain sentences.
 
+use crate::capability::{groups, page};
 use crate::imports::Imports;
-use crate::sentences::{CANNOT, GROUPS};
+
 use crate::words::{GATEWAY, Objects};
+use postern_types::{Capability, Lasting, Row};
 use serde::{Serialize, Serializer};
 
 /// The table that says what a plugin may answer, whatever it imports: its name in place of a capability's.
@@ -43,8 +45,8 @@ pub struct Ability {
 /// What a plugin with these imports can do: under these grants, or whatever a policy may say.
 pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
     let mut abilities = Vec::new();
-    for group in GROUPS {
-        let Some(imported) = imports.authority.get(group.capability) else { continue };
+    for (capability, group) in groups() {
+        let Some(imported) = imports.authority.get(capability.name()) else { continue };
         let has = |name: &&&str| imported.contains(**name);
         let used: Vec<&str> = group.functions.iter().filter(has).copied().collect();
         if used.is_empty() || !group.with.iter().all(|name| imported.contains(*name)) {
@@ -52,7 +54,7 @@ pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
         }
         let objects = match grants {
             None => Objects::Any,
-            Some(grants) => match grants.iter().find(|grant| grant.capability == group.capability) {
+            Some(grants) => match grants.iter().find(|grant| grant.capability == capability.name()) {
                 Some(grant) => Objects::Of(&grant.objects),
                 None => continue,
             },
@@ -67,7 +69,7 @@ pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
         };
         if let Some(sentence) = (group.text)(&objects).map(|sentence| sentence + &when) {
             abilities.push(Ability {
-                capability: group.capability.to_owned(),
+                capability: capability.name().to_owned(),
                 functions: used.into_iter().chain(group.with.iter().copied()).map(str::to_owned).collect(),
                 sentence,
                 host_privileges: group.host_privileges,
@@ -95,7 +97,11 @@ pub fn inabilities(imports: &Imports, grants: &[Grant]) -> Vec<&'static str> {
     let able = |capability: &str| {
         imports.authority.contains_key(capability) && grants.iter().any(|grant| grant.capability == capability)
     };
-    CANNOT.iter().filter(|(capability, _)| !able(capability)).map(|(_, words)| *words).collect()
+    Capability::ALL
+        .iter()
+        .filter(|capability| !able(capability.name()))
+        .map(|capability| page(*capability).cannot)
+        .collect()
 }
 
 /// What holds for every plugin with these imports, whatever its policy says.
@@ -104,19 +110,23 @@ pub fn always(imports: &Imports) -> Vec<&'static str> {
         return vec!["it can compute, and answer; nothing else"];
     }
     let mut always = vec!["only for the attachment that it was called for, and until its deadline"];
-    if ["addresses", "masquerade", "point-to-point", "bridge", "routes"]
-        .iter()
-        .any(|name| imports.authority.contains_key(*name))
-    {
-        always.push("only with addresses that IPAM gave this attachment: it can name no other");
+    let imported: Vec<Capability> =
+        Capability::ALL.iter().copied().filter(|of| imports.authority.contains_key(of.name())).collect();
+    for holds in imported.iter().filter_map(|capability| page(*capability).always) {
+        if !always.contains(&holds) {
+            always.push(holds);
+        }
     }
-    if imports.authority.contains_key("leases") {
-        always.push("only with its own leases: those of other attachments can't be taken, seen or released");
-    }
-    if ["link", "masquerade", "mac-guard", "ipam", "leases", "loopback"]
-        .iter()
-        .any(|name| imports.authority.contains_key(*name))
-    {
+    let gives_up = |row: &Row| match row.lasting {
+        Lasting::Removal | Lasting::Release => true,
+        Lasting::Nothing
+        | Lasting::Attachment
+        | Lasting::Namespace
+        | Lasting::Part
+        | Lasting::Node
+        | Lasting::Collection => false,
+    };
+    if imported.iter().any(|capability| capability.rows().iter().any(gives_up)) {
         always.push(
             "on DEL it may give up what is its attachment's own, granted or not, so that no policy stands in its way",
         );

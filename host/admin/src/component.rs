@@ -3,8 +3,9 @@
 //! Everything that takes a file goes this way: read it, compare the pin, find out what it imports, compare the policy, and
 //! only then, if it is to run, compile it. What looks into it is a process without privileges (`postern_sandbox::aside`).
 
+use crate::capability::groups_of;
 use crate::imports::Imports;
-use crate::sentences::{GROUPS, IN_THE_SANDBOX};
+use crate::sentences::IN_THE_SANDBOX;
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_gate::catalog;
 use postern_sandbox::aside;
@@ -71,6 +72,5 @@ fn is_known(interface: &str, function: &str) -> bool {
     if function.starts_with("[constructor]") || format!("{interface}#{function}").starts_with(IN_THE_SANDBOX) {
         return true;
     }
-    let mut groups = GROUPS.iter().filter(|group| group.capability == interface);
-    groups.any(|group| group.functions.contains(&function) || group.with.contains(&function))
+    groups_of(interface).any(|group| group.functions.contains(&function) || group.with.contains(&function))
 }

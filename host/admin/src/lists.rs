@@ -196,6 +196,11 @@ impl Network {
         self.config.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// The same; `None` if it is empty.
+    pub fn named(&self, pointer: &str) -> Option<String> {
+        Some(self.text(pointer)).filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+
     /// What policies take their values from.
     pub fn json(&self) -> postern_cni::Json {
         self.config.clone().into()

@@ -4,6 +4,7 @@
 mod account;
 mod add;
 mod authority;
+mod capability;
 mod chains;
 mod component;
 mod diff;

@@ -1,9 +1,10 @@
 //! The attachment's port as it really is, before a result is believed: what policy demands of it is looked for in the
 //! kernel. A record says what was made, and not that it is there still, or there for the port that carries the traffic.
 
-use crate::capability::{mac_guard, veth};
 use crate::effect::MacGuard;
-use crate::session::{Session, kernel};
+use crate::effect::mac_guard::is_whole;
+use crate::errors::kernel;
+use crate::session::Session;
 use postern_policy::{Granted, port};
 use postern_types::{OpError, VlanId};
 
@@ -51,7 +52,7 @@ pub fn lack(session: &Session, granted: &Granted) -> Result<Option<Lack>, OpErro
 }
 
 fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
-    let Some(link) = veth::living(session)? else { return Ok(None) };
+    let Some(link) = session.living_pair()? else { return Ok(None) };
     // A kernel without VLANs has none to show.
     let in_vlans = link.master.is_some() && granted.bridge().is_some_and(port::has_vlans);
     let vlans = match in_vlans {
@@ -62,7 +63,7 @@ fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
     let guards = recorded.iter().filter_map(|noted| MacGuard::of(&noted.effect));
     let guard = guards.filter(|guard| guard.host.as_ref() == Some(&link.name)).find_map(|guard| guard.mac);
     let guarded = match guard.filter(|_| granted.requires_mac_guard()) {
-        Some(mac) => mac_guard::is_whole(session, &link.name, mac)?,
+        Some(mac) => is_whole(session, &link.name, mac)?,
         None => false,
     };
     // A plugin that attached nothing itself is shown what another of the list has attached.

@@ -13,7 +13,6 @@ pub use refusal::Refusal;
 pub use file::openable;
 
 use crate::clock::now;
-use crate::effect::Effect;
 use file::{LIMIT, LogFile};
 use postern_cni::{Verb, terminal};
 use postern_types::{ErrorCode, Lasting, OpError, Operation, Reply};
@@ -146,7 +145,7 @@ impl Audit {
 
     /// Notes that the host removed something of its own accord: undo, DEL by the record, garbage collection. No policy
     /// is asked for that; the record is the rule.
-    pub fn note_removal(&mut self, verb: &str, effect: &Effect, outcome: &Result<(), OpError>, took: Duration) {
+    pub fn note_removal(&mut self, verb: &str, effect: &impl Serialize, outcome: &Result<(), OpError>, took: Duration) {
         self.note_own(verb, "record.remove", effect, "record", outcome, took);
     }
 

@@ -2,8 +2,8 @@
 
 use crate::audit::Entry;
 use crate::capability;
+use crate::errors::kernel;
 use crate::gate::Gate;
-use crate::session::kernel;
 use postern_policy::{Rule, allows};
 use postern_types::{ErrorCode, OpError, Operation, Reply};
 use std::time::Instant;

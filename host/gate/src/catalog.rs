@@ -8,8 +8,8 @@
 
 pub use crate::manifest::Manifest;
 
-use crate::manifest::AGAIN;
-use crate::places;
+use crate::places::{self, PlaceError};
+use crate::plugin_error::PluginError;
 use nix::sys::stat::fstat;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -56,39 +56,24 @@ pub fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
 /// Opens a plugin's code in a catalog that [`places::trust`] has accepted, for an engine with this fingerprint.
 ///
 /// # Errors
-/// A text for people, with the way out: no such plugin, code or manifest that others could have written, no manifest,
-/// truncated code, code for another engine.
-pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, String> {
-    let path = code_path(catalog, plugin);
-    let file = places::open_trusted(&path)?.ok_or_else(|| {
-        format!(
-            "there is no plugin \"{plugin}\" in {}; `postern add FILE.wasm --policy FILE` places one",
-            catalog.display()
-        )
-    })?;
+/// No such plugin, code or manifest that others could have written, no manifest, truncated code, code for another engine.
+pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, PluginError> {
+    let code = code_path(catalog, plugin);
+    let name = plugin.to_owned();
+    let Some(file) = places::open_trusted(&code)? else {
+        return Err(PluginError::Absent { plugin: name, catalog: catalog.to_owned() });
+    };
     let manifest = Manifest::read(catalog, plugin)?;
     if manifest.plugin != plugin {
-        return Err(format!(
-            "plugin \"{plugin}\" is not what it is called: {} was installed as \"{}\"; {AGAIN}",
-            path.display(),
-            manifest.plugin
-        ));
+        return Err(PluginError::Renamed { plugin: name, code, installed: manifest.plugin });
     }
-    let size = file.metadata().map_err(|e| format!("{}: {e}", path.display()))?.len();
+    let size = file.metadata().map_err(|e| PlaceError::unreadable(&code, e))?.len();
     if size != manifest.size {
-        return Err(format!(
-            "the code of plugin \"{plugin}\" is not whole: {} has {size} bytes, and had {} when it was installed; {AGAIN}",
-            path.display(),
-            manifest.size
-        ));
+        return Err(PluginError::NotWhole { plugin: name, code, size, installed: manifest.size });
     }
     if engine != manifest.engine {
-        return Err(format!(
-            "the code of plugin \"{plugin}\" was compiled for another engine: {} is for \"{}\", and this host has \
-             \"{engine}\"; {AGAIN}",
-            path.display(),
-            manifest.engine
-        ));
+        let engine = engine.to_owned();
+        return Err(PluginError::OtherEngine { plugin: name, code, compiled: manifest.engine, engine });
     }
     Ok(Unverified { file, manifest, catalog: catalog.to_owned(), plugin: plugin.to_owned() })
 }
@@ -97,16 +82,16 @@ impl Unverified {
     /// The code, to be mapped by a sandbox that must not start it yet.
     ///
     /// # Errors
-    /// A text for people: this process may open no more files.
-    pub fn code(&self) -> Result<OwnedFd, String> {
-        self.file.try_clone().map(Into::into).map_err(|e| format!("{}: {e}", self.path().display()))
+    /// This process may open no more files.
+    pub fn code(&self) -> Result<OwnedFd, PluginError> {
+        self.file.try_clone().map(Into::into).map_err(|e| self.unreadable(e))
     }
 
     /// Proves that the bytes are those that the manifest names, by a note in the state directory or by reading them all.
     ///
     /// # Errors
-    /// A text for people, with the way out: they are not, or can't be read.
-    pub fn verify(self, state: &Path) -> Result<Installed, String> {
+    /// They are not, or can't be read.
+    pub fn verify(self, state: &Path) -> Result<Installed, PluginError> {
         let before = self.seen()?;
         let note = self.note_path(state);
         if read_note(&note).as_ref() != Some(&before) {
@@ -123,24 +108,27 @@ impl Unverified {
     ///
     /// # Errors
     /// As [`Unverified::verify`].
-    pub fn verify_by_reading(self) -> Result<Installed, String> {
+    pub fn verify_by_reading(self) -> Result<Installed, PluginError> {
         self.prove()?;
         Ok(Installed { code: self.file.into(), digest: self.manifest.digest })
     }
 
-    fn prove(&self) -> Result<(), String> {
-        let found = hash(&self.file).map_err(|e| format!("{}: {e}", self.path().display()))?;
+    fn prove(&self) -> Result<(), PluginError> {
+        let found = hash(&self.file).map_err(|e| self.unreadable(e))?;
         if found == self.manifest.code {
             return Ok(());
         }
-        Err(format!(
-            "the code of plugin \"{}\" was changed or swapped: {} has sha256 {found}, and its manifest {} says {}; find \
-             out by whom, then {AGAIN}",
-            self.plugin,
-            self.path().display(),
-            Manifest::path(&self.catalog, &self.plugin).display(),
-            self.manifest.code
-        ))
+        Err(PluginError::Changed {
+            plugin: self.plugin.clone(),
+            code: self.path(),
+            found,
+            manifest: Manifest::path(&self.catalog, &self.plugin),
+            wanted: self.manifest.code.clone(),
+        })
+    }
+
+    fn unreadable(&self, reason: impl std::fmt::Display) -> PluginError {
+        PlaceError::unreadable(&self.path(), reason).into()
     }
 
     fn path(&self) -> PathBuf {
@@ -153,8 +141,8 @@ impl Unverified {
         state.join(VERIFIED).join(format!("{}.json", hex(name.get(..16).unwrap_or_default())))
     }
 
-    fn seen(&self) -> Result<Note, String> {
-        let stat = fstat(&self.file).map_err(|e| format!("{}: {e}", self.path().display()))?;
+    fn seen(&self) -> Result<Note, PluginError> {
+        let stat = fstat(&self.file).map_err(|e| self.unreadable(e))?;
         Ok(Note {
             dev: stat.st_dev,
             ino: stat.st_ino,
@@ -235,19 +223,16 @@ fn hex(bytes: &[u8]) -> String {
 /// an operator would write another pin.
 ///
 /// # Errors
-/// A text for people: both digests, and the way out.
-pub fn check_pin(pinned: Option<&str>, installed_digest: &str, plugin: &str, file: &Path) -> Result<(), String> {
+/// It is another one.
+pub fn check_pin(pinned: Option<&str>, installed_digest: &str, plugin: &str, file: &Path) -> Result<(), PluginError> {
     let Some(pinned) = pinned else { return Ok(()) };
     let bare = |digest: &str| digest.strip_prefix("sha256:").unwrap_or(digest).to_ascii_lowercase();
     let (pinned, installed) = (bare(pinned), bare(installed_digest));
     if pinned == installed {
         return Ok(());
     }
-    Err(format!(
-        "plugin \"{plugin}\" is another component than its policy is for: sha256:{pinned} is pinned, and \
-         sha256:{installed} is given; look at what changed with `postern inspect --diff OLD NEW`, then set `digest` in {}",
-        file.display()
-    ))
+    let (plugin, file) = (plugin.to_owned(), file.to_owned());
+    Err(PluginError::OtherComponent { plugin, pinned, given: installed, file })
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Removing what attachments left: a failed ADD, DEL by the record, garbage collection.
 
 use crate::effect::{Addresses, Effect, Veth};
-use crate::session::{Leftover, Session, kernel, state};
+use crate::errors::{kernel, state};
+use crate::session::{Leftover, Session};
 use postern_cni::Attachment;
 use postern_state::{NetworkKey, Record, RecordKey, StateError, Summary, Valid};
 use postern_types::{ErrorCode, OpError};

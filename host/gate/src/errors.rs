@@ -1,9 +1,16 @@
-//! What went wrong below the gate, as a guest gets it.
+//! What went wrong below the gate, as a guest gets it, and in the host, as the runtime gets it.
 
+use postern_cni::{Error, code};
 use postern_firewall::FirewallError;
 use postern_kernel::KernelError;
 use postern_state::StateError;
 use postern_types::{ErrorCode, OpError};
+use std::fmt;
+
+/// What keeps a run from its work, as the runtime gets it: code 999.
+pub fn obstacle(error: impl fmt::Display) -> Error {
+    Error::internal(error.to_string())
+}
 
 /// A kernel error as the guest gets it.
 pub fn kernel(error: KernelError) -> OpError {
@@ -39,4 +46,30 @@ pub fn firewall(error: FirewallError) -> OpError {
     converted.errno = error.errno;
     converted.hint = error.hint;
     converted
+}
+
+/// A kernel error about `object` in the words of the native plugins: `what`, then the error number's text.
+pub fn refused(error: KernelError, object: &str, what: impl fmt::Display) -> OpError {
+    let message = format!("{what}: {}", error.message);
+    OpError { message, object: object.to_owned(), ..kernel(error) }
+}
+
+/// A kernel error about a link that the kernel knows by index, and people by name.
+pub fn about(name: &str) -> impl Fn(KernelError) -> OpError {
+    move |error| kernel(KernelError { object: name.to_owned(), ..error })
+}
+
+/// A link that went away between two operations.
+pub fn link_gone(name: &str) -> OpError {
+    OpError::new(ErrorCode::InvalidHandle, name, format!("link \"{name}\" is gone"))
+}
+
+/// An error of the host itself, outside of any plugin.
+pub fn internal(error: OpError) -> Error {
+    let code = match error.code {
+        ErrorCode::TryAgain | ErrorCode::Deadline => code::TRY_AGAIN_LATER,
+        ErrorCode::Io => code::IO_FAILURE,
+        _ => code::INTERNAL,
+    };
+    Error::new(code, error.to_string())
 }

@@ -2,6 +2,7 @@
 //! done. A run and its rehearsal (`postern plan`) have this in common, so that what a plan says of it is true.
 
 use crate::budget::{Budget, Common};
+use crate::native;
 use crate::session::Request;
 use postern_policy::{Granted, Question, Rule};
 use postern_types::{ErrorCode, Handle, Kind, Mac, OpError, Operation, PortSpec, Takes};
@@ -275,10 +276,10 @@ impl<'a> Front<'a> {
     /// The IPAM plugin that the guest may have run.
     ///
     /// # Errors
-    /// As [`check_name`], or [`ErrorCode::Exhausted`]: it would have no end.
+    /// As [`native::check_name`], or [`ErrorCode::Exhausted`]: it would have no end.
     pub fn delegate(&self, request: &Request) -> Result<String, OpError> {
         let name = &request.conf.ipam_type;
-        check_name(name)?;
+        native::check_name(name)?;
         if name == self.plugin {
             // It would get the same configuration, and delegate to itself again.
             return Err(OpError::new(ErrorCode::Exhausted, name, "an IPAM plugin delegates to itself without end"));
@@ -290,21 +291,6 @@ impl<'a> Front<'a> {
         }
         Ok(name.clone())
     }
-}
-
-/// The native libraries' three refusals (CVE-2021-20206 is the second).
-///
-/// # Errors
-/// [`ErrorCode::Unsupported`] for none, [`ErrorCode::InvalidArgument`] for one that is no plain name.
-pub fn check_name(name: &str) -> Result<(), OpError> {
-    if name.is_empty() {
-        return Err(OpError::new(ErrorCode::Unsupported, "ipam.type", "no plugin name provided")
-            .hint("the network's configuration has no \"ipam\": {\"type\": …}"));
-    }
-    if name.contains('/') || name == "." || name == ".." {
-        return Err(OpError::new(ErrorCode::InvalidArgument, name, format!("invalid plugin name: {name}")));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::launcher::Launcher;
 use crate::session::Session;
 use postern_cni::{CniResult, Error, Verb};
 use postern_kernel::Link;
-use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError};
+use postern_types::{Handle, LinkInfo, Mac, OpError};
 
 /// How a guest is run: plugin, verb, and how deep in delegation.
 pub type Run = fn(&mut Session, &mut Launcher, &str, Verb, u32) -> Result<Option<CniResult>, Error>;
@@ -64,9 +64,4 @@ impl<'a> Gate<'a> {
             running: link.running,
         }
     }
-}
-
-/// A link that went away between two operations.
-pub fn link_gone(name: &str) -> OpError {
-    OpError::new(ErrorCode::InvalidHandle, name, format!("link \"{name}\" is gone"))
 }

@@ -6,6 +6,34 @@ use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::stat::{Mode, umask};
 
+/// A limit of this process that no run can do with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// The kernel does not tell it.
+    #[error("the limit of its {name} is not known: {reason}")]
+    Unknown {
+        /// Of what.
+        name: &'static str,
+        /// What the kernel said.
+        reason: String,
+    },
+    /// It is too low, and may not be raised.
+    #[error(
+        "the runtime limits its {name} to {has}, and it needs {needs}; raise that for the runtime (`ulimit {option} \
+         {needs}` where it is started, or the limits of its service)"
+    )]
+    TooLow {
+        /// Of what.
+        name: &'static str,
+        /// What a shell calls it.
+        option: &'static str,
+        /// In the shell's units.
+        has: u64,
+        /// In the shell's units.
+        needs: u64,
+    },
+}
+
 /// A limit, and how a shell calls and counts it.
 struct Limit {
     resource: Resource,
@@ -71,8 +99,8 @@ pub fn put_right() {
 /// Limits that every run needs.
 ///
 /// # Errors
-/// A text for people: which is too low, and may not be raised.
-pub fn limits() -> Result<(), String> {
+/// Which is too low, and may not be raised.
+pub fn limits() -> Result<(), LimitError> {
     [STACK, FILES].iter().try_for_each(Limit::raise)
 }
 
@@ -80,15 +108,15 @@ pub fn limits() -> Result<(), String> {
 ///
 /// # Errors
 /// As [`limits`].
-pub fn engine_limits() -> Result<(), String> {
+pub fn engine_limits() -> Result<(), LimitError> {
     ADDRESSES.raise()
 }
 
 impl Limit {
     /// As far as the runtime lets it, and no further.
-    fn raise(&self) -> Result<(), String> {
+    fn raise(&self) -> Result<(), LimitError> {
         let Self { resource, wanted, least, name, option, unit } = self;
-        let (soft, hard) = getrlimit(*resource).map_err(|e| format!("the limit of its {name} is not known: {e}"))?;
+        let (soft, hard) = getrlimit(*resource).map_err(|e| LimitError::Unknown { name, reason: e.to_string() })?;
         let most = hard.min(*wanted);
         if soft >= *wanted
             || soft < most && setrlimit(*resource, most, hard).is_ok() && most >= *least
@@ -97,9 +125,6 @@ impl Limit {
             return Ok(());
         }
         let (has, needs) = (soft / unit, least / unit);
-        Err(format!(
-            "the runtime limits its {name} to {has}, and it needs {needs}; raise that for the runtime (`ulimit {option} \
-             {needs}` where it is started, or the limits of its service)"
-        ))
+        Err(LimitError::TooLow { name, option, has, needs })
     }
 }

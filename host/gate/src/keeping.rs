@@ -2,12 +2,12 @@
 //! chain may have rules for. The next container that got the address would be reached in the place of the one that is gone.
 //! A DEL need not ask: the runtime calls it for each plugin of the chain, from the last to the first.
 
-use postern_firewall::Served;
+use postern_firewall::{FirewallError, Served};
 use std::cell::OnceCell;
 use std::rc::Rc;
 
 /// The rules of the node, looked at when they are first asked for, or why they can't be.
-pub type Look = Rc<OnceCell<Result<Served, String>>>;
+pub type Look = Rc<OnceCell<Result<Served, FirewallError>>>;
 
 /// What a collection knows beside the record.
 #[derive(Clone, Debug)]

@@ -1,8 +1,10 @@
 //! From a plugin's name to its policy and a process that has its code.
 
 use crate::catalog::{self, Unverified};
+use crate::places::{self, PlaceError};
+use crate::plugin_error::PluginError;
 use crate::process::{Engine, Sandbox};
-use crate::{places, plugin_file, policies};
+use crate::{plugin_file, policies};
 use nix::unistd::Pid;
 use postern_policy::Policy;
 use std::path::{Path, PathBuf};
@@ -12,12 +14,12 @@ const REPLACED: u32 = 20;
 
 /// Finds plugins and starts them. One per process.
 pub struct Launcher {
-    catalog: Result<PathBuf, String>,
+    catalog: Result<PathBuf, PlaceError>,
     engine: Engine,
     /// Started ahead of their use, while the request was still being read; or why not.
-    warm: Vec<(String, Result<Started, String>)>,
+    warm: Vec<(String, Result<Started, PluginError>)>,
     /// Verified, or given back; or why not.
-    ready: Vec<(String, Result<Plugin, String>)>,
+    ready: Vec<(String, Result<Plugin, PluginError>)>,
     /// The host has confined itself: no process can be started any more.
     closed: bool,
 }
@@ -43,7 +45,7 @@ pub struct Plugin {
 impl Launcher {
     /// A launcher for the catalog of this executable.
     pub fn new(engine: Engine) -> Self {
-        let catalog = places::catalog().and_then(|catalog| places::trust(&catalog).map(|()| catalog));
+        let catalog = places::catalog().and_then(|catalog| Ok(places::trust(&catalog).map(|()| catalog)?));
         Self { catalog, engine, warm: Vec::new(), ready: Vec::new(), closed: false }
     }
 
@@ -69,8 +71,8 @@ impl Launcher {
     /// Reads the policy of a plugin.
     ///
     /// # Errors
-    /// A text for people.
-    pub fn policy(&self, plugin: &str) -> Result<Policy, String> {
+    /// It has none, or none that can be trusted and understood.
+    pub fn policy(&self, plugin: &str) -> Result<Policy, PluginError> {
         policies::load(self.catalog.as_ref().map_err(Clone::clone)?, plugin)
     }
 
@@ -111,17 +113,15 @@ impl Launcher {
     /// A plugin ready to run. `state` is the state directory, where it is noted which code has been verified.
     ///
     /// # Errors
-    /// A text for people: no such plugin, no policy, code that is not to be trusted, no process.
-    pub fn take(&mut self, plugin: &str, state: &Path) -> Result<Plugin, String> {
+    /// No such plugin, no policy, code that is not to be trusted, no process.
+    pub fn take(&mut self, plugin: &str, state: &Path) -> Result<Plugin, PluginError> {
         if let Some(at) = self.ready.iter().position(|(name, _)| name == plugin) {
             return self.ready.swap_remove(at).1;
         }
         let started = match self.warm.iter().position(|(name, _)| name == plugin) {
             Some(at) => self.warm.swap_remove(at).1?,
             None if self.closed => {
-                return Err(format!(
-                    "plugin \"{plugin}\" is running already, or ended badly: it is not started again in this run"
-                ));
+                return Err(PluginError::Taken(plugin.to_owned()));
             }
             None => self.start(plugin)?,
         };
@@ -132,15 +132,15 @@ impl Launcher {
     ///
     /// # Errors
     /// As [`Launcher::take`].
-    pub fn take_unnoted(&self, plugin: &str) -> Result<Plugin, String> {
+    pub fn take_unnoted(&self, plugin: &str) -> Result<Plugin, PluginError> {
         make_ready(plugin, self.start(plugin)?, None)
     }
 
     /// What is installed of a plugin is taken from one catalog: `postern add` replaces the whole directory at one instant,
     /// and what was begun with the one before is begun again.
-    fn start(&self, plugin: &str) -> Result<Started, String> {
+    fn start(&self, plugin: &str) -> Result<Started, PluginError> {
         if !plugin_file::is_name(plugin) {
-            return Err(format!("invalid plugin name: {plugin}"));
+            return Err(PluginError::Name(plugin.to_owned()));
         }
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
         let mut seen = places::identity(catalog);
@@ -155,7 +155,7 @@ impl Launcher {
         }
     }
 
-    fn start_from(&self, catalog: &Path, plugin: &str) -> Result<Started, String> {
+    fn start_from(&self, catalog: &Path, plugin: &str) -> Result<Started, PluginError> {
         let code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
         let sandbox = Sandbox::start(code.code()?, self.engine.main)?;
         // Read while the new process maps its code.
@@ -165,7 +165,7 @@ impl Launcher {
 }
 
 /// The last checks before a guest is given anything to run.
-fn make_ready(plugin: &str, started: Started, state: Option<&Path>) -> Result<Plugin, String> {
+fn make_ready(plugin: &str, started: Started, state: Option<&Path>) -> Result<Plugin, PluginError> {
     let Started { code, policy, sandbox } = started;
     let digest = match state {
         Some(state) => code.verify(state)?.digest,

@@ -32,6 +32,7 @@ pub mod node;
 mod outcome;
 pub mod places;
 mod plugin;
+mod plugin_error;
 pub mod plugin_file;
 pub mod policies;
 mod process;
@@ -46,7 +47,9 @@ pub mod upkeep;
 
 pub use audit::LOG;
 pub use effect::Effect;
-pub use inherited::put_right;
+pub use inherited::{LimitError, put_right};
+pub use places::PlaceError;
+pub use plugin_error::PluginError;
 pub use postern_state::Header;
 pub use process::{ChildMain, Engine};
 

@@ -1,6 +1,7 @@
 //! What was found out about a plugin when it was compiled, kept beside its code.
 
-use crate::places;
+use crate::places::{self, PlaceError};
+use crate::plugin_error::PluginError;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -36,20 +37,14 @@ impl Manifest {
     /// Reads the manifest of an installed plugin, in a catalog that [`places::trust`] has accepted.
     ///
     /// # Errors
-    /// A text for people: there is none, others could have written it, or it makes no sense; and the way out.
-    pub fn read(catalog: &Path, plugin: &str) -> Result<Self, String> {
+    /// There is none, others could have written it, or it makes no sense.
+    pub fn read(catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
         let path = Self::path(catalog, plugin);
         let Some(file) = places::open_trusted(&path)? else {
-            return Err(format!(
-                "no plugin \"{plugin}\" is installed: {} is missing, which says what its code has to be; {AGAIN}",
-                path.display()
-            ));
+            return Err(PluginError::NoManifest { plugin: plugin.to_owned(), manifest: path });
         };
         let mut text = Vec::new();
-        file.take(LONGEST).read_to_end(&mut text).map_err(|e| format!("{}: {e}", path.display()))?;
-        serde_json::from_slice(&text).map_err(|e| format!("{} makes no sense: {e}; {AGAIN}", path.display()))
+        file.take(LONGEST).read_to_end(&mut text).map_err(|e| PlaceError::unreadable(&path, e))?;
+        serde_json::from_slice(&text).map_err(|e| PluginError::Garbled { manifest: path, reason: e.to_string() })
     }
 }
-
-/// The way out of everything that is wrong with an installed plugin.
-pub(crate) const AGAIN: &str = "install it again: `make install`, or `postern add FILE.wasm --policy FILE`";

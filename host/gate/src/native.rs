@@ -1,15 +1,32 @@
 //! Native plugins of `CNI_PATH`, run as the specification asks ("Section 4: Plugin Delegation").
 
+use crate::errors::obstacle;
 use crate::places;
 use crate::plugin_file;
 use crate::session::Session;
 use nix::errno::Errno;
 use postern_cni::{CniResult, Error, Json, Verb, code};
 use postern_confine::{Allowed, Environment, Output, Program, Rules};
+use postern_types::{ErrorCode, OpError};
 use std::path::{Path, PathBuf};
 
 /// What a delegate may print.
 const LIMIT: usize = 1 << 20;
+
+/// The native libraries' three refusals (CVE-2021-20206 is the second).
+///
+/// # Errors
+/// [`ErrorCode::Unsupported`] for none, [`ErrorCode::InvalidArgument`] for one that is no plain name.
+pub fn check_name(name: &str) -> Result<(), OpError> {
+    if name.is_empty() {
+        return Err(OpError::new(ErrorCode::Unsupported, "ipam.type", "no plugin name provided")
+            .hint("the network's configuration has no \"ipam\": {\"type\": …}"));
+    }
+    if name.contains('/') || name == "." || name == ".." {
+        return Err(OpError::new(ErrorCode::InvalidArgument, name, format!("invalid plugin name: {name}")));
+    }
+    Ok(())
+}
 
 /// Looks a plugin up in the directories of `CNI_PATH`: the first regular file of that name.
 ///
@@ -17,7 +34,7 @@ const LIMIT: usize = 1 << 20;
 /// Code 999, the native library's text.
 pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
     // The name can come from a record as well: it is a file of those directories, or nothing.
-    if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+    if check_name(name).is_err() {
         return Err(Error::internal(format!("invalid plugin name: {name}")));
     }
     let directories: Vec<&str> = path.split(':').filter(|directory| !directory.is_empty()).collect();
@@ -26,7 +43,7 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
         let candidate = Path::new(directory).join(name);
         if candidate.is_file() {
             // It gets all privileges of this process.
-            places::trust(&candidate).map_err(Error::internal)?;
+            places::trust(&candidate).map_err(obstacle)?;
             // Our own file for a plugin that is not in the catalog would only call itself.
             let is_own = std::fs::canonicalize(&candidate).is_ok_and(|real| real == own);
             if is_own || plugin_file::read(&candidate).is_some() {

@@ -2,8 +2,10 @@
 //! those that nothing uses. A note that can't be written costs that removal only, so it is no error of the attachment.
 
 use crate::clock::now;
+use crate::errors::{self, kernel};
 use postern_kernel::Netlink;
 use postern_state::node::{self, NodeObject};
+use postern_types::OpError;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -28,14 +30,14 @@ pub fn noted<E>(
     make: impl FnOnce() -> Result<bool, E>,
 ) -> Result<bool, E> {
     let object = object(host, kind, name);
-    let is_new = object.clone().and_then(|object| node::note(state, &object).map_err(|e| e.to_string()));
+    let is_new = object.clone().and_then(|object| node::note(state, &object).map_err(errors::state));
     let made = make();
     let kept = match (&made, is_new, object) {
         (_, Err(reason), _) | (_, _, Err(reason)) => Err(reason),
         (Ok(true), _, Ok(object)) => match host.link_by_name(name) {
             Ok(Some(link)) if kind != FORWARDING => {
                 let detail = json!({ INDEX: link.index });
-                node::update(state, &NodeObject { detail, ..object }).map_err(|e| e.to_string())
+                node::update(state, &NodeObject { detail, ..object }).map_err(errors::state)
             }
             _ => Ok(()),
         },
@@ -46,7 +48,7 @@ pub fn noted<E>(
                 _ => Ok(false),
             })
             .map(drop)
-            .map_err(|e| e.to_string()),
+            .map_err(errors::state),
         (_, Ok(false), Ok(_)) => Ok(()),
     };
     if let Err(reason) = kept {
@@ -58,12 +60,12 @@ pub fn noted<E>(
 /// The key of the link's index in [`NodeObject::detail`].
 pub const INDEX: &str = "index";
 
-fn object(host: &Netlink, kind: &str, name: &str) -> Result<NodeObject, String> {
+fn object(host: &Netlink, kind: &str, name: &str) -> Result<NodeObject, OpError> {
     Ok(NodeObject {
         kind: kind.to_owned(),
         name: name.to_owned(),
-        boot_id: postern_state::boot_id().map_err(|e| e.to_string())?,
-        host_netns_cookie: host.cookie().map_err(|e| e.to_string())?,
+        boot_id: postern_state::boot_id().map_err(errors::state)?,
+        host_netns_cookie: host.cookie().map_err(kernel)?,
         created: now(),
         detail: Value::Null,
     })

@@ -6,12 +6,65 @@
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{AccessFlags, access, geteuid};
-use postern_state::{kind, trust_stat};
+use postern_state::{TrustError, kind, trust_stat};
 pub use postern_state::{trust, trust_file};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// Why a file or directory is not used, with the way out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// Others could have changed it.
+    #[error(transparent)]
+    Untrusted(#[from] TrustError),
+    /// `/proc` does not tell which file this program is.
+    #[error("cannot find out where postern itself is: {0}")]
+    Nameless(String),
+    /// No catalog where one is looked for.
+    #[error("there is no catalog of plugins at {0}; `make install` puts one there")]
+    NoCatalog(String),
+    /// No directory for records that this user may write to.
+    #[error(
+        "user {0} may not write to {STATE}, where records are kept; run postern as root, or set XDG_RUNTIME_DIR to a \
+         directory of this user's"
+    )]
+    NotWritable(u32),
+    /// No directory.
+    #[error("{}: {reason}; it has to be a directory, and no link to one", .path.display())]
+    NoDirectory {
+        /// What is there instead.
+        path: PathBuf,
+        /// What the kernel said.
+        reason: String,
+    },
+    /// A link where a file belongs.
+    #[error(
+        "{} is a symbolic link, and whoever can write where it leads would decide; put the file itself there (`make \
+         install`, or `postern add FILE.wasm --policy FILE`)",
+        .0.display()
+    )]
+    Link(PathBuf),
+    /// No file at all.
+    #[error("{} is no regular file; remove it, and install the plugin again", .0.display())]
+    Irregular(PathBuf),
+    /// It can't be read.
+    #[error("{}: {reason}", .path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel said.
+        reason: String,
+    },
+}
+
+impl PlaceError {
+    /// It can't be read.
+    pub(crate) fn unreadable(path: &Path, reason: impl std::fmt::Display) -> Self {
+        Self::Unreadable { path: path.to_owned(), reason: reason.to_string() }
+    }
+}
 
 /// Name of the directory beside the executable that holds code and policy.
 pub const CATALOG: &str = "postern.d";
@@ -32,10 +85,9 @@ pub const LOGS: &str = "/var/log/postern";
 /// The catalog of this executable: beside it, or where it was installed.
 ///
 /// # Errors
-/// A text for people if there is none, naming where it was looked for.
-pub fn catalog() -> Result<PathBuf, String> {
-    let exe =
-        std::fs::read_link("/proc/self/exe").map_err(|e| format!("cannot find out where postern itself is: {e}"))?;
+/// There is none; the error names where it was looked for.
+pub fn catalog() -> Result<PathBuf, PlaceError> {
+    let exe = std::fs::read_link("/proc/self/exe").map_err(|e| PlaceError::Nameless(e.to_string()))?;
     let beside = exe.parent().unwrap_or(Path::new("/")).join(CATALOG);
     let candidates = std::iter::once(beside).chain(INSTALLED.into_iter().map(PathBuf::from));
     let mut looked = Vec::new();
@@ -45,7 +97,7 @@ pub fn catalog() -> Result<PathBuf, String> {
         }
         looked.push(candidate.display().to_string());
     }
-    Err(format!("there is no catalog of plugins at {}; `make install` puts one there", looked.join(" or ")))
+    Err(PlaceError::NoCatalog(looked.join(" or ")))
 }
 
 /// What tells a directory from another one that takes its place: device, inode, and the time of its last change.
@@ -69,8 +121,8 @@ impl Places {
     /// Finds them, and makes those that are missing.
     ///
     /// # Errors
-    /// A text for people: there is none that can be written, or somebody else could write to one, and the way out.
-    pub fn find() -> Result<Self, String> {
+    /// There is none that can be written, or somebody else could write to one, and the way out.
+    pub fn find() -> Result<Self, PlaceError> {
         let state = PathBuf::from(STATE);
         // On a disk that has become read-only nothing can be made, but what is there can be read, and what it lists removed.
         let state = if usable(&state) || is_blocked(&state) { state } else { below_runtime_dir()? };
@@ -92,8 +144,8 @@ pub fn is_blocked(directory: &Path) -> bool {
 /// The directory of the audit log, for who has no other place: what it is refused for may be its state directory.
 ///
 /// # Errors
-/// A text for people: there is none that nobody else could write to.
-pub fn logs() -> Result<PathBuf, String> {
+/// There is none that nobody else could write to.
+pub fn logs() -> Result<PathBuf, PlaceError> {
     let own = PathBuf::from(LOGS);
     if usable(&own) {
         trust_file(&own, directory(&own)?)?;
@@ -117,7 +169,7 @@ pub fn why_logs_moved(logs: &Path) -> Option<String> {
 }
 
 /// [`LOGS`], or the state directory. That it had to move is said when the log begins there.
-fn logs_or(state: &Path) -> Result<PathBuf, String> {
+fn logs_or(state: &Path) -> Result<PathBuf, PlaceError> {
     let logs = PathBuf::from(LOGS);
     let logs = if usable(&logs) { logs } else { state.to_owned() };
     // Not the way to it: `/var/log` belongs to a group of loggers on many systems. Who opens the log looks again.
@@ -131,29 +183,23 @@ fn logs_or(state: &Path) -> Result<PathBuf, String> {
 }
 
 /// The state directory of a user who may not write to [`STATE`].
-fn below_runtime_dir() -> Result<PathBuf, String> {
+fn below_runtime_dir() -> Result<PathBuf, PlaceError> {
     let dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
     let own = dir.map(|dir| PathBuf::from(dir).join("postern"));
-    own.filter(|own| usable(own)).ok_or_else(|| {
-        format!(
-            "user {} may not write to {STATE}, where records are kept; run postern as root, or set XDG_RUNTIME_DIR to a \
-             directory of this user's",
-            geteuid()
-        )
-    })
+    own.filter(|own| usable(own)).ok_or_else(|| PlaceError::NotWritable(geteuid().as_raw()))
 }
 
 /// Opens a directory itself, never what a link of that name leads to.
 ///
 /// # Errors
-/// A text for people.
-pub fn directory(path: &Path) -> Result<File, String> {
+/// [`PlaceError::NoDirectory`].
+pub fn directory(path: &Path) -> Result<File, PlaceError> {
     let flags = (nix::fcntl::OFlag::O_DIRECTORY | nix::fcntl::OFlag::O_NOFOLLOW).bits();
     OpenOptions::new()
         .read(true)
         .custom_flags(flags)
         .open(path)
-        .map_err(|e| format!("{path}: {e}; it has to be a directory, and no link to one", path = path.display()))
+        .map_err(|e| PlaceError::NoDirectory { path: path.to_owned(), reason: e.to_string() })
 }
 
 /// Whether the directory is there, or can be made, and can be written.
@@ -171,24 +217,20 @@ fn writing(directory: &Path) -> nix::Result<()> {
 ///
 /// # Errors
 /// As [`trust`].
-pub fn open_trusted(path: &Path) -> Result<Option<File>, String> {
+pub fn open_trusted(path: &Path) -> Result<Option<File>, PlaceError> {
     // Not blocking: a pipe that lies here has no other end.
     let flags = (nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK).bits();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         Err(e) if e.raw_os_error() == Some(nix::libc::ELOOP) => {
-            return Err(format!(
-                "{} is a symbolic link, and whoever can write where it leads would decide; put the file itself there \
-                 (`make install`, or `postern add FILE.wasm --policy FILE`)",
-                path.display()
-            ));
+            return Err(PlaceError::Link(path.to_owned()));
         }
-        Err(e) => return Err(format!("{}: {e}", path.display())),
+        Err(e) => return Err(PlaceError::unreadable(path, e)),
     };
-    let stat = fstat(&file).map_err(|e| format!("{}: {e}", path.display()))?;
+    let stat = fstat(&file).map_err(|e| PlaceError::unreadable(path, e))?;
     if kind(&stat) != SFlag::S_IFREG {
-        return Err(format!("{} is no regular file; remove it, and install the plugin again", path.display()));
+        return Err(PlaceError::Irregular(path.to_owned()));
     }
     trust_stat(path, &stat, false)?;
     Ok(Some(file))
@@ -207,8 +249,8 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         symlink(&file, dir.join("link.toml")).unwrap();
-        assert!(open_trusted(&dir.join("link.toml")).unwrap_err().contains("is a symbolic link"));
-        assert!(open_trusted(&dir).unwrap_err().contains("is no regular file"));
+        assert!(open_trusted(&dir.join("link.toml")).unwrap_err().to_string().contains("is a symbolic link"));
+        assert!(open_trusted(&dir).unwrap_err().to_string().contains("is no regular file"));
         assert!(open_trusted(&dir.join("none")).unwrap().is_none());
         assert!(open_trusted(&file).unwrap().is_some());
         std::fs::remove_dir_all(&dir).unwrap();

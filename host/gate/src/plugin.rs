@@ -1,6 +1,7 @@
 //! One plugin's run: from its name to its result, the one that the runtime called and a delegate alike.
 
 use crate::call::call;
+use crate::errors::obstacle;
 use crate::front::Front;
 use crate::gate::Gate;
 use crate::launcher::{Launcher, Plugin};
@@ -49,8 +50,8 @@ fn run_once(
     let ready = launcher.take(plugin, &session.state).map_err(|reason| {
         session.hindered = true;
         match verb {
-            Verb::Status => Error::new(code::PLUGIN_NOT_AVAILABLE, reason),
-            _ => Error::internal(reason),
+            Verb::Status => Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string()),
+            _ => obstacle(reason),
         }
     })?;
     let granted = session.grants(&ready.policy).map_err(|text| {

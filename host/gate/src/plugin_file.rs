@@ -23,25 +23,40 @@ pub fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(plain)
 }
 
+/// Why the kernel could not start the host by a plugin's file, with the way out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// By this path it can't.
+    #[error(
+        "the host is at {0:?}, and the kernel starts it from a plugin's file only by an absolute path without white space; \
+         install Postern at another path (`make install PREFIX=/usr/local`)"
+    )]
+    Host(PathBuf),
+    /// It does not read that far.
+    #[error(
+        "the first line of the file of plugin \"{plugin}\" would have {bytes} bytes, and the kernel reads {LONGEST}; install \
+         Postern at a shorter path (`make install PREFIX=/usr/local`)"
+    )]
+    TooLong {
+        /// Whose file.
+        plugin: String,
+        /// How long its line would be.
+        bytes: usize,
+    },
+}
+
 /// The contents of a plugin's file, for the host at this path.
 ///
 /// # Errors
-/// A text for people: the kernel could not start the host by such a line; and the way out.
-pub fn line(host: &Path, plugin: &str) -> Result<String, String> {
+/// The kernel could not start the host by such a line.
+pub fn line(host: &Path, plugin: &str) -> Result<String, LineError> {
     let path = host.to_str().filter(|path| !path.contains(|c: char| c.is_whitespace() || c.is_control()));
     let Some(path) = path.filter(|_| host.is_absolute()) else {
-        return Err(format!(
-            "the host is at {host:?}, and the kernel starts it from a plugin's file only by an absolute path without white \
-             space; install Postern at another path (`make install PREFIX=/usr/local`)"
-        ));
+        return Err(LineError::Host(host.to_owned()));
     };
     let line = format!("#!{path} {OPTION}{plugin}\n");
     if line.len() > LONGEST {
-        return Err(format!(
-            "the first line of the file of plugin \"{plugin}\" would have {} bytes, and the kernel reads {LONGEST}; install \
-             Postern at a shorter path (`make install PREFIX=/usr/local`)",
-            line.len()
-        ));
+        return Err(LineError::TooLong { plugin: plugin.to_owned(), bytes: line.len() });
     }
     Ok(line)
 }
@@ -86,13 +101,13 @@ mod tests {
         let text = line(Path::new("/usr/local/lib/postern/postern"), "bridge").unwrap();
         assert_eq!(text, "#!/usr/local/lib/postern/postern --plugin=bridge\n");
         for path in ["/opt/my dir/postern", "/opt/tab\there/postern", "/opt/a\nb/postern", "lib/postern", ""] {
-            let said = line(Path::new(path), "bridge").unwrap_err();
+            let said = line(Path::new(path), "bridge").unwrap_err().to_string();
             assert!(said.contains("white space") && said.contains("PREFIX="), "{path}: {said}");
         }
         let long = |length: usize| format!("/{}/postern", "d".repeat(length));
         let rest = "#! --plugin=bridge\n".len() + "//postern".len();
         assert_eq!(line(Path::new(&long(LONGEST - rest)), "bridge").unwrap().len(), LONGEST);
-        let said = line(Path::new(&long(LONGEST - rest + 1)), "bridge").unwrap_err();
+        let said = line(Path::new(&long(LONGEST - rest + 1)), "bridge").unwrap_err().to_string();
         assert!(said.contains("would have 255 bytes") && said.contains("shorter path"), "{said}");
     }
 

@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::inherited;
+use crate::plugin_error::PluginError;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
@@ -61,12 +62,12 @@ impl Sandbox {
     /// Forks.
     ///
     /// # Errors
-    /// A text for people: the kernel gives no process or no channel.
-    pub fn start(code: OwnedFd, main: ChildMain) -> Result<Self, String> {
-        inherited::engine_limits().map_err(|text| format!("cannot start the sandbox process: {text}"))?;
+    /// The kernel gives no process or no channel, or a limit is too low.
+    pub fn start(code: OwnedFd, main: ChildMain) -> Result<Self, PluginError> {
+        inherited::engine_limits()?;
         // Those of earlier delegates that have ended by now.
         while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status.pid().is_some()) {}
-        let (ours, theirs) = UnixStream::pair().map_err(|e| format!("cannot open a channel to the sandbox: {e}"))?;
+        let (ours, theirs) = UnixStream::pair().map_err(|e| PluginError::NoChannel(e.to_string()))?;
         // SAFETY: the child runs `main`, which never returns here. It may allocate: this process starts its one helper
         // thread after the first fork, and glibc keeps its allocator usable in the child of a threaded process.
         match unsafe { fork() } {
@@ -75,7 +76,7 @@ impl Sandbox {
                 drop(ours);
                 main(theirs.into(), code)
             }
-            Err(errno) => Err(format!("cannot start the sandbox process: {errno}")),
+            Err(errno) => Err(PluginError::NoProcess(errno.to_string())),
         }
     }
 

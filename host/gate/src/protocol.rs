@@ -8,6 +8,7 @@
 use crate::audit::Refusal;
 use crate::collect;
 use crate::confinement;
+use crate::errors::{internal, obstacle};
 use crate::inherited;
 use crate::intact;
 use crate::launcher::Launcher;
@@ -27,7 +28,7 @@ use postern_cni::{
 use postern_confine::{Nobody, close_all_but};
 use postern_kernel::{Namespace, OpenError};
 use postern_policy::{Limits, Policy};
-use postern_types::{Capability, OpError};
+use postern_types::Capability;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -78,7 +79,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         let (attachment, reason) = (attachment.as_str(), error.to_string());
         Refusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
     };
-    let versions = |launcher: &Launcher| supported(&launcher.policy(name).map_err(Error::internal)?);
+    let versions = |launcher: &Launcher| supported(&launcher.policy(name).map_err(obstacle)?);
     if env.command.is_empty() {
         let about = about(name, concat!("postern ", env!("CARGO_PKG_VERSION")), &versions(&launcher)?);
         about.trim_end().lines().for_each(|line| crate::say!("{line}"));
@@ -158,17 +159,18 @@ fn begin(
 ) -> Result<Start, Error> {
     let Call { name, verb, env, stdin, started } = *call;
     // Whoever prepared a state directory would have records in it removed with our privileges.
-    let places = Places::find().map_err(Error::internal)?;
+    let places = Places::find().map_err(obstacle)?;
     let ready = match launcher.take(name, &places.state) {
         Ok(ready) => ready,
         // What a plugin left can be removed without it.
         Err(reason) if verb == Verb::Del => {
-            refused(&Error::internal(reason.clone()));
+            let reason = reason.to_string();
+            refused(&obstacle(&reason));
             let shipped = launcher.shipped_policy(name);
             return del_without_plugin(call, raw, places, shipped.as_ref(), &reason).map(Start::Done);
         }
-        Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason)),
-        Err(reason) => return Err(Error::internal(reason)),
+        Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string())),
+        Err(reason) => return Err(obstacle(reason)),
     };
     // What was attached with a version must be let go of with it, whatever policy says of it now.
     let spoken = if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy)? };
@@ -272,7 +274,7 @@ fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, p
         };
     }
     match outcome? {
-        None if verb == Verb::Check => intact::check(session).map(|()| String::new()).map_err(Error::internal),
+        None if verb == Verb::Check => intact::check(session).map(|()| String::new()).map_err(obstacle),
         Some(result) => session
             .made(&result)
             .map_err(internal)
@@ -420,14 +422,4 @@ fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option
 fn is_own(namespace: &Namespace) -> Result<bool, Error> {
     let own = Namespace::current().map_err(|error| Error::internal(error.to_string()))?;
     namespace.same_as(&own).map_err(|error| Error::internal(format!("cannot compare network namespaces: {error}")))
-}
-
-/// An error of the host itself, outside of any plugin.
-pub fn internal(error: OpError) -> Error {
-    let code = match error.code {
-        postern_types::ErrorCode::TryAgain | postern_types::ErrorCode::Deadline => code::TRY_AGAIN_LATER,
-        postern_types::ErrorCode::Io => code::IO_FAILURE,
-        _ => code::INTERNAL,
-    };
-    Error::new(code, error.to_string())
 }

@@ -4,20 +4,18 @@ mod journal;
 mod kept;
 mod pair;
 
-pub use crate::errors::{kernel, state};
-
 use crate::audit::Audit;
 use crate::budget::Common;
 use crate::clock::now;
 use crate::effect::Effect;
-use crate::errors::firewall;
+use crate::errors::{firewall, kernel, state};
 use crate::keeping::{Keeping, Look};
 use crate::places::Places;
 use ipnet::IpNet;
 use postern_cni::{CniResult, Json, NetConf, Verb, Version, print};
 use postern_confine::{Direct, Run};
-use postern_firewall::Nft;
 use postern_firewall::iptables::Means;
+use postern_firewall::{FirewallError, MasqueradeKey, Nft};
 use postern_kernel::{Namespace, Netlink, Worker};
 use postern_policy::{Granted, Policy};
 use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
@@ -433,6 +431,16 @@ impl Session {
         Ok(RecordKey::new(cookie, &request.conf.name, &request.container_id, &request.ifname))
     }
 
+    /// What the attachment's masquerading rules are known by.
+    pub fn masquerade_key(&self) -> MasqueradeKey {
+        let request = &self.request;
+        MasqueradeKey {
+            network: request.conf.name.clone(),
+            container_id: request.container_id.clone(),
+            ifname: request.ifname.clone(),
+        }
+    }
+
     /// The socket for nftables in the host's namespace.
     ///
     /// # Errors
@@ -445,6 +453,25 @@ impl Session {
         }
         RefMut::filter_map(nft, Option::as_mut)
             .map_err(|_| OpError::new(ErrorCode::Kernel, "nftables", "the nftables socket is not open"))
+    }
+
+    /// What nftables are asked for a removal: in a kernel that has none there is nothing.
+    ///
+    /// # Errors
+    /// The kernel refuses something else.
+    pub fn unless_absent<T: Default>(
+        &self,
+        ask: impl FnOnce(&mut Nft) -> Result<T, FirewallError>,
+    ) -> Result<T, OpError> {
+        let mut nft = match self.nft() {
+            Ok(nft) => nft,
+            Err(error) if error.errno.is_some_and(postern_firewall::is_absence) => return Ok(T::default()),
+            Err(error) => return Err(error),
+        };
+        match ask(&mut nft) {
+            Err(_) if nft.is_absent() => Ok(T::default()),
+            outcome => outcome.map_err(firewall),
+        }
     }
 
     /// Who runs the programs of iptables, and until when.

@@ -4,7 +4,8 @@
 
 use crate::capability::leases;
 use crate::disk;
-use crate::session::{Session, kernel};
+use crate::errors::kernel;
+use crate::session::Session;
 use postern_cni::{Error, Verb, code};
 use postern_firewall::iptables;
 use postern_policy::{Granted, Policy, Question, Rule, rule};

@@ -3,9 +3,11 @@
 //! plugins give as well. No policy is asked: what an attachment has made is its own to give up, and runtimes call DEL until
 //! it succeeds.
 
-use crate::capability::{leases, link, mac_guard, masquerade};
+use crate::capability::{leases, link, masquerade};
 use crate::collect;
-use crate::session::{Request, Session, kernel};
+use crate::effect::{Effect, Lease, MacGuard};
+use crate::errors::kernel;
+use crate::session::{Request, Session};
 use postern_kernel::Link;
 use postern_policy::Policy;
 use postern_types::{Capability, Mac, OpError};
@@ -65,7 +67,7 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
         pair_stays = failed.is_some();
     }
     if part.rules {
-        step(session, &mut failed, json!({"effect": "mac-guard"}), |session| mac_guard::revert(session, None, None));
+        step(session, &mut failed, json!({"effect": "mac-guard"}), |session| MacGuard::default().revert(session));
     }
     if part.leases && !pair_stays {
         let directory = leases::directory(&session.request.conf);
@@ -73,7 +75,7 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
         // Another plugin of the chain may have made what uses them: its record tells.
         step(session, &mut failed, object, |session| {
             collect::remove_users(session)?;
-            leases::revert(session, &directory, &[], true)
+            Effect::from(Lease { directory }).remove(session, None)
         });
     }
     failed.map_or(Ok(()), Err)

@@ -2,8 +2,8 @@
 //! runtime's GC do it, and a line of the audit log for whatever else they remove.
 
 pub use crate::audit::{Audit, openable};
-pub use crate::capability::mac_guard::ids as guard_ids;
 pub use crate::clock::now;
+pub use crate::effect::mac_guard::ids as guard_ids;
 pub use crate::keeping::Look as Rules;
 pub use crate::session::SharedNft;
 

@@ -86,7 +86,7 @@ impl Directory {
     pub(crate) fn trusted(self) -> Result<Self> {
         let stat = fstat(&self.file).map_err(|errno| StateError::io("stat", &self.path, errno))?;
         if let Err(reason) = trust_owner(&self.path, &stat, false) {
-            return Err(StateError::Untrusted { path: self.path, reason });
+            return Err(StateError::Untrusted { path: self.path, reason: reason.to_string() });
         }
         self.not_everybodys()
     }

@@ -11,7 +11,7 @@
 
 use crate::error::{Result, StateError};
 use crate::files::{Directory, lock_before};
-use crate::trust::{is_system, trust_way};
+use crate::trust::{TrustError, is_system, trust_way};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, renameat2};
 use nix::unistd::linkat;
@@ -95,7 +95,8 @@ pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
         return Err(StateError::Relative { path: data_dir.to_owned() });
     }
     let directory = Directory::way(data_dir)?.map(Directory::not_everybodys).transpose()?;
-    let place = way(data_dir, directory.is_some()).map_err(|reason| untrusted(data_dir, reason))?.join(network);
+    let place =
+        way(data_dir, directory.is_some()).map_err(|reason| untrusted(data_dir, reason.to_string()))?.join(network);
     // `/var` and a network `lib`: all that is below would be the network's.
     if is_system(&place) {
         let reason = "it is a directory of the system, and none of a network's; name another ipam.dataDir".to_owned();
@@ -106,7 +107,7 @@ pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
 
 /// [`trust_way`], once for a directory that is there: nobody but root and this user can change a way that was found good.
 /// A run opens its leases several times.
-fn way(data_dir: &Path, is_there: bool) -> std::result::Result<PathBuf, String> {
+fn way(data_dir: &Path, is_there: bool) -> std::result::Result<PathBuf, TrustError> {
     static GOOD: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
     let mut good = GOOD.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, real)) = good.iter().find(|(known, _)| is_there && known == data_dir) {

@@ -27,7 +27,7 @@ pub use record::{
     DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, is_busy, list, list_of,
     list_others, list_strangers, plugin_of, tidy,
 };
-pub use trust::{kind, trust, trust_file, trust_stat};
+pub use trust::{TrustError, kind, trust, trust_file, trust_stat};
 
 /// Identity of the running kernel, from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)): changes with every boot. Read
 /// once per process.

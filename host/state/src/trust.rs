@@ -14,6 +14,56 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+/// Why a path is not to be trusted, with the way out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrustError {
+    /// It can't be looked at.
+    #[error("{}: {reason}", .path.display())]
+    Unknown {
+        /// The component of the path.
+        path: PathBuf,
+        /// What the kernel said.
+        reason: String,
+    },
+    /// Others than its owner can write it.
+    #[error("{} can be written by others than its owner (mode {mode:o}); {way_out}", .path.display())]
+    Writable {
+        /// The component of the path.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+        /// What mends it.
+        way_out: String,
+    },
+    /// It belongs to one of the users that all look the same in this user namespace.
+    #[error(
+        "{} belongs to a user that this user namespace does not map, who may be anybody and could replace what postern \
+         runs and believes; of those users' files only what lies in the system's own directories, such as \
+         /usr/local/lib/postern and /usr/lib/cni, counts as root's: use that, or a directory of your own",
+        .path.display()
+    )]
+    Unmapped {
+        /// The component of the path.
+        path: PathBuf,
+    },
+    /// It belongs to somebody else.
+    #[error("{} belongs to user {owner}, who could replace what postern runs and believes{way_out}", .path.display())]
+    Stranger {
+        /// The component of the path.
+        path: PathBuf,
+        /// Whom.
+        owner: u32,
+        /// What that would allow, and what mends it.
+        way_out: String,
+    },
+}
+
+impl TrustError {
+    fn unknown(path: &Path, reason: impl std::fmt::Display) -> Self {
+        Self::Unknown { path: path.to_owned(), reason: reason.to_string() }
+    }
+}
+
 /// Directories (and links to them) that belong to root on every node: each has its parent on this list, so that nobody
 /// but root can have put it there. `/opt`, `/srv`, `/mnt` and what lies in `/home` are given away on many nodes.
 const SYSTEM: [&str; 41] = [
@@ -75,8 +125,8 @@ fn is_shared(path: &Path) -> bool {
 /// Refuses a path that somebody else than root or the effective user could change, or lead elsewhere.
 ///
 /// # Errors
-/// A text for people: what is wrong with which component of the path, and the way out.
-pub fn trust(path: &Path) -> Result<(), String> {
+/// What is wrong with which component of the path, and the way out.
+pub fn trust(path: &Path) -> Result<(), TrustError> {
     ways(path, false).map(drop)
 }
 
@@ -85,7 +135,7 @@ pub fn trust(path: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// As [`trust`].
-pub(crate) fn trust_way(path: &Path) -> Result<PathBuf, String> {
+pub(crate) fn trust_way(path: &Path) -> Result<PathBuf, TrustError> {
     let there = path.ancestors().find(|part| lstat(*part).is_ok()).unwrap_or(path);
     let real = ways(there, there != path)?;
     let missing = path.strip_prefix(there).unwrap_or(Path::new(""));
@@ -93,15 +143,14 @@ pub(crate) fn trust_way(path: &Path) -> Result<PathBuf, String> {
 }
 
 /// `on_the_way`: the path itself is on the way to what will be made below it.
-fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, String> {
-    let failed = |path: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let real = std::fs::canonicalize(path).map_err(|e| failed(path, &e))?;
-    let given: PathBuf = std::path::absolute(path).map_err(|e| failed(path, &e))?;
+fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, TrustError> {
+    let real = std::fs::canonicalize(path).map_err(|e| TrustError::unknown(path, e))?;
+    let given: PathBuf = std::path::absolute(path).map_err(|e| TrustError::unknown(path, e))?;
     // Links on the way count too: whoever owns one says where it leads.
     let links = (given != real).then_some(&given);
     for way in std::iter::once(&real).chain(links) {
         for (at, part) in way.ancestors().enumerate() {
-            let stat = lstat(part).map_err(|e| failed(part, &e))?;
+            let stat = lstat(part).map_err(|e| TrustError::unknown(part, e))?;
             trust_stat(part, &stat, on_the_way || at > 0)?;
         }
     }
@@ -112,8 +161,8 @@ fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// As [`trust`].
-pub fn trust_file(path: &Path, file: impl AsFd) -> Result<(), String> {
-    let stat = fstat(file.as_fd()).map_err(|e| format!("{}: {e}", path.display()))?;
+pub fn trust_file(path: &Path, file: impl AsFd) -> Result<(), TrustError> {
+    let stat = fstat(file.as_fd()).map_err(|e| TrustError::unknown(path, e))?;
     trust_stat(path, &stat, false)
 }
 
@@ -122,7 +171,7 @@ pub fn trust_file(path: &Path, file: impl AsFd) -> Result<(), String> {
 ///
 /// # Errors
 /// As [`trust`].
-pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), String> {
+pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), TrustError> {
     trust_owner(path, stat, on_the_way)?;
     let sticky = kind(stat) == SFlag::S_IFDIR && stat.st_mode & Mode::S_ISVTX.bits() != 0;
     let link = kind(stat) == SFlag::S_IFLNK;
@@ -134,18 +183,17 @@ pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), 
         (true, true) => format!("`chmod +t {}` mends it, once you have looked at what is there", path.display()),
         (true, false) => "it is everybody's: name a directory that belongs to root alone".to_owned(),
     };
-    let mode = stat.st_mode & 0o7777;
-    Err(format!("{} can be written by others than its owner (mode {mode:o}); {way_out}", path.display()))
+    Err(TrustError::Writable { path: path.to_owned(), mode: stat.st_mode & 0o7777, way_out })
 }
 
 /// Of what [`trust_stat`] looks at, the owner alone.
-pub(crate) fn trust_owner(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), String> {
+pub(crate) fn trust_owner(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), TrustError> {
     let unmapped = if stat.st_uid == 0 { None } else { unmapped() };
     trust_owner_where(path, stat, on_the_way, unmapped)
 }
 
 /// `unmapped`: the number that stands for all whom this user namespace does not map.
-fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: Option<u32>) -> Result<(), String> {
+fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: Option<u32>) -> Result<(), TrustError> {
     let owner = stat.st_uid;
     // Nearly everything is root's: nothing else is asked then.
     if owner == 0 {
@@ -155,28 +203,22 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
     if owner == user || Some(owner) == unmapped && is_roots(path, stat) {
         return Ok(());
     }
-    let path = path.display();
     if Some(owner) == unmapped {
-        return Err(format!(
-            "{path} belongs to a user that this user namespace does not map, who may be anybody and could replace what \
-             postern runs and believes; of those users' files only what lies in the system's own directories, such as \
-             /usr/local/lib/postern and /usr/lib/cni, counts as root's: use that, or a directory of your own"
-        ));
+        return Err(TrustError::Unmapped { path: path.to_owned() });
     }
-    let who = format!("{path} belongs to user {owner}, who could replace what postern runs and believes");
-    Err(match (on_the_way, user) {
+    let way_out = match (on_the_way, user) {
         // Somebody's home, perhaps: taking it away from them would be worse.
         (true, _) => format!(
-            "{who} below it with its own privileges; use a directory on the way to which all belongs to root{}",
+            " below it with its own privileges; use a directory on the way to which all belongs to root{}",
             if user == 0 { String::new() } else { format!(" or to user {user}") }
         ),
         (false, 0) => {
-            format!(
-                "{who} with its own privileges; `chown root {path}` mends it, once you have looked at what is there"
-            )
+            let path = path.display();
+            format!(" with its own privileges; `chown root {path}` mends it, once you have looked at what is there")
         }
-        (false, _) => format!("{who} with its own privileges; use one that belongs to root or to user {user}"),
-    })
+        (false, _) => format!(" with its own privileges; use one that belongs to root or to user {user}"),
+    };
+    Err(TrustError::Stranger { path: path.to_owned(), owner, way_out })
 }
 
 /// Whether something that belongs to an unmapped user can only be root's of the node.
@@ -238,18 +280,20 @@ mod tests {
         let (dir, file) = place("modes");
         trust(&file).unwrap();
         mode(&file, 0o664);
-        assert!(trust(&file).unwrap_err().contains("chmod go-w"));
+        assert!(trust(&file).unwrap_err().to_string().contains("chmod go-w"));
         mode(&file, 0o644);
         mode(&dir.join("inner"), 0o777);
-        assert!(trust(&file).unwrap_err().contains("inner can be written by others"));
+        assert!(trust(&file).unwrap_err().to_string().contains("inner can be written by others"));
         // Sticky: nobody can replace the file, but anybody can add one.
         mode(&dir.join("inner"), 0o1777);
         trust(&file).unwrap();
-        assert!(trust(&dir.join("inner")).unwrap_err().contains("(mode 1777)"));
+        assert!(trust(&dir.join("inner")).unwrap_err().to_string().contains("(mode 1777)"));
         // What is made in it is its maker's.
         assert_eq!(trust_way(&dir.join("inner/new/net")).unwrap(), dir.join("inner/new/net"));
         mode(&dir.join("inner"), 0o777);
-        assert!(trust_way(&dir.join("inner/new/net")).unwrap_err().contains("inner can be written by others"));
+        assert!(
+            trust_way(&dir.join("inner/new/net")).unwrap_err().to_string().contains("inner can be written by others")
+        );
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
@@ -261,7 +305,9 @@ mod tests {
         trust(&dir.join("open/way/policy.toml")).unwrap();
         assert_eq!(trust_way(&dir.join("open/way/new")).unwrap(), dir.join("inner/new"));
         mode(&dir.join("open"), 0o777);
-        assert!(trust(&dir.join("open/way/policy.toml")).unwrap_err().contains("open can be written by others"));
+        assert!(
+            trust(&dir.join("open/way/policy.toml")).unwrap_err().to_string().contains("open can be written by others")
+        );
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
@@ -277,7 +323,7 @@ mod tests {
     fn refuses_another_owner_and_names_a_way_out_that_does_no_harm() {
         let said = |path: &str, on_the_way| {
             let stat = seen(true, 4242);
-            trust_owner_where(Path::new(path), &stat, on_the_way, None).unwrap_err()
+            trust_owner_where(Path::new(path), &stat, on_the_way, None).unwrap_err().to_string()
         };
         let file = said("/usr/local/lib/postern/postern.d", false);
         assert!(file.contains("belongs to user 4242"), "{file}");
@@ -307,7 +353,7 @@ mod tests {
         ] {
             check(path, is_directory, Some(65534)).unwrap();
             // Where all are mapped, this number is somebody: `nobody`, or who was given it.
-            let said = check(path, is_directory, None).unwrap_err();
+            let said = check(path, is_directory, None).unwrap_err().to_string();
             assert!(said.contains("belongs to user 65534"), "{said}");
         }
         for (path, is_directory) in [
@@ -324,7 +370,7 @@ mod tests {
             ("/usr/lib/cni/more", true),
             ("/usr/lib/cni/more/dhcp", false),
         ] {
-            let said = check(path, is_directory, Some(65534)).unwrap_err();
+            let said = check(path, is_directory, Some(65534)).unwrap_err().to_string();
             assert!(said.contains("does not map") && !said.contains('`'), "{said}");
         }
     }

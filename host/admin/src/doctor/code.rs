@@ -46,7 +46,7 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
                     (Severity::Warning, "a run of it would be refused; no network asks for it, and nothing starts it")
                 }
             };
-            examination.found(severity, place.display(), reason, why, again(catalog, plugin));
+            examination.found(severity, place.display(), reason.to_string(), why, again(catalog, plugin));
         }
     }
 }

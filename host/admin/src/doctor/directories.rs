@@ -28,7 +28,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         Err(reason) => {
             let remedy = Remedy::Words("make install".to_owned());
             examination.area = "directories";
-            examination.found(Severity::Error, places::CATALOG, reason.clone(), "no plugin can be run", remedy);
+            examination.found(Severity::Error, places::CATALOG, reason.to_string(), "no plugin can be run", remedy);
         }
     }
     let policy = Path::new(postern_policy::OPERATOR_DIRECTORY);
@@ -43,8 +43,9 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         }
     }
     if places.logs.exists() {
-        if let Err(reason) = places::directory(&places.logs).and_then(|open| places::trust_file(&places.logs, open)) {
-            untrusted(examination, &places.logs, reason);
+        let open = places::directory(&places.logs);
+        if let Err(reason) = open.and_then(|open| Ok(places::trust_file(&places.logs, open)?)) {
+            untrusted(examination, &places.logs, reason.to_string());
         }
         flags(examination, &places.logs, true);
     }
@@ -90,7 +91,7 @@ pub fn lease_directories(node: &Node) -> BTreeSet<PathBuf> {
 
 fn trusted(examination: &mut Examination, path: &Path) {
     if let Err(reason) = places::trust(path) {
-        untrusted(examination, path, reason);
+        untrusted(examination, path, reason.to_string());
     }
 }
 
@@ -110,6 +111,7 @@ fn refuse(examination: &mut Examination, obstacle: &Obstacle) {
 /// The operator's policies are read one by one: a run is refused only if its plugin has one there.
 fn operators(examination: &mut Examination, node: &Node, directory: &Path) {
     let Err(reason) = places::trust(directory) else { return };
+    let reason = reason.to_string();
     let has = |plugin: &&String| directory.join(format!("{plugin}.toml")).exists();
     let refused: Vec<&str> = node.plugins.iter().filter(has).map(String::as_str).collect();
     examination.area = "directories";
@@ -153,6 +155,7 @@ fn leases(examination: &mut Examination, directory: &Path) {
         } else if (foreign || path == directory)
             && let Err(reason) = places::trust(&path)
         {
+            let reason = reason.to_string();
             let remedy = Remedy::quoted_in(&reason);
             examination.found(Severity::Error, path.display(), reason, why, remedy);
         }

@@ -78,10 +78,8 @@ fn examine_plugin(
     if ipam.is_empty() {
         return;
     }
-    let Ok(policy) = node.catalog.as_ref().map_err(Clone::clone).and_then(|catalog| policies::load(catalog, plugin))
-    else {
-        return;
-    };
+    let Ok(catalog) = &node.catalog else { return };
+    let Ok(policy) = policies::load(catalog, plugin) else { return };
     let Ok(granted) = policy.resolve(&request.into(), "") else { return };
     let view = granted.view();
     let values = |key: &str| -> Vec<String> {

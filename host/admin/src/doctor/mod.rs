@@ -27,6 +27,7 @@ use postern_account::{
     adopt::{self, Leftover, Scope},
     all_namespaces,
 };
+use postern_gate::PlaceError;
 use postern_gate::places::{self, Places};
 use serde::Serialize;
 use std::cell::OnceCell;
@@ -139,7 +140,7 @@ impl Examination {
 struct Node {
     places: Places,
     /// The catalog, and why there is none.
-    catalog: Result<PathBuf, String>,
+    catalog: Result<PathBuf, PlaceError>,
     /// Names of the installed plugins.
     plugins: Vec<String>,
     lists: Vec<List>,

@@ -9,6 +9,8 @@ mod runs;
 mod seen;
 mod smallest;
 
+pub use smallest::{Key, Source, Widest};
+
 use crate::imports::Imports;
 use crate::lists::Network;
 use crate::output::{self, one_line};

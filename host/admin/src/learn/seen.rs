@@ -1,12 +1,12 @@
 //! What a plugin was seen to do, from the gate's own log.
 
 use super::runs::Run;
+use crate::capability::{Told, told};
 use crate::lists::Network;
+use postern_types::Operation;
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Where native host-local keeps its networks unless it is told otherwise.
-const DEFAULT_DIRECTORY: &str = "/var/lib/cni/networks";
 
 /// One capability that was used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,14 +34,13 @@ impl Seen {
                 if text("decision") != "allow" {
                     continue;
                 }
-                let request = line.get("request").unwrap_or(&Value::Null);
                 let used = seen.0.entry(capability.to_owned()).or_default();
                 used.networks.insert(number);
-                used.functions.insert(match request.get("key").and_then(Value::as_str) {
-                    Some(key) if capability == "link-sysctl" => format!("set-{}", key.replace('_', "-")),
-                    _ => function.to_owned(),
-                });
-                for (key, object) in objects(text("operation"), request, network) {
+                // A request that was too long for the log has no objects there: what it needs, the configuration tells.
+                let request = line.get("request").and_then(|request| Operation::deserialize(request).ok());
+                let told = request.as_ref().map(told);
+                used.functions.insert(told.and_then(Told::function).unwrap_or_else(|| function.to_owned()));
+                for (key, object) in told.map(|told| told.objects(network)).unwrap_or_default() {
                     used.objects.entry(key).or_default().entry(number).or_default().insert(object);
                 }
             }
@@ -50,67 +49,29 @@ impl Seen {
     }
 }
 
-/// The objects of one operation, by the policy keys that decide on them. A setting that is off is no object.
-fn objects(operation: &str, request: &Value, network: &Network) -> Vec<(&'static str, String)> {
-    let mut objects = Vec::new();
-    let text = |at: &str| request.pointer(at).and_then(Value::as_str).map(str::to_owned);
-    let number = |at: &str| request.pointer(at).and_then(Value::as_u64).map(|number| number.to_string());
-    let on = |at: &str| request.pointer(at).and_then(Value::as_bool).filter(|on| *on).map(|on| on.to_string());
-    let of_network = |at: &str| Some(network.text(at).to_owned()).filter(|text| !text.is_empty());
-    let mut add = |key, object: Option<String>| objects.extend(object.map(|object| (key, object)));
-    match operation {
-        "bridge.ensure" | "bridge.find" => {
-            add("names", text("/name"));
-            add("mtu", number("/mtu"));
-            add("promisc", on("/promisc"));
-        }
-        "veth.create" => add("mtu", number("/mtu")),
-        "bridge.attach" | "bridge.ensure-gateways" => {
-            add("gateways", (operation == "bridge.ensure-gateways").then(|| "true".to_owned()));
-            add("vlan", number("/port/vlan"));
-            for id in request.pointer("/port/trunk").and_then(Value::as_array).into_iter().flatten() {
-                add("trunk", id.as_u64().map(|id| id.to_string()));
-            }
-            add("preserve-default-vlan", on("/port/preserve_default_vlan"));
-            add("isolated", on("/port/isolated"));
-            add("force-address", on("/force"));
-        }
-        "masquerade.ensure" | "masquerade.check" => {
-            add("backends", Some(text("/backend").unwrap_or_else(|| "nftables".to_owned())));
-        }
-        "ipam.add" | "ipam.del" | "ipam.check" | "ipam.status" | "ipam.gc" => add("types", of_network("/ipam/type")),
-        "resolv-conf.read" => add("files", of_network("/ipam/resolvConf")),
-        _ if operation.starts_with("leases.") => {
-            add("directories", of_network("/ipam/dataDir").or_else(|| Some(DEFAULT_DIRECTORY.to_owned())));
-            let sets = request.pointer("/sets").and_then(Value::as_array).into_iter().flatten();
-            for range in sets.filter_map(Value::as_array).flatten() {
-                add("ranges", range.get("subnet").and_then(Value::as_str).map(str::to_owned));
-            }
-        }
-        _ => {}
-    }
-    objects
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use postern_policy::capability::leases::DEFAULT_DIRECTORY;
+    use postern_types::{LeaseRange, LinkSysctl, PortSpec, ops};
     use serde_json::json;
 
     #[test]
     fn reads_the_log() {
-        let line = |operation: &str, decision: &str, request: Value| json!({"operation": operation, "decision": decision, "request": request});
+        let line = |decision: &str, operation: Operation| json!({"operation": operation.name(), "decision": decision, "request": operation});
+        let ensure =
+            |promisc| ops::Bridge::Ensure { name: "br1".to_owned(), mtu: None, vlan_filtering: false, promisc };
+        let port = PortSpec { vlan: Some(5), trunk: vec![7, 8], ..PortSpec::default() };
+        let range = LeaseRange { subnet: "10.0.0.0/8".parse().unwrap(), start: None, end: None, gateway: None };
+        let set = ops::LinkSysctl::Set { link: 0, key: LinkSysctl::AcceptDad, value: true };
         let run = Run {
             lines: vec![
-                line(
-                    "bridge.ensure",
-                    "allow",
-                    json!({"op": "bridge-ensure", "name": "br1", "mtu": null, "promisc": true}),
-                ),
-                line("bridge.attach", "allow", json!({"port": {"vlan": 5, "trunk": [7, 8], "isolated": false}})),
-                line("link-sysctl.set", "allow", json!({"key": "accept_dad"})),
-                line("leases.reserve", "allow", json!({"sets": [[{"subnet": "10.0.0.0/8"}]]})),
-                line("forwarding.enable", "deny", Value::Null),
+                line("allow", ensure(true).into()),
+                line("allow", ops::Bridge::Attach { bridge: 0, host: 1, port }.into()),
+                line("allow", set.into()),
+                line("allow", ops::Leases::Reserve { sets: vec![vec![range]], requested: Vec::new() }.into()),
+                line("deny", ops::Forwarding::Enable.into()),
+                json!({"operation": "routes.add", "decision": "allow", "cut": "{"}),
             ],
             ..Run::default()
         };
@@ -132,6 +93,7 @@ mod tests {
             (DEFAULT_DIRECTORY.to_owned(), "10.0.0.0/8".into())
         );
         assert!(seen.0["link-sysctl"].functions.contains("set-accept-dad"));
+        assert!(seen.0["routes"].functions.contains("add"));
         assert!(!seen.0.contains_key("forwarding"));
     }
 }

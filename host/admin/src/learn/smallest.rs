@@ -1,78 +1,82 @@
 //! From what was seen to a policy: literal names, or the keys of the configuration that they turned out to come from.
 
 use super::seen::{Seen, Used};
+use crate::capability::{groups_of, page};
 use crate::imports::Imports;
 use crate::lists::Network;
 use crate::output::one_line;
-use crate::sentences::GROUPS;
 use anyhow::{Result, bail};
+use postern_types::Capability;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// A key of a policy table, and where its values usually come from.
-struct Key {
-    capability: &'static str,
+pub struct Key {
     key: &'static str,
-    /// A list of values, or one text.
-    list: bool,
+    shape: Shape,
     from: Source,
+    widest: Widest,
+}
+
+/// What a key takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// One text.
+    One,
+    /// A list without which the table makes no sense.
+    List,
+    /// A list that can be left out.
+    Some,
 }
 
 /// Where values usually come from.
-enum Source {
+pub enum Source {
     /// One key of the configuration, and what is meant where it is absent.
     Value(&'static str, Option<&'static str>),
     /// Structures of the configuration: where one is, and the value that stands for what is in it.
     Parts(&'static [(&'static str, &'static str)]),
 }
 
-const fn key(capability: &'static str, key: &'static str, list: bool, from: Source) -> Key {
-    Key { capability, key, list, from }
+/// What the widest policy has for a key.
+pub enum Widest {
+    /// What the language can leave open.
+    Values(&'static [&'static str]),
+    /// What the configuration names: it can't be left open.
+    Configured,
+    /// Nothing: the key limits where it stands.
+    LeftOut,
 }
 
-const KEYS: &[Key] = &[
-    key("veth", "mtu", false, Source::Value("mtu", Some("0"))),
-    key("bridge", "names", true, Source::Value("bridge", Some("cni0"))),
-    key("bridge", "mtu", false, Source::Value("mtu", Some("0"))),
-    key("bridge", "vlan", false, Source::Value("vlan", Some("0"))),
-    key(
-        "bridge",
-        "trunk",
-        true,
-        Source::Parts(&[
-            ("/vlanTrunk", "${config.vlanTrunk.*.id}"),
-            ("/vlanTrunk", "${config.vlanTrunk.*.minID}-${config.vlanTrunk.*.maxID}"),
-        ]),
-    ),
-    key("bridge", "preserve-default-vlan", false, Source::Value("preserveDefaultVlan", Some("false"))),
-    key("bridge", "promisc", false, Source::Value("promiscMode", Some("false"))),
-    key("bridge", "isolated", false, Source::Value("portIsolation", Some("false"))),
-    key(
-        "bridge",
-        "gateways",
-        true,
-        Source::Parts(&[
-            ("/isGateway", "${config.isGateway | false}"),
-            ("/isDefaultGateway", "${config.isDefaultGateway | false}"),
-        ]),
-    ),
-    key("bridge", "force-address", false, Source::Value("forceAddress", Some("false"))),
-    key("masquerade", "backends", true, Source::Value("ipMasqBackend", Some("nftables"))),
-    key("ipam", "types", true, Source::Value("ipam.type", None)),
-    key("leases", "directories", true, Source::Value("ipam.dataDir", Some("/var/lib/cni/networks"))),
-    key(
-        "leases",
-        "ranges",
-        true,
-        Source::Parts(&[
-            ("/ipam/subnet", "${config.ipam}"),
-            ("/ipam/ranges", "${config.ipam.ranges.*.*}"),
-            ("/runtimeConfig/ipRanges", "${config.runtimeConfig.ipRanges.*.*}"),
-        ]),
-    ),
-    key("resolv-conf", "files", true, Source::Value("ipam.resolvConf", None)),
-];
+impl Key {
+    /// A key that has one text.
+    pub const fn one(key: &'static str, from: Source, widest: Widest) -> Self {
+        Self { key, shape: Shape::One, from, widest }
+    }
+
+    /// A key that has a list, without which the table makes no sense.
+    pub const fn list(key: &'static str, from: Source, widest: Widest) -> Self {
+        Self { key, shape: Shape::List, from, widest }
+    }
+
+    /// A key that has a list, and can be left out.
+    pub const fn some(key: &'static str, from: Source, widest: Widest) -> Self {
+        Self { key, shape: Shape::Some, from, widest }
+    }
+
+    /// What stands for the configuration's own values.
+    fn configured(&self) -> Vec<String> {
+        match &self.from {
+            Source::Value(path, default) => vec![placeholder(path, *default)],
+            Source::Parts(parts) => parts.iter().map(|(_, value)| (*value).to_owned()).collect(),
+        }
+    }
+
+    /// As TOML, whose basic strings take JSON's escapes.
+    fn written(&self, values: &[String]) -> Result<String> {
+        written(self.shape != Shape::One, values)
+    }
+}
 
 /// What an IPAM plugin hands out without having leased it: where it usually comes from.
 const ADDRESSES: &[(&str, &str)] = &[
@@ -92,18 +96,18 @@ pub fn policy(seen: &Seen, networks: &[Network], results: &[Value], operations: 
     let most = operations.saturating_mul(4);
     writeln!(out, "# The most operations that one call took were {operations}. Four times that leaves room:")?;
     writeln!(out, "# [limits]\n# operations = {most}")?;
-    for capability in capabilities() {
-        let Some(used) = seen.0.get(capability) else { continue };
+    for capability in Capability::ALL {
+        let Some(used) = seen.0.get(capability.name()) else { continue };
         let functions: Vec<&str> = used.functions.iter().map(String::as_str).collect();
         writeln!(out, "\n# Used: {}. Needed by {}.", functions.join(", "), labels(&used.networks, networks))?;
         writeln!(out, "[grant.{capability}]")?;
-        for key in KEYS.iter().filter(|key| key.capability == capability) {
-            if let Some(values) = values(key, used, networks)? {
+        for key in page(*capability).keys {
+            if let Some(values) = values(*capability, key, used, networks)? {
                 writeln!(out, "{} = {values}", key.key)?;
             }
         }
     }
-    if !seen.0.contains_key("leases") {
+    if !seen.0.contains_key(Capability::Leases.name()) {
         out.push_str(&handed_out(networks, results)?);
     }
     Ok(out)
@@ -118,23 +122,14 @@ pub fn widest(imports: &Imports) -> Result<String> {
     let mut out = String::new();
     for capability in imports.authority.keys() {
         writeln!(out, "[grant.{capability}]")?;
-        for key in KEYS.iter().filter(|key| key.capability == capability) {
-            let open: &[&str] = match key.key {
-                // It limits where it stands.
-                "isolated" => continue,
-                "names" | "types" => &["*"],
-                "backends" => &["nftables", "iptables"],
-                "promisc" | "force-address" | "preserve-default-vlan" | "gateways" => &["true"],
-                // Each entry is good for one address.
-                "ranges" => &["0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "::/0", "::/0", "::/0", "::/0"],
-                _ => &[],
+        let known = Capability::parse(capability);
+        for key in known.into_iter().flat_map(|capability| page(capability).keys) {
+            let values = match key.widest {
+                Widest::LeftOut => continue,
+                Widest::Values(open) => open.iter().map(|value| (*value).to_owned()).collect(),
+                Widest::Configured => key.configured(),
             };
-            let values: Vec<String> = match &key.from {
-                _ if !open.is_empty() => open.iter().map(|value| (*value).to_owned()).collect(),
-                Source::Value(path, default) => vec![placeholder(path, *default)],
-                Source::Parts(parts) => parts.iter().map(|(_, value)| (*value).to_owned()).collect(),
-            };
-            writeln!(out, "{} = {}", key.key, written(key.list, &values)?)?;
+            writeln!(out, "{} = {}", key.key, key.written(&values)?)?;
         }
     }
     out.push_str("[result]\naddresses = [\"0.0.0.0/0\", \"::/0\"]\n");
@@ -147,9 +142,7 @@ pub fn unused(imports: &Imports, seen: &Seen) -> BTreeMap<String, Vec<String>> {
     let mut unused = BTreeMap::new();
     for (capability, functions) in &imports.authority {
         let used = seen.0.get(capability);
-        let acts = |function: &&String| {
-            GROUPS.iter().any(|group| group.capability == capability && group.functions.contains(&function.as_str()))
-        };
+        let acts = |function: &&String| groups_of(capability).any(|group| group.functions.contains(&function.as_str()));
         // The log knows readers of a handle's attributes by the handle alone.
         let reads = |function: &&String| function.ends_with(".attributes") || function.ends_with(".promisc");
         let names: Vec<String> = functions
@@ -166,13 +159,6 @@ pub fn unused(imports: &Imports, seen: &Seen) -> BTreeMap<String, Vec<String>> {
     unused
 }
 
-/// In the order of `wit/world.wit`.
-fn capabilities() -> Vec<&'static str> {
-    let mut all: Vec<&str> = GROUPS.iter().map(|group| group.capability).collect();
-    all.dedup();
-    all
-}
-
 fn labels(numbers: &BTreeSet<usize>, networks: &[Network]) -> String {
     if numbers.len() == networks.len() && networks.len() > 1 {
         return "every network".to_owned();
@@ -182,18 +168,17 @@ fn labels(numbers: &BTreeSet<usize>, networks: &[Network]) -> String {
 }
 
 /// The value of a key as TOML; `None` if nothing was seen that it would have to grant.
-fn values(key: &Key, used: &Used, networks: &[Network]) -> Result<Option<String>> {
+fn values(capability: Capability, key: &Key, used: &Used, networks: &[Network]) -> Result<Option<String>> {
     let Some(objects) = used.objects.get(key.key) else {
         // A table makes no sense without its lists, even to somebody who only removes.
-        let values = match &key.from {
-            _ if !key.list || key.key == "trunk" => return Ok(None),
-            Source::Value(path, default) => vec![placeholder(path, *default)],
-            Source::Parts(parts) => {
-                let some = present(parts, networks.iter());
-                if some.is_empty() { parts.iter().map(|(_, value)| (*value).to_owned()).collect() } else { some }
-            }
+        if key.shape != Shape::List {
+            return Ok(None);
+        }
+        let there = match &key.from {
+            Source::Value(..) => Vec::new(),
+            Source::Parts(parts) => present(parts, networks.iter()),
         };
-        return written(key.list, &values).map(Some);
+        return key.written(&if there.is_empty() { key.configured() } else { there }).map(Some);
     };
     let literal: BTreeSet<&String> = objects.values().flatten().collect();
     let chosen = match &key.from {
@@ -203,18 +188,18 @@ fn values(key: &Key, used: &Used, networks: &[Network]) -> Result<Option<String>
                 seen.iter().all(|object| Some(object) == value.as_ref())
             };
             // One text can't be two: what it comes from is the best guess, and the second run tells.
-            let two = !key.list && literal.len() > 1;
+            let two = key.shape == Shape::One && literal.len() > 1;
             if two || objects.iter().all(same) { vec![placeholder(path, *default)] } else { Vec::new() }
         }
         Source::Parts(parts) => present(parts, objects.keys().filter_map(|number| networks.get(*number))),
     };
     if !chosen.is_empty() {
-        return written(key.list, &chosen).map(Some);
+        return key.written(&chosen).map(Some);
     }
     if let Some(open) = literal.iter().find(|object| object.contains(['*', '$'])) {
-        bail!("\"{open}\" was used for {}.{}, and a policy can't name that literally", key.capability, key.key);
+        bail!("\"{open}\" was used for {}.{}, and a policy can't name that literally", capability, key.key);
     }
-    written(key.list, &literal.into_iter().cloned().collect::<Vec<_>>()).map(Some)
+    key.written(&literal.into_iter().cloned().collect::<Vec<_>>()).map(Some)
 }
 
 /// `[result]` for a plugin that answers with addresses and made no interface: an IPAM plugin that leases nothing.
@@ -282,6 +267,7 @@ fn written(list: bool, values: &[String]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capability::groups;
     use postern_policy::Policy;
     use serde_json::json;
 
@@ -318,7 +304,7 @@ mod tests {
     fn what_only_removes_has_a_table_that_can_be_read() {
         let networks = [network("a", json!({}))];
         let mut seen = Seen::default();
-        for capability in GROUPS.iter().map(|group| group.capability) {
+        for capability in Capability::ALL.iter().map(|capability| capability.name()) {
             seen.0.entry(capability.to_owned()).or_default().networks.insert(0);
         }
         let text = policy(&seen, &networks, &[], 0).unwrap();
@@ -329,9 +315,8 @@ mod tests {
 
     #[test]
     fn the_widest_policy_can_be_read() {
-        let list: Vec<String> = GROUPS
-            .iter()
-            .map(|group| format!("postern:cni/{}@0.1.0#{}", group.capability, group.functions[0]))
+        let list: Vec<String> = groups()
+            .map(|(capability, group)| format!("postern:cni/{capability}@0.1.0#{}", group.functions[0]))
             .collect();
         let text = widest(&Imports::parse(&list)).unwrap();
         assert_eq!(Policy::parse(&text, "test.toml").unwrap().capabilities().len(), 15);

@@ -4,12 +4,15 @@
 //! operations go to a simulation of the node (`postern-sim`) that is seeded with what any user can read, so that nothing
 //! is changed anywhere, not even in Postern's own directories, and no privilege is needed.
 
-mod describe;
 mod handles;
+mod names;
 mod node;
 mod report;
 mod stage;
 mod text;
+
+pub use names::Names;
+pub use node::HOST_END;
 
 use crate::lists::{self, List};
 use crate::output;

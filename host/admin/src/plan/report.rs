@@ -1,6 +1,6 @@
 //! What a plan consists of, for scripts.
 
-use super::describe::There;
+use super::names::There;
 use postern_policy::Origin;
 use postern_types::{OpError, Operation, Reply};
 use serde::Serialize;

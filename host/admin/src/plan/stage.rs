@@ -1,14 +1,15 @@
 //! Running installed guests against the simulation: each in its sandbox, each operation decided by its policy.
 
-use super::describe::{self, Names};
 use super::handles;
+use super::names::{self, Names};
 use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
+use crate::capability::told;
 use crate::lists;
 use postern_cni::{CniResult, Env, Error, Verb, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
 use postern_gate::rehearsal::{self, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, state};
-use postern_gate::{Engine, places};
+use postern_gate::{Engine, PlaceError, places};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, Snapshot, StateError};
@@ -75,8 +76,8 @@ impl Stage {
     /// A stage for the plugins of this postern's catalog.
     ///
     /// # Errors
-    /// A text for people: there is no catalog, or it is not to be trusted.
-    pub fn new(node: Node) -> Result<Self, String> {
+    /// There is no catalog, or it is not to be trusted.
+    pub fn new(node: Node) -> Result<Self, PlaceError> {
         let catalog = places::catalog()?;
         places::trust(&catalog)?;
         let engine = Engine {
@@ -123,7 +124,7 @@ impl Stage {
         digest: &mut Option<String>,
     ) -> Result<serde_json::Value, Error> {
         let raw = read_conf(stdin, rehearsal::STDIN_LIMIT)?;
-        let ready = self.launcher.take_unnoted(plugin).map_err(Error::internal)?;
+        let ready = self.launcher.take_unnoted(plugin).map_err(|e| Error::internal(e.to_string()))?;
         *digest = Some(ready.digest.clone());
         let version = check_version(Verb::Add, &config_version(&raw.0)?, &rehearsal::supported(&ready.policy)?)?;
         let request = rehearsal::request(plugin, env, Verb::Add, version, raw, stdin)?;
@@ -170,7 +171,7 @@ impl Stage {
         let decision = counted.and_then(|()| front.decide(&run.request, operation));
         let at = self.operations.len();
         self.operations.push(OperationReport::new(front.plugin, front.depth, operation));
-        let there = describe::is_there(&self.kernel, operation);
+        let there = names::is_there(&self.kernel, operation);
         let (kernel, leases, forwarding) = (self.kernel.clone(), self.leases.clone(), self.forwarding);
         let mut native = None;
         let outcome = match &decision {
@@ -186,7 +187,7 @@ impl Stage {
         });
         let changed = kernel != self.kernel || leases != self.leases || forwarding != self.forwarding;
         let names = Names { kernel: &self.kernel, front, request: &run.request, own: &run.own };
-        let words = describe::words(operation, &names, &outcome);
+        let words = told(operation).words(&names, &outcome);
         let verdict = match (decision, native) {
             (Ok(_), Some(missing)) => Verdict::Denied { missing },
             (Ok(rule), None) => Verdict::Allowed { rule: rule.name, from: rule.from },
@@ -339,7 +340,7 @@ impl Stage {
         }
         let (kernel, leases, own, leased) = (self.kernel.clone(), self.leases.clone(), run.own.clone(), run.leased);
         let outer = std::mem::replace(&mut run.request.verb, verb);
-        let outcome = self.launcher.take_unnoted(&name).map_err(Error::internal).and_then(|ready| {
+        let outcome = self.launcher.take_unnoted(&name).map_err(|e| Error::internal(e.to_string())).and_then(|ready| {
             let (plugin, digest) = (name.clone(), ready.digest.clone());
             let delegate = Delegate { policy: self.policy_files(&name), plugin, digest };
             if !self.delegates.contains(&delegate) {

@@ -47,7 +47,7 @@ impl Refusal<'_> {
     /// Writes the line, unless it says nothing new. Where there is no log that could be trusted, standard error says so:
     /// the runtime is told the reason in any case.
     pub fn note(&self) {
-        let written = places::logs().and_then(|logs| self.write(&logs, super::LIMIT).map_err(|e| e.to_string()));
+        let written = places::logs().map_err(std::io::Error::other).and_then(|logs| self.write(&logs, super::LIMIT));
         if let Err(reason) = written {
             crate::say!("postern: the audit log has no line of this refusal: {reason}");
         }

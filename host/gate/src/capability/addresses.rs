@@ -1,8 +1,7 @@
 //! `addresses`: on the attachment's own link.
 
-use crate::capability::refused;
+use crate::errors::{kernel, refused};
 use crate::gate::Gate;
-use crate::session::kernel;
 use ipnet::IpNet;
 use postern_types::{Address, ErrorCode, Handle, OpError, Reply, ops};
 use std::time::{Duration, Instant};

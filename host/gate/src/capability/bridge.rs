@@ -1,11 +1,11 @@
 //! `bridge`: the granted bridge, and this attachment's port on it.
 
 use crate::capability::veth::ignore_router_advertisements;
-use crate::capability::{about, refused};
+use crate::errors::{about, kernel, link_gone, refused};
 use crate::front::Object;
-use crate::gate::{Gate, link_gone};
+use crate::gate::Gate;
 use crate::node;
-use crate::session::{OwnAddress, kernel};
+use crate::session::OwnAddress;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};

@@ -1,8 +1,8 @@
 //! `forwarding`: a node object.
 
+use crate::errors::kernel;
 use crate::gate::Gate;
 use crate::node;
-use crate::session::kernel;
 use postern_kernel::{Sysctl, sysctl};
 use postern_types::{ErrorCode, OpError, Reply, ops};
 

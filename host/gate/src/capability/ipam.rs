@@ -2,7 +2,6 @@
 
 use crate::capability::leases;
 use crate::effect::Native;
-pub use crate::front::check_name;
 use crate::gate::Gate;
 use crate::session::{OwnAddress, adopt};
 use crate::{collect, native, outcome};

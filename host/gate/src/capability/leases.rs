@@ -1,30 +1,19 @@
 //! `leases`: host-local's address store.
 
 use crate::collect;
-use crate::effect::Lease;
+use crate::effect::lease::is_relative;
+use crate::effect::{Effect, Lease};
+use crate::errors::state;
 use crate::gate::Gate;
-use crate::session::{OwnAddress, Request, Session, state};
+use crate::session::{OwnAddress, Request, Session};
 use ipnet::IpNet;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
 use postern_state::{Leases, Owner};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
 use std::net::IpAddr;
-use std::path::Path;
 
 /// Ranges of one request, each of which is compared with every other.
 const MOST_RANGES: usize = 256;
-
-/// Whether nothing can be kept there, since ADD refuses a relative directory: its leases were given by a native plugin, or
-/// by Postern 0.1, in whatever directory they were called from. What they gave there is for people to remove.
-fn is_relative(directory: &str) -> bool {
-    let relative = !Path::new(directory).is_absolute();
-    if relative {
-        crate::say!(
-            "postern: no lease is looked for in ipam.dataDir {directory:?}, which is relative: give an absolute path"
-        );
-    }
-    relative
-}
 
 /// Whose a lease of this request is.
 pub fn owner(request: &Request) -> Owner {
@@ -129,23 +118,8 @@ fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 /// The leases can't be read or changed.
 pub fn release_own(session: &mut Session) -> Result<(), OpError> {
     let directory = directory(&session.request.conf);
-    revert(session, &directory, &[], true)?;
+    Effect::from(Lease { directory: directory.clone() }).remove(session, None)?;
     session.gone(|effect| Lease::of(effect).is_some_and(|lease| lease.directory == directory));
-    Ok(())
-}
-
-/// Gives back what an undone ADD took, or, by the record, all that its owner has.
-pub fn revert(session: &Session, directory: &str, taken: &[IpAddr], all: bool) -> Result<(), OpError> {
-    if is_relative(directory) {
-        return Ok(());
-    }
-    let Some(leases) = session.leases(directory, false)? else { return Ok(()) };
-    let owner = owner(&session.request);
-    if all {
-        leases.release(&owner, session.deadline).map_err(state)?;
-    } else {
-        leases.release_addresses(&owner, taken, session.deadline).map_err(state)?;
-    }
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! `link`: the attachment's own link.
 
-use crate::capability::{about, veth};
+use crate::capability::veth;
 use crate::effect::Veth;
+use crate::errors::{about, kernel, link_gone};
 use crate::front::Object;
-use crate::gate::{Gate, link_gone};
-use crate::session::{Session, kernel};
+use crate::gate::Gate;
+use crate::session::Session;
 use postern_cni::Verb;
 use postern_types::{Handle, OpError, Reply, ops};
 

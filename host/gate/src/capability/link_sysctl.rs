@@ -1,7 +1,7 @@
 //! `link-sysctl`: known keys of the attachment's own link.
 
+use crate::errors::kernel;
 use crate::gate::Gate;
-use crate::session::kernel;
 use postern_kernel::Sysctl;
 use postern_types::{ErrorCode, Handle, LinkSysctl, OpError, Reply, ops};
 

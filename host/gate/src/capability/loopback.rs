@@ -1,15 +1,11 @@
 //! `loopback`: `lo` of the container's namespace.
 
 use crate::capability::addresses::show;
-use crate::effect::LoopbackUp;
-use crate::gate::{Gate, link_gone};
-use crate::session::{Session, kernel};
-use postern_kernel::{Link, Netlink};
+use crate::effect::loopback_up::lo;
+use crate::effect::{Effect, LoopbackUp};
+use crate::errors::kernel;
+use crate::gate::Gate;
 use postern_types::{OpError, Reply, ops};
-
-fn lo(netlink: &Netlink) -> Result<Link, OpError> {
-    netlink.link_by_name("lo").map_err(kernel)?.ok_or_else(|| link_gone("lo"))
-}
 
 /// Carries out one operation that policy allows.
 ///
@@ -36,15 +32,8 @@ fn up(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 
 /// `loopback.down`.
 fn down(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    revert(gate.session)?;
+    Effect::from(LoopbackUp {}).remove(gate.session, None)?;
     Ok(Reply::Done)
-}
-
-/// Sets `lo` down, if there is a namespace.
-pub fn revert(session: &Session) -> Result<(), OpError> {
-    let Some(container) = session.container() else { return Ok(()) };
-    let netlink = container.netlink().map_err(kernel)?;
-    netlink.set_down(lo(netlink)?.index).map_err(kernel)
 }
 
 /// `loopback.state`.

@@ -20,10 +20,8 @@ pub mod routes;
 pub mod veth;
 
 use crate::gate::Gate;
-use crate::session::{Session, kernel};
-use postern_kernel::KernelError;
+use crate::session::Session;
 use postern_types::{Capability, OpError, Operation, Reply};
-use std::fmt;
 
 /// Removes what attachments that are not among these (container ID and interface name) have left of one capability and no
 /// record tells of: a native plugin made it, or it lost its record. Returns how much that was.
@@ -49,17 +47,6 @@ pub fn unrecorded(capability: Capability) -> Option<Unrecorded> {
         | Capability::Loopback
         | Capability::Attachments => None,
     }
-}
-
-/// A kernel error about `object` in the words of the native plugins: `what`, then the error number's text.
-fn refused(error: KernelError, object: &str, what: impl fmt::Display) -> OpError {
-    let message = format!("{what}: {}", error.message);
-    OpError { message, object: object.to_owned(), ..kernel(error) }
-}
-
-/// A kernel error about a link that the kernel knows by index, and people by name.
-fn about(name: &str) -> impl Fn(KernelError) -> OpError {
-    move |error| kernel(KernelError { object: name.to_owned(), ..error })
 }
 
 /// Carries out an operation that policy allows.

@@ -1,8 +1,7 @@
 //! `point-to-point`: the host's side of a routed pair.
 
-use crate::capability::refused;
+use crate::errors::{kernel, refused};
 use crate::gate::Gate;
-use crate::session::kernel;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_types::{ErrorCode, Handle, OpError, Reply, Route, ops};

@@ -1,9 +1,8 @@
 //! `routes`: through the attachment's own link.
 
 use crate::capability::addresses::not_own;
-use crate::capability::refused;
+use crate::errors::{kernel, refused};
 use crate::gate::Gate;
-use crate::session::kernel;
 use ipnet::IpNet;
 use postern_types::{Handle, OpError, Reply, Route, ops};
 

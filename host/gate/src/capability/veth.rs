@@ -1,11 +1,11 @@
 //! `veth`: the pair between container and host. An attachment has one that lives, by the record and the kernel: the name of
 //! the container's end tells nothing, as root in there can change it.
 
-use crate::capability::{about, mac_guard, refused};
 use crate::effect::{Effect, MacGuard, Veth};
+use crate::errors::{about, kernel, link_gone, refused};
 use crate::front::Object;
-use crate::gate::{Gate, link_gone};
-use crate::session::{Session, kernel};
+use crate::gate::Gate;
+use crate::session::Session;
 use postern_cni::Verb;
 use postern_kernel::{Link, Sysctl, VethSpec, random_mac, random_veth_name, sysctl};
 use postern_state::DataPath;
@@ -80,32 +80,12 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
     pair(gate, own, Link { up: true, ..end }, true, None).map(Reply::Veth)
 }
 
-/// The pairs that the record lists.
-pub fn recorded(session: &Session) -> Vec<Veth> {
-    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-    effects.iter().filter_map(|noted| Veth::of(&noted.effect)).cloned().collect()
-}
-
-/// The host end of the pair that the record lists and the kernel has, if there is one.
-///
-/// # Errors
-/// The kernel refuses to show it.
-pub fn living(session: &Session) -> Result<Option<Link>, OpError> {
-    let host = session.host()?;
-    for pair in recorded(session) {
-        if let Some(link) = pair.end(host)? {
-            return Ok(Some(link));
-        }
-    }
-    Ok(None)
-}
-
 /// Whether a host end that a handle stands for is that of the attachment's living pair.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidHandle`]: it is not.
 pub fn must_live(session: &Session, index: u32, name: &str) -> Result<(), OpError> {
-    match living(session)? {
+    match session.living_pair()? {
         Some(link) if link.index == index && link.name == name => Ok(()),
         _ => Err(link_gone(name)),
     }
@@ -117,14 +97,14 @@ pub fn must_live(session: &Session, index: u32, name: &str) -> Result<(), OpErro
 /// # Errors
 /// The kernel refuses.
 pub fn retire(session: &mut Session) -> Result<Option<String>, OpError> {
-    let living = living(session)?.map(|link| link.name);
+    let living = session.living_pair()?.map(|link| link.name);
     let is_gone = |host: &String| living.as_ref() != Some(host);
     let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
     for noted in effects {
-        if let Some(MacGuard { id, host, .. }) = MacGuard::of(&noted.effect)
-            && host.as_ref().map_or(living.is_none(), is_gone)
+        if let Some(guard) = MacGuard::of(&noted.effect)
+            && guard.host.as_ref().map_or(living.is_none(), is_gone)
         {
-            mac_guard::revert(session, id.as_deref(), host.as_deref())?;
+            guard.revert(session)?;
             session.gone(|effect| *effect == noted.effect);
         }
     }
@@ -150,7 +130,7 @@ fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     // Whose the host end is, the record says: indices can be chosen by whoever is root in the container, so that its
     // link seems to belong to somebody else's.
     let mut end = None;
-    for pair in recorded(gate.session) {
+    for pair in gate.session.pairs() {
         end = pair.end(host)?.filter(|link| link.peer_index == Some(own.index)).or(end);
     }
     // What an earlier ADD made this one leaves alone: it can be looked at.

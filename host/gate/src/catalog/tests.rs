@@ -47,7 +47,7 @@ impl Place {
         }
     }
 
-    fn run(&self) -> Result<Installed, String> {
+    fn run(&self) -> Result<Installed, PluginError> {
         open(&self.catalog(), "demo", ENGINE)?.verify(&self.state())
     }
 
@@ -86,7 +86,7 @@ fn notes_only_what_would_show_a_change() {
     let file = OpenOptions::new().write(true).open(place.code()).unwrap();
     file.write_at(&[8], 100_000).unwrap();
     file.set_modified(mtime).unwrap();
-    let said = place.run().unwrap_err();
+    let said = place.run().unwrap_err().to_string();
     assert!(said.contains("was changed or swapped") && said.contains("postern add"), "{said}");
 
     // A note of other bytes, of nonsense, and none at all count the same.
@@ -108,20 +108,20 @@ fn a_note_is_of_one_code() {
     let path = Manifest::path(&place.catalog(), "demo");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace(&sha256(&[7; 200_000]), &sha256(b"other"))).unwrap();
-    assert!(place.run().unwrap_err().contains("was changed or swapped"));
+    assert!(place.run().unwrap_err().to_string().contains("was changed or swapped"));
 }
 
 #[test]
 fn refuses_what_does_not_hold_together() {
     let place = Place::new("refuses");
-    let other = open(&place.catalog(), "demo", "wasmtime-1-test").unwrap_err();
+    let other = open(&place.catalog(), "demo", "wasmtime-1-test").unwrap_err().to_string();
     assert!(other.contains("for another engine") && other.contains("wasmtime-0-test"), "{other}");
-    assert!(open(&place.catalog(), "none", ENGINE).unwrap_err().contains("there is no plugin \"none\""));
+    assert!(open(&place.catalog(), "none", ENGINE).unwrap_err().to_string().contains("there is no plugin \"none\""));
     OpenOptions::new().write(true).open(place.code()).unwrap().set_len(199_999).unwrap();
-    let said = place.run().unwrap_err();
+    let said = place.run().unwrap_err().to_string();
     assert!(said.contains("has 199999 bytes, and had 200000"), "{said}");
     std::fs::remove_file(Manifest::path(&place.catalog(), "demo")).unwrap();
-    assert!(place.run().unwrap_err().contains("demo.json is missing"));
+    assert!(place.run().unwrap_err().to_string().contains("demo.json is missing"));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_pin_says_both_digests_and_the_way_out() {
     let file = Path::new("/etc/postern/policy/demo.toml");
     check_pin(None, &new, "demo", file).unwrap();
     check_pin(Some(&format!("sha256:{new}")), &new, "demo", file).unwrap();
-    let said = check_pin(Some(&format!("sha256:{old}")), &new, "demo", file).unwrap_err();
+    let said = check_pin(Some(&format!("sha256:{old}")), &new, "demo", file).unwrap_err().to_string();
     for part in [&old, &new, "demo", "inspect --diff", "/etc/postern/policy/demo.toml"] {
         assert!(said.contains(part), "{said}");
     }

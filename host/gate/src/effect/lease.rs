@@ -1,11 +1,12 @@
 //! Leases of host-local's store.
 
 use super::{Addresses, Leaves, Need, Noted};
-use crate::capability::leases;
+use crate::errors::state;
 use crate::session::Session;
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::path::Path;
 
 /// Leases in a data directory, known by their owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,13 +15,29 @@ pub struct Lease {
     pub directory: String,
 }
 
+impl Lease {
+    /// Gives back what an undone ADD took, or, by the record, all that its owner has.
+    fn revert(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
+        if is_relative(&self.directory) {
+            return Ok(());
+        }
+        let Some(leases) = session.leases(&self.directory, false)? else { return Ok(()) };
+        let owner = session.request.owner();
+        match taken {
+            Some(taken) => leases.release_addresses(&owner, taken, session.deadline).map(drop),
+            None => leases.release(&owner, session.deadline).map(drop),
+        }
+        .map_err(state)
+    }
+}
+
 impl Leaves for Lease {
     fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
         match taken {
             // Reserving failed, perhaps at a lock that somebody holds still.
             Some([]) => Ok(()),
-            Some(taken) => leases::revert(session, &self.directory, taken, false),
-            None => leases::revert(session, &self.directory, &[], true),
+            Some(taken) => self.revert(session, Some(taken)),
+            None => self.revert(session, None),
         }
     }
 
@@ -47,4 +64,16 @@ impl Leaves for Lease {
     fn needs(&self) -> Need<'_> {
         Need::Leases(&self.directory)
     }
+}
+
+/// Whether nothing can be kept there, since ADD refuses a relative directory: its leases were given by a native plugin, or
+/// by Postern 0.1, in whatever directory they were called from. What they gave there is for people to remove.
+pub(crate) fn is_relative(directory: &str) -> bool {
+    let relative = !Path::new(directory).is_absolute();
+    if relative {
+        crate::say!(
+            "postern: no lease is looked for in ipam.dataDir {directory:?}, which is relative: give an absolute path"
+        );
+    }
+    relative
 }

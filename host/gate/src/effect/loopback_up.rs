@@ -1,8 +1,9 @@
 //! `lo`, set up.
 
 use super::{Addresses, Leaves, Need, Noted};
-use crate::capability::loopback;
+use crate::errors::{kernel, link_gone};
 use crate::session::Session;
+use postern_kernel::{Link, Netlink};
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -13,7 +14,9 @@ pub struct LoopbackUp {}
 
 impl Leaves for LoopbackUp {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        loopback::revert(session)
+        let Some(container) = session.container() else { return Ok(()) };
+        let netlink = container.netlink().map_err(kernel)?;
+        netlink.set_down(lo(netlink)?.index).map_err(kernel)
     }
 
     fn words(&self) -> String {
@@ -39,4 +42,9 @@ impl Leaves for LoopbackUp {
     fn needs(&self) -> Need<'_> {
         Need::Network
     }
+}
+
+/// `lo` of a namespace.
+pub(crate) fn lo(netlink: &Netlink) -> Result<Link, OpError> {
+    netlink.link_by_name("lo").map_err(kernel)?.ok_or_else(|| link_gone("lo"))
 }

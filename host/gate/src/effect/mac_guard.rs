@@ -1,11 +1,16 @@
 //! Spoofing protection.
 
-use super::{Addresses, Leaves, Need, Noted};
-use crate::capability::mac_guard;
+use super::{Addresses, Effect, Leaves, Need, Noted, Veth};
+use crate::errors::{about, firewall, kernel};
 use crate::session::Session;
+use postern_firewall::macguard::{self, native_id, own_id};
+use postern_kernel::Link;
+use postern_state::Header;
 use postern_types::{Mac, OpError};
 use serde::{Deserialize, Serialize};
+use std::cell::OnceCell;
 use std::net::IpAddr;
+use std::path::Path;
 
 /// Spoofing protection. One of an earlier version has no fields: it has the native name, for the record's pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,9 +26,41 @@ pub struct MacGuard {
     pub mac: Option<Mac>,
 }
 
+impl MacGuard {
+    /// Removes the rules, but for those of other attachments: their names can be the same. A name that no rules can have has
+    /// none. The guarded port is set down before: nothing that the container sends passes it without its guard.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn revert(&self, session: &Session) -> Result<(), OpError> {
+        let host = self.host.as_deref();
+        let noted = recorded(session).into_iter().find(|(guard, _)| (&guard.id, &guard.host) == (&self.id, &self.host));
+        let handles = noted.map(|(_, handles)| handles).unwrap_or_default();
+        let id = self.id.clone().unwrap_or_else(|| native(session));
+        take_down(session, &id, host)?;
+        let own: Vec<String> =
+            host.map(str::to_owned).into_iter().chain(session.pairs().into_iter().map(|pair| pair.host)).collect();
+        let netlink = session.host()?;
+        let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
+        // Without a pair of its own it is a native plugin's attachment, or one whose record is gone: its rules go by their
+        // names, but for what another's record claims.
+        let claimed = OnceCell::new();
+        let is_claimed = |port: &str| match claimed.get_or_init(|| host_ends_of_others(session)) {
+            Some(ports) => ports.iter().any(|claimed| claimed == port),
+            None => true,
+        };
+        // So it is if a native plugin has made the attachment again: no record tells of that.
+        let is_anothers = |port: &str| match own.is_empty() || session.is_replaced() {
+            true => is_there(port) && is_claimed(port),
+            false => !own.iter().any(|own| own == port) && is_there(port),
+        };
+        session.unless_absent(|nft| macguard::remove_unless(nft, &id, &handles, is_anothers)).map(drop)
+    }
+}
+
 impl Leaves for MacGuard {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        mac_guard::revert(session, self.id.as_deref(), self.host.as_deref())
+        self.revert(session)
     }
 
     fn words(&self) -> String {
@@ -49,4 +86,79 @@ impl Leaves for MacGuard {
     fn needs(&self) -> Need<'_> {
         Need::Network
     }
+}
+
+/// What the rules of an attachment can be named after.
+pub fn ids(header: &Header) -> [String; 2] {
+    let Header { network, container_id, ifname, .. } = header;
+    [native_id(container_id, ifname), own_id(network, container_id, ifname)]
+}
+
+/// The native plugins' name.
+pub(crate) fn native(session: &Session) -> String {
+    native_id(&session.request.container_id, &session.request.ifname)
+}
+
+/// The guards that the record lists, each with the handles by which the kernel knows its rules.
+pub(crate) fn recorded(session: &Session) -> Vec<(MacGuard, Vec<u64>)> {
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    effects.into_iter().filter_map(|noted| Some((MacGuard::of(&noted.effect)?.clone(), noted.handles))).collect()
+}
+
+/// Whether all rules are there by which this host end sends under this address only, by the name that the record tells.
+///
+/// # Errors
+/// The kernel refuses to show them.
+pub(crate) fn is_whole(session: &Session, host: &str, mac: Mac) -> Result<bool, OpError> {
+    let guard = recorded(session).into_iter().find(|(guard, _)| guard.host.as_deref() == Some(host));
+    let (guard, handles) = guard.unwrap_or_default();
+    let id = guard.id.unwrap_or_else(|| native(session));
+    macguard::check_known(&mut *session.nft()?, &id, host, mac.0, &handles).map_err(firewall)
+}
+
+/// Sets the guarded port down, where it is up and in a bridge: `host`, or else all that the record lists, or else the one
+/// that the rules name.
+fn take_down(session: &Session, id: &str, host: Option<&str>) -> Result<(), OpError> {
+    let netlink = session.host()?;
+    let pairs = session.pairs();
+    let mut ports = Vec::new();
+    for pair in pairs.iter().filter(|pair| host.is_none_or(|host| host == pair.host)) {
+        ports.extend(pair.end(netlink)?);
+    }
+    if pairs.is_empty() {
+        ports.extend(unrecorded(session, id)?);
+    }
+    for port in ports.iter().filter(|port| port.up && port.master.is_some()) {
+        netlink.set_down(port.index).map_err(about(&port.name))?;
+    }
+    Ok(())
+}
+
+/// The ports that the rules name, of an attachment without a recorded pair: those whose other end is in the container's
+/// namespace, and that no other attachment's record lists.
+fn unrecorded(session: &Session, id: &str) -> Result<Vec<Link>, OpError> {
+    // Without its namespace there is no pair any more.
+    let Ok(namespace) = session.namespace() else { return Ok(Vec::new()) };
+    let netlink = session.host()?;
+    let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for port in session.unless_absent(macguard::list)?.iter().filter(|port| port.id == id) {
+        let link = netlink.link_by_name(&port.ifname).map_err(kernel)?;
+        let link = link.filter(|link| link.kind == "veth" && link.peer_netnsid == Some(number));
+        let is_anothers = |name: &String| host_ends_of_others(session).is_none_or(|ends| ends.contains(name));
+        found.extend(link.filter(|link| !is_anothers(&link.name)));
+    }
+    Ok(found)
+}
+
+/// The host ends that the records of other attachments list; `None` if that can't be told.
+fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
+    let own = session.key().ok()?;
+    let summaries = postern_state::list(&session.state).ok()?;
+    // What was set aside because it could not be read is this attachment's still, whatever it says.
+    let is_own = |path: &Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| own.is_named(name));
+    let others = summaries.into_iter().filter(|summary| !is_own(&summary.path));
+    let effects = others.flat_map(|summary| summary.effects);
+    let effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect).ok());
+    Some(effects.filter_map(|effect| Veth::of(&effect).map(|pair| pair.host.clone())).collect())
 }

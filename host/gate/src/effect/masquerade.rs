@@ -1,9 +1,11 @@
 //! Masquerading rules.
 
-use super::{Addresses, Leaves, Need, Noted};
-use crate::capability::masquerade;
+use super::{Addresses, Effect, Leaves, Need, Noted};
+use crate::errors::{firewall, state};
 use crate::session::Session;
 use ipnet::IpNet;
+use postern_firewall::{iptables, masquerade};
+use postern_state::Header;
 use postern_types::{Backend, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -19,9 +21,51 @@ pub struct Masquerade {
     pub addresses: Vec<IpNet>,
 }
 
+impl Masquerade {
+    /// The handles of this attachment's rules, as far as its record tells them.
+    pub(crate) fn handles(&self, session: &Session) -> Vec<u64> {
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        effects
+            .into_iter()
+            .filter(|noted| Self::of(&noted.effect) == Some(self))
+            .flat_map(|noted| noted.handles)
+            .collect()
+    }
+
+    /// Removes the rules of one backend. Where no addresses are known, iptables rules of all attachments of the container to
+    /// the network go, but for those that another's record claims: rather a native one that loses its masquerading too than
+    /// rules that stay for good.
+    pub(crate) fn revert(&self, session: &Session) -> Result<(), OpError> {
+        let key = session.masquerade_key();
+        match self.backend {
+            Backend::Nftables => {
+                let handles = self.handles(session);
+                session.unless_absent(|nft| masquerade::nft_remove_known(nft, &key, &handles))?;
+            }
+            Backend::Iptables => {
+                // Asking the kernel is cheaper than starting programs that find nothing.
+                if iptables::has_legacy_nat() || session.unless_absent(|nft| iptables::may_exist(nft, &key))? {
+                    match self.addresses.as_slice() {
+                        [] => iptables::remove_all(&key, &addresses_of_others(session)?, session.means()),
+                        some => iptables::remove(&key, some, session.means()),
+                    }
+                    .map_err(firewall)?;
+                    // Where only one family's programs are installed, the other's rules are passed over: they must not be there.
+                    if let Some(v6) = iptables::installed().iter().position(|installed| !installed)
+                        && session.unless_absent(|nft| iptables::chains(nft, &key))?.get(v6) == Some(&true)
+                    {
+                        return Err(firewall(iptables::missing(v6 == 1)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Leaves for Masquerade {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        masquerade::revert(session, self.backend, &self.addresses)
+        self.revert(session)
     }
 
     fn words(&self) -> String {
@@ -50,4 +94,26 @@ impl Leaves for Masquerade {
             Backend::Iptables => Need::Iptables,
         }
     }
+}
+
+/// The addresses that iptables masquerades for the container's other attachments to the network, by their records.
+fn addresses_of_others(session: &Session) -> Result<Vec<IpAddr>, OpError> {
+    let (own, request) = (session.key()?, &session.request);
+    let mut addresses = Vec::new();
+    for summary in postern_state::list(&session.state).map_err(state)? {
+        let is_of_container = |header: &Header| {
+            header.network == request.conf.name && header.container_id == request.container_id && header.key() != own
+        };
+        if summary.header.as_ref().is_some_and(is_of_container) {
+            for noted in summary.effects {
+                let effect = serde_json::from_value::<Effect>(noted.effect).ok();
+                if let Some(Masquerade { backend: Backend::Iptables, addresses: claimed }) =
+                    effect.as_ref().and_then(Masquerade::of)
+                {
+                    addresses.extend(claimed.iter().map(IpNet::addr));
+                }
+            }
+        }
+    }
+    Ok(addresses)
 }

@@ -7,9 +7,9 @@
 //!
 //! One file for each: its data, and what it says of itself by [`Leaves`]. Who has to know something of an effect asks it.
 
-mod lease;
-mod loopback_up;
-mod mac_guard;
+pub(crate) mod lease;
+pub(crate) mod loopback_up;
+pub(crate) mod mac_guard;
 mod masquerade;
 mod native;
 mod veth;

@@ -1,7 +1,6 @@
 //! What a native IPAM program did.
 
 use super::{Addresses, Leaves, Need, Noted};
-use crate::capability::ipam;
 use crate::native;
 use crate::session::Session;
 use postern_cni::{Error, Verb};
@@ -27,7 +26,7 @@ impl Native {
 impl Leaves for Native {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         // Nothing of such a name was ever run.
-        if ipam::check_name(&self.plugin).is_err() {
+        if native::check_name(&self.plugin).is_err() {
             return Ok(());
         }
         self.del(session).map_err(|error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string()))

@@ -1,7 +1,8 @@
 //! A veth pair.
 
 use super::{Addresses, Leaves, Need, Noted};
-use crate::session::{Session, kernel};
+use crate::errors::kernel;
+use crate::session::Session;
 use postern_kernel::{Link, Netlink};
 use postern_types::{Mac, OpError};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,9 @@
 //! What a run has to do with its attachment's record: the journal (docs/design.md).
 
-use super::{Leftover, Session, Undo, kernel, state};
+use super::{Leftover, Session, Undo};
 use crate::clock::now;
 use crate::effect::{Effect, Noted, Veth};
+use crate::errors::{kernel, state};
 use postern_cni::{CniResult, Route, Verb};
 use postern_kernel::{Namespace, Worker};
 use postern_state::{Header, Record, Section, Stage, StateError};

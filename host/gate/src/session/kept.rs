@@ -1,9 +1,10 @@
 //! What of a record has to stay for now, by what a collection knows ([`crate::keeping`]).
 
-use super::{Session, state};
+use super::Session;
 use crate::effect::{Addresses, Effect};
+use crate::errors::state;
 use crate::keeping::{Keeping, Look};
-use postern_firewall::{Nft, Served};
+use postern_firewall::{FirewallError, Nft, Served};
 use postern_state::plugin_of;
 use std::net::IpAddr;
 use std::path::Path;
@@ -20,16 +21,16 @@ impl Session {
     }
 
     /// Looks at the rules, once.
-    fn look_at_rules<'l>(&self, look: &'l Look) -> &'l Result<Served, String> {
+    fn look_at_rules<'l>(&self, look: &'l Look) -> &'l Result<Served, FirewallError> {
         look.get_or_init(|| {
             // A socket of its own: this look is allowed to take longer than what it is for.
             let mut nft = match Nft::open(Instant::now() + WITHIN) {
                 Err(error) if error.errno.is_some_and(postern_firewall::is_absence) => return Ok(Served::default()),
-                opened => opened.map_err(|error| error.to_string())?,
+                opened => opened?,
             };
             match Served::look(&mut nft, self.means()) {
                 Err(_) if nft.is_absent() => Ok(Served::default()),
-                served => served.map_err(|error| error.to_string()),
+                served => served,
             }
         })
     }

@@ -1,11 +1,32 @@
 //! Whose a link of the container is, by both of its ends and by the records.
 
-use super::{Session, kernel, state};
+use super::Session;
 use crate::effect::{Effect, Veth};
+use crate::errors::{kernel, state};
 use postern_kernel::Link;
 use postern_types::{Mac, OpError};
 
 impl Session {
+    /// The pairs that the record lists.
+    pub fn pairs(&self) -> Vec<Veth> {
+        let effects = self.record().map(|record| record.effects(None)).unwrap_or_default();
+        effects.iter().filter_map(|noted| Veth::of(&noted.effect)).cloned().collect()
+    }
+
+    /// The host end of the pair that the record lists and the kernel has, if there is one.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    pub fn living_pair(&self) -> Result<Option<Link>, OpError> {
+        let host = self.host()?;
+        for pair in self.pairs() {
+            if let Some(link) = pair.end(host)? {
+                return Ok(Some(link));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether this link of the container leads to the host: both ends name each other, and the host's names the container's
     /// namespace. Root in there can make any link of any name, but none with an end out here.
     ///

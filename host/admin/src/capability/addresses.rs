@@ -1,0 +1,38 @@
+//! `addresses`, for people.
+
+use super::{OWN_ADDRESSES, Page, Told, list};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{group, say};
+use postern_types::{OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "set addresses",
+    always: Some(OWN_ADDRESSES),
+    groups: &[
+        group(&["add"], |_| say("put on its own link the addresses that IPAM gave this attachment, and no others")),
+        group(&["list", "settle"], |_| say("look at the addresses of its own link")),
+    ],
+    keys: &[],
+};
+
+impl Told for ops::Addresses {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Add { link, addresses } => {
+                format!("put {} on {}, in the container", list(addresses, "no address"), names.link(*link))
+            }
+            Self::List { link } => format!("look at the addresses of {}", names.link(*link)),
+            Self::Settle { link } => {
+                format!("wait until {} can use its addresses (duplicate address detection)", names.link(*link))
+            }
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Add { .. } | Self::List { .. } | Self::Settle { .. } => Vec::new(),
+        }
+    }
+}

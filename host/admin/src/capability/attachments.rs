@@ -1,0 +1,31 @@
+//! `attachments`, for people.
+
+use super::{Page, Told};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{group, say};
+use postern_types::{OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "collect garbage",
+    always: None,
+    groups: &[group(&["collect"], |_| {
+        say("remove what it made itself for attachments of this network that the runtime no longer lists")
+    })],
+    keys: &[],
+};
+
+impl Told for ops::Attachments {
+    fn words(&self, _: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Collect => "remove what is left of attachments that are gone".to_owned(),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Collect => Vec::new(),
+        }
+    }
+}

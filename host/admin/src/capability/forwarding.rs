@@ -1,0 +1,29 @@
+//! `forwarding`, for people.
+
+use super::{Page, Told};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{group, say};
+use postern_types::{OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "switch IP forwarding",
+    always: None,
+    groups: &[group(&["enable"], |_| say("have the node's IP forwarding switched on (never off)"))],
+    keys: &[],
+};
+
+impl Told for ops::Forwarding {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Enable => format!("switch {} forwarding on", names.families()),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Enable => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `link`, for people.
+
+use super::{Page, Told};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{group, say};
+use postern_types::{OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "touch a link in the container",
+    always: None,
+    groups: &[
+        group(&["own", "[method]link.attributes"], |_| say("look at its own link in the container")),
+        group(&["[method]link.up"], |_| say("set its own link up")),
+        group(&["[method]link.delete"], |_| say("delete its own link, and with it the other end of its pair")),
+    ],
+    keys: &[],
+};
+
+impl Told for ops::Link {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Own => format!("look whether the container has {}", names.request.ifname),
+            Self::Attributes { link } => format!("look at {}", names.link(*link)),
+            Self::Up { link } => format!("set {} up, in the container", names.link(*link)),
+            Self::Delete { link } => format!("delete {}, and with it its other end", names.link(*link)),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Own | Self::Attributes { .. } | Self::Up { .. } | Self::Delete { .. } => Vec::new(),
+        }
+    }
+}

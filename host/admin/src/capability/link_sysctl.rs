@@ -1,0 +1,57 @@
+//! `link-sysctl`, for people.
+
+use super::{Page, Told};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{group, say};
+use postern_types::{LinkSysctl, OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "write sysctls",
+    always: None,
+    groups: &[
+        group(&["set-accept-dad", "set-enhanced-dad"], |_| {
+            say("switch duplicate address detection of its own link on or off (accept_dad, enhanced_dad)")
+        }),
+        group(&["set-arp-notify"], |_| say("have its own link announce itself when it comes up (arp_notify)")),
+        group(&["set-keep-addr-on-down"], |_| {
+            say("have its own link keep its addresses while it is down (keep_addr_on_down)")
+        }),
+        group(&["set-disable-ipv6"], |_| say("switch IPv6 of its own link on or off (disable_ipv6)")),
+    ],
+    keys: &[],
+};
+
+impl Told for ops::LinkSysctl {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Set { link, key, value } => {
+                let (key, value) = (name(*key), if *value { "on" } else { "off" });
+                format!("switch {key} of {} {value}, in the container", names.link(*link))
+            }
+        }
+    }
+
+    fn function(&self) -> Option<String> {
+        match self {
+            Self::Set { key, .. } => Some(format!("set-{}", name(*key).replace('_', "-"))),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Set { .. } => Vec::new(),
+        }
+    }
+}
+
+fn name(key: LinkSysctl) -> &'static str {
+    match key {
+        LinkSysctl::AcceptDad => "accept_dad",
+        LinkSysctl::EnhancedDad => "enhanced_dad",
+        LinkSysctl::ArpNotify => "arp_notify",
+        LinkSysctl::KeepAddrOnDown => "keep_addr_on_down",
+        LinkSysctl::DisableIpv6 => "disable_ipv6",
+    }
+}

@@ -1,0 +1,35 @@
+//! `loopback`, for people.
+
+use super::{Page, Told};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{group, say};
+use postern_types::{OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "touch lo",
+    always: None,
+    groups: &[
+        group(&["up"], |_| say("set lo of the container up")),
+        group(&["down"], |_| say("set lo of the container down")),
+        group(&["addresses"], |_| say("look at lo of the container")),
+    ],
+    keys: &[],
+};
+
+impl Told for ops::Loopback {
+    fn words(&self, _: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Up => "set lo up, in the container".to_owned(),
+            Self::Down => "set lo down, in the container".to_owned(),
+            Self::Addresses => "look at lo, in the container".to_owned(),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Up | Self::Down | Self::Addresses => Vec::new(),
+        }
+    }
+}

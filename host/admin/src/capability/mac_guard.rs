@@ -1,0 +1,46 @@
+//! `mac-guard`, for people.
+
+use super::{Page, Told};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{group, say};
+use crate::words::{Objects, Switch};
+use postern_types::{OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "filter frames",
+    always: None,
+    groups: &[
+        group(&["ensure"], |objects| {
+            let must = match objects.switch("required", "false") {
+                Switch::On(when) if matches!(objects, Objects::Of(_)) => format!(" (and must{when})"),
+                _ => String::new(),
+            };
+            Some(format!("have frames dropped that come from its own container under another source address{must}"))
+        }),
+        group(&["check"], |_| say("compare the rules that do so")),
+        group(&["remove"], |_| say("remove the rules that do so, once its port is down")),
+    ],
+    keys: &[],
+};
+
+impl Told for ops::MacGuard {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Ensure { host, mac } => {
+                format!("drop frames that come by {} from another address than {mac}", names.link(*host))
+            }
+            Self::Check { host, mac } => {
+                format!("compare the rules by which {} takes frames from {mac} only", names.link(*host))
+            }
+            Self::Remove => "remove the attachment's spoofing protection".to_owned(),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Ensure { .. } | Self::Check { .. } | Self::Remove => Vec::new(),
+        }
+    }
+}

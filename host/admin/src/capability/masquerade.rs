@@ -1,0 +1,53 @@
+//! `masquerade`, for people.
+
+use super::{OWN_ADDRESSES, Page, Told};
+use crate::learn::{Key, Source, Widest};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{about, group, say};
+use postern_types::{Backend, OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "masquerade",
+    always: Some(OWN_ADDRESSES),
+    groups: &[
+        group(&["ensure"], |objects| {
+            about(objects, "backends", "backend", |backends| {
+                format!("masquerade its own addresses, and no others, with {backends}")
+            })
+        }),
+        group(&["check"], |_| say("compare the masquerading of its own addresses")),
+        group(&["remove"], |_| say("remove the masquerading of its own addresses")),
+    ],
+    keys: &[Key::list(
+        "backends",
+        Source::Value("ipMasqBackend", Some("nftables")),
+        Widest::Values(&["nftables", "iptables"]),
+    )],
+};
+
+impl Told for ops::Masquerade {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Ensure { backend } => {
+                format!("masquerade {} towards other networks, by {}", names.addresses(), filter(*backend))
+            }
+            Self::Check { backend } => {
+                format!("compare the masquerading of {} in {}", names.addresses(), filter(*backend))
+            }
+            Self::Remove => "remove the attachment's masquerading".to_owned(),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Ensure { backend } | Self::Check { backend } => vec![("backends", filter(*backend).to_owned())],
+            Self::Remove => Vec::new(),
+        }
+    }
+}
+
+fn filter(backend: Option<Backend>) -> &'static str {
+    backend.unwrap_or(Backend::Nftables).name()
+}

@@ -1,0 +1,34 @@
+//! `point-to-point`, for people.
+
+use super::{OWN_ADDRESSES, Page, Told};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{group, say};
+use postern_types::{OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "route addresses on the host",
+    always: Some(OWN_ADDRESSES),
+    groups: &[group(&["ensure"], |_| {
+        say("have the host route its own addresses, and no others, to its own end of the pair")
+    })],
+    keys: &[],
+};
+
+impl Told for ops::PointToPoint {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Ensure { host } => {
+                let host = names.link(*host);
+                format!("put gateway {} on {host}, and route {} there", names.gateways(false), names.addresses())
+            }
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Ensure { .. } => Vec::new(),
+        }
+    }
+}

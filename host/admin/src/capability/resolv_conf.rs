@@ -1,0 +1,33 @@
+//! `resolv-conf`, for people.
+
+use super::{Page, Told};
+use crate::learn::{Key, Source, Widest};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{about, group};
+use postern_policy::capability::resolv_conf::file;
+use postern_types::{OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "read a resolver file",
+    always: None,
+    groups: &[group(&["read"], |objects| {
+        about(objects, "files", "resolver file", |files| format!("read the name servers (never the text) of {files}"))
+    })],
+    keys: &[Key::list("files", Source::Value("ipam.resolvConf", None), Widest::Configured)],
+};
+
+impl Told for ops::ResolvConf {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Read => format!("read the name servers of {}", file(&names.request.conf)),
+        }
+    }
+
+    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Read => network.named("/ipam/resolvConf").map(|file| ("files", file)).into_iter().collect(),
+        }
+    }
+}

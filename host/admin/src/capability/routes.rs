@@ -1,0 +1,49 @@
+//! `routes`, for people.
+
+use super::{OWN_ADDRESSES, Page, Told, list};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{group, say};
+use postern_types::{OpError, Reply, Route, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "set routes",
+    always: Some(OWN_ADDRESSES),
+    groups: &[
+        group(&["add"], |_| say("add routes through its own link, in the container")),
+        group(&["remove-connected"], |_| say("remove the kernel's own routes to its networks, in the container")),
+        group(&["list"], |_| say("look at the routes through its own link")),
+    ],
+    keys: &[],
+};
+
+impl Told for ops::Routes {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Add { link, routes } => {
+                let routes = list(routes.iter().map(route), "nothing");
+                format!("route {routes} through {}, in the container", names.link(*link))
+            }
+            Self::RemoveConnected { link, networks } => {
+                let networks = list(networks, "no network");
+                format!("remove the kernel's own routes to {networks} through {}, in the container", names.link(*link))
+            }
+            Self::List { link } => format!("look at the routes through {}", names.link(*link)),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } => Vec::new(),
+        }
+    }
+}
+
+fn route(route: &Route) -> String {
+    let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+    let source = route.source.map(|source| format!(" from {source}")).unwrap_or_default();
+    let metric = route.priority.map(|metric| format!(" metric {metric}")).unwrap_or_default();
+    let table = route.table.map(|table| format!(" in table {table}")).unwrap_or_default();
+    format!("{}{via}{source}{metric}{table}", route.dst)
+}

@@ -1,0 +1,54 @@
+//! `veth`, for people.
+
+use super::{Page, Told};
+use crate::learn::{Key, Source, Widest};
+use crate::lists::Network;
+use crate::plan::{HOST_END, Names};
+use crate::sentences::{group, say, with};
+use crate::words::{Objects, Switch};
+use postern_types::{OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "create interfaces",
+    always: None,
+    groups: &[
+        group(&["find", "[method]host-end.attributes", "[method]host-end.wait-running"], |_| {
+            say("look at both ends of its own veth pair")
+        }),
+        group(&["create"], |_| {
+            say("create one veth pair between this container and the host, and no other while it lives")
+        }),
+        with(&["create"], &["[method]options.set-mac"], |_| {
+            say("choose the link-layer address of the container's end of that pair")
+        }),
+        with(&["create"], &["[method]options.set-mtu"], |objects| match objects.switch("mtu", "0") {
+            _ if !matches!(objects, Objects::Of(_)) => say("choose the MTU of that pair"),
+            Switch::Off => None,
+            Switch::On(_) => Some(format!("give that pair {}", objects.words_but("mtu", "MTU", "0"))),
+        }),
+    ],
+    keys: &[Key::one("mtu", Source::Value("mtu", Some("0")), Widest::Configured)],
+};
+
+impl Told for ops::Veth {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Create { mtu, mac } => {
+                let mtu = mtu.map(|mtu| format!(", with MTU {mtu}")).unwrap_or_default();
+                let mac = mac.map(|mac| format!(", with address {mac}")).unwrap_or_default();
+                let own = &names.request.ifname;
+                format!("make a veth pair: {own} in the container{mac}, {HOST_END} on the host{mtu}")
+            }
+            Self::Find => "look for the attachment's veth pair".to_owned(),
+            Self::WaitRunning { host } => format!("wait until {} is operational", names.link(*host)),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Create { mtu, .. } => mtu.iter().map(|mtu| ("mtu", mtu.to_string())).collect(),
+            Self::Find | Self::WaitRunning { .. } => Vec::new(),
+        }
+    }
+}

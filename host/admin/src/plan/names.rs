@@ -1,0 +1,76 @@
+//! What objects are called in a plan, and whether what an operation makes was there before it.
+
+use super::node::HOST_END;
+use crate::capability::{list, told};
+use postern_gate::rehearsal::{Front, Object, OwnAddress, Request};
+use postern_sim::{Kernel, Place};
+use postern_types::{Handle, Operation};
+
+/// Whether what an operation makes was there before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum There {
+    /// Something of that name is.
+    Other,
+    /// No, or nothing can be said.
+    Unknown,
+}
+
+/// Looks before the operation.
+pub fn is_there(kernel: &Kernel, operation: &Operation) -> There {
+    let is_there = told(operation).makes().is_some_and(|name| kernel.find(Place::Host, name).is_some());
+    if is_there { There::Other } else { There::Unknown }
+}
+
+/// What objects are called.
+pub struct Names<'a> {
+    /// The node after the operation.
+    pub kernel: &'a Kernel,
+    /// What the guest was given.
+    pub front: &'a Front<'a>,
+    /// The run's request.
+    pub request: &'a Request,
+    /// The attachment's addresses.
+    pub own: &'a [OwnAddress],
+}
+
+impl Names<'_> {
+    /// What a handle stands for.
+    pub fn link(&self, handle: Handle) -> String {
+        match self.front.object(handle) {
+            Ok(Object::Own { .. }) => self.request.ifname.clone(),
+            Ok(Object::HostEnd { .. }) => HOST_END.to_owned(),
+            Ok(Object::Bridge { index, .. }) => {
+                let bridge = self.kernel.links.get(index).map_or("(gone)", |link| &link.info.name);
+                format!("bridge {bridge}")
+            }
+            Err(_) => format!("a link that it was not given (handle {handle})"),
+        }
+    }
+
+    /// The attachment's addresses.
+    pub fn addresses(&self) -> String {
+        list(self.own.iter().map(|own| own.net), "no address")
+    }
+
+    /// Their gateways.
+    pub fn gateways(&self, prefix: bool) -> String {
+        let gateway = |own: &OwnAddress| {
+            let gateway = own.gateway_or_first()?;
+            Some(if prefix { format!("{gateway}/{}", own.net.prefix_len()) } else { gateway.to_string() })
+        };
+        let mut gateways: Vec<String> = self.own.iter().filter_map(gateway).collect();
+        gateways.dedup();
+        list(gateways, "no gateway")
+    }
+
+    /// The IP versions of the addresses.
+    pub fn families(&self) -> &'static str {
+        let has = |v4| self.own.iter().any(|own| own.net.addr().is_ipv4() == v4);
+        match (has(true), has(false)) {
+            (true, true) => "IPv4 and IPv6",
+            (false, true) => "IPv6",
+            (true, false) => "IPv4",
+            (false, false) => "no",
+        }
+    }
+}
