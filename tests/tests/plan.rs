@@ -390,6 +390,37 @@ fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
     Ok(())
 }
 
+/// A delegate that has spent what its caller may ask for is refused, and its caller hears of that; the caller itself is
+/// stopped. Both are so in a plan, and nothing is made for which there is no handle.
+#[test]
+fn what_a_run_may_use_up_ends_a_plan_as_it_ends_the_run() -> Result<()> {
+    let network = bridge(json!({"isGateway": true, "ipMasq": true}));
+    for (key, from) in [("operations", 1), ("handles", 0)] {
+        let place = Place::new(&["c1", "c2"])?;
+        let mut failures = 0;
+        for most in from..99 {
+            place.write("/etc/postern/policy/bridge.toml", &format!("[limits]\n{key} = {most}\n"))?;
+            let (status, plan) = place.object(&network, &["--container", "c2"])?;
+            let (answer, _) = place.add(&network, "c2", "eth0", "")?;
+            if answer.status == 0 {
+                ensure!(status == 0, "{key} = {most}: an ADD works, and planned is {plan:#}");
+                break;
+            }
+            failures += 1;
+            let (planned, real): (&Value, Value) =
+                (&plan["plugins"][0]["error"], serde_json::from_str(&answer.stdout)?);
+            for part in ["code", "msg"] {
+                ensure!(
+                    planned[part] == real_name(&real[part]) || planned[part] == real[part],
+                    "{key} = {most}: planned {planned}, really {real}"
+                );
+            }
+        }
+        ensure!(failures > 1 && failures < 90, "{key}: {failures} failures");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_chain_with_a_native_plugin() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;

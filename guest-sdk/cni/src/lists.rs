@@ -23,35 +23,67 @@ pub struct Lists {
 /// # Errors
 /// As [`Json::parse`].
 pub fn parse_with_lists(bytes: &[u8], limit: usize) -> Result<(Json, Lists), Error> {
-    parse(bytes, limit, true)
+    match parse(bytes, limit, Document)? {
+        Some(read) => Ok(read),
+        None => Json::parse(bytes, limit).map(|json| (json, Lists::default())),
+    }
 }
 
-/// The same for who has no use for the lists.
+/// The same for who has no use for the lists, whatever they are: a plugin, whose host has read them before. To look into them
+/// as well would make each component larger by 5 KB.
 ///
 /// # Errors
 /// As [`Json::parse`].
 pub fn parse_without_lists(bytes: &[u8], limit: usize) -> Result<Json, Error> {
-    parse(bytes, limit, false).map(|(json, _)| json)
+    match parse(bytes, limit, Rest)? {
+        Some(json) => Ok(json),
+        None => Json::parse(bytes, limit),
+    }
 }
 
-fn parse(bytes: &[u8], limit: usize, keep: bool) -> Result<(Json, Lists), Error> {
-    let whole = || Json::parse(bytes, limit).map(|json| (json, Lists::default()));
+/// What `visitor` makes of the document; `None` if it is no object, and for `visitor` to say.
+fn parse<'de, T>(
+    bytes: &'de [u8],
+    limit: usize,
+    visitor: impl Visitor<'de, Value = Option<T>>,
+) -> Result<Option<T>, Error> {
     if bytes.len() > limit || bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
-        return whole();
+        return Ok(None);
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let read = deserializer.deserialize_map(Document { keep }).and_then(|read| deserializer.end().map(|()| read));
-    match read.map_err(undecodable)? {
-        Some(read) => Ok(read),
-        None => whole(),
+    let read = deserializer.deserialize_map(visitor).and_then(|read| deserializer.end().map(|()| read));
+    read.map_err(undecodable)
+}
+
+/// The number of a list's key.
+fn list(key: &str) -> Option<usize> {
+    ["cni.dev/valid-attachments", "cni.dev/attachments"].iter().position(|name| same_name(key, name))
+}
+
+/// The document but for its lists.
+struct Rest;
+
+impl<'de> Visitor<'de> for Rest {
+    type Value = Option<Json>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = map.next_key::<String>()? {
+            match list(&key) {
+                Some(_) => drop(map.next_value::<IgnoredAny>()?),
+                None => entries.push((key, map.next_value()?)),
+            }
+        }
+        Ok(Some(Json::Object(entries)))
     }
 }
 
 /// The document; `None` if a list is not as it should be.
-struct Document {
-    /// Whether the lists' entries are wanted.
-    keep: bool,
-}
+struct Document;
 
 impl<'de> Visitor<'de> for Document {
     type Value = Option<(Json, Lists)>;
@@ -61,24 +93,18 @@ impl<'de> Visitor<'de> for Document {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut entries, mut lists, mut seen, mut good) = (Vec::new(), Lists::default(), [false; 2], true);
+        let (mut entries, mut lists, mut good) = (Vec::new(), [None, None], true);
         while let Some(key) = map.next_key::<String>()? {
-            let [seen_valid, seen_other] = &mut seen;
-            let (list, seen) = if same_name(&key, "cni.dev/valid-attachments") {
-                (&mut lists.valid_attachments, seen_valid)
-            } else if same_name(&key, "cni.dev/attachments") {
-                (&mut lists.attachments, seen_other)
-            } else {
-                entries.push((key, map.next_value()?));
-                continue;
-            };
-            match map.next_value_seed(List { keep: self.keep })? {
-                Some(read) if !*seen => *list = read,
-                _ => good = false,
+            match list(&key).and_then(|list| lists.get_mut(list)) {
+                Some(list) => match map.next_value_seed(List)? {
+                    Some(read) if list.is_none() => *list = Some(read),
+                    _ => good = false,
+                },
+                None => entries.push((key, map.next_value()?)),
             }
-            *seen = true;
         }
-        Ok(good.then_some((Json::Object(entries), lists)))
+        let [valid_attachments, attachments] = lists.map(Option::flatten);
+        Ok(good.then_some((Json::Object(entries), Lists { valid_attachments, attachments })))
     }
 }
 
@@ -105,9 +131,7 @@ macro_rules! not_wanted {
 
 /// A list, `null` being an absent one.
 #[derive(Clone, Copy)]
-struct List {
-    keep: bool,
-}
+struct List;
 
 impl<'de> Visitor<'de> for List {
     type Value = Option<Option<Vec<Attachment>>>;
@@ -122,10 +146,9 @@ impl<'de> Visitor<'de> for List {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let (mut list, mut good) = (Vec::new(), true);
-        while let Some(entry) = seq.next_element_seed(Entry { keep: self.keep })? {
+        while let Some(entry) = seq.next_element_seed(Entry)? {
             match entry {
-                Some(entry) if self.keep => list.push(entry),
-                Some(_) => {}
+                Some(entry) => list.push(entry),
                 None => good = false,
             }
         }
@@ -138,9 +161,7 @@ impl<'de> Visitor<'de> for List {
 
 /// An attachment. Keys that it doesn't know don't matter.
 #[derive(Clone, Copy)]
-struct Entry {
-    keep: bool,
-}
+struct Entry;
 
 impl<'de> Visitor<'de> for Entry {
     type Value = Option<Attachment>;
@@ -160,7 +181,7 @@ impl<'de> Visitor<'de> for Entry {
                     continue;
                 }
             };
-            good &= map.next_value_seed(Text { place: self.keep.then_some(place) })?.is_some();
+            good &= map.next_value_seed(Text { place })?.is_some();
         }
         Ok(good.then_some(read))
     }
@@ -173,9 +194,9 @@ impl<'de> Visitor<'de> for Entry {
     }
 }
 
-/// A text, put in its place if it is wanted. `null` changes nothing, as in Go.
+/// A text, put in its place. `null` changes nothing, as in Go.
 struct Text<'a> {
-    place: Option<&'a mut String>,
+    place: &'a mut String,
 }
 
 impl<'de> Visitor<'de> for Text<'_> {
@@ -186,9 +207,7 @@ impl<'de> Visitor<'de> for Text<'_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        if let Some(place) = self.place {
-            text.clone_into(place);
-        }
+        text.clone_into(self.place);
         Ok(Some(()))
     }
 
@@ -295,9 +314,11 @@ mod tests {
             r#"[{"containerID":[]}]"#,
         ] {
             let text = format!(r#"{{"name":"n","{}":{list}}}"#, "cni.dev/attachments");
-            let json = parse(&text).unwrap();
-            assert_eq!(json, Json::parse(text.as_bytes(), 1000).unwrap());
-            assert!(NetConf::parse(json).is_err(), "{text}");
+            let (json, lists) = parse_with_lists(text.as_bytes(), 1000).unwrap();
+            assert_eq!((json, lists), (Json::parse(text.as_bytes(), 1000).unwrap(), Lists::default()));
+            assert!(NetConf::parse(Json::parse(text.as_bytes(), 1000).unwrap()).is_err(), "{text}");
+            // A plugin passes over them, as its host has told.
+            assert_eq!(parse(&text).unwrap(), Json::parse(br#"{"name":"n"}"#, 100).unwrap());
         }
     }
 
@@ -307,6 +328,7 @@ mod tests {
             ["", "null", "[]", "{", "{} x", r#"{"a":1e999}"#, r#"{"cni.dev/attachments":[}"#, r#"{"a":"\ud800"}"#]
         {
             assert_eq!(parse(text), Json::parse(text.as_bytes(), 1000), "{text}");
+            assert_eq!(parse_with_lists(text.as_bytes(), 1000).map(|(json, _)| json), parse(text), "{text}");
         }
         assert_eq!(parse_without_lists(b"{}", 1).unwrap_err(), Json::parse(b"{}", 1).unwrap_err());
     }

@@ -3,6 +3,8 @@
 //! Reading only: nothing is made, no lock is kept. Much of what is looked at (links and addresses in a container, the
 //! names of its files) is the container's to choose: whoever prints it makes it fit for a terminal.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 mod own;
 mod path;
 
@@ -11,7 +13,7 @@ use crate::busy::{self, Holder};
 use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
-use postern_firewall::MasqueradeKey;
+use postern_firewall::AttachmentKey;
 use postern_gate::effect::{Effect, Lease, LoopbackUp, MacGuard, Masquerade, Native, Veth};
 use postern_gate::shell::quoted;
 use postern_gate::upkeep::guard_ids;
@@ -108,8 +110,8 @@ pub struct Account {
 
 impl Account {
     /// The key of its masquerading rules.
-    pub fn masquerade_key(&self) -> Option<MasqueradeKey> {
-        self.header.as_ref().map(|header| MasqueradeKey {
+    pub fn masquerade_key(&self) -> Option<AttachmentKey> {
+        self.header.as_ref().map(|header| AttachmentKey {
             network: header.network.clone(),
             container_id: header.container_id.clone(),
             ifname: header.ifname.clone(),

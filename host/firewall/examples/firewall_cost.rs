@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use postern_firewall::{MasqueradeKey, Nft, iptables, macguard, masquerade};
+use postern_firewall::{AttachmentKey, Nft, iptables, macguard, masquerade};
 
 const ROUNDS: usize = 40;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -128,8 +128,8 @@ fn open() -> Result<Nft, Box<dyn Error>> {
     Ok(Nft::open(soon())?)
 }
 
-fn key(container_id: &str) -> MasqueradeKey {
-    MasqueradeKey { network: "mynet".into(), container_id: container_id.into(), ifname: "eth0".into() }
+fn key(container_id: &str) -> AttachmentKey {
+    AttachmentKey { network: "mynet".into(), container_id: container_id.into(), ifname: "eth0".into() }
 }
 
 fn check(holds: bool) -> Outcome {

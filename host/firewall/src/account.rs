@@ -10,7 +10,7 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 use crate::iptables::{self, Means};
 use crate::masquerade::{CHECKS, TABLE};
 use crate::nft::rule::{self, Rule};
-use crate::{FirewallError, MasqueradeKey, Nft, macguard, masquerade};
+use crate::{AttachmentKey, FirewallError, Nft, macguard, masquerade};
 
 /// Rules that bear the mark of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub(crate) fn gather(all: &mut Vec<Marked>, rule: Marked) {
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.
-pub fn strange_masquerades(nft: &mut Nft, known: &[MasqueradeKey]) -> Result<Vec<Marked>, FirewallError> {
-    let known: Vec<String> = known.iter().map(MasqueradeKey::instance).collect();
+pub fn strange_masquerades(nft: &mut Nft, known: &[AttachmentKey]) -> Result<Vec<Marked>, FirewallError> {
+    let known: Vec<String> = known.iter().map(AttachmentKey::instance).collect();
     let mut strange = Vec::new();
     for rule in nft.rules(TABLE, CHECKS)? {
         if !known.iter().any(|instance| rule.commented(instance.as_bytes())) {
@@ -87,7 +87,7 @@ impl Rules {
     ///
     /// # Errors
     /// None: the rules are known.
-    pub fn masquerade(&self, key: &MasqueradeKey, addresses: &[IpNet]) -> Result<bool, FirewallError> {
+    pub fn masquerade(&self, key: &AttachmentKey, addresses: &[IpNet]) -> Result<bool, FirewallError> {
         masquerade::is_complete(key, addresses, |chain| Ok(of(&self.masquerades, chain)))
     }
 
@@ -123,7 +123,7 @@ impl Iptables {
     ///
     /// # Errors
     /// A name doesn't fit.
-    pub fn has(&self, key: &MasqueradeKey, addresses: &[IpNet]) -> Result<bool, FirewallError> {
+    pub fn has(&self, key: &AttachmentKey, addresses: &[IpNet]) -> Result<bool, FirewallError> {
         match &self.0 {
             Some(tables) => tables.has(key, addresses),
             None => Ok(addresses.is_empty()),
@@ -132,7 +132,7 @@ impl Iptables {
 
     /// Chains of the native plugins' names that belong to none of these attachments.
     #[must_use]
-    pub fn strangers(&self, known: &[MasqueradeKey]) -> Vec<Marked> {
+    pub fn strangers(&self, known: &[AttachmentKey]) -> Vec<Marked> {
         self.0.as_ref().map(|tables| tables.strangers(known)).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! Whose masquerading it is, and the names that the native plugins derive from that.
+//! Whose rules they are, and the names that the native plugins derive from that.
 
 use sha2::{Digest as _, Sha512};
 
@@ -9,9 +9,9 @@ const COMMENT_MAX: usize = 128;
 /// Bytes of an instance: two hashes, and a hyphen.
 pub(crate) const INSTANCE: usize = 33;
 
-/// An attachment, as the masquerading rules name it.
+/// An attachment: the owner of rules. What of it a rule tells is up to the native plugins' names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct MasqueradeKey {
+pub struct AttachmentKey {
     /// The network's name in its configuration.
     pub network: String,
     /// `CNI_CONTAINERID`.
@@ -20,7 +20,7 @@ pub struct MasqueradeKey {
     pub ifname: String,
 }
 
-impl MasqueradeKey {
+impl AttachmentKey {
     /// The part of the nft comment that identifies the attachment.
     pub(crate) fn instance(&self) -> String {
         format!("{}-{}", network_hash(&self.network), instance_hash(&self.ifname, &self.container_id))
@@ -131,8 +131,8 @@ fn hashed(length: usize, prefix: &str, text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn key(container_id: &str) -> MasqueradeKey {
-        MasqueradeKey { network: "mynet".into(), container_id: container_id.into(), ifname: "eth0".into() }
+    fn key(container_id: &str) -> AttachmentKey {
+        AttachmentKey { network: "mynet".into(), container_id: container_id.into(), ifname: "eth0".into() }
     }
 
     #[test]
@@ -153,19 +153,19 @@ mod tests {
 
     #[test]
     fn names_are_read_back_where_the_hashes_agree() {
-        let read = |key: &MasqueradeKey| MasqueradeKey::of_nft_comment(&key.nft_comment());
+        let read = |key: &AttachmentKey| AttachmentKey::of_nft_comment(&key.nft_comment());
         assert_eq!(read(&key("cid1")), Some((key("cid1"), true)));
         let long = key(&"x".repeat(300));
         let (cut, whole) = read(&long).unwrap();
         assert!(!whole && long.container_id.starts_with(&cut.container_id) && cut.container_id.len() > 60);
         for comment in ["d23676b4f2d9fe04-0b65a318f52e521b, net: mynet, if: eth0, id: cid2", "net: mynet", ""] {
-            assert_eq!(MasqueradeKey::of_nft_comment(comment.as_bytes()), None, "{comment}");
+            assert_eq!(AttachmentKey::of_nft_comment(comment.as_bytes()), None, "{comment}");
         }
         let chain = "CNI-a631aa8e1549a3b129110fd2";
-        let ours = MasqueradeKey { ifname: String::new(), ..key("cid1") };
-        assert_eq!(MasqueradeKey::of_iptables(chain, r#"name: "mynet" id: "cid1""#), Some(ours));
-        assert_eq!(MasqueradeKey::of_iptables(chain, r#"name: "mynet" id: "cid2""#), None);
-        assert_eq!(MasqueradeKey::of_iptables("CNI-DN-a631aa8e1549a3b129110", r#"name: "mynet" id: "cid1""#), None);
+        let ours = AttachmentKey { ifname: String::new(), ..key("cid1") };
+        assert_eq!(AttachmentKey::of_iptables(chain, r#"name: "mynet" id: "cid1""#), Some(ours));
+        assert_eq!(AttachmentKey::of_iptables(chain, r#"name: "mynet" id: "cid2""#), None);
+        assert_eq!(AttachmentKey::of_iptables("CNI-DN-a631aa8e1549a3b129110", r#"name: "mynet" id: "cid1""#), None);
     }
 
     #[test]

@@ -17,9 +17,9 @@
 //!
 //! ```no_run
 //! use std::time::{Duration, Instant};
-//! use postern_firewall::{MasqueradeKey, Nft, masquerade};
+//! use postern_firewall::{AttachmentKey, Nft, masquerade};
 //!
-//! let key = MasqueradeKey {
+//! let key = AttachmentKey {
 //!     network: "mynet".into(),
 //!     container_id: "cid1".into(),
 //!     ifname: "eth0".into(),
@@ -41,6 +41,6 @@ mod program;
 mod served;
 
 pub use error::FirewallError;
-pub use key::MasqueradeKey;
+pub use key::AttachmentKey;
 pub use nft::{Nft, is_absence};
 pub use served::{Served, Serving};

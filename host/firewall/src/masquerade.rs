@@ -26,7 +26,7 @@ use crate::nft::batch::{BaseChain, Table};
 use crate::nft::ground::{Ground, Place, Shared};
 use crate::nft::rule::{self, Expression, Rule, Side};
 use crate::nft::set::{Entry, Look, Mark, Owner, RuleSet};
-use crate::{FirewallError, MasqueradeKey, Nft};
+use crate::{AttachmentKey, FirewallError, Nft};
 
 pub(crate) const TABLE: Table = Table { family: NetfilterProtoFamily::Inet, name: "cni_plugins_masquerade" };
 pub(crate) const CHECKS: &str = "masq_checks";
@@ -76,13 +76,13 @@ pub(crate) static GROUND: LazyLock<Ground> = LazyLock::new(|| {
     }
 });
 
-fn owner(key: &MasqueradeKey) -> Owner<'static> {
+fn owner(key: &AttachmentKey) -> Owner<'static> {
     let mark = Mark { comment: key.nft_comment(), telling: Some(INSTANCE) };
     Owner { ground: &GROUND, mark, chains: Vec::new(), outer: None }
 }
 
 /// The rules of these addresses in their order, each once.
-fn rules(key: &MasqueradeKey, addrs: &[IpNet]) -> RuleSet<'static> {
+fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> RuleSet<'static> {
     let mut seen = HashSet::new();
     let each_once = addrs.iter().filter(|address| seen.insert(**address));
     let entries = each_once.map(|address| Entry { chain: CHECKS, rule: masquerade_rule(*address) }).collect();
@@ -96,7 +96,7 @@ fn rules(key: &MasqueradeKey, addrs: &[IpNet]) -> RuleSet<'static> {
 ///
 /// # Errors
 /// The kernel refuses, the deadline passes, or a chain of our name is not of our kind.
-pub fn nft_ensure(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<(), FirewallError> {
+pub fn nft_ensure(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<(), FirewallError> {
     rules(key, addrs).ensure(nft, Look::All, |_| false).map(drop)
 }
 
@@ -105,7 +105,7 @@ pub fn nft_ensure(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result
 ///
 /// # Errors
 /// As [`nft_ensure`].
-pub fn nft_add(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<Vec<u64>, FirewallError> {
+pub fn nft_add(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<Vec<u64>, FirewallError> {
     rules(key, addrs).ensure(nft, Look::None, |_| false).map(Option::unwrap_or_default)
 }
 
@@ -113,7 +113,7 @@ pub fn nft_add(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<Ve
 ///
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
-pub fn nft_check(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
+pub fn nft_check(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
     nft_check_known(nft, key, addrs, &[])
 }
 
@@ -123,7 +123,7 @@ pub fn nft_check(nft: &mut Nft, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<
 /// The kernel refuses to show it, or the deadline passes.
 pub fn nft_check_known(
     nft: &mut Nft,
-    key: &MasqueradeKey,
+    key: &AttachmentKey,
     addrs: &[IpNet],
     handles: &[u64],
 ) -> Result<bool, FirewallError> {
@@ -132,7 +132,7 @@ pub fn nft_check_known(
 
 /// As [`nft_check`], of the rules that each chain has by `rules`.
 pub(crate) fn is_complete<R: AsRef<[Rule]>>(
-    key: &MasqueradeKey,
+    key: &AttachmentKey,
     addrs: &[IpNet],
     of_chain: impl FnMut(&str) -> Result<R, FirewallError>,
 ) -> Result<bool, FirewallError> {
@@ -143,7 +143,7 @@ pub(crate) fn is_complete<R: AsRef<[Rule]>>(
 ///
 /// # Errors
 /// The kernel refuses, or the deadline passes. That nothing is there is no error.
-pub fn nft_remove(nft: &mut Nft, key: &MasqueradeKey) -> Result<usize, FirewallError> {
+pub fn nft_remove(nft: &mut Nft, key: &AttachmentKey) -> Result<usize, FirewallError> {
     nft_remove_known(nft, key, &[])
 }
 
@@ -152,7 +152,7 @@ pub fn nft_remove(nft: &mut Nft, key: &MasqueradeKey) -> Result<usize, FirewallE
 ///
 /// # Errors
 /// As [`nft_remove`].
-pub fn nft_remove_known(nft: &mut Nft, key: &MasqueradeKey, handles: &[u64]) -> Result<usize, FirewallError> {
+pub fn nft_remove_known(nft: &mut Nft, key: &AttachmentKey, handles: &[u64]) -> Result<usize, FirewallError> {
     owner(key).remove(nft, handles, |_| true).map(|removed| removed.entries)
 }
 
@@ -204,7 +204,7 @@ pub struct Seen {
     /// Whose traffic is masqueraded.
     pub source: IpAddr,
     /// Whose rule it is; of the container ID perhaps only the beginning.
-    pub key: MasqueradeKey,
+    pub key: AttachmentKey,
     /// Whether that is all of the container ID: longer comments are cut.
     pub whole: bool,
     comment: Vec<u8>,
@@ -213,7 +213,7 @@ pub struct Seen {
 impl Seen {
     fn read(rule: &Rule) -> Option<Self> {
         let comment = rule.comment.clone()?;
-        let (key, whole) = MasqueradeKey::of_nft_comment(&comment)?;
+        let (key, whole) = AttachmentKey::of_nft_comment(&comment)?;
         let expressions = rule.expressions();
         let (source, rest) = rule::source_of(&expressions)?;
         let (Expression::Masquerade, elsewhere) = rest.split_last()? else { return None };

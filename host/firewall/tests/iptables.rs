@@ -9,7 +9,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use common::{addrs, key, nft, own_namespace, tool};
 use postern_confine::Direct;
-use postern_firewall::MasqueradeKey;
+use postern_firewall::AttachmentKey;
 use postern_firewall::iptables::{
     Means, check, ensure, list, may_exist, remove, remove_all, remove_seen, retain, usable,
 };
@@ -108,7 +108,7 @@ fn writes_what_native_writes() {
 /// Networks and containers whose names make one hash: each has rules of its own, and removes no others.
 #[test]
 fn names_that_run_together() {
-    let of = |network: &str, container_id: &str| MasqueradeKey {
+    let of = |network: &str, container_id: &str| AttachmentKey {
         network: network.into(),
         container_id: container_id.into(),
         ifname: "eth0".into(),
@@ -177,7 +177,7 @@ fn rules_of_a_native_plugin_are_taken_over() {
 #[test]
 fn the_chain_stays_while_another_attachment_uses_it() {
     both(|| {
-        let second = MasqueradeKey { ifname: "eth1".into(), ..key("cid1") };
+        let second = AttachmentKey { ifname: "eth1".into(), ..key("cid1") };
         ensure(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap();
         let before = rules();
         ensure(&second, &addrs(&["10.1.0.4/16"]), soon()).unwrap();
@@ -237,7 +237,7 @@ fn leaked_and_old_rules_go_too() {
 #[test]
 fn collection_keeps_valid_and_foreign_rules() {
     both(|| {
-        let other = MasqueradeKey { network: "other".into(), ..key("cid9") };
+        let other = AttachmentKey { network: "other".into(), ..key("cid9") };
         ensure(&other, &addrs(&["10.9.0.2/16"]), soon()).unwrap();
         ensure(&key("cid1"), &addrs(&DUAL), soon()).unwrap();
         ensure(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap();

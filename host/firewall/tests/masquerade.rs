@@ -7,7 +7,7 @@ use postern_firewall::masquerade::{
     nft_add, nft_check, nft_check_known, nft_ensure, nft_list, nft_remove, nft_remove_known, nft_remove_seen,
     nft_retain,
 };
-use postern_firewall::{MasqueradeKey, Nft};
+use postern_firewall::{AttachmentKey, Nft};
 
 /// What the native bridge plugin 1.9.1 leaves for network mynet, container cid1, interface eth0.
 const NATIVE: &str = r#"table inet cni_plugins_masquerade {
@@ -151,7 +151,7 @@ fn a_changed_address_replaces_the_rule() {
 fn attachments_do_not_touch_each_other() {
     own_namespace();
     let mut nft = nft();
-    let second = MasqueradeKey { ifname: "eth1".into(), ..key("cid1") };
+    let second = AttachmentKey { ifname: "eth1".into(), ..key("cid1") };
     nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
     let before = ruleset();
     nft_ensure(&mut nft, &second, &addrs(&["10.1.0.3/16"])).unwrap();
@@ -175,7 +175,7 @@ fn removing_from_nothing_is_no_error() {
 fn collection_keeps_valid_and_foreign_rules() {
     own_namespace();
     let mut nft = nft();
-    let other = MasqueradeKey { network: "other".into(), ..key("cid9") };
+    let other = AttachmentKey { network: "other".into(), ..key("cid9") };
     nft_ensure(&mut nft, &other, &addrs(&["10.9.0.2/16"])).unwrap();
     for (number, container) in ["cid1", "cid2", "cid3"].into_iter().enumerate() {
         nft_ensure(&mut nft, &key(container), &addrs(&[&format!("10.1.0.{}/16", number + 2), "fd00:1::2/64"])).unwrap();

@@ -1,5 +1,7 @@
 //! Removing what attachments left: a failed ADD, DEL by the record, garbage collection.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 use crate::effect::{Addresses, Effect, Veth};
 use crate::errors::{kernel, state};
 use crate::session::{Leftover, Session};

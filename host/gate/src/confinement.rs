@@ -3,14 +3,17 @@
 //!
 //! Everything is decided from policy, configuration and the record, before the first guest is started.
 
-use crate::capability::{leases, resolv_conf};
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
+use crate::capability::{facts, leases};
 use crate::collect;
 use crate::disk;
-use crate::effect::{Effect, Need};
+use crate::effect::Effect;
 use crate::errors::internal;
 use crate::launcher::Launcher;
 use crate::native;
-use crate::session::{Request, Session, can_be_path};
+use crate::need::Need;
+use crate::session::{Session, can_be_path};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
@@ -21,9 +24,9 @@ use postern_confine::{
 };
 use postern_firewall::iptables;
 use postern_kernel::Namespace;
-use postern_policy::{Granted, Policy};
+use postern_policy::Policy;
 use postern_state::Record;
-use postern_types::{Backend, Capability, OpError};
+use postern_types::{Capability, OpError};
 use std::fs::{DirBuilder, remove_dir};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -111,7 +114,7 @@ impl Needs {
         }
         let verb = session.request.verb;
         for effect in recorded(session)? {
-            needs.add_effect(session, &effect);
+            needs.add(session, effect.needs());
         }
         // An attachment without a record can be a native plugin's, with rules of either backend.
         let is_whole = session.record_is_whole() && !session.has_lost_pair();
@@ -144,76 +147,28 @@ impl Needs {
         self.network |= granted.iter().any(|capability| capability.acts_in_kernel());
         // A configuration that policy can't be resolved with is refused when the plugin is started.
         let resolved = session.grants(policy).ok();
-        for capability in granted {
-            self.add_capability(session, launcher, capability, resolved.as_ref());
+        let asked = |capability: Capability| (facts(capability).keeps)(&session.request, resolved.as_ref());
+        for need in granted.into_iter().filter_map(asked) {
+            // A delegate of the catalog is no program.
+            if !matches!(&need, Need::Program(name) if launcher.has(name)) {
+                self.add(session, need);
+            }
         }
     }
 
-    /// What a capability takes beside the kernel's network.
-    fn add_capability(
-        &mut self,
-        session: &Session,
-        launcher: &Launcher,
-        capability: Capability,
-        granted: Option<&Granted>,
-    ) {
-        let Request { verb, conf, .. } = &session.request;
-        match capability {
-            Capability::Leases => {
-                let directory = leases::directory(conf);
-                if *verb == Verb::Del || granted.is_some_and(|granted| granted.allows_leases_in(&directory)) {
-                    self.add_leases(session, &directory);
-                }
-            }
-            Capability::ResolvConf => {
-                let file = resolv_conf::file(conf);
-                // A rule on a directory would be for all that is in it.
-                if granted.is_some_and(|granted| granted.allows_file(&file)) && Path::new(&file).is_file() {
-                    self.files.push(file.into());
-                }
-            }
-            Capability::Masquerade => {
-                if granted.is_some_and(|granted| granted.allows_backend(Backend::Iptables)) {
-                    self.add_programs(iptables::programs());
-                }
-            }
-            Capability::Ipam => {
-                if let Some(granted) = granted {
-                    self.add_native(session, launcher, granted);
-                }
-            }
-            Capability::Link
-            | Capability::Veth
-            | Capability::Addresses
-            | Capability::Routes
-            | Capability::LinkSysctl
-            | Capability::Bridge
-            | Capability::PointToPoint
-            | Capability::Forwarding
-            | Capability::MacGuard
-            | Capability::Loopback
-            | Capability::Attachments => {}
-        }
-    }
-
-    fn add_native(&mut self, session: &Session, launcher: &Launcher, granted: &Granted) {
-        let name = &session.request.conf.ipam_type;
-        if granted.allows_native(name) && !launcher.has(name) {
-            self.add_programs(native::find(name, &session.request.path).into_iter().map(native::allowed).collect());
-        }
-    }
-
-    fn add_effect(&mut self, session: &Session, effect: &Effect) {
-        match effect.needs() {
+    fn add(&mut self, session: &Session, need: Need<'_>) {
+        match need {
             Need::Network => self.network = true,
             Need::Iptables => {
                 self.network = true;
                 self.add_programs(iptables::programs());
             }
-            Need::Leases(directory) => self.add_leases(session, directory),
+            Need::Leases(directory) => self.add_leases(session, &directory),
+            // A rule on a directory would be for all that is in it.
+            Need::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| file.is_file())),
             Need::Program(plugin) => {
                 self.add_programs(
-                    native::find(plugin, &session.request.path).into_iter().map(native::allowed).collect(),
+                    native::find(&plugin, &session.request.path).into_iter().map(native::allowed).collect(),
                 );
             }
         }

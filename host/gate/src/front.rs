@@ -1,6 +1,8 @@
 //! What one guest is given and may use up: handles, budgets, the decision on each operation, delegation. Nothing here is
 //! done. A run and its rehearsal (`postern plan`) have this in common, so that what a plan says of it is true.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 use crate::budget::{Budget, Common};
 use crate::native;
 use crate::session::Request;

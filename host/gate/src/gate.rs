@@ -1,5 +1,7 @@
 //! What the operations of one guest act on: the run, and what the guest was given in it.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 use crate::front::{Front, Object};
 use crate::launcher::Launcher;
 use crate::session::Session;

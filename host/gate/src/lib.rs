@@ -28,6 +28,7 @@ mod keeping;
 mod launcher;
 mod manifest;
 mod native;
+mod need;
 pub mod node;
 mod outcome;
 pub mod places;

@@ -54,9 +54,9 @@ fn run_once(
             _ => obstacle(reason),
         }
     })?;
-    let granted = session.grants(&ready.policy).map_err(|text| {
+    let granted = session.grants(&ready.policy).map_err(|error| {
         session.hindered = true;
-        Error::new(code::INVALID_NETWORK_CONFIG, text)
+        Error::new(code::INVALID_NETWORK_CONFIG, error.to_string())
     })?;
     let start = start(&session.request, verb, &granted);
     let deadline = session.deadline;
@@ -66,7 +66,7 @@ fn run_once(
     let mut gate = Gate::new(session, launcher, run, &digest, front);
     let ended = serve(plugin, &mut sandbox, start, deadline, |operation| {
         let reply = call(&mut gate, operation);
-        gate.front.spent().map_or(Ok(reply), Err)
+        gate.front.spent().map_or(Ok(reply), |words| Err(words.into()))
     });
     let granted = gate.front.into_granted();
     // A delegate can be wanted again; the one that the runtime called is taken apart while the answer is being made.
@@ -128,7 +128,7 @@ pub fn serve(
     sandbox: &mut Sandbox,
     start: Start,
     deadline: Instant,
-    mut call: impl FnMut(&Operation) -> Result<Result<Reply, OpError>, String>,
+    mut call: impl FnMut(&Operation) -> Result<Result<Reply, OpError>, BadEnd>,
 ) -> Result<(String, u8), BadEnd> {
     let mut stderr = Stderr { plugin, left: start.limits.stderr };
     let mut last = None;

@@ -2,6 +2,7 @@
 
 use crate::inherited::LimitError;
 use crate::places::PlaceError;
+use postern_policy::PolicyError;
 use std::path::PathBuf;
 
 /// Why a plugin is not run, with the way out.
@@ -128,9 +129,9 @@ pub enum PluginError {
         /// Where its policy belongs.
         file: PathBuf,
     },
-    /// Its policy means nothing. Names file and key.
-    #[error("{0}")]
-    Policy(String),
+    /// Its policy means nothing.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// A limit is too low for its process.
     #[error("cannot start the sandbox process: {0}")]
     Limit(#[from] LimitError),

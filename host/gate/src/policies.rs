@@ -21,14 +21,14 @@ pub fn load(catalog: &Path, plugin: &str) -> Result<Policy, PluginError> {
     let own = Path::new(OPERATOR_DIRECTORY).join(format!("{plugin}.toml"));
     let operator = || match File::open(&own) {
         Ok(open) => {
-            places::trust(&own)?;
-            read(&own, open).map(Some)
+            places::trust(&own).map_err(PlaceError::from)?;
+            Ok(Some(read(&own, open)?))
         }
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(PlaceError::unreadable(&own, e)),
+        Err(e) => Err(PlaceError::unreadable(&own, e).into()),
     };
     // The shipped file's mistakes are told before the operator's file is looked at.
-    Policy::of_both(shipped, || operator().map_err(|e| e.to_string())).map_err(PluginError::Policy)
+    Policy::of_both(shipped, operator)
 }
 
 /// The file that came with the plugin alone: what it was made for, whatever an operator's file says. `None` if there is

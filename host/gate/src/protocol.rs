@@ -384,6 +384,10 @@ pub fn request(
         ("CNI_ARGS", &env.args),
         ("CNI_PATH", &env.path),
     ];
+    // What a DEL removes no list has a say in.
+    if verb != Verb::Del {
+        NetConf::check_lists(&raw.0)?;
+    }
     // A configuration whose common keys have wrong types is the plugin's to refuse, in its own words.
     let conf = NetConf::parse_or_unread(raw.0, raw.1);
     Ok(Request {

@@ -15,9 +15,9 @@ use ipnet::IpNet;
 use postern_cni::{CniResult, IpConfig, Json, NetConf, Verb, Version, print};
 use postern_confine::{Direct, Run};
 use postern_firewall::iptables::Means;
-use postern_firewall::{FirewallError, MasqueradeKey, Nft};
+use postern_firewall::{AttachmentKey, FirewallError, Nft};
 use postern_kernel::{Namespace, Netlink, Worker};
-use postern_policy::{Granted, Policy};
+use postern_policy::{Granted, Policy, PolicyError};
 use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Stage, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
@@ -374,8 +374,8 @@ impl Session {
     /// A policy for this run's configuration.
     ///
     /// # Errors
-    /// A text for people: the configuration makes a value of the policy ambiguous.
-    pub fn grants(&self, policy: &Policy) -> Result<Granted, String> {
+    /// The configuration makes a value of the policy ambiguous.
+    pub fn grants(&self, policy: &Policy) -> Result<Granted, PolicyError> {
         policy.resolve(&self.request.conf.raw, self.request.args())
     }
 
@@ -432,9 +432,9 @@ impl Session {
     }
 
     /// What the attachment's masquerading rules are known by.
-    pub fn masquerade_key(&self) -> MasqueradeKey {
+    pub fn masquerade_key(&self) -> AttachmentKey {
         let request = &self.request;
-        MasqueradeKey {
+        AttachmentKey {
             network: request.conf.name.clone(),
             container_id: request.container_id.clone(),
             ifname: request.ifname.clone(),

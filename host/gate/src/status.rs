@@ -2,7 +2,10 @@
 //! asks for what the host has to do for it: is it granted, is the packet filter there, can records and leases be written.
 //! Nothing is changed, and no container is needed.
 
-use crate::capability::leases;
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
+use crate::capability::facts::Needed;
+use crate::capability::{facts, leases};
 use crate::disk;
 use crate::errors::kernel;
 use crate::session::Session;
@@ -12,43 +15,15 @@ use postern_policy::{Granted, Policy, Question, Rule, rule};
 use postern_types::{Backend, Capability, OpError, Operation, ops};
 use std::path::Path;
 
-/// For which networks an ADD fails without a capability.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Needed {
-    /// For all.
-    Always,
-    /// For those with addresses.
-    WithAddresses,
-    /// For none.
-    Never,
-}
-
-fn needed(capability: Capability) -> Needed {
-    match capability {
-        Capability::Attachments | Capability::ResolvConf | Capability::LinkSysctl => Needed::Never,
-        Capability::Ipam
-        | Capability::Addresses
-        | Capability::Routes
-        | Capability::Masquerade
-        | Capability::Forwarding
-        | Capability::PointToPoint => Needed::WithAddresses,
-        Capability::Link
-        | Capability::Veth
-        | Capability::Bridge
-        | Capability::MacGuard
-        | Capability::Leases
-        | Capability::Loopback => Needed::Always,
-    }
-}
-
 /// Whether the host could do its part of an ADD.
 ///
 /// # Errors
 /// Code 50 with what is missing and the way out; code 51 where that cuts off the network's containers as well.
 pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<(), Error> {
-    let granted = session.grants(policy).map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
+    let granted =
+        session.grants(policy).map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
     let has_addresses = !session.request.conf.ipam_type.is_empty();
-    let is_needed = |missing: &Capability| match needed(*missing) {
+    let is_needed = |missing: &Capability| match facts(*missing).needed {
         Needed::Always => true,
         Needed::WithAddresses => has_addresses,
         Needed::Never => false,

@@ -76,6 +76,22 @@ pub struct Text {
     pub text: String,
 }
 
+/// Why there is no policy for a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// A file that means nothing.
+    #[error("policy {path}: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// Which key, what is wrong with it, and what is possible.
+        reason: String,
+    },
+    /// The configuration makes a value of the policy ambiguous. Tells key and place.
+    #[error("{0}")]
+    Ambiguous(String),
+}
+
 /// A plugin's policy: shipped and operator's files put together.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -90,8 +106,11 @@ impl Policy {
     /// Puts the shipped file and the operator's one together. The operator's is asked for when the shipped one is understood.
     ///
     /// # Errors
-    /// A text for people: one of them can't be had, or not be understood.
-    pub fn of_both(shipped: Text, operator: impl FnOnce() -> Result<Option<Text>, String>) -> Result<Self, String> {
+    /// One of them can't be had, or not be understood.
+    pub fn of_both<E: From<PolicyError>>(
+        shipped: Text,
+        operator: impl FnOnce() -> Result<Option<Text>, E>,
+    ) -> Result<Self, E> {
         let mut policy = Self::of(parse(&shipped.path, &shipped.text, Origin::Shipped)?, shipped.path);
         if let Some(own) = operator()? {
             policy.replace_with(parse(&own.path, &own.text, Origin::Operator)?, own.path);
@@ -102,8 +121,8 @@ impl Policy {
     /// Reads a policy text alone, as that of a plugin called as the file is, without files of the operator's.
     ///
     /// # Errors
-    /// A text for people.
-    pub fn parse(text: &str, path: &str) -> Result<Self, String> {
+    /// [`PolicyError::File`].
+    pub fn parse(text: &str, path: &str) -> Result<Self, PolicyError> {
         Ok(Self::of(parse(path, text, Origin::Shipped)?, path.to_owned()).without_withdrawn())
     }
 
@@ -201,14 +220,14 @@ impl Policy {
     /// The policy for one configuration, and the `CNI_ARGS` beside it.
     ///
     /// # Errors
-    /// A text for people: the configuration makes a value of the policy ambiguous.
-    pub fn resolve(&self, config: &Json, args: &str) -> Result<Granted, String> {
+    /// [`PolicyError::Ambiguous`].
+    pub fn resolve(&self, config: &Json, args: &str) -> Result<Granted, PolicyError> {
         let sources = Sources { config, args };
-        let resolve = |grant: &file::Grant| granted::Grant::resolve(grant, sources);
+        let resolve = |grant: &file::Grant| granted::Grant::resolve(grant, sources).map_err(PolicyError::Ambiguous);
         Ok(Granted {
             grants: (self.file.grants.iter())
                 .map(|(capability, grant)| Ok((*capability, resolve(grant)?)))
-                .collect::<Result<_, String>>()?,
+                .collect::<Result<_, PolicyError>>()?,
             // What is ambiguous there asks for nothing.
             withdrawn: (self.file.withdrawn.iter())
                 .filter_map(|(capability, grant)| Some((*capability, resolve(grant).ok()?)))
@@ -226,8 +245,8 @@ fn written(grant: &file::Grant) -> Vec<(&'static str, Vec<String>)> {
     grant.keys.iter().map(|(key, templates)| (key.name, texts(templates))).collect()
 }
 
-fn parse(path: &str, text: &str, from: Origin) -> Result<File, String> {
-    File::parse(text, from).map_err(|e| format!("policy {path}: {e}"))
+fn parse(path: &str, text: &str, from: Origin) -> Result<File, PolicyError> {
+    File::parse(text, from).map_err(|reason| PolicyError::File { path: path.to_owned(), reason })
 }
 
 #[cfg(test)]
@@ -245,7 +264,8 @@ pub(crate) mod tests {
     fn both(shipped: &str, operator: &str) -> Policy {
         let text = |path: &str, text: &str| Text { path: path.to_owned(), text: text.to_owned() };
         let shipped = text("/usr/lib/postern/postern.d/bridge.toml", shipped);
-        Policy::of_both(shipped, || Ok(Some(text("/etc/postern/policy/bridge.toml", operator)))).unwrap()
+        Policy::of_both(shipped, || Ok::<_, PolicyError>(Some(text("/etc/postern/policy/bridge.toml", operator))))
+            .unwrap()
     }
 
     #[test]
@@ -256,7 +276,7 @@ pub(crate) mod tests {
 
     #[test]
     fn errors_name_the_file() {
-        let error = Policy::parse("[grant.netlink]", "/x/bridge.toml").unwrap_err();
+        let error = Policy::parse("[grant.netlink]", "/x/bridge.toml").unwrap_err().to_string();
         assert!(error.starts_with("policy /x/bridge.toml: [grant]: unknown field `netlink`"), "{error}");
     }
 

@@ -4,6 +4,8 @@
 //! every plugin whatever its policy says (a handle is one that this run was given, an address is the attachment's own) is
 //! checked where the operation is carried out, in the gate.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 use super::capability;
 use super::grammar::{Kind, LOOK_ONLY};
 use super::granted::{Grant, Granted};

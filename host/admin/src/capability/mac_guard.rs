@@ -15,7 +15,7 @@ pub const PAGE: Page = Page {
         group(&["ensure"], |objects| {
             let must = match objects.switch("required", "false") {
                 Switch::On(when) if matches!(objects, Objects::Of(_)) => format!(" (and must{when})"),
-                _ => String::new(),
+                Switch::Off | Switch::On(_) => String::new(),
             };
             Some(format!("have frames dropped that come from its own container under another source address{must}"))
         }),

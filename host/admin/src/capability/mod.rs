@@ -1,6 +1,8 @@
 //! What people's commands know of each capability: one file for each. `postern plan` says what an operation does, `inspect`
 //! what an interface amounts to, and `learn` which policy it takes.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 mod addresses;
 mod attachments;
 mod bridge;

@@ -6,7 +6,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid};
 use postern_confine::{Direct, Files};
 use postern_firewall::iptables::{self, Means};
-use postern_firewall::{MasqueradeKey, Nft, macguard, masquerade};
+use postern_firewall::{AttachmentKey, Nft, macguard, masquerade};
 use postern_kernel::{Namespace, Netlink, VethSpec, random_mac};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -89,7 +89,7 @@ fn inside(trials: &mut Trials) {
     };
     trials.bridge = Some(bridge("probe0", false));
     trials.vlan_filtering = Some(bridge("probe1", true).and_then(|()| vlan(&netlink)));
-    let key = MasqueradeKey { network: "probe".into(), container_id: "probe".into(), ifname: "eth0".into() };
+    let key = AttachmentKey { network: "probe".into(), container_id: "probe".into(), ifname: "eth0".into() };
     let deadline = Instant::now() + WITHIN;
     let address = "192.0.2.2/24".parse().map_err(|_| "no address".to_owned());
     trials.masquerade = Some(address.and_then(|address| {

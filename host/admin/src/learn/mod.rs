@@ -3,6 +3,8 @@
 //! The gate has no mode that lets through what a policy denies, and none is made here: the first runs have the widest
 //! policy that the language can express, in namespaces that nothing of the node is in.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 mod catalog;
 mod place;
 mod runs;

@@ -251,7 +251,7 @@ fn at(network: &Network, path: &str) -> Option<String> {
     match network.config.pointer(&format!("/{}", path.replace('.', "/")))? {
         Value::String(text) => Some(text.clone()),
         value @ (Value::Number(_) | Value::Bool(_)) => Some(value.to_string()),
-        _ => None,
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
 

@@ -40,7 +40,18 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
         Reply::MaybeVeth(Some(pair)) => Reply::MaybeVeth(Some(show.pair(pair)?)),
         Reply::Bridge(bridge) => Reply::Bridge(show.bridge(bridge)?),
         Reply::MaybeBridge(Some(bridge)) => Reply::MaybeBridge(Some(show.bridge(bridge)?)),
-        other => other,
+        other @ (Reply::Done
+        | Reply::MaybeLink(None)
+        | Reply::MaybeVeth(None)
+        | Reply::MaybeBridge(None)
+        | Reply::Addresses(_)
+        | Reply::Loopback { .. }
+        | Reply::Routes(_)
+        | Reply::Result(_)
+        | Reply::Leases(_)
+        | Reply::Available(_)
+        | Reply::Dns(_)
+        | Reply::Removed(_)) => other,
     })
 }
 

@@ -4,6 +4,8 @@
 //! operations go to a simulation of the node (`postern-sim`) that is seeded with what any user can read, so that nothing
 //! is changed anywhere, not even in Postern's own directories, and no privilege is needed.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 mod handles;
 mod names;
 mod node;

@@ -8,7 +8,7 @@ use crate::capability::told;
 use crate::lists;
 use postern_cni::{CniResult, Env, Error, Verb, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
-use postern_gate::rehearsal::{self, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, state};
+use postern_gate::rehearsal::{self, BadEnd, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, state};
 use postern_gate::{Engine, PlaceError, places};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
@@ -144,7 +144,7 @@ impl Stage {
         let Plugin { policy, mut sandbox, .. } = ready;
         let granted = policy
             .resolve(&run.request.conf.raw, run.request.args())
-            .map_err(|text| Error::new(code::INVALID_NETWORK_CONFIG, text))?;
+            .map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
         let verb = run.request.verb;
         let start = rehearsal::start(&run.request, verb, &granted);
         let mut front = Front::new(plugin, depth, granted, &mut run.common);
@@ -162,10 +162,10 @@ impl Stage {
         run: &mut Run,
         front: &mut Front<'_>,
         operation: &Operation,
-    ) -> Result<Result<Reply, OpError>, String> {
+    ) -> Result<Result<Reply, OpError>, BadEnd> {
         let counted = front.count(&mut run.common, &run.request.plugin);
         if let Some(why) = front.spent() {
-            return Err(why);
+            return Err(why.into());
         }
         let is_counted = counted.is_ok();
         let decision = counted.and_then(|()| front.decide(&run.request, true, operation));

@@ -26,7 +26,7 @@ use super::set::{Owner, Place, Placed, RuleSet, stale_owners};
 use super::{NAT, Tables};
 use crate::account::{Marked, gather};
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
-use crate::{FirewallError, MasqueradeKey};
+use crate::{AttachmentKey, FirewallError};
 
 const POSTROUTING: &str = "POSTROUTING";
 pub(super) const CHAIN_PREFIX: &str = "CNI-";
@@ -35,12 +35,12 @@ pub(super) const CHAIN_PREFIX: &str = "CNI-";
 ///
 /// # Errors
 /// Network and container are too long together for a comment.
-pub fn validate(key: &MasqueradeKey) -> Result<(), FirewallError> {
+pub fn validate(key: &AttachmentKey) -> Result<(), FirewallError> {
     key.iptables_comment().map(drop)
 }
 
 /// The rules of these addresses of one family: by the native plugins' name, and by the one for who finds that taken.
-fn sets(key: &MasqueradeKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], FirewallError> {
+fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], FirewallError> {
     let comment = key.iptables_comment()?;
     Ok(key.iptables_chains().map(|chain| {
         let rule = |chain: &str, target: &str| Rule {
@@ -67,7 +67,7 @@ fn sets(key: &MasqueradeKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], 
 }
 
 /// Both owners that a key can be; none if no rules can have the name.
-fn owners(key: &MasqueradeKey) -> Vec<Owner> {
+fn owners(key: &AttachmentKey) -> Vec<Owner> {
     sets(key, &[], false).map(|sets| sets.map(|set| set.owner).into()).unwrap_or_default()
 }
 
@@ -90,7 +90,7 @@ fn begins(rule: &Rule, owners: &[Owner], source: IpNet) -> bool {
 ///
 /// # Errors
 /// A name doesn't fit, a program is missing or fails, or the deadline passes.
-pub fn ensure(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<(), FirewallError> {
+pub fn ensure(key: &AttachmentKey, addrs: &[IpNet], means: Means<'_>) -> Result<(), FirewallError> {
     validate(key)?;
     for (v6, addrs) in by_family(addrs) {
         RuleSet::ensure(&sets(key, &addrs, v6)?, &Programs::locate(v6, means)?)?;
@@ -102,7 +102,7 @@ pub fn ensure(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<
 ///
 /// # Errors
 /// As [`ensure`].
-pub fn check(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<bool, FirewallError> {
+pub fn check(key: &AttachmentKey, addrs: &[IpNet], means: Means<'_>) -> Result<bool, FirewallError> {
     if validate(key).is_err() {
         return Ok(addrs.is_empty());
     }
@@ -120,7 +120,7 @@ pub fn check(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<b
 /// # Errors
 /// As [`ensure`]; a family whose programs are missing is passed over, unless both are. That nothing is there, or can be there
 /// as no rules can have the name, is no error.
-pub fn remove(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<usize, FirewallError> {
+pub fn remove(key: &AttachmentKey, addrs: &[IpNet], means: Means<'_>) -> Result<usize, FirewallError> {
     let owners = owners(key);
     let mut changes = 0;
     for (v6, addrs) in by_family(addrs).filter(|_| !owners.is_empty()) {
@@ -145,7 +145,7 @@ pub fn remove(key: &MasqueradeKey, addrs: &[IpNet], means: Means<'_>) -> Result<
 ///
 /// # Errors
 /// As [`ensure`]; a family whose programs are missing is passed over, unless both are.
-pub fn remove_all(key: &MasqueradeKey, spared: &[IpAddr], means: Means<'_>) -> Result<usize, FirewallError> {
+pub fn remove_all(key: &AttachmentKey, spared: &[IpAddr], means: Means<'_>) -> Result<usize, FirewallError> {
     let owners = owners(key);
     if owners.is_empty() {
         return Ok(0);
@@ -186,7 +186,7 @@ pub fn retain(
     }
     for container_id in &removed {
         let key =
-            MasqueradeKey { network: network.to_owned(), container_id: container_id.clone(), ifname: String::new() };
+            AttachmentKey { network: network.to_owned(), container_id: container_id.clone(), ifname: String::new() };
         remove_all(&key, &[], means)?;
     }
     Ok(removed)
@@ -198,7 +198,7 @@ pub struct Seen {
     /// Whose traffic: one address or, of old releases of the native plugins, its whole network.
     pub source: IpNet,
     /// The container and its network; no interface.
-    pub key: MasqueradeKey,
+    pub key: AttachmentKey,
 }
 
 impl Seen {
@@ -230,7 +230,7 @@ pub fn list(means: Means<'_>) -> Result<Vec<Seen>, FirewallError> {
 /// # Errors
 /// As [`remove_all`].
 pub fn remove_seen(seen: &[Seen], means: Means<'_>) -> Result<usize, FirewallError> {
-    let mut keys: Vec<&MasqueradeKey> = Vec::new();
+    let mut keys: Vec<&AttachmentKey> = Vec::new();
     for Seen { key, .. } in seen {
         if !keys.contains(&key) {
             keys.push(key);
@@ -254,7 +254,7 @@ pub fn remove_seen(seen: &[Seen], means: Means<'_>) -> Result<usize, FirewallErr
 
 impl Tables {
     /// As [`check`].
-    pub(crate) fn has(&self, key: &MasqueradeKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
+    pub(crate) fn has(&self, key: &AttachmentKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
         if validate(key).is_err() {
             return Ok(addrs.is_empty());
         }
@@ -268,8 +268,8 @@ impl Tables {
     }
 
     /// Chains of the native plugins' names that belong to none of these attachments, and what leads to them.
-    pub(crate) fn strangers(&self, known: &[MasqueradeKey]) -> Vec<Marked> {
-        let known: Vec<String> = known.iter().flat_map(MasqueradeKey::iptables_chains).collect();
+    pub(crate) fn strangers(&self, known: &[AttachmentKey]) -> Vec<Marked> {
+        let known: Vec<String> = known.iter().flat_map(AttachmentKey::iptables_chains).collect();
         let mut strange = Vec::new();
         for (v6, table) in &self.0 {
             let program = if *v6 { "ip6tables" } else { "iptables" };
@@ -312,9 +312,9 @@ fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
 }
 
 /// The container whose masquerading this rule begins, with its network.
-fn key_of(rule: &Rule) -> Option<MasqueradeKey> {
+fn key_of(rule: &Rule) -> Option<AttachmentKey> {
     let chain = rule.target.as_deref().filter(|target| target.starts_with(CHAIN_PREFIX))?;
-    let key = MasqueradeKey::of_iptables(chain, rule.comment.as_deref()?)?;
+    let key = AttachmentKey::of_iptables(chain, rule.comment.as_deref()?)?;
     (rule.chain == POSTROUTING).then_some(key)
 }
 

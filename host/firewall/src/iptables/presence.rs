@@ -8,7 +8,7 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 use super::NAT;
 use super::masquerade::CHAIN_PREFIX;
 use crate::nft::batch::Table;
-use crate::{FirewallError, MasqueradeKey, Nft};
+use crate::{AttachmentKey, FirewallError, Nft};
 
 /// Whether masquerading by iptables may be there for this container and network. Where it says no, which takes
 /// microseconds, [`super::remove`] would find nothing, which takes programs and milliseconds.
@@ -17,7 +17,7 @@ use crate::{FirewallError, MasqueradeKey, Nft};
 ///
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
-pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallError> {
+pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallError> {
     Ok(has_legacy_nat() || chains(nft, key)?.contains(&true))
 }
 
@@ -25,7 +25,7 @@ pub fn may_exist(nft: &mut Nft, key: &MasqueradeKey) -> Result<bool, FirewallErr
 ///
 /// # Errors
 /// As [`may_exist`].
-pub fn chains(nft: &mut Nft, key: &MasqueradeKey) -> Result<[bool; 2], FirewallError> {
+pub fn chains(nft: &mut Nft, key: &AttachmentKey) -> Result<[bool; 2], FirewallError> {
     let chains = key.iptables_chains();
     let mut seen = [false; 2];
     for (family, seen) in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6].into_iter().zip(&mut seen) {
@@ -51,7 +51,7 @@ pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
 pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]) -> Result<bool, FirewallError> {
     let chains_of = |(container_id, _): &(String, String)| {
         let (network, container_id) = (network.to_owned(), container_id.clone());
-        MasqueradeKey { network, container_id, ifname: String::new() }.iptables_chains()
+        AttachmentKey { network, container_id, ifname: String::new() }.iptables_chains()
     };
     let own = OnceCell::new();
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {

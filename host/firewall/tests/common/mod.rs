@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use nix::sched::{CloneFlags, unshare};
-use postern_firewall::{MasqueradeKey, Nft};
+use postern_firewall::{AttachmentKey, Nft};
 
 /// Gives the calling thread, and what it starts, a network namespace of its own: tests of one program run in parallel.
 pub fn own_namespace() {
@@ -45,8 +45,8 @@ pub fn ruleset() -> String {
     tool("nftables", "nft list ruleset")
 }
 
-pub fn key(container_id: &str) -> MasqueradeKey {
-    MasqueradeKey { network: "mynet".into(), container_id: container_id.into(), ifname: "eth0".into() }
+pub fn key(container_id: &str) -> AttachmentKey {
+    AttachmentKey { network: "mynet".into(), container_id: container_id.into(), ifname: "eth0".into() }
 }
 
 pub fn addrs(texts: &[&str]) -> Vec<IpNet> {

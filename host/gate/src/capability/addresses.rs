@@ -1,5 +1,6 @@
 //! `addresses`: on the attachment's own link.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::errors::{kernel, refused};
 use crate::gate::Gate;
 use ipnet::IpNet;
@@ -8,6 +9,9 @@ use std::time::{Duration, Instant};
 
 /// How long duplicate address detection may take: native's limit.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///

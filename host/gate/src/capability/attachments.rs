@@ -1,9 +1,13 @@
 //! `attachments`: what this plugin has left, for GC.
 
 use crate::capability;
+use crate::capability::facts::{Facts, Needed};
 use crate::collect;
 use crate::gate::Gate;
 use postern_types::{Capability, OpError, Reply, ops};
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
@@ -22,7 +26,7 @@ fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
         valid.into_iter().map(|valid| (valid.container_id.clone(), valid.ifname.clone())).collect();
     let mut removed = collect::stale_sections(gate.session)?;
     for capability in Capability::ALL.iter().filter(|capability| gate.front.granted().has(**capability)) {
-        if let Some(unrecorded) = capability::unrecorded(*capability) {
+        if let Some(unrecorded) = capability::facts(*capability).unrecorded {
             removed += unrecorded(gate.session, &valid)?;
         }
     }

@@ -1,5 +1,6 @@
 //! `bridge`: the granted bridge, and this attachment's port on it.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth::ignore_router_advertisements;
 use crate::errors::{about, kernel, link_gone, refused};
 use crate::front::Object;
@@ -12,6 +13,9 @@ use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};
 use postern_types::{BridgeInfo, ErrorCode, Handle, Mac, OpError, PortSpec, Reply, VlanId, ops};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///

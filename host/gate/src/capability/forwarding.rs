@@ -1,10 +1,14 @@
 //! `forwarding`: a node object.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::errors::kernel;
 use crate::gate::Gate;
 use crate::node;
 use postern_kernel::{Sysctl, sysctl};
 use postern_types::{ErrorCode, OpError, Reply, ops};
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///

@@ -1,8 +1,10 @@
 //! `ipam`: delegation to the operator's address management plugin.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::capability::leases;
 use crate::effect::Native;
 use crate::gate::Gate;
+use crate::need::Need;
 use crate::session::{OwnAddress, adopt};
 use crate::{collect, native, outcome};
 use postern_cni::{CniResult, Error, Verb, Version, code};
@@ -10,6 +12,16 @@ use postern_types::{DelegateError, ErrorCode, OpError, Reply, ops};
 
 /// The plugin that keeps leases where the host can find them by itself.
 const HOST_LOCAL: &str = "host-local";
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts {
+    needed: Needed::WithAddresses,
+    keeps: |request, granted| {
+        let name = &request.conf.ipam_type;
+        granted.is_some_and(|granted| granted.allows_native(name)).then(|| Need::Program(name.clone().into()))
+    },
+    unrecorded: None,
+};
 
 /// Carries out one operation that policy allows.
 ///

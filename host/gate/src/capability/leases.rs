@@ -1,12 +1,15 @@
 //! `leases`: host-local's address store.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::collect;
 use crate::effect::lease::is_relative;
 use crate::effect::{Effect, Lease};
 use crate::errors::state;
 use crate::gate::Gate;
+use crate::need::Need;
 use crate::session::{OwnAddress, Request, Session};
 use ipnet::IpNet;
+use postern_cni::Verb;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
 use postern_state::{Leases, Owner};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
@@ -45,6 +48,17 @@ pub fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
     let sets = sets.iter().map(|set| set.iter().map(input).collect()).collect();
     canonicalize(sets).map_err(|message| OpError::new(ErrorCode::InvalidArgument, "ranges", message))
 }
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts {
+    needed: Needed::Always,
+    keeps: |request, granted| {
+        let directory = directory(&request.conf);
+        let is_allowed = granted.is_some_and(|granted| granted.allows_leases_in(&directory));
+        (request.verb == Verb::Del || is_allowed).then(|| Need::Leases(directory.into()))
+    },
+    unrecorded: None,
+};
 
 /// Carries out one operation that policy allows.
 ///

@@ -1,5 +1,6 @@
 //! `link`: the attachment's own link.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
 use crate::effect::{Effect, Veth};
 use crate::errors::{about, kernel, link_gone};
@@ -8,6 +9,9 @@ use crate::gate::Gate;
 use crate::session::Session;
 use postern_cni::Verb;
 use postern_types::{Handle, OpError, Reply, ops};
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///

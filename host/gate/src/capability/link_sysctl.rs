@@ -1,9 +1,13 @@
 //! `link-sysctl`: known keys of the attachment's own link.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::errors::kernel;
 use crate::gate::Gate;
 use postern_kernel::Sysctl;
 use postern_types::{ErrorCode, Handle, LinkSysctl, OpError, Reply, ops};
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///

@@ -1,11 +1,15 @@
 //! `loopback`: `lo` of the container's namespace.
 
 use crate::capability::addresses::show;
+use crate::capability::facts::{Facts, Needed};
 use crate::effect::loopback_up::lo;
 use crate::effect::{Effect, LoopbackUp};
 use crate::errors::kernel;
 use crate::gate::Gate;
 use postern_types::{OpError, Reply, ops};
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///

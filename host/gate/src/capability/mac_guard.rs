@@ -3,6 +3,7 @@
 //! The rules have the native plugins' name of the attachment, unless another's port has that name already: then they have
 //! a name of their own, which the record tells. Who comes first has the native name.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
 use crate::effect::mac_guard::{is_whole, native, recorded};
 use crate::effect::{Effect, MacGuard};
@@ -12,6 +13,9 @@ use crate::session::Session;
 use postern_cni::Verb;
 use postern_firewall::macguard::{self, own_id};
 use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, ops};
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///

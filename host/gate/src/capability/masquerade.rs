@@ -1,9 +1,11 @@
 //! `masquerade`: source NAT for the attachment's own addresses.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::collect;
 use crate::effect::{Effect, Masquerade};
 use crate::errors::firewall;
 use crate::gate::Gate;
+use crate::need::Need;
 use crate::session::{OwnAddress, Session};
 use ipnet::IpNet;
 use postern_cni::Verb;
@@ -13,6 +15,15 @@ use postern_types::{Backend, ErrorCode, OpError, Reply, ops};
 fn own(session: &Session) -> Vec<IpNet> {
     session.own.iter().map(|OwnAddress { net, .. }| *net).collect()
 }
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts {
+    needed: Needed::WithAddresses,
+    keeps: |_, granted| {
+        granted.is_some_and(|granted| granted.allows_backend(Backend::Iptables)).then_some(Need::Iptables)
+    },
+    unrecorded: Some(collect),
+};
 
 /// Carries out one operation that policy allows.
 ///

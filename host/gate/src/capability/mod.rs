@@ -3,9 +3,12 @@
 //! A function here may assume that policy allows the operation on the object that it names. It checks what holds for
 //! every plugin: handles, and that addresses are the attachment's own.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 pub mod addresses;
 pub mod attachments;
 pub mod bridge;
+pub mod facts;
 pub mod forwarding;
 pub mod ipam;
 pub mod leases;
@@ -20,32 +23,27 @@ pub mod routes;
 pub mod veth;
 
 use crate::gate::Gate;
-use crate::session::Session;
+use facts::Facts;
 use postern_types::{Capability, OpError, Operation, Reply};
 
-/// Removes what attachments that are not among these (container ID and interface name) have left of one capability and no
-/// record tells of: a native plugin made it, or it lost its record. Returns how much that was.
-pub type Unrecorded = fn(&Session, &[(String, String)]) -> Result<usize, OpError>;
-
-/// What finds such traces of a capability, where they tell their network by themselves; those of the others go with a link or
-/// by a record.
-pub fn unrecorded(capability: Capability) -> Option<Unrecorded> {
+/// What the host has to know of a capability beside its operations.
+pub const fn facts(capability: Capability) -> &'static Facts {
     match capability {
-        Capability::Masquerade => Some(masquerade::collect),
-        Capability::Link
-        | Capability::Veth
-        | Capability::Addresses
-        | Capability::Routes
-        | Capability::LinkSysctl
-        | Capability::Bridge
-        | Capability::PointToPoint
-        | Capability::Forwarding
-        | Capability::MacGuard
-        | Capability::Ipam
-        | Capability::Leases
-        | Capability::ResolvConf
-        | Capability::Loopback
-        | Capability::Attachments => None,
+        Capability::Link => &link::FACTS,
+        Capability::Veth => &veth::FACTS,
+        Capability::Addresses => &addresses::FACTS,
+        Capability::Routes => &routes::FACTS,
+        Capability::LinkSysctl => &link_sysctl::FACTS,
+        Capability::Bridge => &bridge::FACTS,
+        Capability::PointToPoint => &point_to_point::FACTS,
+        Capability::Forwarding => &forwarding::FACTS,
+        Capability::Masquerade => &masquerade::FACTS,
+        Capability::MacGuard => &mac_guard::FACTS,
+        Capability::Ipam => &ipam::FACTS,
+        Capability::Leases => &leases::FACTS,
+        Capability::ResolvConf => &resolv_conf::FACTS,
+        Capability::Loopback => &loopback::FACTS,
+        Capability::Attachments => &attachments::FACTS,
     }
 }
 

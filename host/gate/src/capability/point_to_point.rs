@@ -1,5 +1,6 @@
 //! `point-to-point`: the host's side of a routed pair.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::errors::{kernel, refused};
 use crate::gate::Gate;
 use ipnet::IpNet;
@@ -8,6 +9,9 @@ use postern_types::{ErrorCode, Handle, OpError, Reply, Route, ops};
 
 /// `RT_SCOPE_HOST` of `linux/rtnetlink.h`: what native ptp gives its routes.
 const SCOPE_HOST: u8 = 254;
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///

@@ -1,6 +1,8 @@
 //! `resolv-conf`: the one file that the configuration names.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::gate::Gate;
+use crate::need::Need;
 use nix::errno::Errno;
 use nix::libc::O_NONBLOCK;
 pub use postern_policy::capability::resolv_conf::file;
@@ -11,6 +13,16 @@ use std::os::unix::fs::OpenOptionsExt;
 
 /// A resolver configuration is small; more is something else.
 const LIMIT: u64 = 64 << 10;
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts {
+    needed: Needed::Never,
+    keeps: |request, granted| {
+        let file = file(&request.conf);
+        granted.is_some_and(|granted| granted.allows_file(&file)).then(|| Need::File(file.into()))
+    },
+    unrecorded: None,
+};
 
 /// Carries out one operation that policy allows.
 ///

@@ -1,10 +1,14 @@
 //! `routes`: through the attachment's own link.
 
 use crate::capability::addresses::not_own;
+use crate::capability::facts::{Facts, Needed};
 use crate::errors::{kernel, refused};
 use crate::gate::Gate;
 use ipnet::IpNet;
 use postern_types::{Handle, OpError, Reply, Route, ops};
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///

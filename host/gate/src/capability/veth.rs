@@ -1,6 +1,7 @@
 //! `veth`: the pair between container and host. An attachment has one that lives, by the record and the kernel: the name of
 //! the container's end tells nothing, as root in there can change it.
 
+use crate::capability::facts::{Facts, Needed};
 use crate::effect::{Effect, MacGuard, Veth};
 use crate::errors::{about, kernel, link_gone, refused};
 use crate::front::Object;
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// How long a host end may take to become operational; the native plugins give it 2.55 seconds.
 const RUNNING_WITHIN: Duration = Duration::from_millis(2550);
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///

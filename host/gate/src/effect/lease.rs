@@ -1,10 +1,12 @@
 //! Leases of host-local's store.
 
-use super::{Addresses, Leaves, Need, Noted};
+use super::{Addresses, Leaves, Noted};
 use crate::errors::state;
+use crate::need::Need;
 use crate::session::Session;
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -62,7 +64,7 @@ impl Leaves for Lease {
     }
 
     fn needs(&self) -> Need<'_> {
-        Need::Leases(&self.directory)
+        Need::Leases(Cow::from(&self.directory))
     }
 }
 

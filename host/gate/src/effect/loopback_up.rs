@@ -1,7 +1,8 @@
 //! `lo`, set up.
 
-use super::{Addresses, Leaves, Need, Noted};
+use super::{Addresses, Leaves, Noted};
 use crate::errors::{kernel, link_gone};
+use crate::need::Need;
 use crate::session::Session;
 use postern_kernel::{Link, Netlink};
 use postern_types::OpError;

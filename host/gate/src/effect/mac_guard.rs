@@ -1,7 +1,8 @@
 //! Spoofing protection.
 
-use super::{Addresses, Effect, Leaves, Need, Noted, Veth};
+use super::{Addresses, Effect, Leaves, Noted, Veth};
 use crate::errors::{about, firewall, kernel};
+use crate::need::Need;
 use crate::session::Session;
 use postern_firewall::macguard::{self, native_id, own_id};
 use postern_kernel::Link;

@@ -1,7 +1,8 @@
 //! Masquerading rules.
 
-use super::{Addresses, Effect, Leaves, Need, Noted};
+use super::{Addresses, Effect, Leaves, Noted};
 use crate::errors::{firewall, state};
+use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
 use postern_firewall::{iptables, masquerade};

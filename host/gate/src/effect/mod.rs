@@ -7,6 +7,8 @@
 //!
 //! One file for each: its data, and what it says of itself by [`Leaves`]. Who has to know something of an effect asks it.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 pub(crate) mod lease;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
@@ -21,6 +23,7 @@ pub use masquerade::Masquerade;
 pub use native::Native;
 pub use veth::Veth;
 
+use crate::need::Need;
 use crate::session::Session;
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
@@ -84,19 +87,6 @@ pub enum Noted {
     EachTime,
     /// Never: it lives and dies with the container's namespace, and is only undone by a failed ADD.
     Never,
-}
-
-/// What a removal takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need<'a> {
-    /// The kernel's network.
-    Network,
-    /// That, and the programs of iptables.
-    Iptables,
-    /// This directory of leases.
-    Leases(&'a str),
-    /// This native IPAM program.
-    Program(&'a str),
 }
 
 /// Makes [`Effect`] of one row for each: its type and its file.

@@ -1,11 +1,13 @@
 //! What a native IPAM program did.
 
-use super::{Addresses, Leaves, Need, Noted};
+use super::{Addresses, Leaves, Noted};
 use crate::native;
+use crate::need::Need;
 use crate::session::Session;
 use postern_cni::{Error, Verb};
 use postern_types::{ErrorCode, OpError};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -53,6 +55,6 @@ impl Leaves for Native {
     }
 
     fn needs(&self) -> Need<'_> {
-        Need::Program(&self.plugin)
+        Need::Program(Cow::from(&self.plugin))
     }
 }

@@ -1,7 +1,8 @@
 //! A veth pair.
 
-use super::{Addresses, Leaves, Need, Noted};
+use super::{Addresses, Leaves, Noted};
 use crate::errors::kernel;
+use crate::need::Need;
 use crate::session::Session;
 use postern_kernel::{Link, Netlink};
 use postern_types::{Mac, OpError};

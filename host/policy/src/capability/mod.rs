@@ -1,6 +1,8 @@
 //! What policy has to say of each capability: one file for each, with the keys of its table, the rule for each of its
 //! operations, and the objects of the configuration that the rule needs. An operation without a rule does not compile.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 mod addresses;
 mod attachments;
 mod bridge;

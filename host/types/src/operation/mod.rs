@@ -1,6 +1,8 @@
 //! The whole of what a guest can ask for, grouped by capability: one file for each, with its operations and the table that
 //! says what each of them is called, where it acts, what it leaves, and which handles it takes.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
 mod addresses;
 mod attachments;
 mod bridge;
