@@ -105,10 +105,8 @@ impl Subject {
     /// The network makes a value of the policy ambiguous.
     pub fn grants(&self, network: Option<&Network>) -> Result<Vec<Grant>> {
         let Some(policy) = &self.policy else { return Ok(Vec::new()) };
-        let written = policy.previous_view();
-        let previous_from = written.as_ref().map(|(from, _)| *from);
         let (view, result, previous) = match network {
-            None => (policy.view(), policy.result_view(), written.map(|(_, keys)| keys).unwrap_or_default()),
+            None => (policy.view(), policy.result_view(), policy.previous_view()),
             Some(network) => {
                 let granted = policy.resolve(&network.json(), "").map_err(anyhow::Error::msg)?;
                 (granted.view(), granted.result_view(), granted.previous_view())
@@ -123,7 +121,7 @@ impl Subject {
         let mut grants: Vec<Grant> =
             view.into_iter().map(|table| grant(table.capability.name(), table.from, table.objects)).collect();
         grants.extend(policy.result_origin().map(|from| grant(RESULT, from, result)));
-        grants.extend(previous_from.map(|from| grant(PREVIOUS, from, previous)));
+        grants.extend(policy.previous_origin().map(|from| grant(PREVIOUS, from, previous)));
         Ok(grants)
     }
 

@@ -212,9 +212,14 @@ impl Policy {
         self.file.result.as_ref().map(|result| result.from)
     }
 
-    /// `[previous]`, as it is written, and which file it stands in.
-    pub fn previous_view(&self) -> Option<(Origin, Vec<(&'static str, Vec<String>)>)> {
-        self.file.previous.as_ref().map(|table| (table.from, written(table)))
+    /// `[previous]`, as it is written.
+    pub fn previous_view(&self) -> Vec<(&'static str, Vec<String>)> {
+        self.file.previous.as_ref().map(written).unwrap_or_default()
+    }
+
+    /// Which file `[previous]` stands in.
+    pub fn previous_origin(&self) -> Option<Origin> {
+        self.file.previous.as_ref().map(|previous| previous.from)
     }
 
     /// The policy for one configuration, and the `CNI_ARGS` beside it.
