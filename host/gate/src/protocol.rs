@@ -27,7 +27,7 @@ use postern_cni::{
 };
 use postern_confine::{Nobody, close_all_but};
 use postern_kernel::{Namespace, OpenError};
-use postern_policy::{Limits, Policy};
+use postern_policy::{Granted, Limits, Policy};
 use postern_types::Capability;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -100,12 +100,12 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let call = Call { name, verb: env.verb()?, env: &env, stdin: &stdin, started };
     // From here on the request is one that could be done. What keeps it from a guest is in the log.
     let begun = begin(&call, raw, &mut launcher, &|error| refused(error, &stdin));
-    let Begun { mut session, made, part } = match begun.inspect_err(|error| refused(error, &stdin))? {
+    let Begun { mut session, made, part, granted } = match begun.inspect_err(|error| refused(error, &stdin))? {
         Start::Guest(begun) => *begun,
         Start::Done(output) => return Ok(output),
     };
     let verb = call.verb;
-    let outcome = act(&mut session, &mut launcher, name, verb, part);
+    let outcome = act(&mut session, &mut launcher, name, part, granted);
     let outcome = if verb == Verb::Status { outcome.map_err(status::as_unavailable) } else { outcome };
     let outcome = outcome.and_then(|output| {
         // A result that the runtime can't read is an attachment that it doesn't know of.
@@ -141,6 +141,8 @@ struct Begun {
     session: Session,
     made: confinement::Made,
     part: Part,
+    /// What policy says of an earlier result, where there is one.
+    granted: Option<Granted>,
 }
 
 /// How a run goes on.
@@ -185,6 +187,10 @@ fn begin(
     let part = Part::of(Some(&ready.policy), &request);
     let policy = (verb == Verb::Status).then(|| ready.policy.clone());
     let digest = ready.digest.clone();
+    let has_previous = matches!(request.conf.previous_result(), Ok(Some(_)));
+    // What is ambiguous is refused when the plugin is started.
+    let resolve = || ready.policy.resolve(&request.conf.raw, request.args()).ok();
+    let granted = if has_previous { resolve() } else { None };
     launcher.put_back(name, ready);
     let mut session = Session::new(request, end, places);
     session.keep_for_cleanup(cleanup);
@@ -215,10 +221,17 @@ fn begin(
         session.undone();
         session.close_record();
     })?;
-    Ok(Start::Guest(Box::new(Begun { session, made, part })))
+    Ok(Start::Guest(Box::new(Begun { session, made, part, granted })))
 }
 
-fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, part: Part) -> Result<String, Error> {
+fn act(
+    session: &mut Session,
+    launcher: &mut Launcher,
+    name: &str,
+    part: Part,
+    granted: Option<Granted>,
+) -> Result<String, Error> {
+    let verb = session.request.verb;
     if verb == Verb::Add {
         collect::recover(session).map_err(internal)?;
     }
@@ -237,7 +250,7 @@ fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, p
                 }
             }
             if let Ok(Some(previous)) = session.request.conf.previous_result() {
-                session.adopt(&previous);
+                session.adopt(&previous, granted.as_ref());
             }
         }
         Verb::Del => {

@@ -233,7 +233,9 @@ impl Session {
     /// # Errors
     /// The record can't be written: the ADD must be undone.
     pub fn made(&mut self, result: &CniResult) -> Result<(), OpError> {
-        let addresses = result.ips.iter().map(|ip| ip.address.to_string()).collect();
+        // What a plugin only hands on is another's.
+        let own = result.ips.iter().filter(|ip| self.owns(&ip.address));
+        let addresses = own.map(|ip| ip.address.to_string()).collect();
         match &mut self.record {
             Some(record) if self.begun => {
                 let mut path = std::mem::take(&mut self.path);

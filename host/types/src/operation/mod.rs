@@ -166,6 +166,11 @@ impl Capability {
         })
     }
 
+    /// Whether one of its operations makes the attachment's own link.
+    pub fn makes_links(self) -> bool {
+        self.rows().iter().any(|row| row.lasting == Lasting::Link)
+    }
+
     /// Whether some of its operations act in a network namespace: they end in netlink or a sysctl.
     pub fn acts_in_kernel(self) -> bool {
         self.rows().iter().any(|row| match row.acts {
