@@ -78,6 +78,18 @@ impl NetConf {
         }
     }
 
+    /// Looks whether GC's lists are as they should be. A plugin passes them over, so its host has to say what is wrong with one.
+    ///
+    /// # Errors
+    /// Code 999: a list is of another type. The words are native bridge's.
+    pub fn check_lists(raw: &Json) -> Result<(), Error> {
+        let fields = raw.fields(STRUCTURE)?;
+        for name in ["cni.dev/valid-attachments", "cni.dev/attachments"] {
+            attachments(&fields, name).map_err(|error| error.context("failed to load netconf"))?;
+        }
+        Ok(())
+    }
+
     /// With the lists that were read apart, where there are some.
     #[must_use]
     pub fn with_lists(self, lists: Lists) -> NetConf {

@@ -179,7 +179,7 @@ impl Sight {
         let mut noted = Vec::new();
         for effect in effects {
             match serde_json::from_value::<Effect>(effect.effect) {
-                Ok(known) => noted.push((effect.plugin, known)),
+                Ok(known) => noted.push((effect.section, known)),
                 Err(error) => account.differs(format!("an effect of the record is not known: {error}"), WRITER, false),
             }
         }
@@ -300,7 +300,7 @@ impl Sight {
         }
         if let Some(section) = unfinished {
             let verb = if section.stage == Stage::Ending { "DEL" } else { "ADD" };
-            let what = format!("the {verb} of {} was killed before it ended", section.plugin);
+            let what = format!("the {verb} of {} was killed before it ended", section.plugin());
             if !account.is_held {
                 account.is_left(what);
             }
@@ -466,7 +466,9 @@ mod tests {
         let effects = vec![("bridge".to_owned(), rules)];
         assert_eq!(addresses(&[], &effects), [address("10.0.0.2/24")]);
         let section = Section {
-            plugin: "bridge".to_owned(),
+            name: "bridge".to_owned(),
+            config: None,
+            made_link: true,
             digest: String::new(),
             begun: 1,
             stage: Stage::Given,

@@ -51,8 +51,8 @@ impl fmt::Display for Reason {
 pub struct Garbage {
     /// Whose it is.
     pub header: Header,
-    /// The plugin whose part it is; `None` for all.
-    pub plugin: Option<String>,
+    /// The section that it is ([`plugin_of`]); `None` for all.
+    pub section: Option<String>,
     /// Why.
     pub reason: Reason,
     /// What it lists.
@@ -153,19 +153,19 @@ impl<'a> Look<'a> {
     }
 
     fn judge(&self, summary: &Summary, key: &RecordKey, header: &Header, all: &[Summary], report: &mut Report) {
-        let effects = |plugin: Option<&str>| -> Vec<Effect> {
-            let noted = summary.effects.iter().filter(|noted| plugin.is_none_or(|plugin| noted.plugin == plugin));
+        let effects = |section: Option<&str>| -> Vec<Effect> {
+            let noted = summary.effects.iter().filter(|noted| section.is_none_or(|section| noted.section == section));
             noted.filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok()).collect()
         };
         // One that this version doesn't know is among the problems, and can't be removed.
         if effects(None).len() != summary.effects.len() {
             return;
         }
-        let garbage = |plugin: Option<&str>, reason: Reason, superseded: bool| Garbage {
+        let garbage = |section: Option<&str>, reason: Reason, superseded: bool| Garbage {
             header: header.clone(),
-            plugin: plugin.map(str::to_owned),
+            section: section.map(str::to_owned),
             reason,
-            effects: effects(plugin),
+            effects: effects(section),
             keeps: None,
             key: *key,
             superseded,
@@ -191,8 +191,8 @@ impl<'a> Look<'a> {
             return;
         }
         // What was killed is no attachment, in whatever namespace: what it has left to show may not tell any more.
-        let killed: Vec<&str> = summary.sections.iter().filter(|s| is_unfinished(s)).map(|s| &*s.plugin).collect();
-        let makers = summary.effects.iter().map(|noted| noted.plugin.as_str());
+        let killed: Vec<&str> = summary.sections.iter().filter(|s| is_unfinished(s)).map(|s| &*s.name).collect();
+        let makers = summary.effects.iter().map(|noted| noted.section.as_str());
         let is_empty = summary.sections.is_empty() && summary.effects.is_empty();
         if is_empty || !killed.is_empty() && nothing_stands(&summary.sections, makers) {
             report.garbage.push(garbage(None, Reason::Killed, false));
@@ -262,15 +262,15 @@ fn is_unfinished(section: &Section) -> bool {
 /// versions wrote no sections: what has none may be in use.)
 fn nothing_stands<'a>(sections: &[Section], mut makers: impl Iterator<Item = &'a str>) -> bool {
     sections.iter().all(is_unfinished)
-        && makers.all(|maker| sections.iter().any(|section| is_unfinished(section) && section.plugin == maker))
+        && makers.all(|maker| sections.iter().any(|section| is_unfinished(section) && section.name == maker))
 }
 
 /// Whether what was found killed is so still: a run that took it up since may have begun its section anew.
-fn is_still_killed(record: &Record<Effect>, plugin: Option<&str>) -> bool {
+fn is_still_killed(record: &Record<Effect>, section: Option<&str>) -> bool {
     let (sections, effects) = (record.sections(), record.effects(None));
-    match plugin {
-        Some(plugin) => sections.iter().any(|section| section.plugin == plugin && is_unfinished(section)),
-        None => !sections.is_empty() && nothing_stands(sections, effects.iter().map(|noted| noted.plugin.as_str())),
+    match section {
+        Some(name) => sections.iter().any(|section| section.name == name && is_unfinished(section)),
+        None => !sections.is_empty() && nothing_stands(sections, effects.iter().map(|noted| noted.section.as_str())),
     }
 }
 
@@ -345,7 +345,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
         Err(error) => return Err(error.to_string()),
     };
     let still = match garbage.reason {
-        Reason::Killed => record.is_empty() || is_still_killed(&record, garbage.plugin.as_deref()),
+        Reason::Killed => record.is_empty() || is_still_killed(&record, garbage.section.as_deref()),
         Reason::OtherBoot | Reason::Gone => true,
     };
     if !still {
@@ -364,7 +364,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
         removal.forget();
         return Ok(Outcome::Removed);
     }
-    let removed = removal.remove(garbage.plugin.as_deref());
+    let removed = removal.remove(garbage.section.as_deref());
     let outcome = |is_whole: bool| if is_whole { Outcome::Removed } else { Outcome::AddressesKept };
     removed.map(outcome).map_err(|error| without.unwrap_or_else(|| error.to_string()))
 }
@@ -419,14 +419,14 @@ mod tests {
             assert_eq!(still, [whole, bridge, other]);
         };
         expect(&|_| {}, false, false, false);
-        expect(&|record| record.begin("bridge", "digest", 4).unwrap(), true, true, false);
-        expect(&|record| record.begin("other", "digest", 4).unwrap(), true, true, true);
+        expect(&|record| record.begin("bridge", "digest", "config", 4).unwrap(), true, true, false);
+        expect(&|record| record.begin("other", "digest", "config", 4).unwrap(), true, true, true);
         // The next ADD has begun anew what one of the two had left, and got to its end.
         expect(&|record| record.given("bridge", 5).unwrap(), false, false, true);
         expect(&|record| record.ending(Some("bridge")).unwrap(), true, true, true);
         // Made by a version that wrote no sections: it may be in use.
         const GUARD: Effect = Effect::MacGuard(MacGuard { id: None, host: None, mac: None });
-        expect(&|record| assert_eq!(record.append("older", &GUARD).unwrap(), 1), false, true, true);
+        expect(&|record| assert_eq!(record.append("older", &GUARD, false).unwrap(), 1), false, true, true);
         std::fs::remove_dir_all(&root).unwrap();
     }
 }

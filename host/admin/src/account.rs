@@ -63,9 +63,9 @@ impl Attachment {
             .sections
             .iter()
             .map(|section| Plugin {
-                plugin: section.plugin.clone(),
+                plugin: section.plugin().to_owned(),
                 digest: Some(section.digest.clone()).filter(|digest| !digest.is_empty()),
-                installed: installed(&section.plugin),
+                installed: installed(section.plugin()),
                 stage: Some(section.stage),
             })
             .collect();

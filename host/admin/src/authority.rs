@@ -10,6 +10,9 @@ use serde::{Serialize, Serializer};
 /// The table that says what a plugin may answer, whatever it imports: its name in place of a capability's.
 pub const RESULT: &str = "result";
 
+/// The table that says which addresses of a plugin before it count as the attachment's own.
+pub const PREVIOUS: &str = "previous";
+
 /// One table of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grant {
@@ -89,6 +92,18 @@ pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
             }
         }
     }
+    for previous in grants.into_iter().flatten().filter(|grant| grant.capability == PREVIOUS) {
+        let objects = Objects::Of(&previous.objects);
+        if !objects.none("addresses") {
+            let words = objects.words("addresses", "address");
+            abilities.push(Ability {
+                capability: PREVIOUS.to_owned(),
+                functions: Vec::new(),
+                sentence: format!("use as the attachment's own, where a native plugin gave them before: {words}"),
+                host_privileges: false,
+            });
+        }
+    }
     abilities
 }
 
@@ -110,8 +125,7 @@ pub fn always(imports: &Imports) -> Vec<&'static str> {
         return vec!["it can compute, and answer; nothing else"];
     }
     let mut always = vec!["only for the attachment that it was called for, and until its deadline"];
-    let imported: Vec<Capability> =
-        Capability::ALL.iter().copied().filter(|of| imports.authority.contains_key(of.name())).collect();
+    let imported: Vec<Capability> = Capability::ALL.iter().copied().filter(|of| imports.has(*of)).collect();
     for holds in imported.iter().filter_map(|capability| page(*capability).always) {
         if !always.contains(&holds) {
             always.push(holds);
@@ -121,6 +135,7 @@ pub fn always(imports: &Imports) -> Vec<&'static str> {
         Lasting::Removal | Lasting::Release => true,
         Lasting::Nothing
         | Lasting::Attachment
+        | Lasting::Link
         | Lasting::Namespace
         | Lasting::Part
         | Lasting::Node
@@ -137,7 +152,11 @@ pub fn always(imports: &Imports) -> Vec<&'static str> {
 /// Grants that no import uses.
 pub fn unused(imports: &Imports, grants: &[Grant]) -> Vec<String> {
     let granted = grants.iter().map(|grant| grant.capability.clone());
-    granted.filter(|capability| capability != RESULT && !imports.authority.contains_key(capability)).collect()
+    granted
+        .filter(|capability| {
+            ![RESULT, PREVIOUS].contains(&capability.as_str()) && !imports.authority.contains_key(capability)
+        })
+        .collect()
 }
 
 /// Imports that nothing grants.

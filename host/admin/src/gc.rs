@@ -12,6 +12,7 @@ use postern_account::{
 };
 use postern_gate::Header;
 use postern_gate::places::Places;
+use postern_state::plugin_of;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -120,7 +121,8 @@ fn problems<'a>(report: &'a Report, native: Option<&'a adopt::Report>) -> impl I
 fn show(report: &Report, native: Option<&adopt::Report>) -> Result<()> {
     let mut lines = Vec::new();
     for item in &report.garbage {
-        let part = item.plugin.as_ref().map(|plugin| format!(", what {plugin} did")).unwrap_or_default();
+        let part =
+            item.section.as_ref().map(|section| format!(", what {} did", plugin_of(section))).unwrap_or_default();
         lines.push(format!("{}{part}: {}", name(&item.header), item.reason));
         lines.extend(item.words().iter().map(|words| format!("  {}", one_line(words))));
     }
@@ -177,7 +179,7 @@ fn as_json(report: &Report, native: Option<&adopt::Report>, failed: &[String], d
         let header = &item.header;
         json!({
             "network": header.network, "container": header.container_id, "interface": header.ifname,
-            "plugin": item.plugin, "reason": item.reason.to_string(), "removes": item.words(),
+            "plugin": item.section.as_deref().map(plugin_of), "reason": item.reason.to_string(), "removes": item.words(),
         })
     };
     let kept = |(header, reason): &(Header, String)| {

@@ -35,6 +35,11 @@ pub fn say(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// A sentence about making, changing or deleting, unless the policy grants looking only.
+pub fn changes(objects: &Objects<'_>, text: &str) -> Option<String> {
+    if objects.only_looks() { None } else { say(text) }
+}
+
 /// A sentence about objects of a key, unless the policy leaves none.
 pub fn about(objects: &Objects<'_>, key: &str, noun: &str, text: impl FnOnce(String) -> String) -> Option<String> {
     (!objects.none(key)).then(|| text(objects.words(key, noun)))

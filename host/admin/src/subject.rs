@@ -1,6 +1,6 @@
 //! What is looked at: an installed plugin or a component file, and the policy that goes with it.
 
-use crate::authority::{Grant, RESULT};
+use crate::authority::{Grant, PREVIOUS, RESULT};
 use crate::component::Component;
 use crate::imports::Imports;
 use crate::install::bin_dir::is_reserved;
@@ -105,11 +105,11 @@ impl Subject {
     /// The network makes a value of the policy ambiguous.
     pub fn grants(&self, network: Option<&Network>) -> Result<Vec<Grant>> {
         let Some(policy) = &self.policy else { return Ok(Vec::new()) };
-        let (view, result) = match network {
-            None => (policy.view(), policy.result_view()),
+        let (view, result, previous) = match network {
+            None => (policy.view(), policy.result_view(), policy.previous_view()),
             Some(network) => {
                 let granted = policy.resolve(&network.json(), "").map_err(anyhow::Error::msg)?;
-                (granted.view(), granted.result_view())
+                (granted.view(), granted.result_view(), granted.previous_view())
             }
         };
         let grant = |capability: &str, from: Origin, objects: Vec<(&str, Vec<String>)>| Grant {
@@ -121,6 +121,7 @@ impl Subject {
         let mut grants: Vec<Grant> =
             view.into_iter().map(|table| grant(table.capability.name(), table.from, table.objects)).collect();
         grants.extend(policy.result_origin().map(|from| grant(RESULT, from, result)));
+        grants.extend(policy.previous_origin().map(|from| grant(PREVIOUS, from, previous)));
         Ok(grants)
     }
 

@@ -58,6 +58,11 @@ impl Objects<'_> {
         }
     }
 
+    /// Whether the table grants looking only, for all networks.
+    pub fn only_looks(&self) -> bool {
+        self.values("look-only").is_some_and(|values| values.iter().any(|value| value == "true"))
+    }
+
     /// Whether no value of the key is left, so that the operation is refused.
     pub fn none(&self, key: &str) -> bool {
         self.values(key).is_some_and(<[String]>::is_empty)

@@ -54,7 +54,7 @@ fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
     {
         container.netlink().map_err(kernel)?;
     }
-    gate.front.decide(&gate.session.request, operation)
+    gate.front.decide(&gate.session.request, gate.session.owns_link, operation)
 }
 
 /// Carries out what was admitted, once it is written down that this plugin changes things.

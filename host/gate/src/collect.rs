@@ -77,8 +77,9 @@ pub fn remove_users(session: &mut Session) -> Result<(), OpError> {
 ///
 /// # Errors
 /// What could not be removed; it stays in the record, and nothing new may be made.
-pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
+pub fn recover(session: &mut Session) -> Result<(), OpError> {
     let Some(leftover) = session.leftover() else { return Ok(()) };
+    let is_foreign = session.has_foreign_record();
     session.hold_against_kernel()?;
     if session.is_replaced() {
         // What has the attachment's names now, its lease and its rules too, belongs to who made the link that is there.
@@ -86,20 +87,26 @@ pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
             "postern: what the record of this attachment lists is gone, and another has its names: it is forgotten"
         );
         session.forget();
-        return session.renew_record();
+        session.renew_record()?;
+        session.find_section();
+        return Ok(());
     }
-    let plugin = session.request.plugin.clone();
-    let section = (leftover == Leftover::Section && !owns_link).then_some(plugin.as_str());
     let before_cleanup = session.deadline;
-    let removed = by_record(session, section)?;
+    let removed = match &leftover {
+        Leftover::Attachment => by_record(session, None)?,
+        Leftover::Sections(sections) => {
+            sections.iter().rev().try_fold(0, |removed, section| Ok(removed + by_record(session, Some(section))?))?
+        }
+    };
     // The plugin comes only now: what was kept for cleaning up is kept from it as from any other.
     session.set_deadline(before_cleanup);
     session.renew_record()?;
+    session.find_section();
     if removed > 0 {
         let request = &session.request;
-        let reason = match leftover {
-            Leftover::Attachment => "was made for a namespace that is gone",
-            Leftover::Section => "was killed before it ended, or its DEL was",
+        let reason = match is_foreign {
+            true => "was made for a namespace that is gone",
+            false => "was killed before it ended, or its DEL was",
         };
         crate::say!(
             "postern: an earlier ADD of {}/{}/{} {reason}: removed {removed} things that it had left",
@@ -111,23 +118,23 @@ pub fn recover(session: &mut Session, owns_link: bool) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes what the record still lists for a plugin after its DEL, or for all plugins.
+/// Removes what the record still lists for a section after the DEL of its plugin, or for all sections.
 ///
 /// # Errors
 /// What could not be removed; it stays in the record.
-pub fn by_record(session: &mut Session, plugin: Option<&str>) -> Result<usize, OpError> {
+pub fn by_record(session: &mut Session, section: Option<&str>) -> Result<usize, OpError> {
     session.allow_cleanup();
-    let listed = session.record().map(|record| record.effects(plugin)).unwrap_or_default();
+    let listed = session.record().map(|record| record.effects(section)).unwrap_or_default();
     // What has to keep its addresses is no DEL that was killed half way, which the next collection would end.
     if listed.iter().all(|noted| session.must_keep(noted).is_none()) {
-        session.ending(plugin);
+        session.ending(section);
     }
     if session.record().is_none() {
         return Ok(0);
     }
-    let Removed { count, kept } = remove_listed(session, plugin, |_| true)?;
+    let Removed { count, kept } = remove_listed(session, section, |_| true)?;
     match kept {
-        None => session.ended(plugin),
+        None => session.ended(section),
         Some(why) => {
             let request = &session.request;
             let name = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);

@@ -159,13 +159,13 @@ impl<'a> Front<'a> {
         self.spent.then(|| format!("asked for more than {most} operations and was stopped; {}", hint()))
     }
 
-    /// The decision on an operation.
+    /// The decision on an operation. `owns_link` says that the called plugin made the attachment's link.
     ///
     /// # Errors
     /// [`ErrorCode::Denied`].
-    pub fn decide(&self, request: &Request, operation: &Operation) -> Result<Rule, OpError> {
+    pub fn decide(&self, request: &Request, owns_link: bool, operation: &Operation) -> Result<Rule, OpError> {
         let kind = |handle| self.object(handle).ok().map(Object::kind);
-        let question = Question { operation, verb: request.verb, conf: &request.conf, kind: &kind };
+        let question = Question { operation, verb: request.verb, conf: &request.conf, owns_link, kind: &kind };
         postern_policy::decide(&self.granted, question)
     }
 

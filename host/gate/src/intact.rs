@@ -61,7 +61,7 @@ pub enum Damage {
 /// The first difference.
 pub fn check(session: &Session) -> Result<(), Damage> {
     let sections = session.record().map(|record| record.sections()).unwrap_or_default();
-    let Some(section) = sections.iter().find(|section| section.plugin == session.request.plugin) else { return Ok(()) };
+    let Some(section) = sections.iter().find(|section| section.name == session.section()) else { return Ok(()) };
     let path = &section.path;
     if path.gateways.is_empty() && !path.routed {
         return Ok(());

@@ -151,13 +151,18 @@ fn require(run: &impl Known, granted: &Granted, plugin: &str) -> Result<(), Erro
     Err(Error::internal(format!("plugin \"{plugin}\" {what}")).with_details(details))
 }
 
-/// An address is the attachment's own: leased in this run, handed out by IPAM, or in `prevResult`. Only who is asked for
-/// addresses can bring new ones, and only those that its policy names.
+/// An address is the attachment's own: leased in this run, handed out by IPAM, or made by a plugin before. What `prevResult`
+/// has may be handed on as it is, whoever made it. Only who is asked for addresses can bring new ones, and only those that its
+/// policy names.
 fn believe_address(run: &impl Known, granted: &Granted, plugin: &str, ip: &IpConfig) -> Result<(), Error> {
     let address = ip.address;
     let owned = run.own().iter().any(|own| own.net == address);
     let agrees = run.own().iter().any(|own| own.net == address && own.agrees_with(ip.gateway));
     if run.request().conf.ipam_type != plugin {
+        let previous = run.request().conf.previous_result().ok().flatten().unwrap_or_default();
+        if previous.ips.iter().any(|known| (known.address, known.gateway) == (ip.address, ip.gateway)) {
+            return Ok(());
+        }
         return match (owned, ip.gateway) {
             (true, _) if agrees => Ok(()),
             (true, Some(gateway)) => Err(Error::internal(format!(
@@ -201,13 +206,11 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Instant;
 
-    /// What is said of this result of `plugin`, in a network whose addresses are `ipam`'s. The attachment has
-    /// 10.9.0.2/24 with the gateway 10.9.0.254, and 10.8.0.2/24 without one.
-    fn said(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
-        let conf = Json::parse(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, 4096).unwrap();
+    fn session(conf: &[u8], verb: Verb) -> Session {
+        let conf = Json::parse(conf, 4096).unwrap();
         let request = Request {
             plugin: String::new(),
-            verb: Verb::Add,
+            verb,
             container_id: "c".to_owned(),
             netns: "/run/netns/c".to_owned(),
             ifname: "eth0".to_owned(),
@@ -219,7 +222,13 @@ mod tests {
         };
         let nowhere = PathBuf::from("/nonexistent");
         let places = Places { state: nowhere.clone(), library: nowhere.clone(), logs: nowhere };
-        let mut session = Session::new(request, Instant::now(), places);
+        Session::new(request, Instant::now(), places)
+    }
+
+    /// What is said of this result of `plugin`, in a network whose addresses are `ipam`'s. The attachment has
+    /// 10.9.0.2/24 with the gateway 10.9.0.254, and 10.8.0.2/24 without one.
+    fn said(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
+        let mut session = session(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, Verb::Add);
         let own = |net: &str, gateway: Option<&str>| OwnAddress {
             net: net.parse().unwrap(),
             gateway: gateway.map(|gateway| gateway.parse().unwrap()),
@@ -234,6 +243,31 @@ mod tests {
                 assert_eq!(error.code, 999);
                 error.to_string()
             }
+        }
+    }
+
+    /// What counts of this `prevResult` where there is no record.
+    #[test]
+    fn an_earlier_result_counts_by_record_or_policy() {
+        let conf = br#"{"cniVersion":"1.0.0","name":"n","prevResult":{"cniVersion":"1.0.0","ips":[
+            {"address":"10.9.0.2/24","gateway":"10.9.0.7"},{"address":"10.8.0.2/24"}]}}"#;
+        for (verb, policy, expected) in [
+            (Verb::Add, "", &[][..]),
+            (Verb::Add, "[previous]\naddresses = [\"10.9.0.0/16\"]", &["10.9.0.2/24"]),
+            (Verb::Add, "[previous]\naddresses = [\"${config.x | 10.8.0.2/24}\"]", &["10.8.0.2/24"]),
+            (Verb::Check, "", &["10.9.0.2/24", "10.8.0.2/24"]),
+        ] {
+            let mut session = session(conf, verb);
+            let previous = session.request.conf.previous_result().unwrap().unwrap();
+            let granted = Policy::parse(policy, "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
+            session.adopt(&previous, Some(&granted));
+            let own: Vec<String> = session.own.iter().map(|own| own.net.to_string()).collect();
+            assert_eq!(own, expected, "{policy}");
+            // Whatever counts, it may be handed on as it was.
+            let same = r#"{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24","gateway":"10.9.0.7"}]}"#;
+            assert!(read(&session, &granted, "x", Verb::Add, same, 0, false).is_ok());
+            let other = same.replace("10.9.0.7", "10.9.0.8");
+            assert!(read(&session, &granted, "x", Verb::Add, &other, 0, false).is_err());
         }
     }
 

@@ -27,7 +27,7 @@ use postern_cni::{
 };
 use postern_confine::{Nobody, close_all_but};
 use postern_kernel::{Namespace, OpenError};
-use postern_policy::{Limits, Policy};
+use postern_policy::{Granted, Limits, Policy};
 use postern_types::Capability;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -105,12 +105,12 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
             refused(error, &stdin);
         }
     });
-    let Begun { mut session, made, part } = match begun? {
+    let Begun { mut session, made, part, granted } = match begun? {
         Start::Guest(begun) => *begun,
         Start::Done(output) => return Ok(output),
     };
     let verb = call.verb;
-    let outcome = act(&mut session, &mut launcher, name, verb, part);
+    let outcome = act(&mut session, &mut launcher, name, part, granted);
     let outcome = if verb == Verb::Status { outcome.map_err(status::as_unavailable) } else { outcome };
     let outcome = outcome.and_then(|output| {
         // A result that the runtime can't read is an attachment that it doesn't know of.
@@ -152,6 +152,8 @@ struct Begun {
     session: Session,
     made: confinement::Made,
     part: Part,
+    /// What policy says of an earlier result, where there is one.
+    granted: Option<Granted>,
 }
 
 /// How a run goes on.
@@ -196,10 +198,15 @@ fn begin(
     let part = Part::of(Some(&ready.policy), &request);
     let policy = (verb == Verb::Status).then(|| ready.policy.clone());
     let digest = ready.digest.clone();
+    let has_previous = matches!(request.conf.previous_result(), Ok(Some(_)));
+    // What is ambiguous is refused when the plugin is started.
+    let resolve = || ready.policy.resolve(&request.conf.raw, request.args()).ok();
+    let granted = if has_previous { resolve() } else { None };
     launcher.put_back(name, ready);
     let mut session = Session::new(request, end, places);
     session.keep_for_cleanup(cleanup);
     session.digest = digest;
+    session.makes_links = part.link;
     session.owns_link = part.link;
     if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
@@ -225,14 +232,23 @@ fn begin(
         session.undone();
         session.close_record();
     })?;
-    Ok(Start::Guest(Box::new(Begun { session, made, part })))
+    Ok(Start::Guest(Box::new(Begun { session, made, part, granted })))
 }
 
-fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, part: Part) -> Result<String, Error> {
-    let owns_link = part.link;
+fn act(
+    session: &mut Session,
+    launcher: &mut Launcher,
+    name: &str,
+    part: Part,
+    granted: Option<Granted>,
+) -> Result<String, Error> {
+    let verb = session.request.verb;
     if verb == Verb::Add {
-        collect::recover(session, owns_link).map_err(internal)?;
+        collect::recover(session).map_err(internal)?;
     }
+    let owns_link = session.owns_link;
+    // The plugin that made the link is the last of its chain: nothing of the attachment outlives it.
+    let section = (!owns_link).then(|| session.section());
     match verb {
         Verb::Add | Verb::Check => {
             if verb == Verb::Check {
@@ -245,13 +261,13 @@ fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, p
                 }
             }
             if let Ok(Some(previous)) = session.request.conf.previous_result() {
-                session.adopt(&previous);
+                session.adopt(&previous, granted.as_ref());
             }
         }
         Verb::Del => {
             session.hold_against_kernel().map_err(internal)?;
             session.forget_foreign_container();
-            session.ending(if owns_link { None } else { Some(name) });
+            session.ending(section.as_deref());
         }
         Verb::Gc | Verb::Status | Verb::Version => {}
     }
@@ -263,9 +279,8 @@ fn act(session: &mut Session, launcher: &mut Launcher, name: &str, verb: Verb, p
         if hindered && !(recorded && owns_link) {
             unrecorded::remove(session, part).map_err(internal)?;
         }
-        // The plugin has done what it knows of, or failed; what its record still lists is removed now. The plugin that
-        // made the link is the last of its chain: nothing of the attachment outlives it.
-        collect::by_record(session, if owns_link { None } else { Some(name) }).map_err(internal)?;
+        // The plugin has done what it knows of, or failed; what its record still lists is removed now.
+        collect::by_record(session, section.as_deref()).map_err(internal)?;
         return match outcome {
             // The record is the whole truth: a plugin that fails at what is gone would keep the runtime trying for ever.
             Err(error) if recorded && owns_link => {
@@ -380,6 +395,10 @@ pub fn request(
         ("CNI_ARGS", &env.args),
         ("CNI_PATH", &env.path),
     ];
+    // What a DEL removes no list has a say in.
+    if verb != Verb::Del {
+        NetConf::check_lists(&raw.0)?;
+    }
     // A configuration whose common keys have wrong types is the plugin's to refuse, in its own words.
     let conf = NetConf::parse_or_unread(raw.0, raw.1);
     Ok(Request {

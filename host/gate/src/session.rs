@@ -12,14 +12,15 @@ use crate::errors::{firewall, kernel, state};
 use crate::keeping::{Keeping, Look};
 use crate::places::Places;
 use ipnet::IpNet;
-use postern_cni::{CniResult, Json, NetConf, Verb, Version};
+use postern_cni::{CniResult, IpConfig, Json, NetConf, Verb, Version, print};
 use postern_confine::{Direct, Run};
 use postern_firewall::iptables::Means;
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
 use postern_kernel::{Namespace, Netlink, Worker};
 use postern_policy::{Granted, Policy, PolicyError};
-use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
+use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Stage, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
+use sha2::{Digest, Sha256};
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -56,6 +57,18 @@ impl Request {
     /// Whose leases these are.
     pub fn owner(&self) -> Owner {
         Owner { container_id: self.container_id.clone(), ifname: self.ifname.clone() }
+    }
+
+    /// What tells this plugin's configuration from another one of the same plugin in the list: a hash of it, without what the
+    /// runtime puts in for each container.
+    pub fn identity(&self) -> String {
+        const OF_RUNTIME: [&str; 5] =
+            ["prevResult", "runtimeConfig", "args", "cni.dev/valid-attachments", "cni.dev/attachments"];
+        let Json::Object(entries) = &self.conf.raw else { return String::new() };
+        let is_own = |key: &str| !OF_RUNTIME.iter().any(|of_runtime| key.eq_ignore_ascii_case(of_runtime));
+        let own = entries.iter().filter(|(key, _)| is_own(key)).cloned().collect();
+        let digest = Sha256::digest(print::compact(&Json::Object(own).sorted()));
+        digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// `CNI_ARGS`; empty if there are none.
@@ -145,12 +158,12 @@ pub struct Undo {
 }
 
 /// What an earlier run of the same ADD left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// All that the record lists: the container that it was made for is gone.
+    /// All that the record lists: the container that it was made for is gone, or the ADD that made its link did not end.
     Attachment,
-    /// What this plugin did.
-    Section,
+    /// These sections of this plugin.
+    Sections(Vec<String>),
 }
 
 /// See the module.
@@ -183,6 +196,9 @@ pub struct Session {
     pub started: u64,
     /// The plugin that the runtime called makes the attachment's link.
     pub owns_link: bool,
+    /// Policy lets that plugin make the attachment's link.
+    pub makes_links: bool,
+    section: String,
     /// The address of the container's end of the pair that this run made.
     pub container_mac: Option<Mac>,
     /// Index of the bridge that this run made the pair's host end a port of.
@@ -222,6 +238,7 @@ impl Session {
     /// A session that knows of no namespace but its own, and has no record open. No time is kept for cleaning up.
     pub fn new(request: Request, deadline: Instant, places: Places) -> Self {
         let attachment = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
+        let section = request.plugin.clone();
         let Places { state, library, logs } = places;
         let audit = Audit::new(&logs, attachment);
         Self {
@@ -239,6 +256,8 @@ impl Session {
             digest: String::new(),
             started: now(),
             owns_link: false,
+            makes_links: false,
+            section,
             container_mac: None,
             joined: None,
             path: DataPath::default(),
@@ -478,9 +497,31 @@ impl Session {
         if create { Leases::open(&store).map(Some) } else { Leases::open_existing(&store) }.map_err(state)
     }
 
-    /// Takes the addresses of a result as the attachment's own.
-    pub fn adopt(&mut self, result: &CniResult) {
-        adopt(&mut self.own, result);
+    /// Takes those addresses of `prevResult` as the attachment's own that count: the runtime keeps it where others may reach.
+    /// A record has to say that a plugin before made them, or policy, of a native plugin before. Of a gateway the same holds,
+    /// but for the first address of the network, which is the gateway where none is said.
+    ///
+    /// A CHECK without a record compares what a native plugin made, and can do nothing with it.
+    pub fn adopt(&mut self, previous: &CniResult, granted: Option<&Granted>) {
+        let only_compares = self.request.verb == Verb::Check && self.record.is_none();
+        let counts = |ip: &IpConfig| {
+            if only_compares || granted.is_some_and(|granted| granted.may_take_over(&ip.address)) {
+                return Some(ip.clone());
+            }
+            let section = self.record.iter().flat_map(Record::sections).find(|section| {
+                section.stage == Stage::Given && section.addresses.iter().any(|have| *have == ip.address.to_string())
+            })?;
+            let is_noted = |gateway: &IpAddr| {
+                let noted =
+                    section.path.gateways.iter().chain(&section.path.routes).filter_map(|text| text.split_once(' '));
+                noted.into_iter().any(|(_, noted)| noted.split('/').next() == Some(gateway.to_string().as_str()))
+            };
+            let gateway =
+                ip.gateway.filter(|gateway| Some(*gateway) == first_address(&ip.address) || is_noted(gateway));
+            Some(IpConfig { gateway, ..ip.clone() })
+        };
+        let ips = previous.ips.iter().filter_map(counts).collect();
+        adopt(&mut self.own, &CniResult { ips, ..CniResult::default() });
     }
 
     /// Whether an address with this prefix is the attachment's.

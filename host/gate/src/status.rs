@@ -70,7 +70,8 @@ fn is_on(session: &Session, key: &str) -> bool {
 
 /// Whether policy lets an ADD do this. No handle is given out by now.
 fn asked(session: &Session, granted: &Granted, operation: &Operation) -> Result<Rule, OpError> {
-    let question = Question { operation, verb: Verb::Add, conf: &session.request.conf, kind: &|_| None };
+    let question =
+        Question { operation, verb: Verb::Add, conf: &session.request.conf, owns_link: true, kind: &|_| None };
     rule(granted, question)
 }
 

@@ -31,7 +31,7 @@ impl Part {
         let delegates = !request.conf.ipam_type.is_empty();
         match policy {
             Some(policy) => Self {
-                link: policy.knows(Capability::Veth),
+                link: policy.makes_links(),
                 rules: policy.knows(Capability::Masquerade) || policy.knows(Capability::MacGuard),
                 leases: policy.knows(Capability::Leases) || policy.knows(Capability::Ipam) && delegates,
             },

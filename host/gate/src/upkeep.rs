@@ -39,14 +39,14 @@ impl Removal {
         self.0.keep_by(Keeping::of_people(Rc::clone(rules), reason));
     }
 
-    /// Removes what the record lists, or a plugin's part of it, and returns whether nothing of that is left: addresses may
+    /// Removes what the record lists, or a section of it, and returns whether nothing of that is left: addresses may
     /// have to stay.
     ///
     /// # Errors
     /// What could not be removed; it stays in the record.
-    pub fn remove(mut self, plugin: Option<&str>) -> Result<bool, OpError> {
-        let removed = collect::by_record(&mut self.0, plugin);
-        let is_whole = self.0.record().is_none_or(|record| record.effects(plugin).is_empty());
+    pub fn remove(mut self, section: Option<&str>) -> Result<bool, OpError> {
+        let removed = collect::by_record(&mut self.0, section);
+        let is_whole = self.0.record().is_none_or(|record| record.effects(section).is_empty());
         self.close();
         removed.map(|_| is_whole)
     }

@@ -31,12 +31,14 @@ pub struct File {
     pub withdrawn: BTreeMap<Capability, Grant>,
     /// `[result]`.
     pub result: Option<Grant>,
+    /// `[previous]`.
+    pub previous: Option<Grant>,
 }
 
 /// A table that grants.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// Name of the WIT interface; `result` for `[result]`.
+    /// Name of the WIT interface; `result` for `[result]`, `previous` for `[previous]`.
     pub name: &'static str,
     /// Where it stands.
     pub from: Origin,
@@ -44,7 +46,15 @@ pub struct Grant {
     pub keys: Vec<(Key, Vec<Template>)>,
 }
 
-const TOP: [&str; 6] = ["digest", "versions", "withdraw", "limits", "grant", "result"];
+impl Grant {
+    /// Whether a key has this text, as it is written.
+    pub fn says(&self, key: &str, text: &str) -> bool {
+        let values = self.keys.iter().filter(|(name, _)| name.name == key).flat_map(|(_, values)| values);
+        values.into_iter().any(|value| value.text() == text)
+    }
+}
+
+const TOP: [&str; 7] = ["digest", "versions", "withdraw", "limits", "grant", "result", "previous"];
 
 impl File {
     /// # Errors
@@ -65,6 +75,9 @@ impl File {
                 "limits" => file.limits = limits(value)?,
                 "grant" => file.grants = grants(&value, from)?,
                 "result" => file.result = Some(grant("[result]", "result", grammar::RESULT, &value, from)?),
+                "previous" => {
+                    file.previous = Some(grant("[previous]", "previous", grammar::PREVIOUS, &value, from)?);
+                }
                 _ => return Err(unknown("the file", &key, &TOP)),
             }
         }
@@ -80,6 +93,7 @@ impl File {
         self.operator_withdraws.extend(operator.operator_withdraws);
         self.limits.replace_with(&operator.limits);
         self.result = operator.result.or(self.result.take());
+        self.previous = operator.previous.or(self.previous.take());
         self.grants.extend(operator.grants);
     }
 
@@ -223,7 +237,7 @@ mod tests {
         for (text, words) in [
             ("grants = 1", ["the file: unknown field `grants`", "`digest`, `versions`, `withdraw`, `limits`, `grant`"]),
             ("[grant.netlink]", ["unknown field `netlink`, expected one of `link`, `veth`", "`attachments`"]),
-            ("[grant.veth]\nname = \"x\"", ["[grant.veth]: unknown field `name`", "`mtu`, `when`"]),
+            ("[grant.veth]\nname = \"x\"", ["[grant.veth]: unknown field `name`", "`mtu`, `look-only`, `when`"]),
             ("[grant.leases]\nfiles = []", ["[grant.leases]: unknown field `files`", "`directories`, `ranges`"]),
             ("[grant.resolv-conf]\nfile = []", ["[grant.resolv-conf]: unknown field `file`", "`files`, `when`"]),
             ("[result]\nips = []", ["[result]: unknown field `ips`", "`addresses`, `gateways`"]),

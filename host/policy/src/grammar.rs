@@ -80,8 +80,14 @@ pub const fn required(name: &'static str, kind: Kind, placeholder: &'static str)
 /// A key of every table that grants: it does so only where one of these is `true`.
 pub const WHEN: Key = key("when", Kind::Flag, Count::Some);
 
+/// A key of tables about links: the plugin may look, and neither make, change nor delete.
+pub const LOOK_ONLY: Key = key("look-only", Kind::Flag, Count::One);
+
 /// The keys of `[result]`.
 pub const RESULT: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("gateways", Kind::Gateway, Count::Some)];
+
+/// The keys of `[previous]`.
+pub const PREVIOUS: &[Key] = &[key("addresses", Kind::Address, Count::Some)];
 
 /// All keys of a capability's table.
 pub fn keys(capability: Capability) -> Vec<Key> {

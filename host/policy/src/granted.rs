@@ -24,6 +24,7 @@ pub struct Granted {
     pub(super) grants: BTreeMap<Capability, Grant>,
     pub(super) withdrawn: BTreeMap<Capability, Grant>,
     pub(super) result: Option<Grant>,
+    pub(super) previous: Option<Grant>,
     pub(super) file: Arc<File>,
     pub(super) path: String,
 }
@@ -159,6 +160,11 @@ impl Granted {
         self.result.iter().flat_map(|result| result.patterns("addresses")).any(|pattern| is_address(pattern, address))
     }
 
+    /// Whether `[previous]` has this address: one of `prevResult` that no record tells of, but a native plugin gave it.
+    pub fn may_take_over(&self, address: &IpNet) -> bool {
+        self.previous.iter().flat_map(|table| table.patterns("addresses")).any(|pattern| is_address(pattern, address))
+    }
+
     /// Whether `[result]` has this gateway for this address. One that is named for the address may lie anywhere, as with
     /// the native plugins; any other one lies in the address's network.
     pub fn may_name_gateway(&self, address: &IpNet, gateway: &IpAddr) -> bool {
@@ -216,6 +222,11 @@ impl Granted {
         self.way_out(None, line::result(&self.file, &[line::text(key, value)]))
     }
 
+    /// The way out where an address of `prevResult` does not count.
+    pub fn previous_hint(&self, address: &str) -> String {
+        self.way_out(None, line::previous(&self.file, &[line::text("addresses", address)]))
+    }
+
     /// The way out where a limit was met.
     pub fn limit_hint(&self, key: &str, now: u32) -> String {
         limit_hint(&self.plugin(), key, now)
@@ -260,6 +271,11 @@ impl Granted {
             objects: grant.objects(),
         };
         self.grants.iter().map(view).collect()
+    }
+
+    /// `[previous]`, with the values of this run.
+    pub fn previous_view(&self) -> Vec<(&'static str, Vec<String>)> {
+        self.previous.as_ref().map(Grant::objects).unwrap_or_default()
     }
 
     /// `[result]`, with the values of this run.

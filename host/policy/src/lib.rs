@@ -11,8 +11,14 @@
 //! [grant.bridge]                    # one table per WIT interface
 //! names = ["${config.bridge | cni0}"]
 //!
+//! [grant.veth]
+//! look-only = "true"                # of tables about links: neither make, change nor delete
+//!
 //! [result]                          # what an IPAM plugin may hand out beside leases that it took
 //! addresses = ["${config.ipam.addresses.*.address}"]
+//!
+//! [previous]                        # which addresses of a native plugin before it count as the attachment's own
+//! addresses = ["10.0.0.0/8"]
 //! ```
 //!
 //! A grant whose interface has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors, and so is
@@ -167,6 +173,15 @@ impl Policy {
         self.file.table(capability).is_some()
     }
 
+    /// Whether the plugin is made to make the attachment's own link, of whatever kind: a file lets it do more than look, or
+    /// takes that away.
+    pub fn makes_links(&self) -> bool {
+        let makes = |grant: &file::Grant| !grant.says(grammar::LOOK_ONLY.name, "true");
+        Capability::ALL
+            .iter()
+            .any(|capability| capability.makes_links() && self.file.table(*capability).is_some_and(makes))
+    }
+
     /// All granted interfaces.
     pub fn capabilities(&self) -> Vec<Capability> {
         self.file.grants.keys().copied().collect()
@@ -197,6 +212,16 @@ impl Policy {
         self.file.result.as_ref().map(|result| result.from)
     }
 
+    /// `[previous]`, as it is written.
+    pub fn previous_view(&self) -> Vec<(&'static str, Vec<String>)> {
+        self.file.previous.as_ref().map(written).unwrap_or_default()
+    }
+
+    /// Which file `[previous]` stands in.
+    pub fn previous_origin(&self) -> Option<Origin> {
+        self.file.previous.as_ref().map(|previous| previous.from)
+    }
+
     /// The policy for one configuration, and the `CNI_ARGS` beside it.
     ///
     /// # Errors
@@ -213,6 +238,7 @@ impl Policy {
                 .filter_map(|(capability, grant)| Some((*capability, resolve(grant).ok()?)))
                 .collect(),
             result: self.file.result.as_ref().map(resolve).transpose()?,
+            previous: self.file.previous.as_ref().map(resolve).transpose()?,
             file: Arc::clone(&self.file),
             path: self.path.clone(),
         })

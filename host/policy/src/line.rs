@@ -42,6 +42,11 @@ pub fn result(file: &File, changes: &[Change]) -> Option<String> {
     line("result", grammar::RESULT, file.result.as_ref(), changes)
 }
 
+/// The same for `[previous]`.
+pub fn previous(file: &File, changes: &[Change]) -> Option<String> {
+    line("previous", grammar::PREVIOUS, file.previous.as_ref(), changes)
+}
+
 /// What an operator's file says instead of its present `withdraw`, so that a capability is there again. `None` if not the
 /// operator's file takes it away.
 pub fn withdraw(file: &File, capability: Capability) -> Option<String> {

@@ -7,7 +7,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 use super::capability;
-use super::grammar::Kind;
+use super::grammar::{Kind, LOOK_ONLY};
 use super::granted::{Grant, Granted};
 use super::line::{self, Change};
 use super::view::Origin;
@@ -25,6 +25,9 @@ pub struct Question<'a> {
     pub verb: Verb,
     /// The operator's configuration: the objects that an operation does not name are taken from it.
     pub conf: &'a NetConf,
+    /// The attachment's link was made by the plugin that the runtime called, by the record: what others made is not its own to
+    /// give up.
+    pub owns_link: bool,
     /// What a handle of this run stands for.
     pub kind: &'a dyn Fn(Handle) -> Option<ObjectKind>,
 }
@@ -42,7 +45,7 @@ pub struct Rule {
 pub fn allows(lasting: Lasting, verb: Verb) -> bool {
     match lasting {
         Lasting::Nothing => true,
-        Lasting::Attachment | Lasting::Namespace | Lasting::Part | Lasting::Node => verb == Verb::Add,
+        Lasting::Attachment | Lasting::Link | Lasting::Namespace | Lasting::Part | Lasting::Node => verb == Verb::Add,
         Lasting::Removal => matches!(verb, Verb::Add | Verb::Del),
         Lasting::Release => verb == Verb::Del,
         Lasting::Collection => verb == Verb::Gc,
@@ -122,6 +125,14 @@ impl Asked<'_> {
         }
     }
 
+    /// Whether more than looking is granted.
+    pub fn changes(&self, grant: &Grant) -> Result<&'static str, OpError> {
+        if grant.on(LOOK_ONLY.name) {
+            return Err(self.key("", vec![Change::Without(LOOK_ONLY.name)]));
+        }
+        Ok(grant.name)
+    }
+
     /// A refusal by a key of the operation's own table.
     pub fn key(&self, what: &str, changes: Vec<Change>) -> OpError {
         let what = if what.is_empty() { String::new() } else { format!(" {what}") };
@@ -184,6 +195,44 @@ mod tests {
     }
 
     #[test]
+    fn to_look_is_less_than_to_make() {
+        let policy = "[grant.veth]\nmtu = \"${config.mtu | 0}\"\nlook-only = \"true\"\n[grant.link]\nlook-only = \"${config.x | true}\"";
+        let of = |operation: Operation| decided(policy, "{}", &operation);
+        assert_eq!(of(ops::Veth::Find.into()), Ok("veth"));
+        assert_eq!(of(ops::Link::Own.into()), Ok("link"));
+        let refusal = of(ops::Veth::Create { mtu: None, mac: None }.into()).unwrap_err();
+        assert!(refusal.contains("with `grant.veth = { mtu = \"${config.mtu | 0}\" }` in"), "{refusal}");
+        for change in [ops::Link::Up { link: 0 }, ops::Link::Delete { link: 0 }] {
+            assert!(of(change.into()).unwrap_err().contains("with `[grant.link]` in"));
+        }
+        assert_eq!(decided(policy, r#"{"x":false}"#, &ops::Link::Up { link: 0 }.into()), Ok("link"));
+    }
+
+    /// Only who made the link deletes it without a grant, and only one that may make links is taken for its maker where no
+    /// record tells.
+    #[test]
+    fn a_link_is_given_up_by_who_made_it() {
+        let conf = NetConf::unread(Json::Null);
+        let operation = ops::Link::Delete { link: 0 }.into();
+        let decided = |owns_link| {
+            let question = Question { operation: &operation, verb: Verb::Del, conf: &conf, owns_link, kind: &|_| None };
+            decide(&granted("[grant.veth]", "{}"), question).map(|rule| rule.name).map_err(|error| error.code)
+        };
+        assert_eq!((decided(true), decided(false)), (Ok("own"), Err(ErrorCode::Denied)));
+        for (policy, makes) in [
+            ("[grant.veth]", true),
+            ("[grant.veth]\nwhen = [\"false\"]", true),
+            ("withdraw = [\"veth\"]\n[grant.veth]", true),
+            ("[grant.veth]\nlook-only = \"${config.x | true}\"", true),
+            ("[grant.veth]\nlook-only = \"true\"", false),
+            ("[grant.link]", false),
+            ("", false),
+        ] {
+            assert_eq!(Policy::parse(policy, "bridge.toml").unwrap().makes_links(), makes, "{policy}");
+        }
+    }
+
+    #[test]
     fn a_grant_can_be_for_some_networks() {
         let policy = "[grant.forwarding]\nwhen = [\"${config.isGateway | false}\", \"${config.ipMasq | false}\"]";
         let enable = |config| decided(policy, config, &ops::Forwarding::Enable.into());
@@ -211,7 +260,7 @@ mod tests {
         kind: Option<ObjectKind>,
     ) -> Result<Rule, OpError> {
         let conf = NetConf::parse_or_unread(Json::parse(config.as_bytes(), 4096).unwrap(), Lists::default());
-        rule(granted, Question { operation, verb: Verb::Add, conf: &conf, kind: &|_| kind })
+        rule(granted, Question { operation, verb: Verb::Add, conf: &conf, owns_link: true, kind: &|_| kind })
     }
 
     /// The rule, or the refusal in words.
@@ -322,6 +371,7 @@ mod tests {
             granted.unguarded_hint(),
             granted.result_hint("addresses", "10.0.0.9/24"),
             granted.result_hint("gateways", "10.0.0.1"),
+            granted.previous_hint("10.0.0.9/24"),
             granted.limit_hint("operations", 4096),
             granted.limit_hint("handles", 0),
             granted.limit_hint("depth", 7),
@@ -502,7 +552,7 @@ mod tests {
         let rule = |verb, plugin: &str, policy: &str, operation: &Operation| {
             let policy = Policy::parse(policy, &format!("{plugin}.toml")).unwrap();
             let granted = policy.resolve(&Json::Null, "").unwrap();
-            let question = Question { operation, verb, conf: &conf, kind: &|_| None };
+            let question = Question { operation, verb, conf: &conf, owns_link: true, kind: &|_| None };
             decide(&granted, question).map(|rule| rule.name).ok()
         };
         let removal = ops::Link::Delete { link: 0 }.into();

@@ -58,10 +58,10 @@ fn measure(root: &Path) -> Result<Vec<(&'static str, Duration)>, Box<dyn Error>>
         };
         let deadline = Instant::now() + Duration::from_secs(10);
         let mut record = Record::<Value>::open_or_create(root, &header, deadline)?;
-        record.begin("bridge", &digest, 0)?;
+        record.begin("bridge", &digest, "", 0)?;
         lap();
         for effect in effects() {
-            record.append("bridge", &effect)?;
+            record.append("bridge", &effect, false)?;
         }
         lap();
         record.made("bridge", vec!["10.1.0.2/24".to_owned()], postern_state::DataPath::default())?;

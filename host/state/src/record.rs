@@ -30,7 +30,7 @@ use lines::{Fault, FirstLine, Parsed, parse};
 use section::Change;
 
 pub use key::{Header, NetworkKey, RecordKey};
-pub use section::{DataPath, Section, Stage};
+pub use section::{DataPath, Section, Stage, plugin_of};
 pub use summary::{Summary, Valid, is_busy, list, list_of, list_others, list_strangers, tidy};
 
 /// Format version of the records that this code writes and reads.
@@ -58,13 +58,24 @@ const CORRUPT: &str = ".corrupt-";
 pub struct Effect<E> {
     /// Its number in this record, ascending from 1.
     pub seq: u64,
-    /// The plugin of the chain that caused it.
-    pub plugin: String,
+    /// The section of the plugin that caused it ([`plugin_of`]).
+    #[serde(rename = "plugin")]
+    pub section: String,
     /// What it is.
     pub effect: E,
     /// By which numbers the kernel knows it, where that was noted since ([`Record::note_handles`]).
     #[serde(skip)]
     pub handles: Vec<u64>,
+}
+
+/// A note on an effect that is about to be caused.
+#[derive(Serialize)]
+struct Caused<'a, E> {
+    #[serde(flatten)]
+    effect: &'a Effect<E>,
+    /// It is the attachment's link. Postern 0.1 passes this over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    link: bool,
 }
 
 /// A note on the numbers by which the kernel knows an effect.
@@ -231,20 +242,24 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.write_first()
     }
 
-    /// Note an effect of `plugin` before it is caused; its number.
+    /// Note an effect of `section` before it is caused; its number. `makes_link` says that it is the attachment's link, which
+    /// the section is known by from then on ([`Section::made_link`]).
     ///
     /// # Errors
     /// [`StateError::Exhausted`] if the record is full: what can't be read again can't be removed either.
     /// [`StateError::Io`]. With either nothing is noted, and the act must not be begun.
-    pub fn append(&mut self, plugin: &str, effect: &E) -> Result<u64> {
+    pub fn append(&mut self, section: &str, effect: &E, makes_link: bool) -> Result<u64> {
         let effect =
-            Effect { seq: self.next_seq, plugin: plugin.to_owned(), effect: effect.clone(), handles: Vec::new() };
-        let line = self.line(&effect)?;
+            Effect { seq: self.next_seq, section: section.to_owned(), effect: effect.clone(), handles: Vec::new() };
+        let line = self.line(&Caused { effect: &effect, link: makes_link })?;
         if self.live.len() >= MOST_EFFECTS || self.length + line.len() as u64 > MOST_BYTES {
             return Err(self.full());
         }
         self.write(&line)?;
         self.next_seq += 1;
+        if makes_link {
+            section::makes_link(&mut self.sections, section);
+        }
         self.live.push(effect);
         Ok(self.next_seq - 1)
     }
@@ -256,7 +271,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// As [`Record::append`]: go on all the same, it can be looked for.
     pub fn note_handles(&mut self, seq: u64, handles: &[u64]) -> Result<()> {
         let Some(place) = self.live.iter().position(|effect| effect.seq == seq) else { return Ok(()) };
-        let plugin = self.live.get(place).map(|effect| effect.plugin.clone()).unwrap_or_default();
+        let plugin = self.live.get(place).map(|effect| effect.section.clone()).unwrap_or_default();
         let line = self.line(&Known { plugin: &plugin, of: seq, handles })?;
         if self.length + line.len() as u64 > MOST_BYTES {
             return Err(self.full());
@@ -268,32 +283,33 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(())
     }
 
-    /// Note that the ADD of `plugin`, of the component with this SHA-256 (hexadecimal), is about to change things.
+    /// Note that the ADD of `section`, of the component with this SHA-256 (hexadecimal), is about to change things. `config` is
+    /// a hash of its configuration.
     ///
     /// # Errors
     /// [`StateError::Io`]: nothing may be changed then.
-    pub fn begin(&mut self, plugin: &str, digest: &str, time: u64) -> Result<()> {
-        self.change(plugin, Change::Begun { digest: digest.to_owned(), time })
+    pub fn begin(&mut self, section: &str, digest: &str, config: &str, time: u64) -> Result<()> {
+        self.change(section, Change::Begun { digest: digest.to_owned(), time, config: Some(config.to_owned()) })
     }
 
-    /// Note that `plugin` has made everything, the addresses of its result, and how its packets go; the latter only where
+    /// Note that `section` has made everything, the addresses of its result, and how its packets go; the latter only where
     /// the record still fits one page with it. The room for [`Record::given`] is taken with it: a disk that is full by then
     /// can't make the runtime's attachment look like a failed one.
     ///
     /// # Errors
     /// [`StateError::Io`], and [`StateError::Exhausted`] if the record is full: the ADD must be undone then.
-    pub fn made(&mut self, plugin: &str, addresses: Vec<String>, path: DataPath) -> Result<()> {
+    pub fn made(&mut self, section: &str, addresses: Vec<String>, path: DataPath) -> Result<()> {
         // As long as the line that will take its place; until then it counts as one that was not finished.
-        let given = self.line(&Changed { plugin, change: &Change::Given(A_TIME) })?;
+        let given = self.line(&Changed { plugin: section, change: &Change::Given(A_TIME) })?;
         let mut change = Change::Made { addresses: addresses.clone(), path: path.clone() };
-        let mut lines = self.line(&Changed { plugin, change: &change })?;
+        let mut lines = self.line(&Changed { plugin: section, change: &change })?;
         // The routes are what a plugin may have many of.
         for path in [DataPath { routes: Vec::new(), ..path }, DataPath::default()] {
             if self.length + (lines.len() + given.len()) as u64 <= PAGE {
                 break;
             }
             change = Change::Made { addresses: addresses.clone(), path };
-            lines = self.line(&Changed { plugin, change: &change })?;
+            lines = self.line(&Changed { plugin: section, change: &change })?;
         }
         let written = lines.len() as u64;
         lines.resize(lines.len() + given.len() - 1, b' ');
@@ -304,51 +320,51 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         let before = self.length;
         self.write(&lines)?;
         self.length = before + written;
-        section::apply(&mut self.sections, plugin, change);
+        section::apply(&mut self.sections, section, change);
         Ok(())
     }
 
-    /// Note that the runtime has the result of `plugin`. `time` in milliseconds since 1970.
+    /// Note that the runtime has the result of `section`. `time` in milliseconds since 1970.
     ///
     /// # Errors
     /// [`StateError::Io`]: the attachment is there nevertheless.
-    pub fn given(&mut self, plugin: &str, time: u64) -> Result<()> {
-        self.change(plugin, Change::Given(time))
+    pub fn given(&mut self, section: &str, time: u64) -> Result<()> {
+        self.change(section, Change::Given(time))
     }
 
-    /// Note that the DEL of `plugin`, or of all of them, begins: what it listed may be gone from now on.
+    /// Note that the DEL of `section`, or of all of them, begins: what it listed may be gone from now on.
     ///
     /// # Errors
     /// [`StateError::Io`]: go on removing all the same.
-    pub fn ending(&mut self, plugin: Option<&str>) -> Result<()> {
+    pub fn ending(&mut self, section: Option<&str>) -> Result<()> {
         let own = self.sections.iter().filter(|section| section.stage != Stage::Ending);
-        let own = own.map(|section| section.plugin.clone()).filter(|name| plugin.is_none_or(|plugin| plugin == name));
+        let own = own.map(|section| section.name.clone()).filter(|name| section.is_none_or(|section| section == name));
         own.collect::<Vec<String>>().into_iter().try_for_each(|name| self.change(&name, Change::Ending(true)))
     }
 
-    /// Note that nothing is left to do for `plugin`, or for all plugins: DEL is through, or a failed ADD undone.
+    /// Note that nothing is left to do for `section`, or for all of them: DEL is through, or a failed ADD undone.
     ///
     /// # Errors
     /// As [`Record::mark_removed`].
-    pub fn end(&mut self, plugin: Option<&str>) -> Result<()> {
-        let ended: Vec<String> = self.sections.iter().map(|section| section.plugin.clone()).collect();
-        let ended = ended.into_iter().filter(|name| plugin.is_none_or(|plugin| plugin == name));
+    pub fn end(&mut self, section: Option<&str>) -> Result<()> {
+        let ended: Vec<String> = self.sections.iter().map(|section| section.name.clone()).collect();
+        let ended = ended.into_iter().filter(|name| section.is_none_or(|section| section == name));
         ended.into_iter().try_for_each(|name| self.change(&name, Change::Ended(true)))
     }
 
-    fn change(&mut self, plugin: &str, change: Change) -> Result<()> {
-        let line = self.line(&Changed { plugin, change: &change })?;
+    fn change(&mut self, section: &str, change: Change) -> Result<()> {
+        let line = self.line(&Changed { plugin: section, change: &change })?;
         // An end is noted here whatever becomes of the file, as it goes when nothing is left.
         let ends = matches!(change, Change::Ended(_));
         if !ends && self.length + line.len() as u64 > MOST_BYTES {
             return Err(self.full());
         }
         if ends {
-            section::apply(&mut self.sections, plugin, change);
+            section::apply(&mut self.sections, section, change);
             return if self.length + line.len() as u64 > READ_LIMIT { Ok(()) } else { self.write(&line) };
         }
         self.write(&line)?;
-        section::apply(&mut self.sections, plugin, change);
+        section::apply(&mut self.sections, section, change);
         Ok(())
     }
 
@@ -358,6 +374,19 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         &self.sections
     }
 
+    /// The name of a plugin's next section, behind all that it has.
+    #[must_use]
+    pub fn next_section(&self, plugin: &str) -> String {
+        section::next(&self.sections, plugin)
+    }
+
+    /// The section that a call of a plugin is about, by the hash of the configuration that it is called with: the last one that
+    /// was made with that, or else the plugin's last. `None` if it has none.
+    #[must_use]
+    pub fn called_section(&self, plugin: &str, config: &str) -> Option<&Section> {
+        section::called(&self.sections, plugin, config)
+    }
+
     /// Note that effect `seq` was undone. Unknown numbers are ignored.
     ///
     /// # Errors
@@ -365,15 +394,15 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     pub fn mark_removed(&mut self, seq: u64) -> Result<()> {
         let Some(place) = self.live.iter().position(|effect| effect.seq == seq) else { return Ok(()) };
         let gone = self.live.remove(place);
-        let line = self.line(&Removed { plugin: &gone.plugin, removed: seq })?;
+        let line = self.line(&Removed { plugin: &gone.section, removed: seq })?;
         // A record of an earlier version may be so long that it couldn't be read with this: at worst it is undone again.
         if self.length + line.len() as u64 > READ_LIMIT { Ok(()) } else { self.write(&line) }
     }
 
-    /// Live effects in the order in which they were noted: of `plugin`, or of all.
+    /// Live effects in the order in which they were noted: of `section`, or of all.
     #[must_use]
-    pub fn effects(&self, plugin: Option<&str>) -> Vec<Effect<E>> {
-        self.live.iter().filter(|effect| plugin.is_none_or(|plugin| effect.plugin == plugin)).cloned().collect()
+    pub fn effects(&self, section: Option<&str>) -> Vec<Effect<E>> {
+        self.live.iter().filter(|effect| section.is_none_or(|section| effect.section == section)).cloned().collect()
     }
 
     /// Whether no effect is live, and no section.

@@ -301,6 +301,7 @@ fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
         ),
     )
     .with(previous)
+    .policy("[previous]\naddresses = [\"10.9.0.0/16\"]")
     .ends(999, "which does not lie in its network")
     .withstood_by(&mut fortress)
 }

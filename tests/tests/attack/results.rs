@@ -108,6 +108,22 @@ fn earlier_results_that_were_tampered_with() -> Result<()> {
         )
         .ends(999, "e"),
         rogue(
+            "an address of an earlier result that no plugin made",
+            r#"["veth-create", {"op": "addresses-add", "link": 0, "addresses": ["10.77.0.2/24"]}]"#,
+        )
+        .with(&format!(r#"{{"prevResult": {bystander}}}"#))
+        .ends(110, "10.77.0.2/24 is not an address of this attachment…[previous]"),
+        rogue(
+            "the same, where policy names others",
+            r#"["veth-create", {"op": "addresses-add", "link": 0, "addresses": ["10.77.0.2/24"]}]"#,
+        )
+        .with(&format!(r#"{{"prevResult": {bystander}}}"#))
+        .policy("[previous]\naddresses = [\"10.78.0.0/16\"]")
+        .ends(110, "10.77.0.2/24 is not an address of this attachment"),
+        rogue("masquerading of an earlier result's address", r#"["veth-create", "masquerade-ensure"]"#)
+            .with(&format!(r#"{{"prevResult": {bystander}}}"#))
+            .ends(0, ""),
+        rogue(
             "an address of an earlier result, on CHECK",
             r#"["link-own", {"op": "addresses-add", "link": 0, "addresses": ["10.77.0.2/24"]}]"#,
         )

@@ -5,7 +5,7 @@ use crate::{base, call, refused, used_node, with};
 use anyhow::Result;
 
 /// Configurations that can be read but make no sense.
-const VALUES: [(&str, &str, u64, &str); 49] = [
+const VALUES: [(&str, &str, u64, &str); 51] = [
     ("bridge", r#"{"name": "a/b"}"#, 7, "invalid characters found in network name; a/b"),
     ("bridge", r#"{"name": ".."}"#, 7, "invalid characters found in network name; .."),
     ("bridge", r#"{"name": "a\n"}"#, 7, "invalid characters found in network name"),
@@ -52,6 +52,13 @@ const VALUES: [(&str, &str, u64, &str); 49] = [
     ),
     ("bridge", r#"{"ipam": {"type": "static", "addresses": [{"address": "224.0.0.1/24"}]}}"#, 999, "224.0.0.1/24"),
     ("bridge", r#"{"runtimeConfig": {"mac": "zz"}}"#, 999, "invalid MAC address"),
+    (
+        "bridge",
+        r#"{"cni.dev/valid-attachments": [{"containerID": 5}]}"#,
+        999,
+        "failed to load netconf: json: cannot unmarshal number",
+    ),
+    ("host-local", r#"{"cni.dev/attachments": {}}"#, 999, "failed to load netconf: json: cannot unmarshal object"),
     (
         "host-local",
         r#"{"ipam": {"ranges": [[{"subnet": "10.9.0.0/24", "rangeStart": "10.8.0.1"}]]}}"#,

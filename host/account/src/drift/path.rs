@@ -16,7 +16,7 @@ use std::net::IpAddr;
 
 /// What the record says of a plugin's data path.
 pub(super) fn of<'a>(sections: &'a [Section], plugin: &str) -> Option<&'a DataPath> {
-    sections.iter().find(|section| section.plugin == plugin).map(|section| &section.path)
+    sections.iter().find(|section| section.name == plugin).map(|section| &section.path)
 }
 
 /// The data path of the plugin that made the pair.

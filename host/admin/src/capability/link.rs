@@ -1,9 +1,9 @@
 //! `link`, for people.
 
-use super::{Page, Told};
+use super::{LOOK_ONLY, Page, Told};
 use crate::lists::Network;
 use crate::plan::Names;
-use crate::sentences::{group, say};
+use crate::sentences::{changes, group, say};
 use postern_types::{OpError, Reply, ops};
 
 /// What people's commands say of it.
@@ -12,10 +12,12 @@ pub const PAGE: Page = Page {
     always: None,
     groups: &[
         group(&["own", "[method]link.attributes"], |_| say("look at its own link in the container")),
-        group(&["[method]link.up"], |_| say("set its own link up")),
-        group(&["[method]link.delete"], |_| say("delete its own link, and with it the other end of its pair")),
+        group(&["[method]link.up"], |objects| changes(objects, "set its own link up")),
+        group(&["[method]link.delete"], |objects| {
+            changes(objects, "delete its own link, and with it the other end of its pair")
+        }),
     ],
-    keys: &[],
+    keys: &[LOOK_ONLY],
 };
 
 impl Told for ops::Link {

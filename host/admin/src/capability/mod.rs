@@ -19,7 +19,7 @@ mod resolv_conf;
 mod routes;
 mod veth;
 
-use crate::learn::Key;
+use crate::learn::{Key, Source, Widest};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::Group;
@@ -27,6 +27,9 @@ use postern_types::{Capability, OpError, Operation, Reply};
 
 /// What holds for who uses the attachment's addresses.
 const OWN_ADDRESSES: &str = "only with addresses that IPAM gave this attachment: it can name no other";
+
+/// That a link may be looked at only. It limits where it stands.
+const LOOK_ONLY: Key = Key::one("look-only", Source::Value("", None), Widest::LeftOut);
 
 /// What is said of a capability, whatever is done with it.
 pub struct Page {

@@ -1,10 +1,10 @@
 //! `veth`, for people.
 
-use super::{Page, Told};
+use super::{LOOK_ONLY, Page, Told};
 use crate::learn::{Key, Source, Widest};
 use crate::lists::Network;
 use crate::plan::{HOST_END, Names};
-use crate::sentences::{group, say, with};
+use crate::sentences::{changes, group, say, with};
 use crate::words::{Objects, Switch};
 use postern_types::{OpError, Reply, ops};
 
@@ -16,19 +16,20 @@ pub const PAGE: Page = Page {
         group(&["find", "[method]host-end.attributes", "[method]host-end.wait-running"], |_| {
             say("look at both ends of its own veth pair")
         }),
-        group(&["create"], |_| {
-            say("create one veth pair between this container and the host, and no other while it lives")
+        group(&["create"], |objects| {
+            changes(objects, "create one veth pair between this container and the host, and no other while it lives")
         }),
-        with(&["create"], &["[method]options.set-mac"], |_| {
-            say("choose the link-layer address of the container's end of that pair")
+        with(&["create"], &["[method]options.set-mac"], |objects| {
+            changes(objects, "choose the link-layer address of the container's end of that pair")
         }),
         with(&["create"], &["[method]options.set-mtu"], |objects| match objects.switch("mtu", "0") {
             _ if !matches!(objects, Objects::Of(_)) => say("choose the MTU of that pair"),
+            _ if objects.only_looks() => None,
             Switch::Off => None,
             Switch::On(_) => Some(format!("give that pair {}", objects.words_but("mtu", "MTU", "0"))),
         }),
     ],
-    keys: &[Key::one("mtu", Source::Value("mtu", Some("0")), Widest::Configured)],
+    keys: &[Key::one("mtu", Source::Value("mtu", Some("0")), Widest::Configured), LOOK_ONLY],
 };
 
 impl Told for ops::Veth {

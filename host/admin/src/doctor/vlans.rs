@@ -43,7 +43,7 @@ fn ports(examination: &mut Examination, node: &Node, sight: &Sight) {
             let of_network = |account: &&Account| {
                 let is_whole = matches!(account.state, State::Ok | State::Drift) && !account.is_held;
                 let of = account.header.as_ref().is_some_and(|header| header.network == list.name());
-                is_whole && of && account.sections.iter().any(|section| section.plugin == entry.plugin())
+                is_whole && of && account.sections.iter().any(|section| section.plugin() == entry.plugin())
             };
             for account in node.accounts.iter().filter(of_network) {
                 compare(examination, sight, &granted, account);

@@ -168,7 +168,7 @@ impl Stage {
             return Err(why.into());
         }
         let is_counted = counted.is_ok();
-        let decision = counted.and_then(|()| front.decide(&run.request, operation));
+        let decision = counted.and_then(|()| front.decide(&run.request, true, operation));
         let at = self.operations.len();
         self.operations.push(OperationReport::new(front.plugin, front.depth, operation));
         let there = names::is_there(&self.kernel, operation);

@@ -30,7 +30,12 @@ fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply
     let (index, name) = gate.front.own(handle)?;
     gate.session.common.add_addresses(&name, addresses.len())?;
     if let Some(foreign) = addresses.iter().find(|address| !gate.session.owns(address)) {
-        return Err(not_own(&foreign.to_string()));
+        let previous = gate.session.request.conf.previous_result().ok().flatten().unwrap_or_default();
+        let error = not_own(&foreign.to_string());
+        return Err(match previous.ips.iter().any(|ip| ip.address == *foreign) {
+            true => error.hint(gate.front.granted().previous_hint(&foreign.to_string())),
+            false => error,
+        });
     }
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
     for address in addresses {
@@ -42,7 +47,7 @@ fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply
     Ok(Reply::Done)
 }
 
-/// An address that neither IPAM nor `prevResult` gave to this attachment.
+/// An address that neither IPAM nor a `prevResult` that counts gave to this attachment.
 pub fn not_own(address: &str) -> OpError {
     OpError::new(
         ErrorCode::InvalidArgument,

@@ -2,7 +2,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
-use crate::effect::Veth;
+use crate::effect::{Effect, Veth};
 use crate::errors::{about, kernel, link_gone};
 use crate::front::Object;
 use crate::gate::Gate;
@@ -81,6 +81,7 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let is_add = gate.session.request.verb == Verb::Add;
     if is_add {
         gate.session.only_of_this_run(|effect| Veth::of(effect).is_some(), "pair")?;
+        gate.session.only_of_this_run(Effect::is_link, "link")?;
     }
     gate.session.container_required()?.netlink().map_err(kernel)?.delete_link(index).map_err(about(&name))?;
     // The record keeps the pair until its host end is seen to be gone: the container may have put another link in the

@@ -55,6 +55,10 @@ impl Leaves for Lease {
         Noted::EachTime
     }
 
+    fn is_link(&self) -> bool {
+        false
+    }
+
     fn outlives_boot(&self) -> bool {
         true
     }

@@ -32,6 +32,10 @@ impl Leaves for LoopbackUp {
         Noted::Never
     }
 
+    fn is_link(&self) -> bool {
+        false
+    }
+
     fn outlives_boot(&self) -> bool {
         false
     }

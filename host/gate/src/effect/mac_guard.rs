@@ -76,6 +76,10 @@ impl Leaves for MacGuard {
         Noted::Once
     }
 
+    fn is_link(&self) -> bool {
+        false
+    }
+
     fn outlives_boot(&self) -> bool {
         false
     }

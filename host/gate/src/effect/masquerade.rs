@@ -81,6 +81,10 @@ impl Leaves for Masquerade {
         Noted::Once
     }
 
+    fn is_link(&self) -> bool {
+        false
+    }
+
     fn outlives_boot(&self) -> bool {
         false
     }

@@ -44,6 +44,10 @@ trait Leaves {
     /// How it gets into the record.
     fn noted(&self) -> Noted;
 
+    /// Whether it is the attachment's link: the plugin that made it is the last one of its chain that DEL calls, and nothing of
+    /// the attachment outlives it.
+    fn is_link(&self) -> bool;
+
     /// Whether it is on a disk, and not in a kernel.
     fn outlives_boot(&self) -> bool;
 
@@ -150,6 +154,11 @@ impl Effect {
     /// How it gets into the record.
     pub(crate) fn noted(&self) -> Noted {
         self.leaves().noted()
+    }
+
+    /// Whether it is the attachment's link.
+    pub(crate) fn is_link(&self) -> bool {
+        self.leaves().is_link()
     }
 
     /// Whether it is on a disk, and not in a kernel.

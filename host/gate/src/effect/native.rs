@@ -46,6 +46,10 @@ impl Leaves for Native {
         Noted::Once
     }
 
+    fn is_link(&self) -> bool {
+        false
+    }
+
     fn outlives_boot(&self) -> bool {
         true
     }

@@ -54,6 +54,10 @@ impl Leaves for Veth {
         Noted::Once
     }
 
+    fn is_link(&self) -> bool {
+        true
+    }
+
     fn outlives_boot(&self) -> bool {
         false
     }

@@ -19,6 +19,11 @@ impl Session {
         }
     }
 
+    /// Whether the record is of another boot, or of another namespace than the one that `CNI_NETNS` leads to.
+    pub fn has_foreign_record(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| self.is_foreign(record.header()))
+    }
+
     /// Whether a record is of another boot, or of another namespace than the one that `CNI_NETNS` leads to.
     fn is_foreign(&self, header: &Header) -> bool {
         let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != header.boot_id);
@@ -35,9 +40,47 @@ impl Session {
         if self.is_foreign(record.header()) {
             return Some(Leftover::Attachment);
         }
+        let own = record.sections().iter().filter(|section| section.plugin() == self.request.plugin);
+        let left: Vec<&Section> = own.filter(|section| section.stage != Stage::Given).collect();
+        // Nothing of an attachment outlives its link.
+        match left.iter().any(|section| self.is_owner(Some(section))) {
+            true => Some(Leftover::Attachment),
+            false if left.is_empty() => None,
+            false => Some(Leftover::Sections(left.into_iter().map(|section| section.name.clone()).collect())),
+        }
+    }
+
+    /// Whether a section of the called plugin, or none yet, is that of who makes the attachment's link. The record tells as soon
+    /// as there is a link, but for one of Postern 0.1; until then it is whom policy lets make one.
+    fn is_owner(&self, section: Option<&Section>) -> bool {
+        let maker = self.record.iter().flat_map(|record| record.sections()).find(|section| section.made_link);
+        maker.map_or(self.makes_links, |maker| section.is_some_and(|section| section.name == maker.name))
+    }
+
+    /// Finds the section that this run is about, and whether its plugin owns the attachment: by the record, or where that has
+    /// no such section by what policy lets the plugin make.
+    pub fn find_section(&mut self) {
         let plugin = &self.request.plugin;
-        let own = record.sections().iter().find(|section| section.plugin == *plugin);
-        own.is_some_and(|section| section.stage != Stage::Given).then_some(Leftover::Section)
+        let record = self.record.as_ref();
+        let found = record.and_then(|record| record.called_section(plugin, &self.request.identity()));
+        let (owns_link, section) = (self.is_owner(found), self.section_for(found, record));
+        (self.owns_link, self.section) = (owns_link, section);
+    }
+
+    fn section_for(&self, found: Option<&Section>, record: Option<&Record<Effect>>) -> String {
+        match (found, record) {
+            // The next one. What makes a link can be called once: a second ADD without a DEL between is refused later.
+            (Some(_), Some(record)) if self.request.verb == Verb::Add && !self.makes_links => {
+                record.next_section(&self.request.plugin)
+            }
+            (Some(section), _) => section.name.clone(),
+            (None, _) => self.request.plugin.clone(),
+        }
+    }
+
+    /// The section of the record that this run is about.
+    pub fn section(&self) -> String {
+        self.section.clone()
     }
 
     /// Opens the record that an earlier run left, if there is one, and waits for its lock.
@@ -61,6 +104,7 @@ impl Session {
             });
             self.warn();
         }
+        self.find_section();
         Ok(())
     }
 
@@ -160,12 +204,12 @@ impl Session {
         if self.begun || self.request.verb != Verb::Add {
             return Ok(());
         }
-        let (plugin, digest) = (self.request.plugin.clone(), self.digest.clone());
+        let (section, digest, identity) = (self.section(), self.digest.clone(), self.request.identity());
         let record = self.record_for_writing()?;
         // A second ADD without a DEL between: the section stays that of the first.
-        let known = record.sections().iter().any(|section| section.plugin == plugin);
-        if !known && record.effects(Some(&plugin)).is_empty() {
-            record.begin(&plugin, &digest, now()).map_err(state)?;
+        let known = record.sections().iter().any(|known| known.name == section);
+        if !known && record.effects(Some(&section)).is_empty() {
+            record.begin(&section, &digest, &identity, now()).map_err(state)?;
             self.begun = true;
         }
         Ok(())
@@ -189,13 +233,15 @@ impl Session {
     /// # Errors
     /// The record can't be written: the ADD must be undone.
     pub fn made(&mut self, result: &CniResult) -> Result<(), OpError> {
-        let addresses = result.ips.iter().map(|ip| ip.address.to_string()).collect();
+        // What a plugin only hands on is another's.
+        let own = result.ips.iter().filter(|ip| self.owns(&ip.address));
+        let addresses = own.map(|ip| ip.address.to_string()).collect();
         match &mut self.record {
             Some(record) if self.begun => {
                 let mut path = std::mem::take(&mut self.path);
                 path.mac = self.container_mac.map(|mac| mac.to_string());
                 path.routes = result.routes.iter().filter_map(route).collect();
-                record.made(&self.request.plugin, addresses, path).map_err(state)
+                record.made(&self.section, addresses, path).map_err(state)
             }
             _ => Ok(()),
         }
@@ -204,7 +250,7 @@ impl Session {
     /// Notes that the runtime has the result.
     pub fn given(&mut self) {
         let record = self.record.as_mut().filter(|_| self.begun);
-        let noted = record.map_or(Ok(()), |record| record.given(&self.request.plugin, now()));
+        let noted = record.map_or(Ok(()), |record| record.given(&self.section, now()));
         self.tell(noted);
     }
 
@@ -220,21 +266,21 @@ impl Session {
 
     /// Notes that an ADD was undone: its section ends, unless something could not be undone.
     pub fn undone(&mut self) {
-        let plugin = self.request.plugin.clone();
-        if self.begun && self.record.as_ref().is_some_and(|record| record.effects(Some(&plugin)).is_empty()) {
-            self.ended(Some(&plugin));
+        let section = self.section();
+        if self.begun && self.record.as_ref().is_some_and(|record| record.effects(Some(&section)).is_empty()) {
+            self.ended(Some(&section));
         }
     }
 
-    /// Notes that a plugin's DEL has begun, or that of all of them. To remove, nothing has to be written.
-    pub fn ending(&mut self, plugin: Option<&str>) {
-        let noted = self.record.as_mut().map_or(Ok(()), |record| record.ending(plugin));
+    /// Notes that the DEL of a section has begun, or that of all of them. To remove, nothing has to be written.
+    pub fn ending(&mut self, section: Option<&str>) {
+        let noted = self.record.as_mut().map_or(Ok(()), |record| record.ending(section));
         self.tell(noted);
     }
 
-    /// Notes that nothing is left to do for a plugin, or for all of them.
-    pub fn ended(&mut self, plugin: Option<&str>) {
-        let noted = self.record.as_mut().map_or(Ok(()), |record| record.end(plugin));
+    /// Notes that nothing is left to do for a section, or for all of them.
+    pub fn ended(&mut self, section: Option<&str>) {
+        let noted = self.record.as_mut().map_or(Ok(()), |record| record.end(section));
         self.tell(noted);
     }
 
@@ -260,8 +306,8 @@ impl Session {
             // What an earlier run made is not this one's to undo.
             Noted::Once if is_listed(self.record_for_writing()?, &effect) => return Ok(()),
             Noted::Once | Noted::EachTime => {
-                let plugin = self.request.plugin.clone();
-                Some(self.record_for_writing()?.append(&plugin, &effect).map_err(state)?)
+                let section = self.section();
+                Some(self.record_for_writing()?.append(&section, &effect, effect.is_link()).map_err(state)?)
             }
         };
         self.undo.push(Undo { sequence, effect, leases: Vec::new() });

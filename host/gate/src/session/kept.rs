@@ -5,6 +5,7 @@ use crate::effect::{Addresses, Effect};
 use crate::errors::state;
 use crate::keeping::{Keeping, Look};
 use postern_firewall::{FirewallError, Nft, Served};
+use postern_state::plugin_of;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -54,8 +55,10 @@ impl Session {
         let keeping = self.keeping.as_ref()?;
         let directory = match noted.effect.addresses() {
             Addresses::HeldIn(directory) => Some(directory),
-            Addresses::GivenBy(native) if keeping.called.as_ref().is_some_and(|called| *called != noted.plugin) => {
-                return Some(format!("native {native} goes with a collection by {}", noted.plugin));
+            Addresses::GivenBy(native)
+                if keeping.called.as_ref().is_some_and(|called| called != plugin_of(&noted.section)) =>
+            {
+                return Some(format!("native {native} goes with a collection by {}", plugin_of(&noted.section)));
             }
             Addresses::GivenBy(_) => None,
             Addresses::Unconcerned | Addresses::Used => return None,

@@ -1,15 +1,15 @@
-//! `link`: granted or not.
+//! `link`: to look at it only, or to change and delete it too.
 
 use super::Decide;
-use crate::grammar::Key;
+use crate::grammar::{Key, LOOK_ONLY};
 use crate::granted::Grant;
 use crate::line::Change;
 use crate::rules::Asked;
 use alloc::vec::Vec;
 use postern_types::{Capability, Kind, OpError, ops};
 
-/// There is nothing to choose.
-pub const KEYS: &[Key] = &[];
+/// The keys of its table.
+pub const KEYS: &[Key] = &[LOOK_ONLY];
 
 impl Decide for ops::Link {
     fn granted_by(&self, asked: &Asked<'_>) -> Capability {
@@ -20,9 +20,10 @@ impl Decide for ops::Link {
         }
     }
 
-    fn rule(&self, _: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
-            Self::Own | Self::Attributes { .. } | Self::Up { .. } | Self::Delete { .. } => Ok(grant.name),
+            Self::Own | Self::Attributes { .. } => Ok(grant.name),
+            Self::Up { .. } | Self::Delete { .. } => asked.changes(grant),
         }
     }
 
@@ -32,10 +33,10 @@ impl Decide for ops::Link {
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, asked: &Asked<'_>) -> bool {
         match self {
-            // It is looked at to be deleted.
-            Self::Own | Self::Delete { .. } => true,
+            // It is looked at to be deleted, by who made it: a plugin further behind in the list has no say in that.
+            Self::Own | Self::Delete { .. } => asked.question.owns_link,
             Self::Attributes { .. } | Self::Up { .. } => false,
         }
     }

@@ -1,7 +1,7 @@
-//! `veth`: with which MTU.
+//! `veth`: to look at the pair only, or to make it, and with which MTU.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, key};
+use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key};
 use crate::granted::Grant;
 use crate::line::Change;
 use crate::rules::Asked;
@@ -9,12 +9,15 @@ use alloc::vec::Vec;
 use postern_types::{OpError, ops};
 
 /// The keys of its table.
-pub const KEYS: &[Key] = &[key("mtu", Kind::Mtu, Count::One)];
+pub const KEYS: &[Key] = &[key("mtu", Kind::Mtu, Count::One), LOOK_ONLY];
 
 impl Decide for ops::Veth {
     fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
-            Self::Create { mtu, .. } => asked.mtu(grant, *mtu, "").map(|()| grant.name),
+            Self::Create { mtu, .. } => {
+                asked.mtu(grant, *mtu, "")?;
+                asked.changes(grant)
+            }
             Self::Find | Self::WaitRunning { .. } => Ok(grant.name),
         }
     }

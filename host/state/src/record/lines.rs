@@ -32,6 +32,8 @@ struct Line {
     seq: Option<u64>,
     #[serde(default)]
     effect: Value,
+    #[serde(default)]
+    link: bool,
     removed: Option<u64>,
     of: Option<u64>,
     #[serde(default)]
@@ -112,7 +114,10 @@ pub(super) fn parse<E: DeserializeOwned>(path: &Path, content: &[u8]) -> std::re
                 let detail = error.to_string();
                 Fault::Unusable(StateError::UnknownEffect { path: path.to_owned(), line: number, detail })
             })?;
-            parsed.live.push(Effect { seq, plugin: line.plugin, effect, handles: Vec::new() });
+            if line.link {
+                section::makes_link(&mut parsed.sections, &line.plugin);
+            }
+            parsed.live.push(Effect { seq, section: line.plugin, effect, handles: Vec::new() });
             parsed.next_seq = parsed.next_seq.max(seq.saturating_add(1));
         } else if let Some(seq) = line.removed {
             parsed.live.retain(|effect| effect.seq != seq);

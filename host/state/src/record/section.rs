@@ -1,14 +1,22 @@
 //! A plugin's section of a record: who did it, with which component, and how far it got.
+//!
+//! A chain can have a plugin twice. Its first section is called after the plugin, each further one has an ordinal behind
+//! that: `tuning`, `tuning#2`. So records of plugins that come once are as they were before there were ordinals.
 
 use serde::{Deserialize, Serialize};
 
 /// One plugin that the runtime called for the attachment, and what became of its ADD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The plugin's name.
-    pub plugin: String,
+    /// The section's name: the plugin's, from the second on with an ordinal.
+    pub name: String,
     /// SHA-256 of its component, hexadecimal.
     pub digest: String,
+    /// A hash of the configuration that it was called with, which tells two sections of one plugin apart; `None` in a record
+    /// of Postern 0.1.
+    pub config: Option<String>,
+    /// It made the attachment's link, which may be gone by now.
+    pub made_link: bool,
     /// When its ADD began to change things, milliseconds since 1970.
     pub begun: u64,
     /// How far it got.
@@ -19,6 +27,44 @@ pub struct Section {
     pub addresses: Vec<String>,
     /// What it made for its packets to pass; empty in a record of an earlier version.
     pub path: DataPath,
+}
+
+impl Section {
+    /// The plugin's name.
+    #[must_use]
+    pub fn plugin(&self) -> &str {
+        plugin_of(&self.name)
+    }
+}
+
+/// The plugin that a section of this name belongs to.
+#[must_use]
+pub fn plugin_of(section: &str) -> &str {
+    section.split_once(ORDINAL).map_or(section, |(plugin, _)| plugin)
+}
+
+/// What stands between a plugin's name, which can't have it, and the ordinal.
+const ORDINAL: char = '#';
+
+/// The name of the plugin's next section: behind all that there are.
+pub(super) fn next(sections: &[Section], plugin: &str) -> String {
+    let ordinal = |section: &Section| match section.name.split_once(ORDINAL) {
+        Some((_, ordinal)) => ordinal.parse().unwrap_or(1_u32),
+        None => 1,
+    };
+    let last = sections.iter().filter(|section| section.plugin() == plugin).map(ordinal).max();
+    match last.map(|last| last.saturating_add(1)) {
+        None => plugin.to_owned(),
+        Some(ordinal) => format!("{plugin}{ORDINAL}{ordinal}"),
+    }
+}
+
+/// The section that a call of a plugin with this configuration is about: the last that was made with it, or else the plugin's
+/// last one.
+pub(super) fn called<'a>(sections: &'a [Section], plugin: &str, config: &str) -> Option<&'a Section> {
+    let mut own = sections.iter().filter(|section| section.plugin() == plugin);
+    let of_config = own.clone().rfind(|section| section.config.as_deref() == Some(config));
+    of_config.or_else(|| own.next_back())
 }
 
 /// How an attachment's packets go, as it was when its ADD had made all: what an account of the node compares the kernel
@@ -84,6 +130,9 @@ pub(super) enum Change {
         digest: String,
         /// Milliseconds since 1970.
         time: u64,
+        /// A hash of its configuration. Postern 0.1 passes it over, and wrote none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        config: Option<String>,
     },
     /// It has made all, and has these addresses.
     Made {
@@ -101,29 +150,43 @@ pub(super) enum Change {
     Ended(bool),
 }
 
+/// Notes that a section makes the attachment's link.
+pub(super) fn makes_link(sections: &mut [Section], name: &str) {
+    sections.iter_mut().filter(|section| section.name == name).for_each(|section| section.made_link = true);
+}
+
 /// Brings the sections up to date with one line.
-pub(super) fn apply(sections: &mut Vec<Section>, plugin: &str, change: Change) {
+pub(super) fn apply(sections: &mut Vec<Section>, name: &str, change: Change) {
     match change {
-        Change::Begun { digest, time } => {
-            sections.retain(|section| section.plugin != plugin);
-            let (plugin, addresses, path) = (plugin.to_owned(), Vec::new(), DataPath::default());
-            sections.push(Section { plugin, digest, begun: time, stage: Stage::Begun, since: time, addresses, path });
+        Change::Begun { digest, time, config } => {
+            sections.retain(|section| section.name != name);
+            sections.push(Section {
+                name: name.to_owned(),
+                digest,
+                config,
+                made_link: false,
+                begun: time,
+                stage: Stage::Begun,
+                since: time,
+                addresses: Vec::new(),
+                path: DataPath::default(),
+            });
         }
-        Change::Ended(_) => sections.retain(|section| section.plugin != plugin),
+        Change::Ended(_) => sections.retain(|section| section.name != name),
         Change::Made { addresses, path } => {
-            for section in sections.iter_mut().filter(|section| section.plugin == plugin) {
+            for section in sections.iter_mut().filter(|section| section.name == name) {
                 section.stage = Stage::Made;
                 section.addresses.clone_from(&addresses);
                 section.path.clone_from(&path);
             }
         }
         Change::Ending(_) => {
-            for section in sections.iter_mut().filter(|section| section.plugin == plugin) {
+            for section in sections.iter_mut().filter(|section| section.name == name) {
                 section.stage = Stage::Ending;
             }
         }
         Change::Given(time) => {
-            for section in sections.iter_mut().filter(|section| section.plugin == plugin) {
+            for section in sections.iter_mut().filter(|section| section.name == name) {
                 section.stage = Stage::Given;
                 section.since = time;
             }

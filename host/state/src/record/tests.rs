@@ -47,18 +47,18 @@ fn effects_survive_the_process_in_order() {
     assert!(existing(&scratch).unwrap().is_none());
     let mut record = open(&scratch);
     assert!(record.is_new());
-    assert_eq!(record.append("bridge", &link("a")).unwrap(), 1);
-    assert_eq!(record.append("tuning", &link("b")).unwrap(), 2);
-    assert_eq!(record.append("bridge", &Act::Lease).unwrap(), 3);
+    assert_eq!(record.append("bridge", &link("a"), false).unwrap(), 1);
+    assert_eq!(record.append("tuning", &link("b"), false).unwrap(), 2);
+    assert_eq!(record.append("bridge", &Act::Lease, false).unwrap(), 3);
     record.mark_removed(1).unwrap();
     drop(record);
     let mut record = existing(&scratch).unwrap().unwrap();
     assert!(!record.is_new());
     assert_eq!(record.header(), &header());
-    let seen: Vec<_> = record.effects(None).into_iter().map(|e| (e.seq, e.plugin, e.effect)).collect();
+    let seen: Vec<_> = record.effects(None).into_iter().map(|e| (e.seq, e.section, e.effect)).collect();
     assert_eq!(seen, [(2, "tuning".to_owned(), link("b")), (3, "bridge".to_owned(), Act::Lease)]);
     assert_eq!(record.effects(Some("bridge")).len(), 1);
-    assert_eq!(record.append("bridge", &link("c")).unwrap(), 4);
+    assert_eq!(record.append("bridge", &link("c"), false).unwrap(), 4);
     for seq in [3, 4] {
         record.mark_removed(seq).unwrap();
     }
@@ -76,8 +76,8 @@ fn effects_survive_the_process_in_order() {
 fn handles_are_noted_beside_their_effect() {
     let scratch = Scratch::new();
     let mut record = open(&scratch);
-    record.append("bridge", &link("a")).unwrap();
-    record.append("bridge", &Act::Lease).unwrap();
+    record.append("bridge", &link("a"), false).unwrap();
+    record.append("bridge", &Act::Lease, false).unwrap();
     record.note_handles(1, &[7, u64::MAX]).unwrap();
     record.note_handles(9, &[1]).unwrap();
     drop(record);
@@ -140,7 +140,7 @@ fn records_of_postern_0_1_are_found_by_their_names() {
     let scratch = Scratch::new();
     let root = scratch.path("state");
     let mut record = open(&scratch);
-    record.append("bridge", &link("v1")).unwrap();
+    record.append("bridge", &link("v1"), false).unwrap();
     drop(record);
     // Before there were networks in the names.
     let earlier = path(&scratch).with_file_name(header().key().file_name().split_off(16));
@@ -164,18 +164,64 @@ fn records_of_postern_0_1_are_found_by_their_names() {
 }
 
 #[test]
+fn a_plugin_can_have_several_sections() {
+    let scratch = Scratch::new();
+    let mut record = open(&scratch);
+    assert_eq!((record.next_section("tuning"), record.called_section("tuning", "a")), ("tuning".to_owned(), None));
+    record.begin("tuning", "d", "a", 1).unwrap();
+    record.begin("tuning-x", "d", "a", 1).unwrap();
+    let second = record.next_section("tuning");
+    assert_eq!((second.as_str(), plugin_of(&second)), ("tuning#2", "tuning"));
+    record.append(&second, &Act::Lease, true).unwrap();
+    record.begin(&second, "d", "b", 2).unwrap();
+    record.append(&second, &link("v"), true).unwrap();
+    record.begin("tuning#3", "d", "a", 3).unwrap();
+    drop(record);
+    let mut record = open(&scratch);
+    let called = |record: &Record<Act>, config| record.called_section("tuning", config).map(|s| s.name.clone());
+    for (config, expected) in [("a", "tuning#3"), ("b", "tuning#2"), ("c", "tuning#3")] {
+        assert_eq!(called(&record, config).as_deref(), Some(expected));
+    }
+    let makers: Vec<_> = record.sections().iter().map(|s| (s.name.as_str(), s.plugin(), s.made_link)).collect();
+    let expected = [("tuning", "tuning"), ("tuning-x", "tuning-x"), ("tuning#2", "tuning"), ("tuning#3", "tuning")];
+    assert_eq!(makers, expected.map(|(name, plugin)| (name, plugin, name == "tuning#2")));
+    record.end(Some("tuning#3")).unwrap();
+    assert_eq!(called(&record, "a").as_deref(), Some("tuning"));
+    assert_eq!((record.effects(Some("tuning#2")).len(), record.effects(Some("tuning")).len()), (2, 0));
+    assert_eq!(record.next_section("tuning"), "tuning#3");
+    // Ones that were given out already are not given out again while a later one is there.
+    record.end(Some("tuning")).unwrap();
+    assert_eq!(record.next_section("tuning"), "tuning#3");
+}
+
+#[test]
+fn sections_of_postern_0_1_are_read() {
+    let scratch = Scratch::new();
+    drop(open(&scratch));
+    let mut text = std::fs::read_to_string(path(&scratch)).unwrap();
+    text += "{\"plugin\":\"bridge\",\"begun\":{\"digest\":\"d\",\"time\":7}}\n";
+    text += "{\"seq\":1,\"plugin\":\"bridge\",\"effect\":\"lease\"}\n";
+    std::fs::write(path(&scratch), text).unwrap();
+    let record = open(&scratch);
+    let section = record.called_section("bridge", "any").unwrap();
+    assert_eq!((section.config.as_deref(), section.made_link, section.name.as_str()), (None, false, "bridge"));
+}
+
+#[test]
 fn sections_tell_how_far_each_plugin_got() {
     let scratch = Scratch::new();
     let mut record = open(&scratch);
-    record.begin("bridge", "d1", 7).unwrap();
-    record.append("bridge", &link("a")).unwrap();
+    record.begin("bridge", "d1", "c", 7).unwrap();
+    record.append("bridge", &link("a"), false).unwrap();
     record.made("bridge", vec!["10.0.0.2/24".to_owned()], DataPath::default()).unwrap();
     record.given("bridge", 9).unwrap();
-    record.begin("tuning", "d2", 8).unwrap();
+    record.begin("tuning", "d2", "c", 8).unwrap();
     drop(record);
     let mut record = existing(&scratch).unwrap().unwrap();
     let bridge = Section {
-        plugin: "bridge".to_owned(),
+        name: "bridge".to_owned(),
+        config: Some("c".to_owned()),
+        made_link: false,
         digest: "d1".to_owned(),
         begun: 7,
         stage: Stage::Given,
@@ -184,7 +230,9 @@ fn sections_tell_how_far_each_plugin_got() {
         path: DataPath::default(),
     };
     let tuning = Section {
-        plugin: "tuning".to_owned(),
+        name: "tuning".to_owned(),
+        config: Some("c".to_owned()),
+        made_link: false,
         digest: "d2".to_owned(),
         begun: 8,
         stage: Stage::Begun,
@@ -209,7 +257,7 @@ fn a_data_path_is_kept_within_a_page() {
     for (count, is_kept) in [(3, true), (30, true), (200, false)] {
         let scratch = Scratch::new();
         let mut record = open(&scratch);
-        record.begin("bridge", "d", 1).unwrap();
+        record.begin("bridge", "d", "c", 1).unwrap();
         let wanted = DataPath {
             mac: Some("02:00:00:00:00:01".to_owned()),
             routes: (0..count).map(|number| format!("10.{number}.0.0/16 10.9.0.1")).collect(),
@@ -234,12 +282,12 @@ fn the_last_line_needs_no_room() {
     let scratch = Scratch::new();
     let size = || std::fs::metadata(path(&scratch)).unwrap().len();
     let mut record = open(&scratch);
-    record.begin("bridge", "d", 1).unwrap();
+    record.begin("bridge", "d", "c", 1).unwrap();
     record.made("bridge", vec!["10.0.0.2/24".to_owned()], DataPath::default()).unwrap();
     let full = size();
     record.given("bridge", 1_795_266_000_123).unwrap();
     assert_eq!(size(), full);
-    record.append("bridge", &link("a")).unwrap();
+    record.append("bridge", &link("a"), false).unwrap();
     drop(record);
     let record = existing(&scratch).unwrap().unwrap();
     assert!(record.warnings().is_empty() && record.effects(None).len() == 1);
@@ -249,10 +297,10 @@ fn the_last_line_needs_no_room() {
     for name in ["", "a name that is rather long for a link, and longer than the room"] {
         let mut record = open(&scratch);
         record.end(None).unwrap();
-        record.begin("bridge", "d", 1).unwrap();
+        record.begin("bridge", "d", "c", 1).unwrap();
         record.made("bridge", Vec::new(), DataPath::default()).unwrap();
         let effects = record.effects(None).len();
-        record.append("bridge", &link(name)).unwrap();
+        record.append("bridge", &link(name), false).unwrap();
         drop(record);
         let record = existing(&scratch).unwrap().unwrap();
         assert!(record.warnings().is_empty() && record.effects(None).len() == effects + 1);
@@ -265,7 +313,7 @@ fn the_last_line_needs_no_room() {
 fn lines_of_other_kinds_are_passed_over() {
     let scratch = Scratch::new();
     let mut record = open(&scratch);
-    record.append("bridge", &link("a")).unwrap();
+    record.append("bridge", &link("a"), false).unwrap();
     drop(record);
     let text = std::fs::read_to_string(path(&scratch)).unwrap();
     assert!(text.lines().count() == 2, "a record without sections:\n{text}");
@@ -303,7 +351,7 @@ fn what_is_no_file_is_set_aside() {
 fn files_are_private_and_lines_are_as_documented() {
     let scratch = Scratch::new();
     let mut record = open(&scratch);
-    record.append("bridge", &link("a")).unwrap();
+    record.append("bridge", &link("a"), false).unwrap();
     record.mark_removed(1).unwrap();
     assert_eq!(std::fs::metadata(path(&scratch)).unwrap().permissions().mode() & 0o7777, 0o600);
     assert_eq!(std::fs::metadata(scratch.path("state")).unwrap().permissions().mode() & 0o7777, 0o700);
@@ -312,7 +360,7 @@ fn files_are_private_and_lines_are_as_documented() {
     assert!(lines[0].starts_with("{\"version\":1,\"writer\":\"postern "), "{text}");
     assert_eq!(lines[1], r#"{"seq":1,"plugin":"bridge","effect":{"link":{"name":"a"}}}"#);
     assert_eq!(lines[2], r#"{"plugin":"bridge","removed":1}"#);
-    assert!(record.append("x", &link("b")).is_ok() && !record.remove_file().unwrap());
+    assert!(record.append("x", &link("b"), false).is_ok() && !record.remove_file().unwrap());
     assert!(path(&scratch).exists());
 }
 
@@ -324,7 +372,7 @@ fn a_record_that_is_full_refuses_and_can_still_be_removed() {
         let mut record = open(&scratch);
         let mut noted = 0;
         let error = loop {
-            match record.append("bridge", &link(name)) {
+            match record.append("bridge", &link(name), false) {
                 Ok(_) => noted += 1,
                 Err(error) => break error,
             }
@@ -347,7 +395,7 @@ fn a_record_that_is_full_refuses_and_can_still_be_removed() {
 fn notes_of_what_is_undone_count() {
     let scratch = Scratch::new();
     let mut record = open(&scratch);
-    while let Ok(seq) = record.append("bridge", &link("a")) {
+    while let Ok(seq) = record.append("bridge", &link("a"), false) {
         record.mark_removed(seq).unwrap();
     }
     assert!(record.is_empty());
@@ -370,7 +418,7 @@ fn a_longer_record_of_an_earlier_version_is_removed() {
     }
     std::fs::write(path(&scratch), &text).unwrap();
     let mut record = existing(&scratch).unwrap().unwrap();
-    assert!(matches!(record.append("bridge", &Act::Lease), Err(StateError::Exhausted(_))));
+    assert!(matches!(record.append("bridge", &Act::Lease, false), Err(StateError::Exhausted(_))));
     for effect in record.effects(None).iter().skip(1) {
         record.mark_removed(effect.seq).unwrap();
     }
@@ -415,7 +463,7 @@ fn a_living_owner_is_seen_and_waited_for() {
     assert!(!is_busy(&root, &header().key(), 9).unwrap());
     let mut record = open(&scratch);
     assert!(is_busy(&root, &header().key(), 9).unwrap());
-    record.begin("bridge", "", 8).unwrap();
+    record.begin("bridge", "", "c", 8).unwrap();
     drop(record);
     assert!(is_busy(&root, &header().key(), 8).unwrap(), "it ended, but nobody knew of it yet");
     assert!(!is_busy(&root, &header().key(), 9).unwrap());
@@ -484,7 +532,7 @@ fn a_damaged_line_doesnt_hide_the_others() {
     let scratch = Scratch::new();
     let mut record = open(&scratch);
     for name in ["a", "b", "c"] {
-        record.append("bridge", &link(name)).unwrap();
+        record.append("bridge", &link(name), false).unwrap();
     }
     drop(record);
     let text = std::fs::read_to_string(path(&scratch)).unwrap();
@@ -492,7 +540,7 @@ fn a_damaged_line_doesnt_hide_the_others() {
     let mut record = existing(&scratch).unwrap().unwrap();
     assert_eq!(record.effects(None).iter().map(|e| e.seq).collect::<Vec<_>>(), [1, 3]);
     assert_eq!(record.warnings().len(), 1);
-    assert_eq!(record.append("bridge", &link("d")).unwrap(), 4);
+    assert_eq!(record.append("bridge", &link("d"), false).unwrap(), 4);
     drop(record);
     let mut record = existing(&scratch).unwrap().unwrap();
     assert_eq!(record.effects(None).len(), 3);
@@ -513,7 +561,7 @@ proptest! {
         let scratch = Scratch::new();
         let mut record = open(&scratch);
         for name in ["a", "b", "c"] {
-            record.append("bridge", &link(name)).unwrap();
+            record.append("bridge", &link(name), false).unwrap();
         }
         drop(record);
         let bytes = std::fs::read(path(&scratch)).unwrap();
@@ -524,7 +572,7 @@ proptest! {
         prop_assert_eq!(record.is_new(), whole == 0);
         prop_assert_eq!(record.effects(None).len(), whole.saturating_sub(1));
         prop_assert!(record.warnings().is_empty());
-        record.append("bridge", &link("d")).unwrap();
+        record.append("bridge", &link("d"), false).unwrap();
         drop(record);
         let record = existing(&scratch).unwrap().unwrap();
         prop_assert_eq!(record.effects(None).len(), whole.saturating_sub(1) + 1);
@@ -548,7 +596,7 @@ proptest! {
 fn a_program_that_stays_keeps_no_lock() {
     let scratch = Scratch::new();
     let mut record = open(&scratch);
-    record.append("bridge", &link("a")).unwrap();
+    record.append("bridge", &link("a"), false).unwrap();
     let inherited = record.lock().try_clone_to_owned().unwrap();
     drop(record);
     assert_eq!(existing(&scratch).unwrap().unwrap().effects(None).len(), 1);

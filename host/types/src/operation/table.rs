@@ -22,6 +22,8 @@ pub enum Lasting {
     Nothing,
     /// Removed by a failed ADD, and by DEL.
     Attachment,
+    /// The same, and it is the attachment's own link: nothing of the attachment outlives it.
+    Link,
     /// Removed by a failed ADD only: it dies with the container's namespace.
     Namespace,
     /// It configures what goes away with another effect.
@@ -40,7 +42,7 @@ impl Lasting {
     /// Whether the record must tell that something is being made. What dies with the container's namespace needs none.
     pub fn is_recorded(self) -> bool {
         match self {
-            Self::Attachment | Self::Part | Self::Node => true,
+            Self::Attachment | Self::Link | Self::Part | Self::Node => true,
             Self::Nothing | Self::Namespace | Self::Removal | Self::Release | Self::Collection => false,
         }
     }
@@ -49,7 +51,7 @@ impl Lasting {
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
-            Self::Attachment => "attachment",
+            Self::Attachment | Self::Link => "attachment",
             Self::Namespace => "namespace",
             Self::Part => "part",
             Self::Node => "node",
@@ -106,6 +108,13 @@ pub struct Row {
     pub acts: Where,
     /// What it leaves.
     pub lasting: Lasting,
+}
+
+impl Row {
+    /// The function alone.
+    pub fn function(&self) -> &'static str {
+        self.name.split_once('.').map_or("", |(_, function)| function)
+    }
 }
 
 /// What the operations of one capability have in common.

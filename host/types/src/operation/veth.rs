@@ -22,7 +22,7 @@ pub enum Veth {
 
 table! {
     Veth;
-    Create {} => "veth.create", Both, Attachment;
+    Create {} => "veth.create", Both, Link;
     Find {} => "veth.find", Both, Nothing;
     WaitRunning { host: HostEnd } => "veth.wait-running", Host, Nothing;
 }

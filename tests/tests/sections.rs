@@ -1,0 +1,192 @@
+//! A plugin that is twice in a list: each of its calls has a section of the record, and DEL ends the one that was made with its
+//! configuration. The chained plugin is the rogue without a grant of links: it masquerades, by nftables or by iptables.
+
+mod common;
+
+use anyhow::{Context, Result, ensure};
+use common::test_bin;
+use postern_tests::{Answer, Call, Node, merge};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const NFTABLES: &str = "nftables";
+const IPTABLES: &str = "iptables";
+
+struct Chain {
+    node: Node,
+    /// The result of the plugin that made the link.
+    previous: Value,
+}
+
+/// The chained plugin's configuration. `runtimeConfig` and `args` are the runtime's, and change from call to call.
+fn chained(backend: &str, more: &Value) -> Value {
+    let mut config = json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "chained", "runtimeConfig": {"mac": "02:00:00:00:00:01"},
+        "rogue": [{"call": {"op": "masquerade-ensure", "backend": backend}}],
+    });
+    merge(&mut config, more);
+    config
+}
+
+fn bridge() -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+    })
+}
+
+impl Chain {
+    fn new() -> Result<Self> {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        let mut chain = Self { node, previous: Value::Null };
+        chain.previous = chain.call("ADD", &bridge())?.success()?;
+        Ok(chain)
+    }
+
+    fn request(&self, verb: &str, config: &Value) -> Result<Call> {
+        let plugin = config.get("type").and_then(Value::as_str).context("no type")?;
+        let mut config = config.clone();
+        if plugin != "bridge" {
+            merge(&mut config, &json!({"prevResult": self.previous}));
+        }
+        let call = Call::new(&test_bin()?, plugin, verb, config.to_string());
+        Ok(call.attachment("c1", &self.node.netns("c1"), "eth0"))
+    }
+
+    fn call(&self, verb: &str, config: &Value) -> Result<Answer> {
+        self.node.call(&self.request(verb, config)?)
+    }
+
+    fn done(&self, verb: &str, config: &Value) -> Result<()> {
+        let answer = self.call(verb, config)?;
+        ensure!(answer.status == 0, "{verb} {config}: {answer:?}");
+        Ok(())
+    }
+
+    /// The sections of the record, each with how far it got.
+    fn sections(&self) -> Result<Vec<(String, String)>> {
+        let mut sections: Vec<(String, String)> = Vec::new();
+        for line in self.node.sh("cat /run/postern/attachments/* 2>/dev/null || true")?.lines() {
+            let line: Value = serde_json::from_str(line)?;
+            let Some(name) = line.get("plugin").and_then(Value::as_str) else { continue };
+            for stage in ["begun", "made", "given", "ending", "ended"] {
+                if line.get(stage).is_some() {
+                    sections.retain(|(known, _)| known != name || stage != "ended");
+                    match sections.iter_mut().find(|(known, _)| known == name) {
+                        Some((_, known)) => stage.clone_into(known),
+                        None if stage == "begun" => sections.push((name.to_owned(), stage.to_owned())),
+                        None => {}
+                    }
+                }
+            }
+        }
+        Ok(sections)
+    }
+
+    /// Fails unless these sections are given, and the attachment has rules of these packet filters.
+    fn has(&self, sections: &[&str], nftables: bool, iptables: bool) -> Result<()> {
+        let given: Vec<(String, String)> =
+            sections.iter().map(|name| ((*name).to_owned(), "given".to_owned())).collect();
+        ensure!(self.sections()? == given, "{sections:?} expected: {:?}", self.sections()?);
+        let rules = [
+            ("nft list ruleset | grep -c 'net: net,' || true", nftables),
+            ("iptables -t nat -S 2>/dev/null | grep -c 'name: \\\\\"net\\\\\"' || true", iptables),
+        ];
+        for (script, expected) in rules {
+            let count = self.node.sh(script)?;
+            ensure!((count.trim() != "0") == expected, "{script}: {count}");
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn each_configuration_has_its_section() -> Result<()> {
+    let chain = Chain::new()?;
+    let (nft, iptables) = (chained(NFTABLES, &json!({})), chained(IPTABLES, &json!({})));
+    chain.has(&["bridge"], false, false)?;
+    chain.done("ADD", &nft)?;
+    chain.done("ADD", &iptables)?;
+    chain.has(&["bridge", "chained", "chained#2"], true, true)?;
+    // What the runtime puts in for each container doesn't tell configurations apart.
+    chain.done("DEL", &chained(NFTABLES, &json!({"runtimeConfig": {"mac": "02:00:00:00:00:02"}, "args": {"a": 1}})))?;
+    chain.has(&["bridge", "chained#2"], false, true)?;
+    chain.done("ADD", &nft)?;
+    chain.has(&["bridge", "chained#2", "chained#3"], true, true)?;
+    // In the runtime's order, and then once more: a DEL that fits no section ends the last one.
+    for (config, sections, nftables, is_left) in [
+        (&iptables, &["bridge", "chained#3"][..], true, false),
+        (&iptables, &["bridge"][..], false, false),
+        (&iptables, &["bridge"][..], false, false),
+    ] {
+        chain.done("DEL", config)?;
+        chain.has(sections, nftables, is_left)?;
+    }
+    chain.done("DEL", &bridge())?;
+    chain.done("DEL", &bridge())?;
+    chain.has(&[], false, false)?;
+    ensure!(chain.node.sh("ls /run/postern/attachments")?.is_empty(), "a record is left");
+    Ok(())
+}
+
+/// The last section of the plugin that made the link takes all others with it.
+#[test]
+fn equal_configurations_have_sections_of_their_own() -> Result<()> {
+    let chain = Chain::new()?;
+    let config = chained(NFTABLES, &json!({}));
+    chain.done("ADD", &config)?;
+    chain.done("ADD", &config)?;
+    chain.has(&["bridge", "chained", "chained#2"], true, false)?;
+    chain.done("DEL", &config)?;
+    // The rules are those of the first, which was there before.
+    chain.has(&["bridge", "chained"], true, false)?;
+    chain.done("ADD", &config)?;
+    chain.done("DEL", &bridge())?;
+    chain.has(&[], false, false)
+}
+
+/// A second ADD of a chained plugin that is killed takes nothing of the first away, nor does what brings it back.
+#[test]
+fn a_kill_in_between_ends_one_section() -> Result<()> {
+    let chain = Chain::new()?;
+    let (nft, iptables) = (chained(NFTABLES, &json!({})), chained(IPTABLES, &json!({})));
+    chain.done("ADD", &nft)?;
+    let mut hanging = iptables.clone();
+    let steps = json!([{"call": {"op": "masquerade-ensure", "backend": IPTABLES}}, {"hang": true}]);
+    merge(&mut hanging, &json!({"rogue": steps}));
+    for again in ["ADD", "DEL"] {
+        let mut child = chain.node.start(&chain.request("ADD", &hanging)?)?;
+        let start = Instant::now();
+        while !chain.node.sh("iptables -t nat -S 2>/dev/null")?.contains("10.9.0.") {
+            ensure!(start.elapsed() < Duration::from_secs(20), "it made no rules: {:?}", chain.sections()?);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        child.kill()?;
+        child.wait()?;
+        chain.done(again, &iptables)?;
+        match again {
+            "ADD" => chain.has(&["bridge", "chained", "chained#2"], true, true)?,
+            _ => chain.has(&["bridge", "chained"], true, false)?,
+        }
+        if again == "ADD" {
+            chain.done("DEL", &iptables)?;
+        }
+    }
+    chain.done("DEL", &bridge())?;
+    chain.has(&[], false, false)
+}
+
+/// Postern 0.1 noted no configurations: DEL ends the plugin's last section.
+#[test]
+fn records_of_postern_0_1_are_ended() -> Result<()> {
+    let chain = Chain::new()?;
+    let config = chained(NFTABLES, &json!({}));
+    chain.done("ADD", &config)?;
+    chain.node.sh("sed -i 's/,\"config\":\"[^\"]*\"//; s/,\"link\":true//' /run/postern/attachments/*")?;
+    ensure!(!chain.node.sh("cat /run/postern/attachments/*")?.contains("config\":"), "the record was not changed");
+    chain.done("DEL", &config)?;
+    chain.has(&["bridge"], false, false)?;
+    chain.done("DEL", &bridge())?;
+    chain.has(&[], false, false)
+}
