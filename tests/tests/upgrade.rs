@@ -283,7 +283,7 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     node.sh(&format!("echo newer > {BIN}/ptp"))?;
     let said = node.sh(&format!("{uninstall} 2>&1"))?;
     ensure!(
-        flat(&said).contains("1 attachments had records") && flat(&said).contains("/run/postern.uninstalled-1"),
+        flat(&said).contains("1 attachment had records") && flat(&said).contains("/run/postern.uninstalled-1"),
         "{said}"
     );
     ensure!(flat(&said).contains(&format!("{BIN}/ptp is not Postern's, and stays")), "{said}");

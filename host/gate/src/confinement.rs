@@ -125,7 +125,9 @@ impl Needs {
                     policy.grants(Capability::Masquerade)
                 }
             };
-            needs.legacy = launcher.policies().any(masquerades);
+            // No collection gives an address back without a look at the node's rules, whichever plugin was called.
+            needs.network |= verb == Verb::Gc;
+            needs.legacy = verb == Verb::Gc || launcher.policies().any(masquerades);
             // A collection of a network that doesn't masquerade only has to see what legacy tables there are.
             let asks =
                 |policy: &Policy| session.grants(policy).is_ok_and(|granted| granted.has(Capability::Masquerade));
