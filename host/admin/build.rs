@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
-    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests");
+    // As it is now: a build directory that was moved with its tree has this program compiled still.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").ok_or(std::io::ErrorKind::NotFound)?;
+    let guests = Path::new(&own).join("../../guests");
     println!("cargo::rerun-if-changed={}", guests.display());
     let mut names = Vec::new();
     for entry in fs::read_dir(guests)? {
