@@ -5,15 +5,20 @@ mod common;
 
 use anyhow::{Context, Result, ensure};
 use common::test_bin;
-use postern_tests::{Answer, Call, Node, merge};
+use postern_tests::{Answer, Call, Node, copy_bin, merge};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const NFTABLES: &str = "nftables";
 const IPTABLES: &str = "iptables";
 
+/// A CNI bin directory of the node's own.
+const BIN: &str = "/run/cni-bin";
+
 struct Chain {
     node: Node,
+    bin: PathBuf,
     /// The result of the plugin that made the link.
     previous: Value,
 }
@@ -39,7 +44,7 @@ impl Chain {
     fn new() -> Result<Self> {
         let node = Node::new()?;
         node.add_container("c1")?;
-        let mut chain = Self { node, previous: Value::Null };
+        let mut chain = Self { node, bin: test_bin()?, previous: Value::Null };
         chain.previous = chain.call("ADD", &bridge())?.success()?;
         Ok(chain)
     }
@@ -50,7 +55,7 @@ impl Chain {
         if plugin != "bridge" {
             merge(&mut config, &json!({"prevResult": self.previous}));
         }
-        let call = Call::new(&test_bin()?, plugin, verb, config.to_string());
+        let call = Call::new(&self.bin, plugin, verb, config.to_string());
         Ok(call.attachment("c1", &self.node.netns("c1"), "eth0"))
     }
 
@@ -173,6 +178,23 @@ fn a_kill_in_between_ends_one_section() -> Result<()> {
             chain.done("DEL", &iptables)?;
         }
     }
+    chain.done("DEL", &bridge())?;
+    chain.has(&[], false, false)
+}
+
+/// A chained plugin that is no longer installed: its own goes by the record, and the link stays for the plugin that made it.
+#[test]
+fn a_chained_plugin_that_is_gone_takes_its_own_alone() -> Result<()> {
+    let mut chain = Chain::new()?;
+    chain.node.sh(&copy_bin(&test_bin()?, BIN))?;
+    chain.bin = PathBuf::from(BIN);
+    let config = chained(NFTABLES, &json!({}));
+    chain.done("ADD", &config)?;
+    chain.node.sh(&format!("rm {BIN}/postern.d/chained.*"))?;
+    let answer = chain.call("DEL", &config)?;
+    ensure!(answer.status == 0 && answer.stderr.contains("what this plugin did"), "{answer:?}");
+    chain.has(&["bridge"], false, false)?;
+    ensure!(chain.node.sh("ip -o link")?.contains("veth"), "the pair is gone");
     chain.done("DEL", &bridge())?;
     chain.has(&[], false, false)
 }

@@ -393,6 +393,19 @@ fn that_a_version_has_no_status_is_no_refusal() -> Result<()> {
     Ok(())
 }
 
+/// What policy says of versions is a refusal, also for a verb that not all versions have.
+#[test]
+fn a_version_that_policy_leaves_out_is_a_refusal() -> Result<()> {
+    let watched = installed("")?;
+    let policy = "mkdir -p /etc/postern/policy; echo 'versions = [\"0.4.0\"]' > /etc/postern/policy/ptp.toml";
+    watched.node.sh(&format!("mount -t tmpfs -o mode=755 etc /etc; {policy}"))?;
+    let check = Call::new(Path::new(COPY), "ptp", "CHECK", CONFIG).attachment("c1", &watched.node.netns("c1"), "eth0");
+    ensure!(watched.node.call(&check)?.status == 1);
+    let log = watched.node.sh("cat /var/log/postern/audit.jsonl")?;
+    ensure!(log.contains("plugin.start"), "{log}");
+    Ok(())
+}
+
 #[test]
 fn a_del_by_the_record_says_why_the_plugin_was_not_run() -> Result<()> {
     let mut watched = installed("")?;

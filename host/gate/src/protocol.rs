@@ -22,8 +22,8 @@ use crate::streams;
 use crate::unrecorded::{self, Part};
 use postern_cni::version_output;
 use postern_cni::{
-    Env, Error, Json, Lists, NetConf, Verb, Version, about, check_version, code, config_version, read_conf,
-    validate_conf,
+    Env, Error, Json, Lists, NetConf, NumericVersion, Verb, Version, about, check_version, code, config_version,
+    read_conf, validate_conf,
 };
 use postern_confine::{Nobody, close_all_but};
 use postern_kernel::{Namespace, OpenError};
@@ -98,10 +98,11 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
     let raw = read_conf(&stdin, STDIN_LIMIT)?;
     let call = Call { name, verb: env.verb()?, env: &env, stdin: &stdin, started };
+    let has_no_verb = lacks_verb(call.verb, &raw.0);
     // From here on the request is one that could be done. What keeps it from a guest is in the log.
     let begun = begin(&call, raw, &mut launcher, &|error| refused(error, &stdin));
     let begun = begun.inspect_err(|error| {
-        if !is_answer(call.verb, error) {
+        if !(has_no_verb && error.code == code::INCOMPATIBLE_VERSION) {
             refused(error, &stdin);
         }
     });
@@ -132,10 +133,11 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     outcome.map(|()| String::new())
 }
 
-/// Whether an error is the answer that was asked for, and refuses nothing: a configuration of a version that has no such
-/// verb is what a runtime finds on every node, as often as it asks.
-fn is_answer(verb: Verb, error: &Error) -> bool {
-    verb.since() > Version::V0_1_0 && error.code == code::INCOMPATIBLE_VERSION
+/// Whether the configuration is of a version that has no such verb. To say so refuses nothing: a runtime finds it on every
+/// node, as often as it asks. What policy says of versions is a refusal.
+fn lacks_verb(verb: Verb, conf: &Json) -> bool {
+    let version = config_version(conf).and_then(|version| NumericVersion::parse(&version));
+    version.is_ok_and(|version| version < verb.since())
 }
 
 /// What the runtime called for.
@@ -327,8 +329,11 @@ fn del_without_plugin(
     let part = Part::of(shipped, &request);
     let deadline = started + Limits::default().time();
     let mut session = Session::new(request, deadline, places);
+    session.makes_links = part.link;
     session.open_record().map_err(internal)?;
     session.look_for_pair().map_err(internal)?;
+    // Of a chained plugin only its own goes: others of the attachment are called after it.
+    let section = (!session.owns_link).then(|| session.section());
     match namespace {
         Ok(Some(namespace)) => match session.enter(namespace, || Ok(())) {
             // The record is enough, where the kernel has no thread for this process.
@@ -347,7 +352,7 @@ fn del_without_plugin(
     session.forget_foreign_container();
     let recorded = session.record().is_some_and(|record| !record.is_empty());
     let removed = if recorded && !session.is_replaced() {
-        collect::by_record(&mut session, None).map(drop)
+        collect::by_record(&mut session, section.as_deref()).map(drop)
     } else {
         unrecorded::remove(&mut session, part).and_then(|()| collect::by_record(&mut session, None).map(drop))
     };
@@ -358,7 +363,8 @@ fn del_without_plugin(
         error.details = format!("{} {name} itself can't be run: {reason}", error.details).trim_start().to_owned();
         error
     })?;
-    crate::say!("postern: nothing of this attachment is left, although {name} can't be run: {}", reason);
+    let what = if section.is_some() { "what this plugin did for this attachment" } else { "this attachment" };
+    crate::say!("postern: nothing of {what} is left, although {name} can't be run: {reason}");
     Ok(String::new())
 }
 
