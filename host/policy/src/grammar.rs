@@ -87,7 +87,7 @@ pub const LOOK_ONLY: Key = key("look-only", Kind::Flag, Count::One);
 pub const RESULT: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("gateways", Kind::Gateway, Count::Some)];
 
 /// The keys of `[previous]`.
-pub const PREVIOUS: &[Key] = &[key("addresses", Kind::Address, Count::Some)];
+pub const PREVIOUS: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("names", Kind::Link, Count::Some)];
 
 /// All keys of a capability's table.
 pub fn keys(capability: Capability) -> Vec<Key> {
