@@ -59,7 +59,7 @@ pub(crate) static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
         name: POSTROUTING,
         base: Some(BaseChain { kind: "nat", hook: InetHookNumber::PostRouting, priority: 100 }),
         wrong_kind: Some(
-            "it is not a nat chain, so nothing would be masqueraded: delete the table, and the next ADD makes it again",
+            "it is no nat chain, so nothing would be masqueraded: delete the table, and the next ADD makes it again",
         ),
         comment: None,
         // Multicast is not masqueraded, everything else goes to the attachments' rules.
