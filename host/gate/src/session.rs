@@ -2,8 +2,10 @@
 
 mod journal;
 mod kept;
-mod pair;
+mod link;
 mod previous;
+
+pub use link::is_link_of_index;
 
 use crate::audit::Audit;
 use crate::budget::Common;
@@ -227,8 +229,8 @@ pub struct Session {
     pub keeping: Option<Keeping>,
     /// The record that was found lists all that was made.
     whole: bool,
-    /// The pairs that it lists are gone.
-    pair_gone: bool,
+    /// The links that it lists are gone.
+    link_gone: bool,
     /// So it is about an attachment that is no more, and another one has its names now.
     replaced: bool,
     /// What was last said of the record.
@@ -274,7 +276,7 @@ impl Session {
             begun: false,
             cookie: None,
             whole: false,
-            pair_gone: false,
+            link_gone: false,
             keeping: None,
             replaced: false,
             told: String::new(),

@@ -84,7 +84,11 @@ pub const WHEN: Key = key("when", Kind::Flag, Count::Some);
 pub const LOOK_ONLY: Key = key("look-only", Kind::Flag, Count::One);
 
 /// The keys of `[result]`.
-pub const RESULT: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("gateways", Kind::Gateway, Count::Some)];
+pub const RESULT: &[Key] = &[
+    key("addresses", Kind::Address, Count::Some),
+    key("gateways", Kind::Gateway, Count::Some),
+    key("sockets", Kind::File, Count::Some),
+];
 
 /// The keys of `[previous]`.
 pub const PREVIOUS: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("names", Kind::Link, Count::Some)];

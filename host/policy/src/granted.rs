@@ -188,6 +188,11 @@ impl Granted {
         })
     }
 
+    /// Whether `[result]` has this socket.
+    pub fn may_name_socket(&self, path: &str) -> bool {
+        self.result.as_ref().is_some_and(|result| result.matches("sockets", path))
+    }
+
     /// The plugin that this is for.
     pub fn plugin(&self) -> String {
         let name = self.path.rsplit('/').next().unwrap_or_default();
@@ -222,7 +227,7 @@ impl Granted {
         hint
     }
 
-    /// The way out of a refusal of what an IPAM plugin hands out: `addresses` or `gateways`, and which.
+    /// The way out of a refusal of what a result has: `addresses`, `gateways` or `sockets`, and which.
     pub fn result_hint(&self, key: &'static str, value: &str) -> String {
         self.way_out(None, line::result(&self.file, &[line::text(key, value)]))
     }

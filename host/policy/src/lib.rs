@@ -14,7 +14,7 @@
 //! [grant.veth]
 //! look-only = "true"                # of tables about links: neither make, change nor delete
 //!
-//! [result]                          # what an IPAM plugin may hand out beside leases that it took
+//! [result]                          # what a result may have that is neither leased nor made
 //! addresses = ["${config.ipam.addresses.*.address}"]
 //!
 //! [previous]                        # what of a native plugin before it counts as the attachment's own
