@@ -2,7 +2,7 @@
 //!
 //! It is forked before anything else is done, so that it maps and links the plugin's code while the gate reads and checks
 //! the request. Fork instead of a new program: an exec costs about a millisecond on the machines that this was measured
-//! on (docs/design.md), a fork of a process this small a tenth of that. What the child may do is decided by
+//! on (docs/decisions.md), a fork of a process this small a tenth of that. What the child may do is decided by
 //! `postern-sandbox`, before it looks at a byte of the guest.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 

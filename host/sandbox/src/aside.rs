@@ -66,7 +66,7 @@ pub fn compile(wasm: &[u8]) -> Result<Vec<u8>, String> {
     })
 }
 
-/// A component of 20 MiB is read in 0.3 s (docs/design.md, "Installing").
+/// A component of 20 MiB is read in 0.3 s (docs/architecture.md, "Installing").
 fn reading(size: u64) -> Bounds {
     Bounds { seconds: 20 + size / MIB, memory: 512 * MIB + 16 * size }
 }

@@ -1,4 +1,4 @@
-//! What a run has to do with its attachment's record: the journal (docs/design.md).
+//! What a run has to do with its attachment's record: the journal (docs/journal.md).
 
 use super::{Leftover, Session, Undo};
 use crate::clock::now;
