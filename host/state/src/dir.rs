@@ -24,6 +24,8 @@ use std::path::Path;
 pub enum How {
     /// Reading.
     Read,
+    /// Reading; made if absent. `EISDIR` for a directory, as for all that write.
+    Held(u32),
     /// Reading and writing.
     Change,
     /// Reading and writing; made if absent.
@@ -41,6 +43,8 @@ impl How {
         let mut options = OpenOptions::new();
         match self {
             Self::Read => options.read(true),
+            // cap-std's own way to make a file asks for the right to write.
+            Self::Held(mode) => options.read(true).mode(mode).custom_flags(OFlag::O_CREAT.bits()),
             Self::Change => options.read(true).write(true),
             Self::Begin(mode) => options.read(true).write(true).create(true).mode(mode),
             Self::Anew(mode) => options.write(true).create(true).truncate(true).mode(mode),
@@ -221,8 +225,15 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    const ALL: [How; 6] =
-        [How::Read, How::Change, How::Begin(0o600), How::Anew(0o600), How::Append, How::AppendTo(0o600)];
+    const ALL: [How; 7] = [
+        How::Read,
+        How::Held(0o600),
+        How::Change,
+        How::Begin(0o600),
+        How::Anew(0o600),
+        How::Append,
+        How::AppendTo(0o600),
+    ];
 
     #[test]
     fn nothing_is_followed_waited_for_or_reached_outside() {
@@ -245,9 +256,13 @@ mod tests {
             // Returns at once: for reading with nothing to read, for writing not at all.
             let fifo = dir.file("fifo", how).map(|file| file.metadata().unwrap().is_file());
             match how {
-                How::Read | How::Change | How::Begin(_) => assert!(!fifo.unwrap()),
+                How::Read | How::Held(_) | How::Change | How::Begin(_) => assert!(!fifo.unwrap()),
                 _ => assert_eq!(fifo.unwrap_err().raw_os_error(), Some(nix::libc::ENXIO), "{how:?}"),
             }
+        }
+        std::fs::create_dir(at("directory")).unwrap();
+        for how in ALL.into_iter().filter(|how| *how != How::Read) {
+            assert_eq!(dir.file("directory", how).unwrap_err().raw_os_error(), Some(nix::libc::EISDIR), "{how:?}");
         }
         for name in ["link", "root"] {
             assert_eq!(dir.directory(name).unwrap_err().raw_os_error(), Some(nix::libc::ENOTDIR));
@@ -262,7 +277,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(scratch.path("secret")).unwrap(), "secret");
         let mut names = dir.names_that(|name| name != "fifo").unwrap();
         names.sort();
-        assert_eq!(names, ["again", "dangling", "root"]);
+        assert_eq!(names, ["again", "dangling", "directory", "root"]);
     }
 
     #[test]
@@ -285,6 +300,8 @@ mod tests {
         let mut read = String::new();
         dir.file("file", How::Read).unwrap().read_to_string(&mut read).unwrap();
         assert_eq!(read, "new");
+        drop(dir.file("held", How::Held(0o640)).unwrap());
+        assert_eq!(dir.stat("held").unwrap().unwrap().st_mode & 0o7777, 0o640);
         dir.make_directory("c", 0o750).unwrap();
         dir.make_directory("c", 0o700).unwrap();
         assert_eq!(dir.stat("c").unwrap().unwrap().st_mode & 0o7777, 0o750);

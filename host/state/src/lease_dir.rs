@@ -157,11 +157,7 @@ impl LeaseDir {
     /// Take the lock that the native plugin takes.
     pub(crate) fn lock(&self, deadline: Instant) -> Result<DirLock> {
         let path = self.directory.path_of("lock");
-        // Not for writing, which a disk may not allow: the lock needs no right to it.
-        let opened = match self.directory.dir.file("lock", How::Read) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.directory.dir.file("lock", How::Begin(0o750)),
-            opened => opened,
-        };
+        let opened = self.directory.dir.file("lock", How::Held(0o750));
         let file = opened.map_err(|error| StateError::io("open", &path, error))?;
         lock_before(&file, &path, deadline)?;
         Ok(DirLock(file))
