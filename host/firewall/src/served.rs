@@ -1,5 +1,6 @@
-//! Which addresses the rules of a node lead traffic to, whoever made them: while one does, the address must not become
-//! another container's. Native portmap's DNAT outlives a container that nobody has said DEL for.
+//! The addresses that the rules of a node lead traffic to, whoever made the rules.
+//!
+//! Such an address must not become another container's. Native portmap's DNAT stays if a container goes without a DEL.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use nix::errno::Errno;
 use postern_netlink::Attributes;
 
 use crate::iptables::saved::SavedTable;
-use crate::iptables::{self, Means};
+use crate::iptables::{self, ProgramRunner};
 use crate::nft::rule::{Expression, Rule, destination_of};
 use crate::{FirewallError, Nft};
 
@@ -23,24 +24,24 @@ const DNAT: u32 = 1;
 
 /// A rule that leads traffic to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Serving {
+pub struct ServingRule {
     /// Family, table and chain: `ip nat CNI-DN-…`.
     pub place: String,
-    /// The chain or its table has a name that the native plugins give.
+    /// True if the chain or its table has a name that the native plugins give.
     pub of_plugin: bool,
 }
 
-/// The addresses that rules lead traffic to, as they were at one moment.
+/// The addresses that rules lead traffic to, at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Served(HashMap<IpAddr, Serving>);
+pub struct Served(HashMap<IpAddr, ServingRule>);
 
 impl Served {
-    /// Looks at nftables, in which the newer iptables has its rules as well, and at the tables of legacy iptables, if the
-    /// kernel has any.
+    /// Reads nftables, which also has the rules of newer iptables. If the kernel has tables of legacy iptables, it
+    /// reads them too.
     ///
     /// # Errors
     /// The kernel refuses to show its rules, a program fails, or the deadline passes.
-    pub fn look(nft: &mut Nft, means: Means<'_>) -> Result<Self, FirewallError> {
+    pub fn look(nft: &mut Nft, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
         let mut served = Self::default();
         let families = [
             (NetfilterProtoFamily::IPv4, "ip"),
@@ -57,22 +58,22 @@ impl Served {
             rules.into_iter().flatten().for_each(|(address, serving)| served.add(address, serving));
         }
         if iptables::has_legacy_nat() && iptables::installed().contains(&true) {
-            for (name, table) in iptables::Tables::nat(means)?.by_family() {
+            for (name, table) in iptables::Tables::nat(runner)?.by_family() {
                 of_saved(table, name).into_iter().for_each(|(address, serving)| served.add(address, serving));
             }
         }
         Ok(served)
     }
 
-    /// Where a rule leads traffic to this address.
+    /// Returns a rule that leads traffic to this address.
     #[must_use]
-    pub fn by(&self, address: IpAddr) -> Option<&Serving> {
+    pub fn by(&self, address: IpAddr) -> Option<&ServingRule> {
         self.0.get(&address)
     }
 
-    /// All addresses that rules of the native plugins lead traffic to, in order.
+    /// Returns all addresses that rules of the native plugins lead traffic to, in order.
     #[must_use]
-    pub fn of_plugins(&self) -> Vec<(IpAddr, &Serving)> {
+    pub fn of_plugins(&self) -> Vec<(IpAddr, &ServingRule)> {
         let mut all: Vec<_> = self
             .0
             .iter()
@@ -83,7 +84,7 @@ impl Served {
         all
     }
 
-    fn add(&mut self, address: IpAddr, serving: Serving) {
+    fn add(&mut self, address: IpAddr, serving: ServingRule) {
         let known = self.0.entry(address).or_insert_with(|| serving.clone());
         if serving.of_plugin && !known.of_plugin {
             *known = serving;
@@ -91,8 +92,8 @@ impl Served {
     }
 }
 
-impl Serving {
-    /// `None` for the rules of `ipMasq`, which are about what leaves a container.
+impl ServingRule {
+    /// `None` for the rules of `ipMasq`, which concern traffic that leaves a container.
     fn of(family: &str, table: &str, chain: &str) -> Option<Self> {
         let digits = chain.strip_prefix("CNI-").unwrap_or_default();
         if digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -103,8 +104,8 @@ impl Serving {
     }
 }
 
-/// The addresses that a rule names as destination, or sends packets to.
-fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, Serving)> {
+/// Returns the addresses that a rule compares as destination, or sends packets to.
+fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, ServingRule)> {
     let name = |kind| rule.first(kind).map(|name| name.text_lossy().into_owned()).unwrap_or_default();
     let mut found = Vec::new();
     let mut registers: HashMap<u32, &[u8]> = HashMap::new();
@@ -122,11 +123,11 @@ fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, Serving)> {
                 let value = number(3).and_then(|register| registers.get(&register));
                 found.extend(value.and_then(|value| address(value)));
             }
-            // NFTA_TARGET_NAME, _REV, _INFO: what iptables makes.
+            // NFTA_TARGET_NAME, _REV, _INFO: the form that iptables uses.
             Some(b"target\0") if data.first(1).map(|name| name.value) == Some(b"DNAT\0") => {
                 let info = data.first(3).map(|info| info.value).unwrap_or_default();
                 let (at, length) = match (family, number(2)) {
-                    // The oldest has a counter before the flags.
+                    // The oldest revision has a counter before the flags.
                     ("ip", Some(0) | None) => (8, 4),
                     ("ip", _) => (4, 4),
                     _ => (4, 16),
@@ -141,7 +142,7 @@ fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, Serving)> {
     if found.is_empty() {
         return Vec::new();
     }
-    let serving = Serving::of(family, &name(RULE_TABLE), &name(RULE_CHAIN));
+    let serving = ServingRule::of(family, &name(RULE_TABLE), &name(RULE_CHAIN));
     found.into_iter().filter_map(|address| Some((address, serving.clone()?))).collect()
 }
 
@@ -153,11 +154,11 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The same of a table as `iptables-save` prints it.
-fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, Serving)> {
+/// As [`read`], for a table as `iptables-save` prints it.
+fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, ServingRule)> {
     let mut found = Vec::new();
     for saved in &table.rules {
-        let Some(serving) = Serving::of(family, "nat", &saved.rule.chain) else { continue };
+        let Some(serving) = ServingRule::of(family, "nat", &saved.rule.chain) else { continue };
         let destination = saved.rule.destination.filter(|(is, net)| *is && net.prefix_len() == net.max_prefix_len());
         found.extend(destination.map(|(_, net)| (net.addr(), serving.clone())));
         let mut words = saved.line.split_whitespace();
@@ -170,7 +171,7 @@ fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, Serving)> {
     found
 }
 
-/// `10.1.2.3:80`, `[fd00::1]:80`, or an address alone.
+/// Reads `10.1.2.3:80`, `[fd00::1]:80`, or an address alone.
 fn target(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.split(']').next());
     text.parse().ok().or_else(|| bare?.parse().ok()).or_else(|| text.rsplit_once(':')?.0.parse().ok())
