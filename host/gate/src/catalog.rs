@@ -8,7 +8,7 @@
 
 pub use crate::manifest::Manifest;
 
-use crate::places::{PlaceError, Shelf};
+use crate::places::{PlaceError, TrustedDir};
 use crate::plugin_error::PluginError;
 use nix::sys::stat::fstat;
 use postern_state::{Dir, How};
@@ -65,9 +65,9 @@ pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, Pl
     let code = code_path(catalog, plugin);
     let name = plugin.to_owned();
     let absent = || PluginError::Absent { plugin: name.clone(), catalog: catalog.to_owned() };
-    let shelf = Shelf::open(catalog)?.ok_or_else(absent)?;
-    let file = shelf.file(&format!("{plugin}.cwasm"))?.ok_or_else(absent)?;
-    let manifest = Manifest::read_from(&shelf, catalog, plugin)?;
+    let directory = TrustedDir::open(catalog)?.ok_or_else(absent)?;
+    let file = directory.file(&format!("{plugin}.cwasm"))?.ok_or_else(absent)?;
+    let manifest = Manifest::read_from(&directory, catalog, plugin)?;
     if manifest.plugin != plugin {
         return Err(PluginError::Renamed { plugin: name, code, installed: manifest.plugin });
     }
@@ -195,7 +195,7 @@ fn write_note(notes: &Path, name: &str, note: &Note) -> std::io::Result<()> {
     Dir::make(notes, 0o700)?;
     let notes = Dir::open_itself(notes)?;
     let new = format!("{name}.{}.new", std::process::id());
-    notes.file(&new, How::Anew(0o600))?.write_all(&serde_json::to_vec(note)?)?;
+    notes.file(&new, How::Rewrite(0o600))?.write_all(&serde_json::to_vec(note)?)?;
     notes.rename(&new, &format!("{name}.json"))
 }
 

@@ -224,12 +224,12 @@ fn writing(directory: &Path) -> nix::Result<()> {
 
 /// A directory that [`trust`] has accepted, open: what is opened in it is of this directory, whatever takes its place.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct TrustedDir {
     dir: Dir,
     path: PathBuf,
 }
 
-impl Shelf {
+impl TrustedDir {
     /// Opens it; `None` if there is no such directory.
     ///
     /// # Errors
@@ -269,7 +269,7 @@ pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ELOOP as i32)
 }
 
-/// Opens a file as [`Shelf::file`], of the directory that its path names.
+/// Opens a file as [`TrustedDir::file`], of the directory that its path names.
 ///
 /// # Errors
 /// As [`trust`].
@@ -278,7 +278,7 @@ pub fn open_trusted(path: &Path) -> Result<Option<File>, PlaceError> {
         return Err(PlaceError::unreadable(path, "its name is not text"));
     };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    Shelf::open(parent)?.map(|shelf| shelf.file(name)).transpose().map(Option::flatten)
+    TrustedDir::open(parent)?.map(|directory| directory.file(name)).transpose().map(Option::flatten)
 }
 
 #[cfg(test)]

@@ -25,17 +25,17 @@ pub enum How {
     /// Reading.
     Read,
     /// Reading; made if absent. `EISDIR` for a directory, as for all that write.
-    Held(u32),
+    ReadOrCreate(u32),
     /// Reading and writing.
     Change,
     /// Reading and writing; made if absent.
-    Begin(u32),
+    ChangeOrCreate(u32),
     /// Writing from the start; made if absent, emptied if not.
-    Anew(u32),
+    Rewrite(u32),
     /// Writing at its end.
     Append,
     /// Writing at its end; made if absent.
-    AppendTo(u32),
+    AppendOrCreate(u32),
 }
 
 impl How {
@@ -44,12 +44,12 @@ impl How {
         match self {
             Self::Read => options.read(true),
             // cap-std's own way to make a file asks for the right to write.
-            Self::Held(mode) => options.read(true).mode(mode).custom_flags(OFlag::O_CREAT.bits()),
+            Self::ReadOrCreate(mode) => options.read(true).mode(mode).custom_flags(OFlag::O_CREAT.bits()),
             Self::Change => options.read(true).write(true),
-            Self::Begin(mode) => options.read(true).write(true).create(true).mode(mode),
-            Self::Anew(mode) => options.write(true).create(true).truncate(true).mode(mode),
+            Self::ChangeOrCreate(mode) => options.read(true).write(true).create(true).mode(mode),
+            Self::Rewrite(mode) => options.write(true).create(true).truncate(true).mode(mode),
             Self::Append => options.append(true),
-            Self::AppendTo(mode) => options.append(true).create(true).mode(mode),
+            Self::AppendOrCreate(mode) => options.append(true).create(true).mode(mode),
         };
         options.follow(FollowSymlinks::No).nonblock(true);
         options
@@ -179,7 +179,7 @@ impl Dir {
         }
     }
 
-    /// The names here that are `wanted`, without `.` and `..`. Names that aren't UTF-8 are nobody's we know and are left out.
+    /// The names here that are `wanted`, without `.` and `..`. Names that aren't UTF-8 are left out: Postern and the native plugin make none.
     ///
     /// # Errors
     /// As open(2) and getdents(2).
@@ -227,12 +227,12 @@ mod tests {
 
     const ALL: [How; 7] = [
         How::Read,
-        How::Held(0o600),
+        How::ReadOrCreate(0o600),
         How::Change,
-        How::Begin(0o600),
-        How::Anew(0o600),
+        How::ChangeOrCreate(0o600),
+        How::Rewrite(0o600),
         How::Append,
-        How::AppendTo(0o600),
+        How::AppendOrCreate(0o600),
     ];
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
             // Returns at once: for reading with nothing to read, for writing not at all.
             let fifo = dir.file("fifo", how).map(|file| file.metadata().unwrap().is_file());
             match how {
-                How::Read | How::Held(_) | How::Change | How::Begin(_) => assert!(!fifo.unwrap()),
+                How::Read | How::ReadOrCreate(_) | How::Change | How::ChangeOrCreate(_) => assert!(!fifo.unwrap()),
                 _ => assert_eq!(fifo.unwrap_err().raw_os_error(), Some(nix::libc::ENXIO), "{how:?}"),
             }
         }
@@ -289,18 +289,18 @@ mod tests {
         for how in [How::Read, How::Change, How::Append] {
             assert_eq!(dir.file("file", how).unwrap_err().kind(), ErrorKind::NotFound, "{how:?}");
         }
-        dir.file("file", How::Begin(0o600)).unwrap().write_all(b"one").unwrap();
+        dir.file("file", How::ChangeOrCreate(0o600)).unwrap().write_all(b"one").unwrap();
         assert_eq!(std::fs::metadata(scratch.path("a/b/file")).unwrap().permissions().mode() & 0o7777, 0o600);
-        dir.file("file", How::AppendTo(0o600)).unwrap().write_all(b" two").unwrap();
+        dir.file("file", How::AppendOrCreate(0o600)).unwrap().write_all(b" two").unwrap();
         dir.file("file", How::Append).unwrap().write_all(b" three").unwrap();
         assert_eq!(text(), "one two three");
-        dir.file("file", How::Begin(0o600)).unwrap().write_all(b"1").unwrap();
+        dir.file("file", How::ChangeOrCreate(0o600)).unwrap().write_all(b"1").unwrap();
         assert_eq!(text(), "1ne two three");
-        dir.file("file", How::Anew(0o600)).unwrap().write_all(b"new").unwrap();
+        dir.file("file", How::Rewrite(0o600)).unwrap().write_all(b"new").unwrap();
         let mut read = String::new();
         dir.file("file", How::Read).unwrap().read_to_string(&mut read).unwrap();
         assert_eq!(read, "new");
-        drop(dir.file("held", How::Held(0o640)).unwrap());
+        drop(dir.file("held", How::ReadOrCreate(0o640)).unwrap());
         assert_eq!(dir.stat("held").unwrap().unwrap().st_mode & 0o7777, 0o640);
         dir.make_directory("c", 0o750).unwrap();
         dir.make_directory("c", 0o700).unwrap();

@@ -116,7 +116,7 @@ impl Directory {
     pub(crate) fn replace(&self, name: &str, temporary: &str, content: &[u8]) -> Result<()> {
         let written = self
             .dir
-            .file(temporary, How::Anew(0o600))
+            .file(temporary, How::Rewrite(0o600))
             .and_then(|mut file| file.write_all(content))
             .and_then(|()| self.dir.rename(temporary, name));
         written.map_err(|error| {

@@ -157,7 +157,7 @@ impl LeaseDir {
     /// Take the lock that the native plugin takes.
     pub(crate) fn lock(&self, deadline: Instant) -> Result<DirLock> {
         let path = self.directory.path_of("lock");
-        let opened = self.directory.dir.file("lock", How::Held(0o750));
+        let opened = self.directory.dir.file("lock", How::ReadOrCreate(0o750));
         let file = opened.map_err(|error| StateError::io("open", &path, error))?;
         lock_before(&file, &path, deadline)?;
         Ok(DirLock(file))
@@ -297,7 +297,7 @@ impl LeaseDir {
 
     /// The same under a temporary name. Only one process at a time is here: the lock is held.
     fn named_draft<'a>(&self, content: &'a str) -> Result<Draft<'a>> {
-        self.written(self.directory.dir.file(TEMPORARY_LEASE, How::Anew(0o600)), content, true)
+        self.written(self.directory.dir.file(TEMPORARY_LEASE, How::Rewrite(0o600)), content, true)
     }
 
     fn written<'a>(&self, opened: io::Result<File>, content: &'a str, named: bool) -> Result<Draft<'a>> {

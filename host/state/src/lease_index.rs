@@ -99,7 +99,7 @@ impl Place {
     fn replace(&self, content: &[u8]) -> io::Result<()> {
         let temporary = format!("{}.new", self.stem);
         let root = Dir::open(&self.root)?;
-        root.file(&temporary, How::Anew(0o600))?.write_all(content)?;
+        root.file(&temporary, How::Rewrite(0o600))?.write_all(content)?;
         root.rename(&temporary, &self.name())
     }
 }

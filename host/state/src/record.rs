@@ -49,7 +49,7 @@ const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be writte
 const PAGE: u64 = 4096;
 /// A time in milliseconds with as many digits as those of this age.
 const A_TIME: u64 = 1_700_000_000_000;
-const CREATE: How = How::Begin(0o600);
+const CREATE: How = How::ChangeOrCreate(0o600);
 /// What the name of a record set aside has after the key; a number follows.
 const CORRUPT: &str = ".corrupt-";
 

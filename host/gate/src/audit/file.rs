@@ -100,7 +100,7 @@ impl Open {
     fn new(path: &Path) -> io::Result<Self> {
         let directory = places::directory(path).map_err(io::Error::other)?;
         places::trust_file(path, &directory).map_err(io::Error::other)?;
-        let file = directory.file(LOG, How::AppendTo(0o600))?;
+        let file = directory.file(LOG, How::AppendOrCreate(0o600))?;
         places::trust_file(&path.join(LOG), &file).map_err(io::Error::other)?;
         Ok(Self { directory, file })
     }
@@ -141,7 +141,7 @@ impl Open {
         let line = json!({
             "time": crate::clock::now(), "note": "rotated", "dropped_bytes": before.map_or(0, |before| before.st_size),
         });
-        let mut new = self.directory.file(NEW, How::Anew(0o600))?;
+        let mut new = self.directory.file(NEW, How::Rewrite(0o600))?;
         new.write_all(format!("{line}\n").as_bytes())?;
         self.directory.unlink(OLD)?;
         self.directory.link(LOG, OLD)?;
