@@ -173,6 +173,21 @@ fn the_gate_keeps_what_its_grants_need() -> Result<()> {
     Ok(())
 }
 
+/// Its process is another program's, and is held to the same.
+#[test]
+fn a_plugin_with_all_of_wasi_has_no_more() -> Result<()> {
+    let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "reaching", "do": "wait"});
+    let seen = look("reaching", &config, 2)?;
+    let [gate, sandbox] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
+    confined(gate, KILL)?;
+    confined(sandbox, 0)?;
+    ensure!(
+        sandbox.threads.len() == 1 && sandbox.threads.iter().all(|thread| thread.field("Name") == "postern-wasi"),
+        "{sandbox:#?}"
+    );
+    Ok(())
+}
+
 #[test]
 fn without_leases_there_is_no_way_past_file_modes() -> Result<()> {
     let bin = test_bin()?;

@@ -200,15 +200,15 @@ const NO_PLUGINS: [(&str, &str, &str, &str); 14] = [
     ),
     (
         "files",
-        r#"(component (import "wasi:filesystem/types@0.2.0" (instance)) COMMAND)"#,
+        r#"(component (import "wasi:keyvalue/store@0.2.0" (instance)) COMMAND)"#,
         "",
-        "imports what a plugin cannot have: wasi:filesystem/types@0.2.0",
+        "imports what a plugin cannot have: wasi:keyvalue/store@0.2.0",
     ),
     (
         "sockets",
-        r#"(component (import "wasi:sockets/tcp@0.2.0" (instance)) COMMAND)"#,
+        r#"(component (import "example:node/files@0.2.0" (instance)) COMMAND)"#,
         "",
-        "imports what a plugin cannot have: wasi:sockets/tcp@0.2.0",
+        "imports what a plugin cannot have: example:node/files@0.2.0",
     ),
     (
         "shape",
