@@ -25,7 +25,7 @@ use postern_cni::{
     Env, Error, Json, Lists, NetConf, NumericVersion, Verb, Version, about, check_version, code, config_version,
     read_conf, validate_conf,
 };
-use postern_confine::{Nobody, close_all_but};
+use postern_confine::{NoPrograms, close_all_but};
 use postern_kernel::{Namespace, OpenError};
 use postern_policy::{Granted, Limits, Policy};
 use postern_types::Capability;
@@ -121,7 +121,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     made.tidy();
     if outcome.is_ok() && verb == Verb::Add {
         // A runtime believes this process only when it has ended: what takes time comes before the last word.
-        session.runner = Rc::new(Nobody);
+        session.runner = Rc::new(NoPrograms);
         drop(launcher);
         process::reap();
         session.given();
@@ -212,7 +212,7 @@ fn begin(
     session.owns_link = part.link;
     if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
-        session.look_for_pair().map_err(internal)?;
+        session.look_for_link().map_err(internal)?;
     }
     let namespace = match namespace {
         Ok(namespace) => namespace,
@@ -331,7 +331,7 @@ fn del_without_plugin(
     let mut session = Session::new(request, deadline, places);
     session.makes_links = part.link;
     session.open_record().map_err(internal)?;
-    session.look_for_pair().map_err(internal)?;
+    session.look_for_link().map_err(internal)?;
     // Of a chained plugin only its own goes: others of the attachment are called after it.
     let section = (!session.owns_link).then(|| session.section());
     match namespace {

@@ -25,6 +25,7 @@ pub use veth::Veth;
 
 use crate::need::Need;
 use crate::session::Session;
+use postern_cni::CniResult;
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -44,15 +45,24 @@ trait Leaves {
     /// How it gets into the record.
     fn noted(&self) -> Noted;
 
-    /// Whether it is the attachment's link: the plugin that made it is the last one of its chain that DEL calls, and nothing of
+    /// The attachment's link, if it is that: the plugin that made it is the last one of its chain that DEL calls, and nothing of
     /// the attachment outlives it.
-    fn is_link(&self) -> bool;
+    fn as_link(&self) -> Option<&dyn AttachmentLink>;
 
     /// Whether it is on a disk, and not in a kernel.
     fn outlives_boot(&self) -> bool;
 
     /// What its removal takes of a gate that gives up all else.
     fn needs(&self) -> Need<'_>;
+}
+
+/// What an effect that is the attachment's link says beside.
+trait AttachmentLink {
+    /// Whether the link is there, by what the record knows it by.
+    fn is_there(&self, session: &Session) -> Result<bool, OpError>;
+
+    /// Whether the runtime's result is about this link, as far as that tells.
+    fn is_named(&self, result: &CniResult) -> bool;
 }
 
 /// What an effect has to do with the attachment's addresses.
@@ -158,7 +168,20 @@ impl Effect {
 
     /// Whether it is the attachment's link.
     pub(crate) fn is_link(&self) -> bool {
-        self.leaves().is_link()
+        self.leaves().as_link().is_some()
+    }
+
+    /// Whether it is the attachment's link and there.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    pub(crate) fn is_living_link(&self, session: &Session) -> Result<bool, OpError> {
+        self.leaves().as_link().map_or(Ok(false), |link| link.is_there(session))
+    }
+
+    /// Whether it is the attachment's link, and the runtime's result is about it.
+    pub(crate) fn is_link_of(&self, result: &CniResult) -> bool {
+        self.leaves().as_link().is_some_and(|link| link.is_named(result))
     }
 
     /// Whether it is on a disk, and not in a kernel.
