@@ -65,7 +65,9 @@ fn install_and_uninstall() -> Result<()> {
             line if line.ends_with("/postern") && line.contains("-x") && !line.starts_with('d') => {
                 (line, "-rwxr-xr-x root ")
             }
-            line if line.ends_with("/postern-admin") || line.contains("opt/cni/bin/") => (line, "-rwxr-xr-x root "),
+            line if ["/postern-admin", "/postern-wasi", "opt/cni/bin/"].iter().any(|part| line.contains(part)) => {
+                (line, "-rwxr-xr-x root ")
+            }
             line => (line, "drwxr-xr-x root "),
         };
         ensure!(mode.starts_with(expected), "not {expected}: {line}");

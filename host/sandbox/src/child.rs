@@ -22,21 +22,22 @@ use std::sync::Arc;
 /// so again, since a gate that is confined can't make another process. It exits without a word if the channel breaks. It
 /// has no notion of time: the gate kills it at the deadline.
 pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
-    serve(channel, code, Guest::load)
+    serve(channel, code, || {}, Guest::load)
 }
 
 /// The same for a component that needs all of WASI, with nothing behind it, in a process that was started for it.
 #[cfg(feature = "wasi")]
 pub fn run_whole(channel: OwnedFd, code: OwnedFd) -> ! {
-    serve(channel, code, Guest::load_whole)
+    serve(channel, code, crate::whole::make_ready, Guest::load_whole)
 }
 
 /// How a guest is loaded.
 type Load = fn(OwnedFd) -> wasmtime::Result<Guest>;
 
-fn serve(channel: OwnedFd, code: OwnedFd, load: Load) -> ! {
+fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
     let channel = Arc::new(UnixStream::from(channel));
     report_panics(Arc::clone(&channel));
+    make_ready();
     let guest = match prepare(&channel, code, load) {
         Ok(guest) => guest,
         Err(last) => finish(&channel, &last),

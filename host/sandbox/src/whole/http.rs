@@ -71,6 +71,15 @@ impl Answer {
     }
 }
 
+/// Lets go of the objects that a function was given.
+fn let_go(store: &mut StoreContextMut<'_, State>, parameter: &Val) -> Result<()> {
+    match parameter {
+        Val::Resource(object) => object.resource_drop(&mut *store),
+        Val::Option(Some(inside)) => let_go(store, inside),
+        _ => Ok(()),
+    }
+}
+
 /// Whether an interface, by its name without version, is one of them.
 pub fn is_request(interface: &str) -> bool {
     REFUSED.contains(&interface)
@@ -87,7 +96,8 @@ pub fn refuse(linker: &mut Linker<State>, engine: &Engine, import: &str, shape: 
         match item.ty {
             ComponentItem::ComponentFunc(_) => {
                 let (answer, call) = (Answer::of(name), format!("{import}#{name}"));
-                instance.func_new(name, move |store, ty: ComponentFunc, _, results| {
+                instance.func_new(name, move |mut store, ty: ComponentFunc, parameters, results| {
+                    parameters.iter().try_for_each(|parameter| let_go(&mut store, parameter))?;
                     let value = match ty.results().next() {
                         Some(ty) => answer.value(store, &ty)?,
                         None => None,

@@ -67,6 +67,12 @@ impl Whole {
     }
 }
 
+/// Does what must be done while files can still be opened. wasmtime-wasi makes a random generator for every context, and
+/// that has its seed from a device: this thread's first one. The guest's random numbers are others (`crate::wasi`).
+pub fn make_ready() {
+    drop(wasmtime_wasi::thread_rng());
+}
+
 /// What waits for a clock: one thread, the one that asks. To be made before the process is sealed.
 ///
 /// # Errors

@@ -120,7 +120,8 @@ mod reaching {
     fn streams() -> String {
         let mut all = Vec::new();
         for _ in 0..1_000_000 {
-            all.push((stdin::get_stdin().subscribe(), stdout::get_stdout(), stderr::get_stderr()));
+            let input = stdin::get_stdin();
+            all.push((input.subscribe(), input, stdout::get_stdout(), stderr::get_stderr()));
         }
         format!("{} streams", all.len())
     }
