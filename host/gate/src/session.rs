@@ -3,6 +3,7 @@
 mod journal;
 mod kept;
 mod link;
+pub(crate) mod port;
 mod previous;
 
 pub use link::is_link_of_index;

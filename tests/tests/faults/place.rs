@@ -6,7 +6,7 @@ use crate::scenarios::{NATIVE, SCRIPT, Scenario};
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, merge, plugin_bin, shipped};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,8 @@ pub struct Place {
     before: Value,
     /// What the last ADD printed.
     previous: Value,
+    /// The kinds of effect that an ADD has.
+    pub kinds: BTreeSet<String>,
 }
 
 impl Place {
@@ -62,13 +64,24 @@ impl Place {
         node.sh(&format!(
             "mkdir -p {directory}/leases; cat > {directory}/{name} <<'END'\n{SCRIPT}\nEND\nchmod 755 {directory}/{name}"
         ))?;
+        if scenario.joins {
+            node.sh("for c in c1 c2; do ip link add tap-$c type veth peer name vm-$c; ip link set vm-$c up; done")?;
+        }
         // What `postern gc` runs a native program with.
         node.sh("mkdir -p /etc/cni/net.d")?;
         std::fs::write(node.path("/etc/cni/net.d/10-net.conf"), scenario.config.to_string())?;
-        let mut place = Self { node, scenario: scenario.clone(), verb, before: Value::Null, previous: Value::Null };
+        let mut place = Self {
+            node,
+            scenario: scenario.clone(),
+            verb,
+            before: Value::Null,
+            previous: Value::Null,
+            kinds: BTreeSet::new(),
+        };
         place.policy(None)?;
         for container in ["c1", "c2"] {
             place.add(container)?;
+            place.kinds = place.effects()?;
             place.call("CHECK", container)?.success().context("CHECK before any fault")?;
             place.call("DEL", container)?.success()?;
         }
@@ -90,6 +103,12 @@ impl Place {
             };
             if plugin == self.scenario.plugin && plugin == "bridge" {
                 text.push_str("[grant.ipam]\ntypes = [\"${config.ipam.type}\"]\nnative = [\"script-ipam\"]\n");
+                if self.scenario.joins {
+                    text.push_str(
+                        "[previous]\nnames = [\"tap-*\"]\n\
+                         [grant.bridge]\nnames = [\"br9\"]\ngateways = [\"true\"]\nattach = [\"tap-*\"]\n",
+                    );
+                }
             }
             fs::write(self.node.path(format!("/etc/postern/policy/{plugin}.toml")), text)?;
         }
@@ -104,6 +123,10 @@ impl Place {
             // Of c2 nothing is known but what it prints itself.
             let printed = self.previous.clone();
             merge(&mut config, &json!({"prevResult": printed}));
+        }
+        if verb == "ADD" && self.scenario.joins {
+            let links = [json!({"name": format!("tap-{container}")})];
+            merge(&mut config, &json!({"prevResult": {"cniVersion": "1.1.0", "interfaces": links}}));
         }
         let bin = plugin_bin()?;
         let path = format!("{}:{}", bin.display(), NATIVE.0);
@@ -151,6 +174,17 @@ impl Place {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What the records of attachments and of shared objects list: the kind of each effect, and its backend.
+    fn effects(&self) -> Result<BTreeSet<String>> {
+        let lines = self.node.sh("cat /run/postern/attachments/* 2>/dev/null || true")?;
+        let lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let text = |line: &Value, key| Some(line.get("effect")?.get(key)?.as_str()?.to_owned());
+        let own = lines.filter_map(|line| Some(text(&line, "effect")? + &text(&line, "backend").unwrap_or_default()));
+        let shared = self.node.sh("ls /run/postern/node 2>/dev/null || true")?;
+        let shared = shared.lines().filter_map(|name| Some(format!("node {}", name.split('-').next()?)));
+        Ok(own.chain(shared).collect())
     }
 
     /// All faults that a run of this verb can have, by kind.
@@ -233,9 +267,9 @@ impl Place {
             ensure!(!held.is_empty(), "{container} has {address}, which is free");
         }
         if self.verb == "DEL" && self.scenario.config.get("macspoofchk").is_some() {
-            let up = self
-                .node
-                .sh("ip -o link show up master br9 2>/dev/null | grep -o 'veth[0-9a-f]*' | sort -u || true")?;
+            let up = self.node.sh(
+                "ip -o link show up master br9 2>/dev/null | grep -oE 'veth[0-9a-f]+|tap-c[12]' | sort -u || true",
+            )?;
             let rules = self.node.sh("nft list table bridge nat 2>/dev/null || true")?;
             for port in up.lines() {
                 ensure!(rules.contains(port), "port {port} is up without its guard:\n{rules}");

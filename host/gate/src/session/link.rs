@@ -93,7 +93,7 @@ impl Session {
     ///
     /// # Errors
     /// The records can't be listed.
-    fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
+    pub(super) fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
         let own = self.key()?;
         let records = postern_state::list(&self.state).map_err(state)?;
         Ok(records.iter().any(|summary| summary.key.as_ref().is_some_and(|key| *key != own) && claims(summary)))
