@@ -13,7 +13,9 @@ mod link;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
+mod macvlan;
 mod masquerade;
+mod parent;
 mod parse;
 mod point_to_point;
 mod resolv_conf;
@@ -43,6 +45,8 @@ mod generated {
             "postern:cni/bridge.options": super::bridge::Options,
             "postern:cni/bridge.port": super::bridge::Port,
             "postern:cni/bridge.bridge": super::bridge::Bridge,
+            "postern:cni/parent.parent": super::parent::Parent,
+            "postern:cni/macvlan.options": super::macvlan::Options,
         },
     });
 }
@@ -69,7 +73,7 @@ impl From<ResourceTableError> for Failure {
 }
 
 /// Each interface, and how it is added to a linker.
-pub const INTERFACES: [Interface; 16] = [
+pub const INTERFACES: [Interface; 18] = [
     ("postern:cni/addresses", |linker| wit::addresses::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/attachments", |linker| wit::attachments::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/bridge", |linker| wit::bridge::add_to_linker::<_, Own>(linker, own)),
@@ -80,7 +84,9 @@ pub const INTERFACES: [Interface; 16] = [
     ("postern:cni/link-sysctl", |linker| wit::link_sysctl::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/loopback", |linker| wit::loopback::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/mac-guard", |linker| wit::mac_guard::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/macvlan", |linker| wit::macvlan::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/masquerade", |linker| wit::masquerade::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/parent", |linker| wit::parent::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/point-to-point", |linker| wit::point_to_point::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/resolv-conf", |linker| wit::resolv_conf::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/routes", |linker| wit::routes::add_to_linker::<_, Own>(linker, own)),

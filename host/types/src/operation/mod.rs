@@ -13,7 +13,9 @@ mod link;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
+mod macvlan;
 mod masquerade;
+mod parent;
 mod point_to_point;
 mod resolv_conf;
 mod routes;
@@ -113,6 +115,8 @@ capabilities! {
     Routes: routes, "routes";
     LinkSysctl: link_sysctl, "link-sysctl";
     Bridge: bridge, "bridge";
+    Parent: parent, "parent";
+    Macvlan: macvlan, "macvlan";
     PointToPoint: point_to_point, "point-to-point";
     Forwarding: forwarding, "forwarding";
     Masquerade: masquerade, "masquerade";
