@@ -161,6 +161,6 @@ fn where_capabilities_act() {
         let all = Capability::ALL.iter().filter(|capability| wanted(**capability));
         all.map(|capability| capability.name()).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(names(Capability::acts_in_container), "link veth addresses routes link-sysctl parent macvlan loopback");
+    assert_eq!(names(Capability::acts_in_container), "link veth addresses routes link-sysctl loopback parent macvlan");
     assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

@@ -115,8 +115,6 @@ capabilities! {
     Routes: routes, "routes";
     LinkSysctl: link_sysctl, "link-sysctl";
     Bridge: bridge, "bridge";
-    Parent: parent, "parent";
-    Macvlan: macvlan, "macvlan";
     PointToPoint: point_to_point, "point-to-point";
     Forwarding: forwarding, "forwarding";
     Masquerade: masquerade, "masquerade";
@@ -126,6 +124,8 @@ capabilities! {
     ResolvConf: resolv_conf, "resolv-conf";
     Loopback: loopback, "loopback";
     Attachments: attachments, "attachments";
+    Parent: parent, "parent";
+    Macvlan: macvlan, "macvlan";
 }
 
 impl Capability {
