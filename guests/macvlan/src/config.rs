@@ -25,7 +25,7 @@ impl Config {
     /// # Errors
     /// Code 999 for what can't be read or makes no sense.
     pub fn read(request: &Request) -> Result<Self, Error> {
-        let mut config = request.conf().map_err(Error::from).and_then(Self::decode).map_err(load_error)?;
+        let mut config = request.conf().and_then(Self::decode).map_err(load_error)?;
         // STATUS concerns no container, and its `CNI_ARGS` nobody.
         if request.verb != Verb::Status {
             let args = request.args(&["MAC"])?;
