@@ -2,9 +2,7 @@
 
 use crate::error::Error;
 use crate::request::Request;
-use postern_cni::{
-    CniResult, Env, Verb, Version, check_version, code, config_version, parse_without_lists, version_output,
-};
+use postern_cni::{CniResult, Env, Json, Verb, Version, check_version, code, config_version, version_output};
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
@@ -87,7 +85,7 @@ pub(crate) fn dispatch<P: Plugin>(
         return Ok(version_output(P::VERSIONS));
     }
     let stdin = stdin()?;
-    let json = parse_without_lists(&stdin, CONFIGURATION_LIMIT)?;
+    let json = Json::parse_without_lists(&stdin, CONFIGURATION_LIMIT)?;
     let version = check_version(verb, &config_version(&json)?, P::VERSIONS)?;
     let request = Request { verb, env, version, json, stdin };
     match verb {
@@ -104,7 +102,6 @@ pub(crate) fn dispatch<P: Plugin>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_cni::Json;
 
     /// Says what it was asked for.
     struct Echo;

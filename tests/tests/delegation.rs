@@ -90,7 +90,12 @@ fn a_native_program_runs_only_where_policy_says_so() -> Result<()> {
 
 #[test]
 fn a_native_program_gets_the_attachment_unchanged() -> Result<()> {
-    let place = Place::new(&script(json!({"labels": {"a": "b"}})))?;
+    // What a runtime gives by convention is for whoever understands it, and no plugin here does.
+    let place = Place::new(&script(json!({
+        "labels": {"a": "b"},
+        "args": {"cni": {"labels": [{"key": "app", "value": "a"}], "other": 1}},
+        "runtimeConfig": {"dns": {"servers": ["10.0.0.53"], "searches": ["a.b"], "options": ["ndots:5"]}},
+    })))?;
     place.allow_native()?;
     let result = place.add()?;
     ensure!(result.pointer("/ips/0/address").and_then(Value::as_str) == Some("10.9.0.42/24"), "{result}");

@@ -136,3 +136,31 @@ fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
     ensure!(gc()?.contains("removed bridge br9"), "made anew, with its gateway's address: {}", gc()?);
     Ok(())
 }
+
+/// The kernel deletes what stands on a link with it: an operator's macvlan, here or in a container.
+#[test]
+fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
+    let node = Node::new()?;
+    let config = config("bridge", "net", &json!({}));
+    node.add_container("c1")?;
+    node.add_container("c2")?;
+    let gc = || node.sh(&format!("{}/postern gc --node --yes", plugin_bin()?.display()));
+    for verb in ["ADD", "DEL"] {
+        call(&node, verb, "c1", &config)?.success()?;
+    }
+    // Which kinds the kernel has is not the question.
+    let upper = node.sh(
+        "for kind in macvlan ipvlan 'vlan id 7'; do ip link add up0 link br9 type $kind 2>/dev/null && break; done
+         ip -o link show up0 2>/dev/null || true",
+    )?;
+    if upper.is_empty() {
+        eprintln!("not looked at: this kernel has no link that stands on another");
+        return Ok(());
+    }
+    ensure!(gc()?.contains("bridge br9 stays: up0 stands on it"), "{}", gc()?);
+    node.sh("ip link set up0 netns c2")?;
+    ensure!(gc()?.contains("bridge br9 stays: up0 in "), "{}", gc()?);
+    node.sh("ip -n c2 link show up0; ip -n c2 link del up0")?;
+    ensure!(gc()?.contains("removed bridge br9"), "{}", gc()?);
+    Ok(())
+}

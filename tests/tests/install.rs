@@ -41,7 +41,7 @@ fn install_and_uninstall() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh("mkdir -p /run/root/opt/cni/bin; cd /run/root/opt/cni/bin; echo native > bridge; echo other > other; chmod 755 *")?;
-    let before = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +")?;
+    let before = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +; find . -type d | sort")?;
     // Twice: an update must not take our own file for a native plugin.
     make(&node, "install", "/run/root")?;
     let said = make(&node, "install", "/run/root")?;
@@ -60,7 +60,7 @@ fn install_and_uninstall() -> Result<()> {
     let modes = node.sh("cd /run/root; find usr opt ! -name 'bridge.native' ! -name other -printf '%M %u %p\n'")?;
     for line in modes.lines() {
         let (mode, expected) = match line {
-            line if line.contains("/bin-directories") || line.contains("/postern.d/") => (line, "-rw-r--r-- root "),
+            line if line.contains("-directories") || line.contains("/postern.d/") => (line, "-rw-r--r-- root "),
             line if line.starts_with('l') => (line, "lrwxrwxrwx root "),
             line if line.ends_with("/postern") && line.contains("-x") && !line.starts_with('d') => {
                 (line, "-rwxr-xr-x root ")
@@ -72,9 +72,16 @@ fn install_and_uninstall() -> Result<()> {
     }
 
     make(&node, "uninstall", "/run/root")?;
-    let after = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +")?;
+    let after = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +; find . -type d | sort")?;
     ensure!(before == after, "before:\n{before}\nafter:\n{after}");
-    ensure!(node.sh("ls -A /run/root/usr/local/lib")?.is_empty(), "a directory is left");
+
+    // What was there before stays, empty or not; what was made goes unless somebody put something there.
+    node.sh("mkdir -p /run/other/usr/local/bin")?;
+    make(&node, "install", "/run/other")?;
+    node.sh("touch /run/other/opt/mine")?;
+    make(&node, "uninstall", "/run/other")?;
+    let left = node.sh("cd /run/other; find . | sort")?;
+    ensure!(left == ".\n./opt\n./opt/mine\n./usr\n./usr/local\n./usr/local/bin\n", "{left}");
     Ok(())
 }
 

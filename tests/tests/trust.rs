@@ -382,6 +382,17 @@ fn a_namespace_that_is_the_hosts_is_refused_in_the_log() -> Result<()> {
     Ok(())
 }
 
+/// Runtimes ask again and again, and the answer refuses nobody anything.
+#[test]
+fn that_a_version_has_no_status_is_no_refusal() -> Result<()> {
+    let watched = installed("")?;
+    let status = Call::new(Path::new(COPY), "ptp", "STATUS", CONFIG).attachment("", "", "");
+    Refusal::of(&watched.node.call(&status)?)?.expect(1, "config version does not allow STATUS")?;
+    let log = watched.node.sh("cat /var/log/postern/audit.jsonl 2>/dev/null || true")?;
+    ensure!(!log.contains("plugin.start"), "{log}");
+    Ok(())
+}
+
 #[test]
 fn a_del_by_the_record_says_why_the_plugin_was_not_run() -> Result<()> {
     let mut watched = installed("")?;

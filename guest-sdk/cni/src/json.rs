@@ -5,7 +5,8 @@
 
 use crate::error::Error;
 use crate::fields::Fields;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use crate::lists;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Number, Value};
 use std::collections::BTreeMap;
@@ -35,10 +36,18 @@ impl Json {
     /// # Errors
     /// Code 6.
     pub fn parse(bytes: &[u8], limit: usize) -> Result<Json, Error> {
-        if bytes.len() > limit {
-            return Err(Error::decoding(format!("{} bytes of JSON are more than the limit of {limit}", bytes.len())));
-        }
-        serde_json::from_slice(bytes).map_err(undecodable)
+        check_length(bytes, limit)?;
+        Tree { without_lists: false }.parse(bytes)
+    }
+
+    /// The same without GC's lists of valid attachments, whatever they are, for who has no use for them: a plugin, whose host has
+    /// read them before. They may be most of the document.
+    ///
+    /// # Errors
+    /// As [`Json::parse`].
+    pub fn parse_without_lists(bytes: &[u8], limit: usize) -> Result<Json, Error> {
+        check_length(bytes, limit)?;
+        Tree { without_lists: true }.parse(bytes)
     }
 
     /// The members as fields of the structure `structure`, a name that only messages use. `null` has no fields.
@@ -143,7 +152,7 @@ impl Serialize for Json {
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
-        deserializer.deserialize_any(Tree)
+        deserializer.deserialize_any(Tree { without_lists: false })
     }
 }
 
@@ -155,7 +164,28 @@ pub(crate) fn undecodable(error: serde_json::Error) -> Error {
     }
 }
 
-struct Tree;
+fn check_length(bytes: &[u8], limit: usize) -> Result<(), Error> {
+    match bytes.len() {
+        length if length > limit => {
+            Err(Error::decoding(format!("{length} bytes of JSON are more than the limit of {limit}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A value, with all that is in it.
+struct Tree {
+    /// At its top the members that are GC's lists are passed over.
+    without_lists: bool,
+}
+
+impl Tree {
+    fn parse(self, bytes: &[u8]) -> Result<Json, Error> {
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let read = deserializer.deserialize_any(self).and_then(|json| deserializer.end().map(|()| json));
+        read.map_err(undecodable)
+    }
+}
 
 impl<'de> Visitor<'de> for Tree {
     type Value = Json;
@@ -202,8 +232,12 @@ impl<'de> Visitor<'de> for Tree {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
         let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
+        while let Some(key) = map.next_key::<String>()? {
+            if self.without_lists && lists::number(&key).is_some() {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                entries.push((key, map.next_value()?));
+            }
         }
         Ok(Json::Object(entries))
     }

@@ -28,7 +28,7 @@ pub use conf::{Attachment, NetConf};
 pub use error::{Error, code};
 pub use fields::Fields;
 pub use json::Json;
-pub use lists::{Lists, parse_with_lists, parse_without_lists};
+pub use lists::{Lists, parse_with_lists};
 pub use names::{validate_container_id, validate_interface_name, validate_network_name};
 pub use request::{Env, Verb, about, check_version, config_version, read_conf, validate_conf, version_output};
 pub use result::{CniResult, Dns, Interface, IpConfig, Route};

@@ -29,18 +29,6 @@ pub fn parse_with_lists(bytes: &[u8], limit: usize) -> Result<(Json, Lists), Err
     }
 }
 
-/// The same for who has no use for the lists, whatever they are: a plugin, whose host has read them before. To look into them
-/// as well would make each component larger by 5 KB.
-///
-/// # Errors
-/// As [`Json::parse`].
-pub fn parse_without_lists(bytes: &[u8], limit: usize) -> Result<Json, Error> {
-    match parse(bytes, limit, Rest)? {
-        Some(json) => Ok(json),
-        None => Json::parse(bytes, limit),
-    }
-}
-
 /// What `visitor` makes of the document; `None` if it is no object, and for `visitor` to say.
 fn parse<'de, T>(
     bytes: &'de [u8],
@@ -55,31 +43,9 @@ fn parse<'de, T>(
     read.map_err(undecodable)
 }
 
-/// The number of a list's key.
-fn list(key: &str) -> Option<usize> {
+/// Which of the lists a key is for.
+pub(crate) fn number(key: &str) -> Option<usize> {
     ["cni.dev/valid-attachments", "cni.dev/attachments"].iter().position(|name| same_name(key, name))
-}
-
-/// The document but for its lists.
-struct Rest;
-
-impl<'de> Visitor<'de> for Rest {
-    type Value = Option<Json>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(key) = map.next_key::<String>()? {
-            match list(&key) {
-                Some(_) => drop(map.next_value::<IgnoredAny>()?),
-                None => entries.push((key, map.next_value()?)),
-            }
-        }
-        Ok(Some(Json::Object(entries)))
-    }
 }
 
 /// The document; `None` if a list is not as it should be.
@@ -95,7 +61,7 @@ impl<'de> Visitor<'de> for Document {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let (mut entries, mut lists, mut good) = (Vec::new(), [None, None], true);
         while let Some(key) = map.next_key::<String>()? {
-            match list(&key).and_then(|list| lists.get_mut(list)) {
+            match number(&key).and_then(|list| lists.get_mut(list)) {
                 Some(list) => match map.next_value_seed(List)? {
                     Some(read) if list.is_none() => *list = Some(read),
                     _ => good = false,
@@ -273,7 +239,7 @@ mod tests {
     use crate::NetConf;
 
     fn parse(text: &str) -> Result<Json, Error> {
-        parse_without_lists(text.as_bytes(), 1000)
+        Json::parse_without_lists(text.as_bytes(), 1000)
     }
 
     #[test]
@@ -330,6 +296,6 @@ mod tests {
             assert_eq!(parse(text), Json::parse(text.as_bytes(), 1000), "{text}");
             assert_eq!(parse_with_lists(text.as_bytes(), 1000).map(|(json, _)| json), parse(text), "{text}");
         }
-        assert_eq!(parse_without_lists(b"{}", 1).unwrap_err(), Json::parse(b"{}", 1).unwrap_err());
+        assert_eq!(Json::parse_without_lists(b"{}", 1).unwrap_err(), Json::parse(b"{}", 1).unwrap_err());
     }
 }

@@ -20,7 +20,7 @@
 //! | `enabledad` | false | look for duplicates of IPv6 addresses |
 //! | `disableContainerInterface` | false | leave the container's end down; layer 2 only |
 //! | `dns` | IPAM's | replaces what IPAM says, if any key of it is given |
-//! | `CNI_ARGS` `MAC` | random | address of the container's end; `args.cni.mac` goes before it, |
+//! | `CNI_ARGS` `MAC` | random | address of the container's end; `args.cni.mac` silences it, |
 //! | `args.cni.mac`, `runtimeConfig.mac` (capability `mac`) | | and `runtimeConfig.mac` before both |
 //!
 //! * ADD: bridge, pair, port, guard, addresses, gateway, masquerading; then it waits until the port is operational. The

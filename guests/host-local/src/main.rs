@@ -11,7 +11,7 @@
 //! | `ipam.resolvConf` | a resolv.conf(5) file, which becomes the result's `dns` |
 //! | `ipam.dataDir` | where the store is; read by the host, this plugin never sees a file |
 //! | `runtimeConfig.ipRanges` (capability `ipRanges`) | like `ranges`, before everything else |
-//! | `runtimeConfig.ips` (capability `ips`), `args.cni.ips`, `CNI_ARGS` `IP` | addresses to be handed out; a prefix length is ignored |
+//! | `runtimeConfig.ips` (capability `ips`), `args.cni.ips`, `CNI_ARGS` `IP` | addresses to be handed out; a prefix length is ignored. All of them count, as natively, though the conventions say that `args` silences `CNI_ARGS` |
 //!
 //! * ADD: one address of each set: the requested one that lies in it, or the next free one, round robin. What makes a
 //!   range or a request impossible is the host's to say; its messages are those of the native plugin.

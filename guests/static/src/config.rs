@@ -24,10 +24,10 @@ impl Config {
         let routes = routes_of(&ipam)?;
         let dns = ipam.object("dns")?.map(|dns| Dns::parse(&dns)).transpose()?.unwrap_or_default();
         // The keys that replace the list are read first, as the native decoder does: they fail before any address does.
-        let replacement = replacement(&conf)?;
+        let (by_args, by_runtime) = (replacement(&conf.args_cni()?)?, replacement(&conf.runtime_config()?)?);
         let configured = ipam.objects("addresses")?.unwrap_or_default();
-        let arguments = arguments(request)?;
-        let ips = match replacement {
+        let arguments = arguments(request, by_args.is_some())?;
+        let ips = match by_runtime.or(by_args) {
             Some(texts) => texts.iter().map(|text| replacing_address(text)).collect::<Result<_, _>>()?,
             None => {
                 let mut ips = configured.iter().map(configured_address).collect::<Result<Vec<_>, _>>()?;
@@ -40,11 +40,9 @@ impl Config {
     }
 }
 
-/// `runtimeConfig.ips`, or else `args.cni.ips`; an empty list is none.
-fn replacement(conf: &NetConf) -> Result<Option<Vec<String>>, Error> {
-    let given = |fields: &Fields<'_>| Ok::<_, Error>(fields.strings("ips")?.filter(|ips| !ips.is_empty()));
-    let args = given(&conf.args_cni()?)?;
-    Ok(given(&conf.runtime_config()?)?.or(args))
+/// `ips` of `args.cni` or of `runtimeConfig`; an empty list is none.
+fn replacement(fields: &Fields<'_>) -> Result<Option<Vec<String>>, Error> {
+    Ok(fields.strings("ips")?.filter(|ips| !ips.is_empty()))
 }
 
 fn configured_address(fields: &Fields<'_>) -> Result<IpConfig, Error> {
@@ -62,9 +60,13 @@ fn replacing_address(text: &str) -> Result<IpConfig, Error> {
 }
 
 /// The addresses of `CNI_ARGS`, with the gateways given beside them. The gateways can't match other addresses, and a
-/// later one wins.
-fn arguments(request: &Request) -> Result<Vec<IpConfig>, Error> {
+/// later one wins. The
+/// conventions silence what `args` has an equivalent for: then they are not even read.
+fn arguments(request: &Request, are_silenced: bool) -> Result<Vec<IpConfig>, Error> {
     let args = request.args(&["IP", "GATEWAY"])?;
+    if are_silenced {
+        return Ok(Vec::new());
+    }
     let mut ips = Vec::new();
     for text in items(args.get("IP")).map(str::trim) {
         let address = parse_cidr(text)

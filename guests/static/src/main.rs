@@ -5,7 +5,7 @@
 //! | `ipam.addresses` | list of `{address, gateway}`; `address` with prefix length |
 //! | `ipam.routes` | routes, handed on as they are, attributes of 1.1.0 included |
 //! | `ipam.dns` | name resolution, handed on |
-//! | `args.cni.ips` | addresses with prefix length that **replace** `ipam.addresses` |
+//! | `args.cni.ips` | addresses with prefix length that **replace** `ipam.addresses`, and silence `CNI_ARGS` |
 //! | `runtimeConfig.ips` (capability `ips`) | the same, replacing those of `args` too |
 //! | `CNI_ARGS` `IP` | addresses with prefix length, separated by commas, **added** to `ipam.addresses` |
 //! | `CNI_ARGS` `GATEWAY` | gateways, separated by commas, each for every address of `IP` whose network contains it |
@@ -101,6 +101,9 @@ mod tests {
         );
         let args = r#""args":{"cni":{"ips":["10.1.4.3/24"]}}"#;
         assert_eq!(add("IP=10.1.3.3/24", &format!("{ipam},{args}")), r#"{,"ips":[{"address":"10.1.4.3/24"}]}"#);
+        // What is silenced is not judged either, but it has to be arguments.
+        assert_eq!(add("IP=x;GATEWAY=y", &format!("{ipam},{args}")), r#"{,"ips":[{"address":"10.1.4.3/24"}]}"#);
+        assert_eq!(message("FOO=x", &format!("{ipam},{args}")), r#"ARGS: unknown args ["FOO=x"]"#);
         let runtime = r#""runtimeConfig":{"ips":["10.1.5.3/24"]}"#;
         assert_eq!(add("", &format!("{ipam},{args},{runtime}")), r#"{,"ips":[{"address":"10.1.5.3/24"}]}"#);
         // Empty lists replace nothing.

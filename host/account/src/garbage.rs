@@ -321,16 +321,27 @@ pub struct Programs<'a> {
     pub rules: &'a Rules,
 }
 
-/// Removes what was found, and returns whether it did: what somebody has taken up again since stays.
+/// What became of what was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing of it is left.
+    Removed,
+    /// Its addresses are left, and what holds them: something may still lead there.
+    AddressesKept,
+    /// All of it is: somebody has taken it up again since.
+    TakenUp,
+}
+
+/// Removes what was found, unless somebody has taken it up again since.
 ///
 /// # Errors
 /// A text for people: what could not be removed; it stays in the record.
-pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, shared: &Shared) -> Result<bool, String> {
+pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, shared: &Shared) -> Result<Outcome, String> {
     let deadline = Instant::now() + WITHIN;
     let record = match Record::<Effect>::open_existing(&places.state, &garbage.key, Instant::now()) {
         Ok(Some(record)) if *record.header() == garbage.header => record,
         // Another run has come in between, or removed it.
-        Ok(_) | Err(StateError::Locked { .. }) => return Ok(false),
+        Ok(_) | Err(StateError::Locked { .. }) => return Ok(Outcome::TakenUp),
         Err(error) => return Err(error.to_string()),
     };
     let still = match garbage.reason {
@@ -338,7 +349,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
         Reason::OtherBoot | Reason::Gone => true,
     };
     if !still {
-        return Ok(false);
+        return Ok(Outcome::TakenUp);
     }
     let mut removal = Removal::of(record, deadline, places, &shared.nft);
     let without = prepare(&mut removal, garbage, programs);
@@ -351,10 +362,11 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
     }
     if superseded {
         removal.forget();
-        return Ok(true);
+        return Ok(Outcome::Removed);
     }
     let removed = removal.remove(garbage.section.as_deref());
-    removed.map(|_| true).map_err(|error| without.unwrap_or_else(|| error.to_string()))
+    let outcome = |is_whole: bool| if is_whole { Outcome::Removed } else { Outcome::AddressesKept };
+    removed.map(outcome).map_err(|error| without.unwrap_or_else(|| error.to_string()))
 }
 
 /// Gives the native programs that the record lists what they are run with. If there is no configuration for one of them, or

@@ -1,6 +1,7 @@
 //! Node objects that nothing uses: `postern gc --node` finds and removes them. What was made, the gate has noted
 //! ([`postern_gate::node`]).
 
+use crate::alive::all_namespaces;
 use postern_firewall::Nft;
 use postern_firewall::node::BaseObject;
 use postern_gate::node::{BRIDGE, FORWARDING, INDEX, VLAN_GATEWAY};
@@ -150,6 +151,10 @@ fn bridge(
             gateways.push(link);
         }
     }
+    if let Some(why) = stands_on(link, &gateways, links)? {
+        report.kept.push(format!("bridge {name} stays: {why}"));
+        return Ok(());
+    }
     let is_gateway = |port: &Link| gateways.iter().any(|gateway| gateway.peer_index == Some(port.index));
     if let Some(used) = links.iter().find(|port| port.master == Some(link.index) && !is_gateway(port)) {
         report.kept.push(format!("bridge {name} stays: {} is a port of it", used.name));
@@ -160,6 +165,27 @@ fn bridge(
     report.unused.extend(gateways.into_iter().map(|gateway| unused(VLAN_GATEWAY, gateway)));
     report.unused.push(unused(BRIDGE, link));
     Ok(())
+}
+
+/// Why a bridge, or a VLAN gateway of it, can't go: another link stands on it (macvlan, ipvlan, an operator's VLAN), which the
+/// kernel would delete with it. Such a link may be in a container: the kernel tells whose namespace the link below is in only
+/// where the upper one is, so the index counts in every namespace but the host's, except for pairs.
+fn stands_on(bridge: &Link, gateways: &[&Link], links: &[Link]) -> Result<Option<String>, String> {
+    let is_own = |link: &Link| gateways.iter().any(|gateway| gateway.index == link.index);
+    let below = |link: &Link| {
+        let is_below = |lower: &Link| link.peer_index == Some(lower.index);
+        link.kind != "veth" && (is_below(bridge) || gateways.iter().any(|gateway| is_below(gateway)))
+    };
+    if let Some(upper) = links.iter().find(|link| link.peer_netnsid.is_none() && below(link) && !is_own(link)) {
+        return Ok(Some(format!("{} stands on it", upper.name)));
+    }
+    let namespaces = all_namespaces()?;
+    for found in &namespaces.found {
+        if let Some(upper) = found.links.iter().find(|link| link.peer_netnsid.is_some() && below(link)) {
+            return Ok(Some(format!("{} in {} may stand on it", upper.name, found.path.display())));
+        }
+    }
+    Ok(None)
 }
 
 /// Removes what was shown, as far as another look finds it unused still, and returns what is gone now. All of it is in the

@@ -8,10 +8,12 @@ use postern_confine::Direct;
 use postern_firewall::Nft;
 use postern_firewall::account::{self, Iptables, Rules};
 use postern_firewall::iptables::Means;
+use postern_gate::effect::Veth;
 use postern_gate::places::Places;
 use postern_gate::upkeep::now;
 use postern_kernel::{Link, Netlink};
 use postern_state::{Held, Summary};
+use postern_types::VlanId;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -146,6 +148,20 @@ impl Sight {
     /// The link of the host of that index.
     pub fn link_at(&self, index: u32) -> Option<&Link> {
         self.links.iter().find(|link| link.index == index)
+    }
+
+    /// The host end of an attachment's pair, by its record.
+    pub fn end_of(&self, account: &Account) -> Option<&Link> {
+        let mut pairs = account.effects.iter().filter_map(Veth::of);
+        pairs.find_map(|pair| self.link(&pair.host).filter(|link| pair.is_end(link)))
+    }
+
+    /// The VLANs of a port of the host, each with whether untagged frames that come in are in it.
+    ///
+    /// # Errors
+    /// A text for people: the kernel has no VLANs, or the port is gone.
+    pub fn port_vlans(&self, port: &Link) -> Result<Vec<(VlanId, bool)>, String> {
+        self.host.port_vlans(port.index).map_err(|e| e.to_string())
     }
 
     /// Whether the host has a link of that name now; what can't be told exists.

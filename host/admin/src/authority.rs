@@ -125,8 +125,7 @@ pub fn always(imports: &Imports) -> Vec<&'static str> {
         return vec!["it can compute, and answer; nothing else"];
     }
     let mut always = vec!["only for the attachment that it was called for, and until its deadline"];
-    let imported: Vec<Capability> =
-        Capability::ALL.iter().copied().filter(|of| imports.authority.contains_key(of.name())).collect();
+    let imported: Vec<Capability> = Capability::ALL.iter().copied().filter(|of| imports.has(*of)).collect();
     for holds in imported.iter().filter_map(|capability| page(*capability).always) {
         if !always.contains(&holds) {
             always.push(holds);

@@ -5,7 +5,7 @@ use crate::chains::Chains;
 use crate::lists;
 use crate::output::{self, confirmed, one_line};
 use anyhow::{Error, Result};
-use postern_account::garbage::{self, Garbage, Programs, Report, Rules, Shared};
+use postern_account::garbage::{self, Garbage, Outcome, Programs, Report, Rules, Shared};
 use postern_account::{
     adopt::{self, Leftover, Scope},
     all_namespaces,
@@ -33,6 +33,23 @@ pub struct Options {
     pub cni_path: String,
 }
 
+/// What is asked before anything is removed.
+fn question(count: usize) -> String {
+    match count {
+        1 => "remove what this one left?".to_owned(),
+        _ => format!("remove what these {count} left?"),
+    }
+}
+
+/// What is said afterwards. Of `partly` only the addresses are left, which something else may still serve.
+fn total(removed: usize, count: usize, partly: usize) -> String {
+    let partly = match partly {
+        0 => String::new(),
+        _ => format!("; of {partly} all but the addresses, which are kept"),
+    };
+    format!("removed {removed} of {count}{partly}")
+}
+
 /// What a native IPAM program of a network reads: the operator's configuration, and nobody else's.
 fn config(directory: &Path, network: &str, plugin: &str) -> Option<String> {
     let lists = lists::of_directory(directory).into_iter().filter_map(|(_, list)| list.ok());
@@ -57,8 +74,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             hint(scope)?;
         }
     }
-    let act = count > 0 && (options.yes || !options.json && confirmed(&format!("remove what these {count} left?"))?);
-    let (mut removed, mut failed) = (0, Vec::new());
+    let act = count > 0 && (options.yes || !options.json && confirmed(&question(count))?);
+    let (mut removed, mut partly, mut failed) = (0, 0, Vec::new());
     if act {
         let config = |network: &str, plugin: &str| config(&options.conf_dir, network, plugin);
         let rules = Rules::default();
@@ -66,7 +83,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let shared = Shared::default();
         for item in &report.garbage {
             match garbage::remove(&places, item, &programs, &shared) {
-                Ok(done) => removed += usize::from(done),
+                Ok(Outcome::Removed) => removed += 1,
+                Ok(Outcome::AddressesKept) => partly += 1,
+                Ok(Outcome::TakenUp) => {}
                 Err(error) => failed.push(format!("{}: {error}", name(&item.header))),
             }
         }
@@ -83,7 +102,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if options.json {
         output::json(&as_json(&report, native.as_ref(), &failed, act))?;
     } else if act {
-        output::text(&format!("removed {removed} of {count}"))?;
+        output::text(&total(removed, count, partly))?;
     } else if count > 0 {
         let flag = if options.native { " --native" } else { "" };
         output::text(&format!("nothing was changed; `postern gc{flag} --yes` removes it"))?;
@@ -183,4 +202,17 @@ fn as_json(report: &Report, native: Option<&adopt::Report>, failed: &[String], d
         "native_kept": native.map(|native| native.kept.iter().map(stays).collect::<Vec<Value>>()),
         "live": report.live, "problems": problems, "done": done,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(question(1), "remove what this one left?");
+        assert_eq!(question(2), "remove what these 2 left?");
+        assert_eq!(total(1, 1, 0), "removed 1 of 1");
+        assert_eq!(total(0, 1, 1), "removed 0 of 1; of 1 all but the addresses, which are kept");
+    }
 }

@@ -23,7 +23,13 @@ pub fn run(forwarding: bool, yes: bool, as_json: bool) -> Result<ExitCode> {
         }
         output::text(&lines.iter().map(|line| one_line(line)).collect::<Vec<_>>().join("\n"))?;
     }
-    let act = yes || count > 0 && !as_json && confirmed(&format!("remove these {count}?"))?;
+    let act = yes
+        || count > 0
+            && !as_json
+            && confirmed(&match count {
+                1 => "remove this one?".to_owned(),
+                _ => format!("remove these {count}?"),
+            })?;
     // Even where nothing is unused, notes on what is gone go.
     let removed = if act { node::remove(&places, &report, forwarding).map_err(Error::msg)? } else { Vec::new() };
     if as_json {

@@ -1,5 +1,6 @@
 //! A component's imports: what is authority, and what is the floor that every program stands on.
 
+use postern_types::Capability;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The package whose functions reach the node.
@@ -34,6 +35,11 @@ impl Imports {
             imports.authority.entry(interface.to_owned()).or_default().insert(function.to_owned());
         }
         imports
+    }
+
+    /// Whether it can ask for something of this capability.
+    pub fn has(&self, capability: Capability) -> bool {
+        self.authority.contains_key(capability.name())
     }
 
     /// The functions that `self` has and `other` lacks.

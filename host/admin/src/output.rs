@@ -43,6 +43,11 @@ pub fn usage(words: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", fit(words));
 }
 
+/// A number of things, of which there may be one: `1 error`, `2 errors`.
+pub fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// Asks whoever sits there. Nobody: no.
 ///
 /// # Errors

@@ -100,7 +100,12 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let call = Call { name, verb: env.verb()?, env: &env, stdin: &stdin, started };
     // From here on the request is one that could be done. What keeps it from a guest is in the log.
     let begun = begin(&call, raw, &mut launcher, &|error| refused(error, &stdin));
-    let Begun { mut session, made, part, granted } = match begun.inspect_err(|error| refused(error, &stdin))? {
+    let begun = begun.inspect_err(|error| {
+        if !is_answer(call.verb, error) {
+            refused(error, &stdin);
+        }
+    });
+    let Begun { mut session, made, part, granted } = match begun? {
         Start::Guest(begun) => *begun,
         Start::Done(output) => return Ok(output),
     };
@@ -125,6 +130,12 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     // A failed ADD has been undone by now: its record goes too, unless something is left in it.
     session.close_record();
     outcome.map(|()| String::new())
+}
+
+/// Whether an error is the answer that was asked for, and refuses nothing: a configuration of a version that has no such
+/// verb is what a runtime finds on every node, as often as it asks.
+fn is_answer(verb: Verb, error: &Error) -> bool {
+    verb.since() > Version::V0_1_0 && error.code == code::INCOMPATIBLE_VERSION
 }
 
 /// What the runtime called for.

@@ -39,14 +39,16 @@ impl Removal {
         self.0.keep_by(Keeping::of_people(Rc::clone(rules), reason));
     }
 
-    /// Removes what the record lists, or a plugin's part of it, and returns how many things that were.
+    /// Removes what the record lists, or a section of it, and returns whether nothing of that is left: addresses may
+    /// have to stay.
     ///
     /// # Errors
     /// What could not be removed; it stays in the record.
-    pub fn remove(mut self, plugin: Option<&str>) -> Result<usize, OpError> {
-        let removed = collect::by_record(&mut self.0, plugin);
+    pub fn remove(mut self, section: Option<&str>) -> Result<bool, OpError> {
+        let removed = collect::by_record(&mut self.0, section);
+        let is_whole = self.0.record().is_none_or(|record| record.effects(section).is_empty());
         self.close();
-        removed
+        removed.map(|_| is_whole)
     }
 
     /// Removes the record alone: what it lists is another's by now.

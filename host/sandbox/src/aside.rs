@@ -27,9 +27,15 @@ const MIB: u64 = 1 << 20;
 /// How much longer than its processor time it may take: on a busy machine it waits most of the time.
 const WAITING: u32 = 6;
 
-/// The first byte of an answer.
+/// An answer: its length in eight bytes, then one of these, then the rest. Without the length, what a process said before
+/// it was killed would pass for all of it.
 const DONE: u8 = 0;
 const REFUSED: u8 = 1;
+/// Bytes of an answer beside what is said.
+const HEAD: u64 = 9;
+
+/// How long one that has said everything may take to exit.
+const EXITING: Duration = Duration::from_secs(5);
 
 /// The longest list of imports in bytes, and the longest refusal: a component that has more means no good.
 const WORDS: u64 = 4 * MIB;
@@ -92,21 +98,21 @@ fn work(
     };
     drop(theirs);
     let until = Instant::now() + Duration::from_secs(bounds.seconds) * WAITING;
-    let answer = receive(ours, most.saturating_add(1), until);
-    let ended = end(child);
+    let answer = receive(ours, most.saturating_add(HEAD), until);
+    let ended = end(child, matches!(answer, Ok(Some(_))));
     let size = (wasm.len() as u64).div_ceil(MIB);
     let way_out = "a smaller component takes less: build it with opt-level = \"s\" and strip = true, or leave out what it \
                    does not use";
     match (answer, ended) {
-        (Ok(Some(answer)), _) => match answer.split_first() {
-            Some((&DONE, answer)) => Ok(answer.to_vec()),
-            Some((&REFUSED, words)) => Err(String::from_utf8_lossy(words).into_owned()),
-            _ if matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGXCPU, _))) => Err(format!(
+        (Ok(Some(answer)), _) => match whole(&answer, ended) {
+            Some((DONE, answer)) => Ok(answer.to_vec()),
+            Some((_, words)) => Err(String::from_utf8_lossy(words).into_owned()),
+            None if matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGXCPU, _))) => Err(format!(
                 "{doing} the component takes more than the {} s of processor time that a component of {size} MiB may \
                  take; {way_out}",
                 bounds.seconds
             )),
-            _ => Err(format!(
+            None => Err(format!(
                 "{doing} the component ended without an answer ({}): it needs more than the {} MiB that a component of \
                  {size} MiB may have for that, or has a fault of the tools that do it; {way_out}",
                 words_of(ended),
@@ -120,6 +126,14 @@ fn work(
         )),
         (Err(reason), _) => Err(format!("{doing} the component: {reason}")),
     }
+}
+
+/// The two parts of an answer, if it is all there and the process that gave it says that it went well.
+fn whole(answer: &[u8], ended: Option<WaitStatus>) -> Option<(u8, &[u8])> {
+    let (length, rest) = answer.split_first_chunk()?;
+    let is_whole = u64::from_le_bytes(*length) == rest.len() as u64;
+    let (first, rest) = rest.split_first().filter(|(first, _)| [DONE, REFUSED].contains(first))?;
+    (is_whole && matches!(ended, Some(WaitStatus::Exited(_, 0)))).then_some((*first, rest))
 }
 
 fn words_of(ended: Option<WaitStatus>) -> String {
@@ -157,18 +171,16 @@ fn receive(mut from: UnixStream, most: u64, until: Instant) -> Result<Option<Vec
     }
 }
 
-/// Ends it, whatever it is doing: it may be lying.
-fn end(child: Pid) -> Option<WaitStatus> {
-    // One that has closed its end is about to exit, and how it does is worth knowing.
-    std::thread::sleep(Duration::from_millis(1));
-    let status = loop {
+/// Ends it, whatever it is doing: it may be lying. One that `has_said` everything and closed its end is about to exit, and
+/// how it does decides whether it is believed.
+fn end(child: Pid, has_said: bool) -> Option<WaitStatus> {
+    let until = Instant::now() + EXITING;
+    while has_said && Instant::now() < until {
         match waitpid(child, Some(nix::sys::wait::WaitPidFlag::WNOHANG)) {
             Err(Errno::EINTR) => {}
-            other => break other.ok(),
+            Ok(WaitStatus::StillAlive) => std::thread::sleep(Duration::from_millis(1)),
+            other => return other.ok(),
         }
-    };
-    if !matches!(status, Some(WaitStatus::StillAlive)) {
-        return status;
     }
     let _ = kill(child, Signal::SIGKILL);
     waitpid(child, None).ok()
@@ -194,9 +206,10 @@ fn answer(mut line: &UnixStream, answer: Result<Vec<u8>, String>) -> ! {
         Ok(bytes) => (DONE, bytes),
         Err(words) => (REFUSED, words.into_bytes()),
     };
-    let _ = line.write_all(&[first]).and_then(|()| line.write_all(&rest));
+    let length = (rest.len() as u64).saturating_add(1).to_le_bytes();
+    let written = line.write_all(&length).and_then(|()| line.write_all(&[first])).and_then(|()| line.write_all(&rest));
     // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(0) }
+    unsafe { libc::_exit(i32::from(written.is_err())) }
 }
 
 #[cfg(test)]
@@ -211,6 +224,29 @@ mod tests {
         assert_eq!(work("x", b"", SMALL, 100, |_| Err("no".to_owned())), Err("no".to_owned()));
         let long = work("x", b"", SMALL, 100, |_| Ok(vec![0; 1000])).unwrap_err();
         assert!(long.contains("longer than"), "{long}");
+    }
+
+    /// Says this on whatever descriptor is open, and ends with this status.
+    fn say_and_exit(words: &[u8], status: i32) -> ! {
+        for descriptor in 0..64 {
+            unsafe { libc::write(descriptor, words.as_ptr().cast(), words.len()) };
+        }
+        unsafe { libc::_exit(status) }
+    }
+
+    #[test]
+    fn half_an_answer_is_none() {
+        // As it was once: no length.
+        let short = work("x", b"", SMALL, 100, |_| say_and_exit(&[DONE, b'a', b'b'], 0));
+        assert!(short.unwrap_err().contains("ended without an answer (status 0)"));
+        // Cut off.
+        let cut = work("x", b"", SMALL, 100, |_| say_and_exit(&[4, 0, 0, 0, 0, 0, 0, 0, DONE, b'a'], 0));
+        assert!(cut.unwrap_err().contains("ended without an answer"));
+        // Whole, but it did not end well.
+        let failed = work("x", b"", SMALL, 100, |_| say_and_exit(&[2, 0, 0, 0, 0, 0, 0, 0, DONE, b'a'], 3));
+        assert!(failed.unwrap_err().contains("ended without an answer (status 3)"));
+        let whole = work("x", b"", SMALL, 100, |_| say_and_exit(&[2, 0, 0, 0, 0, 0, 0, 0, DONE, b'a'], 0));
+        assert_eq!(whole, Ok(b"a".to_vec()));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub fn own(state: &mut State) -> &mut State {
 
 /// Every interface that there is.
 pub fn interfaces() -> impl Iterator<Item = Interface> {
-    wasi::INTERFACES.into_iter().chain(bindings::INTERFACES)
+    wasi::INTERFACES.into_iter().chain(bindings::interfaces())
 }
 
 /// `package:name/interface` and version of an import's name.

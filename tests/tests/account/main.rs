@@ -163,6 +163,26 @@ fn what_a_container_chooses_does_no_harm() -> Result<()> {
     Ok(())
 }
 
+/// What a network demands of its ports is held against the ports, whatever became of them since.
+#[test]
+fn a_port_that_is_not_isolated_any_more() -> Result<()> {
+    let mut config = bridged();
+    config["portIsolation"] = json!(true);
+    let patient = Patient::new(config)?;
+    let (findings, _) = patient.findings()?;
+    ensure!(findings.is_empty(), "a new node: {findings:?}");
+    patient.script("ip link set $veth type bridge_slave isolated off")?;
+    let (findings, status) = patient.findings()?;
+    let [found] = findings.as_slice() else { bail!("{findings:?}") };
+    ensure!(text(found, "place") == "net/c1/eth0" && text(found, "severity") == "error" && status == 1, "{found}");
+    ensure!(text(found, "what").ends_with("is without isolation, where the network demands otherwise"), "{found}");
+    patient.call("DEL", "c1")?;
+    patient.call("ADD", "c1")?;
+    let (findings, _) = patient.findings()?;
+    ensure!(findings.is_empty(), "made anew: {findings:?}");
+    Ok(())
+}
+
 /// `doctor` and `plan` know that VLANs on a bridge without filtering separate nothing.
 #[test]
 fn a_bridge_that_filters_no_vlans() -> Result<()> {

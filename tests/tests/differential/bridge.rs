@@ -60,6 +60,9 @@ pub fn cases() -> Vec<Case> {
         layer2("version-0.3.1", &json!({"cniVersion": "0.3.1", "dns": {"nameservers": ["10.0.0.1"]}})),
         layer2("dns", &json!({"dns": {"nameservers": ["10.0.0.1"], "domain": "a.b", "search": ["x", "y"], "options": ["z"]}})),
         layer2("status-gc", &json!({"cniVersion": "1.1.0"})).steps("STATUS ADD GC STATUS DEL"),
+        // A link of the host that a plugin before has made: native bridge makes a pair all the same, and leaves that link alone.
+        layer2("previous-host-link", &json!({"prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "tap0", "mac": "02:00:00:00:00:21"}]}}))
+            .prepare("ip link add name tap0 address 02:00:00:00:00:21 type ifb"),
         layer2("down-existing-bridge", &json!({"mtu": 1400})).prepare("ip link add name br9 mtu 1300 type bridge"),
         layer2("existing-is-no-bridge", &json!({})).prepare("ip link add name br9 type ifb").steps("ADD DEL"),
         bridge("plain", &json!({})),
@@ -75,6 +78,8 @@ pub fn cases() -> Vec<Case> {
         bridge("default-gateway-and-route", &json!({"isDefaultGateway": true, "ipam": {"routes": [{"dst": "0.0.0.0/0"}]}})),
         bridge("default-gateway-and-route-with-gw", &json!({"isDefaultGateway": true, "ipam": {"routes": [{"dst": "0.0.0.0/0", "gw": "10.9.0.77"}]}})),
         bridge("gateway-given", &json!({"isGateway": true, "ipam": {"ranges": [[{"subnet": "10.9.0.0/24", "gateway": "10.9.0.254"}]]}})),
+        bridge("previous-host-link", &json!({"isGateway": true, "prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "tap0", "mac": "02:00:00:00:00:21"}], "ips": [{"address": "10.9.0.9/24", "interface": 0}]}}))
+            .prepare("ip link add name tap0 address 02:00:00:00:00:21 type ifb; ip link set tap0 up"),
         bridge("address-conflict", &json!({"isGateway": true})).prepare("ip link add name br9 type bridge; ip addr add 10.8.0.1/24 dev br9").steps("ADD DEL"),
         bridge("address-force", &json!({"isGateway": true, "forceAddress": true})).prepare("ip link add name br9 type bridge; ip addr add 10.8.0.1/24 dev br9"),
         bridge("address-same", &json!({"isGateway": true})).prepare("ip link add name br9 type bridge; ip addr add 10.9.0.1/24 dev br9"),
@@ -104,6 +109,8 @@ pub fn cases() -> Vec<Case> {
         bridge("mac-cni", &json!({"args": {"cni": {"mac": "02:00:00:00:00:12"}}})),
         bridge("mac-runtime", &json!({"capabilities": {"mac": true}, "runtimeConfig": {"mac": "02:00:00:00:00:13"}})),
         bridge("mac-precedence", &json!({"args": {"cni": {"mac": "02:00:00:00:00:12"}}, "runtimeConfig": {"mac": "02:00:00:00:00:13"}})).args("MAC=02:00:00:00:00:11;IgnoreUnknown=true"),
+        bridge("mac-cni-silences-bad", &json!({"args": {"cni": {"mac": "02:00:00:00:00:12"}}})).args("MAC=zz;IgnoreUnknown=true"),
+        bridge("conventional-keys", &json!({"args": {"cni": {"labels": [{"key": "app", "value": "a"}]}}, "capabilities": {"dns": true}, "runtimeConfig": {"dns": {"servers": ["1.1.1.1"], "searches": ["a.b"], "options": ["ndots:5"]}}})),
         bridge("mac-precedence-args", &json!({"args": {"cni": {"mac": "02:00:00:00:00:12"}}})).args("MAC=02:00:00:00:00:11;IgnoreUnknown=true"),
         bridge("mac-dashes", &json!({"runtimeConfig": {"mac": "02-00-00-00-00-AB"}})),
         bridge("mac-dots", &json!({"runtimeConfig": {"mac": "0200.0000.00ab"}})),

@@ -62,6 +62,7 @@ pub fn cases() -> Vec<Case> {
         ptp("no-gateway", &json!({"ipam": {"type": "static", "ranges": null, "routes": [], "addresses": [{"address": "10.9.0.7/24"}]}})).steps("ADD DEL"),
         ptp("host-prefix", &json!({"ipam": {"type": "static", "ranges": null, "routes": [], "addresses": [{"address": "10.9.0.7/32", "gateway": "10.9.0.1"}]}})).steps("ADD DEL"),
         ptp("no-address", &json!({"ipam": {"type": "static", "ranges": null}})).steps("ADD DEL"),
+        ptp("conventional-keys", &json!({"args": {"cni": {"labels": [{"key": "app", "value": "a"}]}}, "runtimeConfig": {"dns": {"servers": ["1.1.1.1"], "searches": ["a.b"]}}})),
         ptp("args-are-ignored", &json!({})).args("IgnoreUnknown=1;FOO=bar;MAC=zz"),
         ptp("namespace-gone", &json!({})).steps("ADD KILL:c1 DEL DEL@emptyns"),
         ptp("del-empty-netns", &json!({})).steps("ADD DEL@emptyns DEL"),

@@ -5,6 +5,7 @@ use super::{Examination, Node, Remedy, Severity};
 use crate::imports::Imports;
 use postern_confine::{Direct, Environment, Program, Run as _};
 use postern_gate::catalog::Manifest;
+use postern_types::Capability;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             .leave_out(format!("veth, bridge and packet filters of the kernel: no namespace to try them in: {reason}"));
     }
     let imports = imports(node);
-    let users = |interface: &str| {
-        let of = imports.iter().filter(|(_, imports)| imports.authority.contains_key(interface));
+    let users = |capability: Capability| {
+        let of = imports.iter().filter(|(_, imports)| imports.has(capability));
         of.map(|(plugin, _)| plugin.as_str()).collect::<Vec<_>>().join(", ")
     };
     let mut report = |trial: &Option<Trial>, severity, name: &str, why: String, remedy: &str| {
@@ -49,30 +50,30 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         let used = plugins.into_iter().any(|plugin| keys.iter().any(|key| plugin.has(key)));
         if used { Severity::Error } else { Severity::Note }
     };
-    for (trial, interface, severity, name, option) in [
-        (&trials.veth, "veth", Severity::Error, "veth", "modprobe veth (CONFIG_VETH)"),
-        (&trials.bridge, "bridge", Severity::Error, "bridge", "modprobe bridge (CONFIG_BRIDGE)"),
+    for (trial, capability, severity, name, option) in [
+        (&trials.veth, Capability::Veth, Severity::Error, "veth", "modprobe veth (CONFIG_VETH)"),
+        (&trials.bridge, Capability::Bridge, Severity::Error, "bridge", "modprobe bridge (CONFIG_BRIDGE)"),
         (
             &trials.vlan_filtering,
-            "bridge",
+            Capability::Bridge,
             asked(&["vlan", "vlanTrunk"]),
             "VLAN filtering of bridges",
             "a kernel with CONFIG_BRIDGE_VLAN_FILTERING; without it networks with `vlan` or `vlanTrunk` fail",
         ),
         (
             &trials.bridge_filter,
-            "mac-guard",
+            Capability::MacGuard,
             asked(&["macspoofchk"]),
             "nftables of the bridge family",
             "a kernel with CONFIG_NF_TABLES_BRIDGE; without it networks with `macspoofchk` fail",
         ),
     ] {
-        let users = users(interface);
+        let users = users(capability);
         if !users.is_empty() {
             report(trial, severity, name, format!("needed by {users}"), option);
         }
     }
-    let users = users("masquerade");
+    let users = users(Capability::Masquerade);
     if !users.is_empty() {
         let both = matches!((&trials.masquerade, &trials.iptables), (Some(Err(_)), Some(Err(_))));
         let severity = if both { Severity::Error } else { Severity::Note };

@@ -248,7 +248,9 @@ fn text(report: &Report) -> String {
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     lines.push(match report.healthy {
         true => "healthy".to_owned(),
-        false => format!("{errors} errors, {warnings} warnings"),
+        false => {
+            format!("{}, {}", output::count(errors, "error", "errors"), output::count(warnings, "warning", "warnings"))
+        }
     });
     lines.join("\n")
 }

@@ -1,8 +1,13 @@
-//! Bridges that are to keep VLANs apart, and do not.
+//! Bridges that are to keep VLANs apart, and do not; ports that are in other VLANs than their network, or not isolated.
 
 use super::{Examination, Node, Remedy, Severity};
+use crate::account;
 use crate::lists::Entry;
+use postern_account::drift::{Account, State};
+use postern_account::sight::Sight;
+use postern_gate::policies;
 use postern_gate::shell::quoted;
+use postern_policy::{Granted, port};
 use serde_json::Value;
 
 pub fn examine(examination: &mut Examination, node: &Node) {
@@ -22,6 +27,52 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             }
         }
     }
+    ports(examination, node, sight);
+}
+
+/// The ports of attachments, held against what the network demands of them, as the gate does before it believes an ADD: by
+/// the plugin's policy for the network's configuration as it is now.
+fn ports(examination: &mut Examination, node: &Node, sight: &Sight) {
+    let Ok(catalog) = &node.catalog else { return };
+    examination.look("ports", "VLANs and isolation of attachments' ports");
+    for list in &node.lists {
+        for (entry, request) in list.requests() {
+            let granted =
+                policies::load(catalog, entry.plugin()).ok().map(|policy| policy.resolve(&request.into(), ""));
+            let Some(Ok(granted)) = granted else { continue };
+            let of_network = |account: &&Account| {
+                let is_whole = matches!(account.state, State::Ok | State::Drift) && !account.is_held;
+                let of = account.header.as_ref().is_some_and(|header| header.network == list.name());
+                is_whole && of && account.sections.iter().any(|section| section.plugin() == entry.plugin())
+            };
+            for account in node.accounts.iter().filter(of_network) {
+                compare(examination, sight, &granted, account);
+            }
+        }
+    }
+}
+
+fn compare(examination: &mut Examination, sight: &Sight, granted: &Granted, account: &Account) {
+    let Some(grant) = granted.bridge().filter(|grant| port::demands(grant)) else { return };
+    // One that is a port of no bridge is told as such.
+    let Some(end) = sight.end_of(account).filter(|end| end.master.is_some()) else { return };
+    let vlans = match port::has_vlans(grant) {
+        true => match sight.port_vlans(end) {
+            Ok(vlans) => vlans,
+            Err(reason) => return examination.leave_out(format!("VLANs of {}: {reason}", end.name)),
+        },
+        false => Vec::new(),
+    };
+    let Err((what, _)) = port::verify(grant, end.isolated, &vlans) else { return };
+    let place = account.header.as_ref().map(account::name).unwrap_or_default();
+    let what = format!("its port {} is {what}, where the network demands otherwise", end.name);
+    let remedy = Remedy::Words(
+        "start the container again, so that its runtime calls DEL and ADD; or give the network back the configuration that \
+         the attachment was made with"
+            .to_owned(),
+    );
+    let why = "it reaches what its network is to be kept apart from, or not what it should; its CHECK may not see that";
+    examination.found(Severity::Error, place, what, why, remedy);
 }
 
 /// Whether a network's ports are in VLANs. An empty trunk has none.

@@ -117,13 +117,17 @@ pub fn exchange(one: &Path, other: &Path) -> Result<bool> {
     }
 }
 
+/// The directories on the way to a path, and the path itself, that are not there: the longest first.
+pub fn missing(path: &Path) -> Vec<&Path> {
+    path.ancestors().take_while(|part| !part.exists()).collect()
+}
+
 /// Makes a directory and those on the way, which others can't write to, whatever the umask.
 ///
 /// # Errors
 /// One can't be made.
 pub fn make_directory(path: &Path) -> Result<()> {
-    let missing: Vec<&Path> = path.ancestors().take_while(|part| !part.exists()).collect();
-    for part in missing.into_iter().rev() {
+    for part in missing(path).into_iter().rev() {
         DirBuilder::new()
             .mode(0o755)
             .create(part)

@@ -51,6 +51,18 @@ impl Where {
         PathBuf::from(format!("{}{}", self.destdir, path.display()))
     }
 
+    /// The directories that an installation here has to make first, without DESTDIR in front.
+    fn to_make(&self) -> Vec<PathBuf> {
+        let way = |path: &Path| -> Vec<PathBuf> {
+            let real = self.real(path);
+            let missing = files::missing(&real).len();
+            path.ancestors().take(missing).filter(|path| path.parent().is_some()).map(Path::to_owned).collect()
+        };
+        let (library, command) = (self.library(), self.command());
+        let paths = [library.as_path(), self.cni_bin.as_path(), command.parent().unwrap_or(Path::new("/"))];
+        paths.into_iter().flat_map(way).collect()
+    }
+
     /// The directory of the installation, as its files will know it.
     fn library(&self) -> PathBuf {
         self.prefix.join("lib/postern")
@@ -84,9 +96,11 @@ pub fn run(build: &Path, place: &Where) -> Result<()> {
     let (bin, command) = (place.real(&place.cni_bin), place.real(&place.command()));
     let mut bundle = Bundle::read(build, &place.plugins)?;
     ready_for(&home, &host, place)?;
+    let made = place.to_make();
     files::make_directory(home.directory())?;
     files::make_directory(&bin)?;
     let _lock = files::lock(home.directory())?;
+    home.note_made(&made)?;
     for plugin in &place.plugins {
         Placement::check(&bin, &host, plugin)?;
     }

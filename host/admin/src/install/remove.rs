@@ -21,10 +21,11 @@ pub fn uninstall(place: &Where) -> Result<()> {
     let home = Home::at(place.real(&place.library()));
     let _lock = home.directory().is_dir().then(|| files::lock(home.directory())).transpose()?;
     let was_there = home.host().symlink_metadata().is_ok();
+    let made = home.made();
     // Of both the list and what is asked for: an installation before this one had no list.
     let bins: BTreeSet<PathBuf> = home.bins().into_iter().chain([place.cni_bin.clone()]).collect();
-    for bin in bins {
-        clear(&place.real(&bin), &host, &place.plugins)?;
+    for bin in &bins {
+        clear(&place.real(bin), &host, &place.plugins)?;
     }
     let command = place.real(&place.command());
     if fs::read_link(&command).is_ok_and(|target| target == host) {
@@ -33,19 +34,27 @@ pub fn uninstall(place: &Where) -> Result<()> {
     for part in home.parts() {
         files::remove_all(&part)?;
     }
-    // A CNI bin directory of its own, and then the directory itself, if nobody put anything there.
-    let own_bin = place.real(&place.cni_bin);
-    if own_bin.starts_with(home.directory()) {
+    // CNI bin directories of its own, and then the directory itself, if nobody put anything there.
+    for own_bin in bins.iter().map(|bin| place.real(bin)).filter(|bin| bin.starts_with(home.directory())) {
         let _ = fs::remove_dir(&own_bin);
     }
     if home.directory().is_dir() && fs::remove_dir(home.directory()).is_err() {
         output::say(format!("{} has files that were not installed, and stays", home.directory().display()));
     }
+    give_back(place, made);
     let is_last = !INSTALLED.iter().any(|catalog| Path::new(catalog).exists());
     if place.destdir.is_empty() && was_there && is_last {
         forget()?;
     }
     Ok(())
+}
+
+/// Removes the directories that installations have made, as far as they are empty: the deepest first.
+fn give_back(place: &Where, mut made: Vec<PathBuf>) {
+    made.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
+    for path in made {
+        let _ = fs::remove_dir(place.real(&path));
+    }
 }
 
 /// Takes the files of one host out of a CNI bin directory, and puts back what was there before.
@@ -108,8 +117,9 @@ fn forget() -> Result<()> {
             .unwrap_or_default();
         fs::rename(&places.state, &aside).with_context(|| format!("cannot set {} aside", places.state.display()))?;
         output::text(&format!(
-            "{living} attachments had records, which nothing believes any more; they are in {} until the next boot. Native \
+            "{} had records, which nothing believes any more; they are in {} until the next boot. Native \
              plugins delete what they find of these attachments by its names.",
+            output::count(living, "attachment", "attachments"),
             aside.display()
         ))?;
     } else {

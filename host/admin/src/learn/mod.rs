@@ -20,6 +20,7 @@ use crate::subject;
 use anyhow::{Context, Result, ensure};
 use catalog::Luggage;
 use postern_policy::Policy;
+use postern_types::Capability;
 use runs::{Outcome, Run};
 use seen::Seen;
 use serde::Serialize;
@@ -80,7 +81,7 @@ fn learn(luggage: &Luggage, target: &str, name: &str, networks: &[Network]) -> R
     let unpacked = luggage.unpack(target, name)?;
     let imports = Imports::parse(&unpacked.imports);
     // Runtimes give `lo` its own name, and every other attachment one of their choice.
-    let ifname = if imports.authority.contains_key("loopback") { "lo" } else { "eth0" };
+    let ifname = if imports.has(Capability::Loopback) { "lo" } else { "eth0" };
     let all = |policy: &str| -> Result<Vec<Run>> {
         catalog::set_policy(name, policy)?;
         networks.iter().map(|network| runs::run(name, ifname, network)).collect()

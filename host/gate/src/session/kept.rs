@@ -13,11 +13,21 @@ use std::time::{Duration, Instant};
 /// How long a look at all rules may take.
 const WITHIN: Duration = Duration::from_secs(20);
 
+/// Rules that can't be looked at may lead to it as well: then it waits for a collection that can.
+fn why_kept(rules: &Result<Served, FirewallError>, address: IpAddr) -> Option<String> {
+    match rules {
+        Ok(served) => {
+            let serving = served.by(address)?;
+            Some(format!("a rule in {} still leads traffic to {address}", serving.place))
+        }
+        Err(error) => Some(format!("it can't be told whether a rule still leads traffic to {address}: {error}")),
+    }
+}
+
 impl Session {
     /// Why an address must not be given back, by the rules of the node.
     pub fn is_served(&self, look: &Look, address: IpAddr) -> Option<String> {
-        let serving = self.look_at_rules(look).as_ref().ok()?.by(address)?;
-        Some(format!("a rule in {} still leads traffic to {address}", serving.place))
+        why_kept(self.look_at_rules(look), address)
     }
 
     /// Looks at the rules, once.
@@ -78,5 +88,19 @@ impl Session {
                 None => Ok(Vec::new()),
             });
         held.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_rules_cannot_be_looked_at_an_address_stays() {
+        let address = IpAddr::from([10, 9, 0, 2]);
+        assert_eq!(why_kept(&Ok(Served::default()), address), None);
+        let unseen = Err(FirewallError::new("list rules of", "ip", "the time is up"));
+        let why = why_kept(&unseen, address).unwrap_or_default();
+        assert!(why.starts_with("it can't be told whether a rule still leads traffic to 10.9.0.2: "), "{why}");
     }
 }

@@ -25,7 +25,7 @@ mod veth;
 
 use crate::imports::{Interface, Own, own};
 use crate::state::State;
-use postern_types::{OpError, Operation, Reply};
+use postern_types::{Capability, OpError, Operation, Reply};
 use wasmtime::component::ResourceTableError;
 
 pub use generated::postern::cni as wit;
@@ -72,27 +72,51 @@ impl From<ResourceTableError> for Failure {
     }
 }
 
+/// What has no authority, and what every other interface has its records of.
+const TYPES: Interface = ("postern:cni/types", |linker| wit::types::add_to_linker::<_, Own>(linker, own));
+
 /// Each interface, and how it is added to a linker.
-pub const INTERFACES: [Interface; 18] = [
-    ("postern:cni/addresses", |linker| wit::addresses::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/attachments", |linker| wit::attachments::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/bridge", |linker| wit::bridge::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/forwarding", |linker| wit::forwarding::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/ipam", |linker| wit::ipam::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/leases", |linker| wit::leases::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/link", |linker| wit::link::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/link-sysctl", |linker| wit::link_sysctl::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/loopback", |linker| wit::loopback::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/mac-guard", |linker| wit::mac_guard::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/macvlan", |linker| wit::macvlan::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/masquerade", |linker| wit::masquerade::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/parent", |linker| wit::parent::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/point-to-point", |linker| wit::point_to_point::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/resolv-conf", |linker| wit::resolv_conf::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/routes", |linker| wit::routes::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/types", |linker| wit::types::add_to_linker::<_, Own>(linker, own)),
-    ("postern:cni/veth", |linker| wit::veth::add_to_linker::<_, Own>(linker, own)),
-];
+pub fn interfaces() -> impl Iterator<Item = Interface> {
+    Capability::ALL.iter().map(|capability| interface(*capability)).chain([TYPES])
+}
+
+fn interface(capability: Capability) -> Interface {
+    match capability {
+        Capability::Link => ("postern:cni/link", |linker| wit::link::add_to_linker::<_, Own>(linker, own)),
+        Capability::Veth => ("postern:cni/veth", |linker| wit::veth::add_to_linker::<_, Own>(linker, own)),
+        Capability::Addresses => {
+            ("postern:cni/addresses", |linker| wit::addresses::add_to_linker::<_, Own>(linker, own))
+        }
+        Capability::Routes => ("postern:cni/routes", |linker| wit::routes::add_to_linker::<_, Own>(linker, own)),
+        Capability::LinkSysctl => {
+            ("postern:cni/link-sysctl", |linker| wit::link_sysctl::add_to_linker::<_, Own>(linker, own))
+        }
+        Capability::Bridge => ("postern:cni/bridge", |linker| wit::bridge::add_to_linker::<_, Own>(linker, own)),
+        Capability::PointToPoint => {
+            ("postern:cni/point-to-point", |linker| wit::point_to_point::add_to_linker::<_, Own>(linker, own))
+        }
+        Capability::Parent => ("postern:cni/parent", |linker| wit::parent::add_to_linker::<_, Own>(linker, own)),
+        Capability::Macvlan => ("postern:cni/macvlan", |linker| wit::macvlan::add_to_linker::<_, Own>(linker, own)),
+        Capability::Forwarding => {
+            ("postern:cni/forwarding", |linker| wit::forwarding::add_to_linker::<_, Own>(linker, own))
+        }
+        Capability::Masquerade => {
+            ("postern:cni/masquerade", |linker| wit::masquerade::add_to_linker::<_, Own>(linker, own))
+        }
+        Capability::MacGuard => {
+            ("postern:cni/mac-guard", |linker| wit::mac_guard::add_to_linker::<_, Own>(linker, own))
+        }
+        Capability::Ipam => ("postern:cni/ipam", |linker| wit::ipam::add_to_linker::<_, Own>(linker, own)),
+        Capability::Leases => ("postern:cni/leases", |linker| wit::leases::add_to_linker::<_, Own>(linker, own)),
+        Capability::ResolvConf => {
+            ("postern:cni/resolv-conf", |linker| wit::resolv_conf::add_to_linker::<_, Own>(linker, own))
+        }
+        Capability::Loopback => ("postern:cni/loopback", |linker| wit::loopback::add_to_linker::<_, Own>(linker, own)),
+        Capability::Attachments => {
+            ("postern:cni/attachments", |linker| wit::attachments::add_to_linker::<_, Own>(linker, own))
+        }
+    }
+}
 
 impl State {
     /// An operation whose answer carries nothing.

@@ -22,7 +22,9 @@ mod routes;
 mod table;
 mod veth;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 use std::fmt;
 use table::table;
 
@@ -70,7 +72,7 @@ macro_rules! capabilities {
         /// configuration, the environment of the run or its own record.
         ///
         /// In JSON it is its capability's own form: `{"op":"bridge-find","name":"cni0"}`.
-        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         #[serde(untagged)]
         #[allow(missing_docs, reason = "the file of each capability describes it")]
         pub enum Operation {
@@ -82,6 +84,20 @@ macro_rules! capabilities {
                 Self::$operations(operation)
             }
         })+
+
+        /// By `op`, so that only one capability's own form is tried: serde's untagged form tries them all, which takes ten
+        /// times as long.
+        impl<'de> Deserialize<'de> for Operation {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let object = Map::deserialize(deserializer)?;
+                let capability = Capability::of_tag(&object).map_err(D::Error::custom)?;
+                let object = Value::Object(object);
+                match capability {
+                    $(Capability::$operations => ops::$operations::deserialize(object).map(Self::$operations),)+
+                }
+                .map_err(D::Error::custom)
+            }
+        }
 
         impl Operation {
             /// What policy has to grant.
@@ -132,6 +148,18 @@ impl Capability {
     /// The capability of this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|capability| capability.name() == name)
+    }
+
+    /// The capability whose operation a JSON object is: `op` is its name, `-`, and the function.
+    fn of_tag(object: &Map<String, Value>) -> Result<Self, String> {
+        let tag = object.get("op").and_then(Value::as_str).ok_or("an operation has no `op`")?;
+        let is_own = |capability: &Self| {
+            // The log has known it by this name from the beginning.
+            let name = if *capability == Self::LinkSysctl { "sysctl" } else { capability.name() };
+            let function = tag.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+            function.is_some_and(|function| capability.rows().iter().any(|row| row.function() == function))
+        };
+        Self::ALL.iter().copied().find(is_own).ok_or_else(|| format!("there is no operation `{tag}`"))
     }
 
     /// Whether some of its operations act in the container's namespace.

@@ -115,6 +115,13 @@ pub struct Row {
     pub lasting: Lasting,
 }
 
+impl Row {
+    /// The function alone.
+    pub fn function(&self) -> &'static str {
+        self.name.split_once('.').map_or("", |(_, function)| function)
+    }
+}
+
 /// What the operations of one capability have in common.
 pub trait Table {
     /// All of them.
