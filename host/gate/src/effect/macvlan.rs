@@ -51,7 +51,11 @@ impl Leaves for Macvlan {
         if let Some(container) = session.container().filter(|_| !session.has_foreign_record()) {
             return self.delete(session, container.netlink().map_err(kernel)?);
         }
-        // A collection, or a container that another one has taken the path of. The link is gone if its namespace is.
+        // Of a DEL or ADD the runtime says where the container is: if not there, it is gone, and the link with it.
+        if session.keeping.is_none() {
+            return Ok(());
+        }
+        // Of a collection nobody says so. The link is gone if its namespace is.
         let Some(header) = session.record().map(|record| record.header()) else { return Ok(()) };
         let alive = |why: String| {
             let message = format!("its namespace may be alive, and with it its macvlan link: {why}");
