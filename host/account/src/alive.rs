@@ -83,6 +83,7 @@ mod tests {
             peer_netnsid: None,
             isolated: false,
             vlan_filtering: false,
+            macvlan_mode: None,
             alias: None,
         }
     }
