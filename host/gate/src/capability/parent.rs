@@ -31,7 +31,7 @@ fn find(gate: &mut Gate<'_>, name: &str, in_container: bool) -> Result<Reply, Op
             Some(index) => netlink.link_by_index(index).map_err(kernel)?,
             None => return Err(OpError::new(ErrorCode::NotFound, "default route", "no default route interface found")),
         },
-        name => netlink.link_by_name(name).map_err(kernel)?,
+        name => netlink.link_by_any_name(name).map_err(kernel)?,
     };
     let link = link.ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
     let object = Object::Parent { index: link.index, name: link.name.clone(), in_container, mtu: link.mtu };
