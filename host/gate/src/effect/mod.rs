@@ -192,8 +192,14 @@ mod tests {
                 Effect::Veth(Veth { host: host(), mac }),
                 r#"{"effect":"veth","host":"veth1a2b3c4d","mac":"02:00:00:00:00:01"}"#,
             ),
-            (Effect::Macvlan(Macvlan { mac: Some(mac) }), r#"{"effect":"macvlan","mac":"02:00:00:00:00:01"}"#),
-            (Effect::Macvlan(Macvlan { mac: None }), r#"{"effect":"macvlan"}"#),
+            (
+                Effect::Macvlan(Macvlan { mac: Some(mac), born: None }),
+                r#"{"effect":"macvlan","mac":"02:00:00:00:00:01"}"#,
+            ),
+            (
+                Effect::Macvlan(Macvlan { mac: None, born: Some(host()) }),
+                r#"{"effect":"macvlan","born":"veth1a2b3c4d"}"#,
+            ),
             (
                 Effect::Masquerade(Masquerade { backend: Backend::Nftables, addresses: addresses() }),
                 r#"{"effect":"masquerade","backend":"nftables","addresses":["10.1.0.2/24","fd00::2/64"]}"#,
