@@ -224,7 +224,7 @@ fn foretold() -> Vec<(&'static str, Value, &'static str, &'static str)> {
         ),
         ("macvlan address", macvlan(json!({"mac": "02:00:00:00:aa:01", "bcqueuelen": 500})), "eth0", ""),
         ("macvlan passthru", macvlan(json!({"master": "wire1", "mode": "passthru"})), "eth0", ""),
-        ("macvlan in the container", macvlan(json!({"master": "net1", "linkInContainer": true})), "eth0", ""),
+        ("macvlan in the container", macvlan(json!({"master": "wire2", "linkInContainer": true})), "eth0", ""),
         ("macvlan without addresses", macvlan(json!({"ipam": null})), "eth0", ""),
         ("loopback", network("1.0.0", json!({"type": "loopback"})), "lo", ""),
         ("host-local", network("1.1.0", json!({"type": "host-local", "ipam": dual()})), "eth0", ""),
@@ -257,9 +257,10 @@ fn foretells(network: &Value, ifname: &str, args: &str) -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
     place.node.sh(WIRE)?;
     for container in ["c1", "c2"] {
-        place
-            .node
-            .sh_in(container, "ip link add net1 type veth peer name net2; ip link set net1 up; ip link set net2 up")?;
+        place.node.sh_in(
+            container,
+            "ip link add wire2 type veth peer name wire3; ip link set wire2 up; ip link set wire3 up",
+        )?;
     }
     place.write("/run/resolv.conf", "nameserver 192.0.2.53\nsearch example.org\n")?;
     for container in ["c1", "c2"] {

@@ -32,6 +32,8 @@ pub struct Link {
     pub master: Option<Handle>,
     /// How it joined the bridge.
     pub port: Option<PortSpec>,
+    /// The PCI device that it belongs to.
+    pub pci: Option<String>,
     /// Promiscuous mode.
     pub promisc: bool,
     /// A bridge that filters VLANs.

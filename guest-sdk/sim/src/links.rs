@@ -37,6 +37,7 @@ impl Kernel {
                 peer: None,
                 master: None,
                 port: None,
+                pci: None,
                 promisc: false,
                 vlan_filtering: false,
                 pinned: false,

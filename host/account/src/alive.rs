@@ -43,6 +43,33 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
     }
 }
 
+/// Whether a link in a container is made of something of the host: one of a pair whose other end is among these `links`, one
+/// that is stacked on one of them, or a driver's device. (`Session::leads_here` asks the same of one run.)
+pub(crate) fn leads_to<'a>(links: &'a [Link], own: &Link) -> Lead<'a> {
+    if own.device.is_some() {
+        return Lead::Device;
+    }
+    let at = |index: u32| links.iter().find(|link| link.index == index);
+    match own.peer_index.and_then(at) {
+        Some(end) if own.kind == "veth" && end.kind == "veth" && end.peer_index == Some(own.index) => Lead::End(end),
+        Some(_) if own.is_stacked() && own.peer_netnsid.is_some() => Lead::Stacked,
+        _ => Lead::Nowhere,
+    }
+}
+
+/// What a link in a container is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lead<'a> {
+    /// A pair, whose other end this is.
+    End(&'a Link),
+    /// It is stacked on a link of the host.
+    Stacked,
+    /// A driver's device.
+    Device,
+    /// Nothing of the host.
+    Nowhere,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +112,25 @@ mod tests {
             vlan_filtering: false,
             macvlan_mode: None,
             alias: None,
+            permanent: None,
+            device: None,
+        }
+    }
+
+    #[test]
+    fn what_a_link_is_made_of() {
+        let host = [Link { peer_index: Some(9), ..link("veth0", "veth") }, Link { index: 4, ..link("eth0", "") }];
+        let own = |kind: &str, peer: u32| Link { index: 9, peer_index: Some(peer), ..link("eth0", kind) };
+        assert_eq!(leads_to(&host, &own("veth", 3)), Lead::End(&host[0]));
+        let stacked = Link { peer_netnsid: Some(0), ..own("macvlan", 4) };
+        assert_eq!(leads_to(&host, &stacked), Lead::Stacked);
+        let device = postern_kernel::Device { bus: "pci".to_owned(), name: "0000:00:03.0".to_owned() };
+        assert_eq!(leads_to(&[], &Link { device: Some(device), ..link("eth0", "") }), Lead::Device);
+        // Another's end, one that is stacked inside or on nothing that is there, and one of another kind.
+        let others = [own("veth", 4), own("macvlan", 4), Link { peer_netnsid: Some(0), ..own("macvlan", 7) }];
+        for own in others.into_iter().chain([Link { peer_netnsid: Some(0), ..own("vxlan", 4) }, link("eth0", "dummy")])
+        {
+            assert_eq!(leads_to(&host, &own), Lead::Nowhere, "{own:?}");
         }
     }
 

@@ -8,7 +8,7 @@
 mod own;
 mod path;
 
-use crate::alive::is_alive;
+use crate::alive::{Lead, is_alive, leads_to};
 use crate::busy::{self, Holder};
 use crate::namespaces::Found;
 use crate::sight::Sight;
@@ -211,11 +211,11 @@ impl Sight {
             self.compare(&mut account, &header, plugin, effect, container);
         }
         self.inside(&mut account, &header, container, pair);
-        let is_gone = |effect: &Effect| Veth::of(effect).is_some_and(|pair| self.link(&pair.host).is_none());
-        if noted.iter().any(|(_, effect)| is_gone(effect)) {
-            // Only DEL and ADD make a pair again: a lease or an address that is put back meanwhile is nobody's.
+        let seen = container.filter(|found| found.unread.is_none()).map(|found| found.links.as_slice());
+        if noted.iter().any(|(_, effect)| effect.is_lost_link(&self.links, seen)) {
+            // Only DEL and ADD make a link again: a lease or an address that is put back meanwhile is nobody's.
             account.deviations.retain(|deviation| !deviation.is_command);
-            if self.has_other_pair(&header, container) {
+            if self.has_other_link(&header, container) {
                 account.deviations.retain(|deviation| deviation.remedy == WRITER);
                 account.differs(REPLACED, "nothing has to be done: the container's next DEL clears the record", false);
             }
@@ -272,14 +272,11 @@ impl Sight {
         pairs.find_map(|pair| self.link(&pair.host).filter(|link| pair.is_end(link)))
     }
 
-    /// Whether the container's link of that name has a host end. Where the record's own is gone, somebody who writes no
+    /// Whether the container's link of that name leads to the host. Where the record's own is gone, somebody who writes no
     /// records has attached the container again. (`Session::hold_against_kernel` asks the same of one run.)
-    fn has_other_pair(&self, header: &Header, container: Option<&Found>) -> bool {
+    fn has_other_link(&self, header: &Header, container: Option<&Found>) -> bool {
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
-        let is_end = |own: &Link, end: &Link| {
-            end.kind == "veth" && Some(end.index) == own.peer_index && end.peer_index == Some(own.index)
-        };
-        own.is_some_and(|own| own.kind == "veth" && self.links.iter().any(|end| is_end(own, end)))
+        own.is_some_and(|own| leads_to(&self.links, own) != Lead::Nowhere)
     }
 
     fn state(&self, account: &mut Account, header: &Header) -> State {

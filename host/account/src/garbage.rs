@@ -6,13 +6,13 @@
 //! kernel: a pair whose host end exists has another end, and so a namespace; and every namespace that can be found is
 //! looked at. Where not all can be looked at, an attachment is gone only if it had a pair that is gone, and its path too.
 
-use crate::alive::{all_namespaces, is_alive};
-use crate::namespaces::Namespaces;
+use crate::alive::{Lead, all_namespaces, is_alive, leads_to};
+use crate::namespaces::{Found, Namespaces};
 use crate::places;
 use postern_gate::effect::{Effect, Lease, Native, Veth};
 use postern_gate::places::Places;
 pub use postern_gate::upkeep::Rules;
-use postern_gate::upkeep::{Removal, SharedNft, now};
+use postern_gate::upkeep::{Removal, SharedNft, is_link_of_index, now};
 use postern_kernel::{Link, Netlink};
 use postern_state::{Header, Owner, Record, RecordKey, Section, Stage, StateError, Summary};
 use std::cell::RefCell;
@@ -213,14 +213,18 @@ impl Look<'_> {
     /// address that it holds by its lease, or had, is on a link of that name in a living namespace. A link that another
     /// record claims is that one's: root in there can give it any address, and what is gone would never be removed.
     fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect], all: &[Summary]) -> bool {
-        let is_claimed = |end: &Link| {
-            let others = all.iter().filter(|other| other.path != summary.path);
-            let mut claims = others.flat_map(|other| &other.effects);
-            claims.any(|noted| {
+        let others = || all.iter().filter(|other| other.path != summary.path);
+        let is_port_claimed = |end: &Link| {
+            others().flat_map(|other| &other.effects).any(|noted| {
                 let effect = serde_json::from_value::<Effect>(noted.effect.clone()).ok();
                 let pair = effect.as_ref().and_then(Veth::of);
                 pair.is_some_and(|pair| pair.host == end.name && end.mac == Some(pair.mac.0))
             })
+        };
+        let is_index_claimed = |found: &Found, index: u32| {
+            let of = |other: &Summary| other.header.as_ref().and_then(|header| header.netns_cookie);
+            let mut there = others().filter(|other| of(other) == Some(found.cookie));
+            there.any(|other| other.effects.iter().any(|noted| is_link_of_index(noted, index)))
         };
         let mut directories = effects.iter().filter_map(Lease::of).map(|lease| &lease.directory);
         let owner = Owner::new(&header.container_id, &header.ifname);
@@ -241,12 +245,13 @@ impl Look<'_> {
                     let has = |(index, have): &(u32, postern_kernel::Address)| {
                         *index == link.index && have.net.addr() == address
                     };
-                    // Another node on this machine can have the same address: the host's end has to be one of ours.
-                    let is_end = |end: &Link| {
-                        let is_mutual = Some(end.index) == link.peer_index && end.peer_index == Some(link.index);
-                        end.kind == "veth" && is_mutual && !is_claimed(end)
+                    // Another node on this machine can have the same address: what it is made of has to be ours.
+                    let is_own = || match leads_to(&self.links, link) {
+                        Lead::End(end) => !is_port_claimed(end),
+                        Lead::Stacked | Lead::Device => !is_index_claimed(found, link.index),
+                        Lead::Nowhere => false,
                     };
-                    link.name == header.ifname && found.addresses.iter().any(has) && self.links.iter().any(is_end)
+                    link.name == header.ifname && found.addresses.iter().any(has) && is_own()
                 })
             })
         })

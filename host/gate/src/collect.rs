@@ -2,10 +2,11 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
-use crate::effect::{Addresses, Effect, Veth};
+use crate::effect::{Addresses, Effect};
 use crate::errors::{kernel, state};
 use crate::session::{Leftover, Session};
 use postern_cni::Attachment;
+use postern_kernel::Link;
 use postern_state::{NetworkKey, Record, RecordKey, StateError, Summary, Valid};
 use postern_types::{ErrorCode, OpError};
 use std::net::IpAddr;
@@ -53,7 +54,8 @@ pub fn before_release(session: &mut Session) -> Result<(), OpError> {
     let name = &session.request.ifname;
     // One that root in there has made, and made again as often as it is deleted, would keep the runtime trying for ever.
     let link = container.netlink().map_err(kernel)?.link_by_name(name).map_err(kernel)?;
-    if link.map_or(Ok(false), |link| session.leads_here(&link))? {
+    let is_own = |link: &Link| Ok::<_, OpError>(session.leads_here(link)? && !session.is_claimed(link)?);
+    if link.as_ref().map_or(Ok(false), is_own)? {
         let message = format!("no address is given back while something uses it: the container has \"{name}\" still");
         return Err(
             OpError::new(ErrorCode::Exists, name, message).hint("a plugin deletes its link before its IPAM's DEL")
@@ -169,8 +171,8 @@ fn remove_listed(
     left.reverse();
     left.sort_by_key(|noted| noted.effect.addresses().are_given_back());
     let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
-    // A pair of that name and address is the very one, whatever the record says of the boot: it was damaged then.
-    let other_boot = other_boot && !has_pair(session, &left)?;
+    // A link that is known by what the record notes is the very one, whatever it says of the boot: it was damaged then.
+    let other_boot = other_boot && !has_link(session, &left)?;
     let (mut failed, mut in_use) = (None, false);
     for noted in left {
         if in_use && noted.effect.addresses().are_given_back() {
@@ -199,10 +201,10 @@ fn remove_listed(
     failed.map_or(Ok(removed), Err)
 }
 
-/// Whether a pair that the record lists is there.
-fn has_pair(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Result<bool, OpError> {
-    for pair in listed.iter().filter_map(|noted| Veth::of(&noted.effect)) {
-        if pair.end(session.host()?)?.is_some() {
+/// Whether a link that the record lists is there.
+fn has_link(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Result<bool, OpError> {
+    for noted in listed {
+        if noted.effect.is_living_link(session)? {
             return Ok(true);
         }
     }

@@ -124,7 +124,7 @@ impl Needs {
             needs.add(session, effect.needs());
         }
         // An attachment without a record can be a native plugin's, with rules of either backend.
-        let is_whole = session.record_is_whole() && !session.has_lost_pair();
+        let is_whole = session.record_is_whole() && !session.has_lost_link();
         if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && !is_whole {
             let masquerades = |policy: &Policy| match verb {
                 Verb::Del => policy.knows(Capability::Masquerade),

@@ -1,10 +1,13 @@
 //! What a guest printed, before anybody believes it.
 
 use crate::attached::{self, Lack};
+use crate::errors::kernel;
 use crate::session::{OwnAddress, Request, Session};
-use postern_cni::{CniResult, Error, IpConfig, Json, Verb};
+use postern_cni::{CniResult, Error, Interface, IpConfig, Json, Verb};
 use postern_policy::Granted;
 use postern_types::OpError;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
 /// What a guest may print; the sandbox stops at the same size.
 const LIMIT: usize = 1 << 20;
@@ -17,11 +20,25 @@ pub trait Known {
     fn own(&self) -> &[OwnAddress];
     /// Whether a guest was shown the host's link of this name.
     fn has_shown(&self, link: &str) -> bool;
+    /// The link that a result names, as it is now: in the container if it has a sandbox, and else on the host.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    fn seen(&self, interface: &Interface) -> Result<Option<Seen>, OpError>;
     /// What policy demands of the attachment's port, and it does not have.
     ///
     /// # Errors
     /// The kernel refuses to show it.
     fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError>;
+}
+
+/// What a link is, beside its name and address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Bytes.
+    pub mtu: u32,
+    /// The PCI device that it belongs to.
+    pub pci: Option<String>,
 }
 
 impl Known for Session {
@@ -35,6 +52,20 @@ impl Known for Session {
 
     fn has_shown(&self, link: &str) -> bool {
         self.common.shown.contains(link)
+    }
+
+    fn seen(&self, interface: &Interface) -> Result<Option<Seen>, OpError> {
+        let netlink = match interface.sandbox.is_empty() {
+            true => self.host()?,
+            false => self.container_required()?.netlink().map_err(kernel)?,
+        };
+        let link = netlink.link_by_name(&interface.name).map_err(kernel)?;
+        // Another name finds it too, and results name links by their own.
+        let link = link.filter(|link| link.name == interface.name);
+        Ok(link.map(|link| Seen {
+            mtu: link.mtu,
+            pci: link.device.filter(|device| device.bus == "pci").map(|device| device.name),
+        }))
     }
 
     fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError> {
@@ -98,14 +129,11 @@ fn believe(run: &impl Known, granted: &Granted, plugin: &str, loopback: bool, re
                 interface.name
             )));
         }
-        // Nothing that a guest can do makes a device or a socket.
-        let plain = interface.socket_path.is_empty() && interface.pci_id.is_empty();
-        if !plain && !previous.interfaces.contains(interface) {
-            return Err(Error::internal(format!(
-                "plugin \"{plugin}\" claims a device or a socket for interface \"{}\", which it can't have made",
-                interface.name
-            )));
-        }
+        let before = previous
+            .interfaces
+            .iter()
+            .find(|before| (&before.name, &before.sandbox) == (&interface.name, &interface.sandbox));
+        believe_details(run, granted, plugin, interface, before)?;
     }
     one_family(plugin, result)?;
     for ip in &result.ips {
@@ -120,6 +148,62 @@ fn believe(run: &impl Known, granted: &Granted, plugin: &str, loopback: bool, re
         }
     }
     Ok(())
+}
+
+/// What a result says of a link beside its name is what `before`, its entry in `prevResult`, has, or what the kernel shows:
+/// MTU and PCI device. A socket is one that policy names, and is there: no guest can make one.
+fn believe_details(
+    run: &impl Known,
+    granted: &Granted,
+    plugin: &str,
+    interface: &Interface,
+    before: Option<&Interface>,
+) -> Result<(), Error> {
+    let Interface { name, mtu, pci_id, socket_path, .. } = interface;
+    let is_new = |is_said: bool, is_same: fn(&Interface, &Interface) -> bool| {
+        is_said && !before.is_some_and(|before| is_same(before, interface))
+    };
+    if is_new(!socket_path.is_empty(), |a, b| a.socket_path == b.socket_path) {
+        if !granted.may_name_socket(socket_path) {
+            let message = format!("plugin \"{plugin}\" claims socket \"{socket_path}\" for interface \"{name}\"");
+            return Err(Error::internal(message).with_details(granted.result_hint("sockets", socket_path)));
+        }
+        is_socket(socket_path).map_err(|why| {
+            Error::internal(format!(
+                "plugin \"{plugin}\" claims socket \"{socket_path}\" for interface \"{name}\": {why}"
+            ))
+        })?;
+    }
+    let says_mtu = is_new(*mtu != 0, |a, b| a.mtu == b.mtu);
+    let says_device = is_new(!pci_id.is_empty(), |a, b| a.pci_id == b.pci_id);
+    if !says_mtu && !says_device {
+        return Ok(());
+    }
+    let seen = run.seen(interface).map_err(|error| {
+        Error::internal(format!("what plugin \"{plugin}\" says of interface \"{name}\" can't be looked at: {error}"))
+    })?;
+    let Some(seen) = seen else {
+        return Err(Error::internal(format!("plugin \"{plugin}\" claims interface \"{name}\", which is not there")));
+    };
+    if says_mtu && *mtu != i64::from(seen.mtu) {
+        return Err(Error::internal(format!(
+            "plugin \"{plugin}\" claims MTU {mtu} for interface \"{name}\", which has {}",
+            seen.mtu
+        )));
+    }
+    if says_device && seen.pci.as_ref() != Some(pci_id) {
+        let is = seen.pci.map_or_else(|| "belongs to none".to_owned(), |pci| format!("belongs to {pci}"));
+        return Err(Error::internal(format!(
+            "plugin \"{plugin}\" claims PCI device \"{pci_id}\" for interface \"{name}\", which {is}"
+        )));
+    }
+    Ok(())
+}
+
+/// Looks whether there is a socket at this path itself: a link there could lead anywhere by the time that somebody opens it.
+fn is_socket(path: &str) -> Result<(), String> {
+    let found = Path::new(path).symlink_metadata().map_err(|error| error.to_string())?;
+    if found.file_type().is_socket() { Ok(()) } else { Err("it is no socket".to_owned()) }
 }
 
 /// Every gateway is of the IP version of its address: no configuration and no policy makes sense of another one.
@@ -244,6 +328,79 @@ mod tests {
                 error.to_string()
             }
         }
+    }
+
+    /// A run whose links are these.
+    struct Shown(Session, Option<Seen>);
+
+    impl Known for Shown {
+        fn request(&self) -> &Request {
+            &self.0.request
+        }
+
+        fn own(&self) -> &[OwnAddress] {
+            &self.0.own
+        }
+
+        fn has_shown(&self, _: &str) -> bool {
+            false
+        }
+
+        fn seen(&self, _: &Interface) -> Result<Option<Seen>, OpError> {
+            Ok(self.1.clone())
+        }
+
+        fn lack(&self, _: &Granted) -> Result<Option<Lack>, OpError> {
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_a_link_is_what_there_is() {
+        let directory = std::env::temp_dir().join(format!("postern-sockets-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let socket = directory.join("vhost.sock");
+        let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::os::unix::fs::symlink(&socket, directory.join("link.sock")).unwrap();
+        let place = directory.to_str().unwrap();
+        let said = |key: &str, seen: Option<Seen>, previous: &str| {
+            let conf = format!(
+                r#"{{"cniVersion":"1.1.0","name":"n","prevResult":{{"cniVersion":"1.1.0","interfaces":[{previous}]}}}}"#
+            );
+            let run = Shown(session(conf.as_bytes(), Verb::Add), seen);
+            let policy = format!("[result]\nsockets = [\"{place}/*.sock\"]");
+            let granted = Policy::parse(&policy, "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
+            let stdout =
+                format!(r#"{{"cniVersion":"1.1.0","interfaces":[{{"name":"eth0","sandbox":"/run/netns/c",{key}}}]}}"#);
+            let read = read(&run, &granted, "x", Verb::Add, &stdout, 0, false);
+            read.map_or_else(|error| error.to_string(), |_| String::new())
+        };
+        let device = "0000:3b:00.1";
+        let seen = || Some(Seen { mtu: 9000, pci: Some(device.to_owned()) });
+        let plain = || Some(Seen { mtu: 9000, pci: None });
+        let pci = format!(r#""pciID":"{device}""#);
+        let before = format!(r#"{{"name":"eth0","sandbox":"/run/netns/c",{pci},"mtu":1,"socketPath":"/run/x"}}"#);
+        let at = |file: &str| format!(r#""socketPath":"{place}/{file}""#);
+        for (key, seen, previous, expected) in [
+            (r#""mtu":9000"#, seen(), "", ""),
+            (pci.as_str(), seen(), "", ""),
+            // As a plugin before said, who knew better.
+            (&pci, plain(), before.as_str(), ""),
+            (r#""socketPath":"/run/x","mtu":1"#, None, &before, ""),
+            (&at("vhost.sock"), None, "", ""),
+            (r#""mtu":1500"#, seen(), "", r#"plugin "x" claims MTU 1500 for interface "eth0", which has 9000"#),
+            (r#""mtu":-1"#, seen(), "", r#"plugin "x" claims MTU -1 for interface "eth0", which has 9000"#),
+            (r#""mtu":1500"#, None, "", r#"plugin "x" claims interface "eth0", which is not there"#),
+            (&pci, plain(), "", r#"claims PCI device "0000:3b:00.1" for interface "eth0", which belongs to none"#),
+            (r#""pciID":"0000:3b:00.2""#, seen(), &before, "which belongs to 0000:3b:00.1"),
+            (r#""socketPath":"/run/y""#, seen(), &before, "sockets = [\""),
+            (&at("missing.sock"), None, "", "No such file or directory"),
+            (&at("link.sock"), None, "", "it is no socket"),
+        ] {
+            let said = said(key, seen, previous);
+            assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{key}: {said}");
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     /// What counts of this `prevResult` where there is no record.

@@ -212,7 +212,7 @@ fn begin(
     session.owns_link = part.link;
     if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
-        session.look_for_pair().map_err(internal)?;
+        session.look_for_link().map_err(internal)?;
     }
     let namespace = match namespace {
         Ok(namespace) => namespace,
@@ -331,7 +331,7 @@ fn del_without_plugin(
     let mut session = Session::new(request, deadline, places);
     session.makes_links = part.link;
     session.open_record().map_err(internal)?;
-    session.look_for_pair().map_err(internal)?;
+    session.look_for_link().map_err(internal)?;
     // Of a chained plugin only its own goes: others of the attachment are called after it.
     let section = (!session.owns_link).then(|| session.section());
     match namespace {

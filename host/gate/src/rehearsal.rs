@@ -7,7 +7,7 @@ pub use crate::budget::Common;
 pub use crate::errors::state;
 pub use crate::front::{Front, Object};
 pub use crate::launcher::{Launcher, Plugin};
-pub use crate::outcome::{Known, read};
+pub use crate::outcome::{Known, Seen, read};
 pub use crate::plugin::{BadEnd, serve, start};
 pub use crate::process::{Sandbox, reap};
 pub use crate::protocol::{STDIN_LIMIT, request, supported};

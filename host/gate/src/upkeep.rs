@@ -5,7 +5,7 @@ pub use crate::audit::{Audit, openable};
 pub use crate::clock::now;
 pub use crate::effect::mac_guard::ids as guard_ids;
 pub use crate::keeping::Look as Rules;
-pub use crate::session::SharedNft;
+pub use crate::session::{SharedNft, is_link_of_index};
 
 use crate::collect;
 use crate::effect::Effect;

@@ -28,6 +28,9 @@ const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_PERM_ADDRESS: u16 = 54;
+const IFLA_PARENT_DEV_NAME: u16 = 56;
+const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_SLAVE_DATA: u16 = 5;
 const IFLA_BRPORT_ISOLATED: u16 = 33;
@@ -37,6 +40,18 @@ const IFLA_MACVLAN_MODE: u16 = 1;
 const IFLA_ALT_IFNAME: u16 = 53;
 /// Room for an alternative name, with the byte that ends it.
 const ALTIFNAMSIZ: usize = 128;
+
+/// Kinds of links that are stacked on one other: `IFLA_LINK` of theirs is what they are stacked on.
+const STACKED: [&str; 5] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"];
+
+/// The device of a driver that a link belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// `IFLA_PARENT_DEV_BUS_NAME`: `pci`, `virtio`, `auxiliary`, …
+    pub bus: String,
+    /// `IFLA_PARENT_DEV_NAME`, its name on that bus: `0000:3b:00.1`.
+    pub name: String,
+}
 
 /// A link as the kernel showed it at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,9 +90,18 @@ pub struct Link {
     pub macvlan_mode: Option<MacvlanMode>,
     /// `IFLA_IFALIAS`, free text.
     pub alias: Option<String>,
+    /// `IFLA_PERM_ADDRESS`: the address that its driver gives it, whatever was set since. Virtual links have none.
+    pub permanent: Option<[u8; 6]>,
+    /// The driver's device that it belongs to. Virtual links have none: nobody can make one that has.
+    pub device: Option<Device>,
 }
 
 impl Link {
+    /// Whether it is stacked on the link that [`Link::peer_index`] names.
+    pub fn is_stacked(&self) -> bool {
+        STACKED.contains(&self.kind.as_str())
+    }
+
     /// Reads an `RTM_NEWLINK`; `None` if index or name are missing.
     fn decode(payload: &[u8]) -> Option<Self> {
         let index = u32_at(payload, 4)?;
@@ -100,7 +124,10 @@ impl Link {
             vlan_filtering: false,
             macvlan_mode: None,
             alias: None,
+            permanent: None,
+            device: None,
         };
+        let (mut bus, mut device) = (None, None);
         for attribute in Attributes(payload.get(HEADER..)?) {
             match attribute.kind {
                 IFLA_ADDRESS => link.mac = attribute.value.try_into().ok(),
@@ -136,8 +163,14 @@ impl Link {
                     link.alias = Some(String::from_utf8_lossy(attribute.value).trim_end_matches('\0').into())
                 }
                 IFLA_LINK_NETNSID => link.peer_netnsid = attribute.u32().map(u32::cast_signed),
+                IFLA_PERM_ADDRESS => link.permanent = attribute.value.try_into().ok(),
+                IFLA_PARENT_DEV_NAME => device = attribute.text(),
+                IFLA_PARENT_DEV_BUS_NAME => bus = attribute.text(),
                 _ => {}
             }
+        }
+        if let Some(name) = device {
+            link.device = Some(Device { bus: bus.unwrap_or_default().to_owned(), name: name.to_owned() });
         }
         (!link.name.is_empty()).then_some(link)
     }
@@ -501,7 +534,12 @@ mod tests {
         message.extend(attribute(IFLA_LINKINFO, &attribute(IFLA_INFO_KIND, b"veth\0")));
         message.extend(attribute(IFLA_ADDRESS, &[0; 20]));
         message.extend(attribute(IFLA_OPERSTATE, &[9]));
+        message.extend(attribute(IFLA_PARENT_DEV_NAME, b"0000:3b:00.1\0"));
+        message.extend(attribute(IFLA_PARENT_DEV_BUS_NAME, b"pci\0"));
+        message.extend(attribute(IFLA_PERM_ADDRESS, &[2, 0, 0, 0, 0, 9]));
         let link = Link::decode(&message).unwrap();
+        assert_eq!(link.device, Some(Device { bus: "pci".to_owned(), name: "0000:3b:00.1".to_owned() }));
+        assert_eq!(link.permanent, Some([2, 0, 0, 0, 0, 9]));
         assert_eq!((link.index, link.name.as_str(), link.kind.as_str()), (5, "eth0", "veth"));
         assert_eq!((link.mac, link.operstate), (None, "unknown"));
         for end in 0..message.len() {

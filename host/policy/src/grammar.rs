@@ -89,10 +89,14 @@ pub const LOOK_ONLY: Key = key("look-only", Kind::Flag, Count::One);
 pub const DEFAULT_LINK: &str = "node.default-link";
 
 /// The keys of `[result]`.
-pub const RESULT: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("gateways", Kind::Gateway, Count::Some)];
+pub const RESULT: &[Key] = &[
+    key("addresses", Kind::Address, Count::Some),
+    key("gateways", Kind::Gateway, Count::Some),
+    key("sockets", Kind::File, Count::Some),
+];
 
 /// The keys of `[previous]`.
-pub const PREVIOUS: &[Key] = &[key("addresses", Kind::Address, Count::Some)];
+pub const PREVIOUS: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("names", Kind::Link, Count::Some)];
 
 /// All keys of a capability's table.
 pub fn keys(capability: Capability) -> Vec<Key> {

@@ -165,6 +165,11 @@ impl Granted {
         self.previous.iter().flat_map(|table| table.patterns("addresses")).any(|pattern| is_address(pattern, address))
     }
 
+    /// Whether `[previous]` has this link of the host: one that `prevResult` names, no record tells of, and a native plugin made.
+    pub fn may_take_over_link(&self, name: &str) -> bool {
+        self.previous.iter().any(|table| table.matches("names", name))
+    }
+
     /// Whether `[result]` has this gateway for this address. One that is named for the address may lie anywhere, as with
     /// the native plugins; any other one lies in the address's network.
     pub fn may_name_gateway(&self, address: &IpNet, gateway: &IpAddr) -> bool {
@@ -181,6 +186,11 @@ impl Granted {
             }
             Value::Range(..) => false,
         })
+    }
+
+    /// Whether `[result]` has this socket.
+    pub fn may_name_socket(&self, path: &str) -> bool {
+        self.result.as_ref().is_some_and(|result| result.matches("sockets", path))
     }
 
     /// The plugin that this is for.
@@ -217,14 +227,14 @@ impl Granted {
         hint
     }
 
-    /// The way out of a refusal of what an IPAM plugin hands out: `addresses` or `gateways`, and which.
+    /// The way out of a refusal of what a result has: `addresses`, `gateways` or `sockets`, and which.
     pub fn result_hint(&self, key: &'static str, value: &str) -> String {
         self.way_out(None, line::result(&self.file, &[line::text(key, value)]))
     }
 
-    /// The way out where an address of `prevResult` does not count.
-    pub fn previous_hint(&self, address: &str) -> String {
-        self.way_out(None, line::previous(&self.file, &[line::text("addresses", address)]))
+    /// The way out where something of `prevResult` does not count: `addresses` or `names`, and which.
+    pub fn previous_hint(&self, key: &'static str, value: &str) -> String {
+        self.way_out(None, line::previous(&self.file, &[line::text(key, value)]))
     }
 
     /// The way out where a limit was met.

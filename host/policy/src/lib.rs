@@ -14,11 +14,12 @@
 //! [grant.veth]
 //! look-only = "true"                # of tables about links: neither make, change nor delete
 //!
-//! [result]                          # what an IPAM plugin may hand out beside leases that it took
+//! [result]                          # what a result may have that is neither leased nor made
 //! addresses = ["${config.ipam.addresses.*.address}"]
 //!
-//! [previous]                        # which addresses of a native plugin before it count as the attachment's own
+//! [previous]                        # what of a native plugin before it counts as the attachment's own
 //! addresses = ["10.0.0.0/8"]
+//! names = ["tap*"]                  # links of the host
 //! ```
 //!
 //! A grant whose interface has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors, and so is

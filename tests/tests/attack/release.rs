@@ -159,3 +159,30 @@ fn so_it_is_without_a_record() -> Result<()> {
     fortress.plugin("bridge", "DEL", &config)?.success()?;
     fortress.unchanged()
 }
+
+/// A native plugin's macvlan has no record, and no end on the host: its address is kept as long as the link is there. One
+/// that root in the container has made, stacked on nothing of the host, is no reason to keep it.
+#[test]
+fn nor_is_it_given_back_while_a_link_without_a_host_end_is_there() -> Result<()> {
+    let lookalikes = "ip link add wire1 type veth peer name wire2; ip link add link wire1 name eth0 type macvlan";
+    let native = "ip -n c1 link del eth0 2> /dev/null || true
+        ip link add wire1 type veth peer name wire2
+        ip link add link wire1 name made0 type macvlan
+        ip link set made0 netns c1 name eth0";
+    for (make, inside, kept) in [(native, ":", true), (":", lookalikes, false)] {
+        let fortress = Fortress::new()?;
+        let added = fortress.plugin("hostile", "ADD", &good())?.success()?;
+        let address = address(&added)?;
+        fortress.node().sh("rm /run/postern/attachments/*")?;
+        fortress.node().sh_in("c1", "ip link del eth0")?;
+        fortress.node().sh(make)?;
+        fortress.node().sh_in("c1", inside)?;
+        fortress.node().sh_in("c1", &format!("ip link set eth0 up; ip addr add {address}/24 dev eth0"))?;
+        fortress.operator_policy("hostile", "[limits]\nseconds = 60")?;
+        killed_del(&fortress, &orders("release-and-loop", json!({"on": "DEL"})))?;
+        let (used, free) = of(&fortress, &address)?;
+        ensure!(used.contains(&address), "it is not there any more: this shows nothing: {used}");
+        ensure!(free != kept, "{make} {inside}: free: {free}, used: {used}");
+    }
+    Ok(())
+}

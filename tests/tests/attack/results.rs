@@ -9,6 +9,9 @@ fn results_that_claim_what_is_not_so() -> Result<()> {
         let steps = serde_json::json!([{"call": {"op": "veth-create"}}, {"call": {"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": ["10.9.0.99"]}}, {"print": result}]);
         rogue(name, &steps.to_string())
     };
+    let own = |key: &str| {
+        format!(r#"{{"cniVersion": "1.1.0", "interfaces": [{{"name": "eth0", "sandbox": "/run/netns/c1", {key}}}]}}"#)
+    };
     withstand(&[
         says("the bystander's bridge", r#"{"cniVersion": "1.0.0", "interfaces": [{"name": "cni0"}]}"#)
             .ends(999, "claims interface \"cni0\", which it neither made nor was given"),
@@ -52,6 +55,20 @@ fn results_that_claim_what_is_not_so() -> Result<()> {
             r#"{"cniVersion": "1.0.0", "ips": [{"address": "10.9.0.99/24", "interface": -1}]}"#,
         )
         .ends(999, "interface"),
+        says("an MTU that the link does not have", &own(r#""mtu": 9000"#))
+            .ends(999, "claims MTU 9000 for interface \"eth0\", which has 1500"),
+        says("a device", &own(r#""pciID": "0000:00:03.0""#))
+            .ends(999, "claims PCI device \"0000:00:03.0\" for interface \"eth0\", which belongs to none"),
+        says("a socket", &own(r#""socketPath": "/run/container.sock""#))
+            .ends(999, "claims socket \"/run/container.sock\"…result = { sockets = ["),
+        says("a socket that policy names, and that is a file", &own(r#""socketPath": "/bin/sh""#))
+            .policy("[result]\nsockets = [\"/bin/sh\"]")
+            .ends(999, "it is no socket"),
+        says(
+            "a link's MTU that is not there",
+            r#"{"cniVersion": "1.1.0", "interfaces": [{"name": "lo", "sandbox": "/run/netns/c1", "mtu": 65537}]}"#,
+        )
+        .ends(999, "claims MTU 65537 for interface \"lo\", which has 65536"),
         says("another version", r#"{"cniVersion": "9.9.9"}"#).ends(999, "unsupported CNI result version \"9.9.9\""),
         says(
             "an error as a success",

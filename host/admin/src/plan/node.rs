@@ -97,6 +97,7 @@ fn seed(kernel: &mut Kernel, netlink: &Netlink, place: Place) -> postern_kernel:
         let handle = handles.get(&link.index);
         let Some(seeded) = handle.and_then(|handle| kernel.links.get_mut(handle)) else { continue };
         seeded.promisc = link.promisc;
+        seeded.pci = link.device.as_ref().filter(|device| device.bus == "pci").map(|device| device.name.clone());
         seeded.routes = netlink.routes(link.index).unwrap_or_default();
         seeded.master = link.master.and_then(|master| handles.get(&master)).copied();
         seeded.vlan_filtering = link.vlan_filtering;

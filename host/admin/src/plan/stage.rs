@@ -6,9 +6,11 @@ use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
 use crate::capability::told;
 use crate::lists;
-use postern_cni::{CniResult, Env, Error, Verb, check_version, code, config_version, read_conf};
+use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
-use postern_gate::rehearsal::{self, BadEnd, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, state};
+use postern_gate::rehearsal::{
+    self, BadEnd, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, Seen, state,
+};
 use postern_gate::{Engine, PlaceError, places};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
@@ -33,6 +35,8 @@ pub struct Stage {
     pub operations: Vec<OperationReport>,
     /// The delegates that were run.
     pub delegates: Vec<Delegate>,
+    /// The addresses of the plugins so far: what a record would tell of them.
+    given: Vec<IpConfig>,
 }
 
 /// One plugin that the runtime calls, with those that it delegates to.
@@ -43,6 +47,8 @@ struct Run {
     leased: bool,
     guarded: bool,
     common: Common,
+    /// The links of the node when the guest ended: whether in the container, and the name.
+    links: Vec<(bool, String, Seen)>,
 }
 
 impl Known for Run {
@@ -56,6 +62,12 @@ impl Known for Run {
 
     fn has_shown(&self, link: &str) -> bool {
         self.common.shown.contains(link)
+    }
+
+    fn seen(&self, interface: &Interface) -> Result<Option<Seen>, OpError> {
+        let is_inside = !interface.sandbox.is_empty();
+        let mut links = self.links.iter().filter(|(inside, name, _)| (*inside, name) == (is_inside, &interface.name));
+        Ok(links.next().map(|(.., seen)| seen.clone()))
     }
 
     fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError> {
@@ -93,6 +105,7 @@ impl Stage {
             notes: node.notes,
             operations: Vec::new(),
             delegates: Vec::new(),
+            given: Vec::new(),
         })
     }
 
@@ -130,11 +143,19 @@ impl Stage {
         let request = rehearsal::request(plugin, env, Verb::Add, version, raw, stdin)?;
         let mut own = Vec::new();
         if let Ok(Some(previous)) = request.conf.previous_result() {
-            rehearsal::adopt(&mut own, &previous);
+            // What is ambiguous is refused when the plugin is started.
+            let granted = ready.policy.resolve(&request.conf.raw, request.args()).ok();
+            let may = |ip: &IpConfig| granted.as_ref().is_some_and(|granted| granted.may_take_over(&ip.address));
+            let ips = previous.ips.into_iter().filter(|ip| self.given.contains(ip) || may(ip)).collect();
+            rehearsal::adopt(&mut own, &CniResult { ips, ..CniResult::default() });
         }
         let deadline = Instant::now() + ready.policy.limits().time();
-        let mut run = Run { request, deadline, own, leased: false, guarded: false, common: Common::default() };
+        let mut run =
+            Run { request, deadline, own, leased: false, guarded: false, common: Common::default(), links: Vec::new() };
         let result = self.run(&mut run, ready, plugin, 0)?.unwrap_or_default();
+        // What a plugin only hands on is another's.
+        let own = result.ips.iter().filter(|ip| run.own.iter().any(|own| own.net == ip.address));
+        self.given.extend(own.cloned());
         let text = result.to_json(version)?;
         serde_json::from_str(&text).map_err(|error| Error::internal(error.to_string()))
     }
@@ -153,6 +174,11 @@ impl Stage {
             self.answer(run, &mut front, operation)
         })
         .map_err(|end| end.of(plugin))?;
+        let seen = |link: &postern_sim::Link| {
+            let seen = Seen { mtu: link.info.mtu, pci: link.pci.clone() };
+            (link.place == Place::Container, link.info.name.clone(), seen)
+        };
+        run.links = self.kernel.links.values().map(seen).collect();
         rehearsal::read(run, front.granted(), plugin, verb, &stdout, status, policy.grants(Capability::Loopback))
     }
 

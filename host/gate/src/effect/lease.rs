@@ -1,6 +1,6 @@
 //! Leases of host-local's store.
 
-use super::{Addresses, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, Noted};
 use crate::errors::state;
 use crate::need::Need;
 use crate::session::Session;
@@ -55,8 +55,8 @@ impl Leaves for Lease {
         Noted::EachTime
     }
 
-    fn is_link(&self) -> bool {
-        false
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
     }
 
     fn outlives_boot(&self) -> bool {

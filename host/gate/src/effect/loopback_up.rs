@@ -1,6 +1,6 @@
 //! `lo`, set up.
 
-use super::{Addresses, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, Noted};
 use crate::errors::{kernel, link_gone};
 use crate::need::Need;
 use crate::session::Session;
@@ -32,8 +32,8 @@ impl Leaves for LoopbackUp {
         Noted::Never
     }
 
-    fn is_link(&self) -> bool {
-        false
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
     }
 
     fn outlives_boot(&self) -> bool {

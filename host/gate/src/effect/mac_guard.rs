@@ -1,6 +1,6 @@
 //! Spoofing protection.
 
-use super::{Addresses, Effect, Leaves, Noted, Veth};
+use super::{Addresses, AttachmentLink, Effect, Leaves, Noted, Veth};
 use crate::errors::{about, firewall, kernel};
 use crate::need::Need;
 use crate::session::Session;
@@ -76,8 +76,8 @@ impl Leaves for MacGuard {
         Noted::Once
     }
 
-    fn is_link(&self) -> bool {
-        false
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
     }
 
     fn outlives_boot(&self) -> bool {

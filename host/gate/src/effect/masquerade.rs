@@ -1,6 +1,6 @@
 //! Masquerading rules.
 
-use super::{Addresses, Effect, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
 use crate::errors::{firewall, state};
 use crate::need::Need;
 use crate::session::Session;
@@ -81,8 +81,8 @@ impl Leaves for Masquerade {
         Noted::Once
     }
 
-    fn is_link(&self) -> bool {
-        false
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
     }
 
     fn outlives_boot(&self) -> bool {

@@ -27,6 +27,8 @@ pub use veth::Veth;
 
 use crate::need::Need;
 use crate::session::Session;
+use postern_cni::CniResult;
+use postern_kernel::Link;
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -46,15 +48,27 @@ trait Leaves {
     /// How it gets into the record.
     fn noted(&self) -> Noted;
 
-    /// Whether it is the attachment's link: the plugin that made it is the last one of its chain that DEL calls, and nothing of
+    /// The attachment's link, if it is that: the plugin that made it is the last one of its chain that DEL calls, and nothing of
     /// the attachment outlives it.
-    fn is_link(&self) -> bool;
+    fn as_link(&self) -> Option<&dyn AttachmentLink>;
 
     /// Whether it is on a disk, and not in a kernel.
     fn outlives_boot(&self) -> bool;
 
     /// What its removal takes of a gate that gives up all else.
     fn needs(&self) -> Need<'_>;
+}
+
+/// What an effect that is the attachment's link says beside.
+trait AttachmentLink {
+    /// Whether the link is there, by what the record knows it by.
+    fn is_there(&self, session: &Session) -> Result<bool, OpError>;
+
+    /// Whether the runtime's result is about this link, as far as that tells.
+    fn is_named(&self, result: &CniResult) -> bool;
+
+    /// Whether the link is among those of the host or of the container, where these were seen; `None` if that does not tell.
+    fn is_among(&self, host: &[Link], container: Option<&[Link]>) -> Option<bool>;
 }
 
 /// What an effect has to do with the attachment's addresses.
@@ -161,7 +175,25 @@ impl Effect {
 
     /// Whether it is the attachment's link.
     pub(crate) fn is_link(&self) -> bool {
-        self.leaves().is_link()
+        self.leaves().as_link().is_some()
+    }
+
+    /// Whether it is the attachment's link and there.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    pub(crate) fn is_living_link(&self, session: &Session) -> Result<bool, OpError> {
+        self.leaves().as_link().map_or(Ok(false), |link| link.is_there(session))
+    }
+
+    /// Whether it is the attachment's link and gone for certain, as far as the links of the host and of the container tell.
+    pub fn is_lost_link(&self, host: &[Link], container: Option<&[Link]>) -> bool {
+        self.leaves().as_link().and_then(|link| link.is_among(host, container)) == Some(false)
+    }
+
+    /// Whether it is the attachment's link, and the runtime's result is about it.
+    pub(crate) fn is_link_of(&self, result: &CniResult) -> bool {
+        self.leaves().as_link().is_some_and(|link| link.is_named(result))
     }
 
     /// Whether it is on a disk, and not in a kernel.

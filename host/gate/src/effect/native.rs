@@ -1,6 +1,6 @@
 //! What a native IPAM program did.
 
-use super::{Addresses, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, Noted};
 use crate::native;
 use crate::need::Need;
 use crate::session::Session;
@@ -46,8 +46,8 @@ impl Leaves for Native {
         Noted::Once
     }
 
-    fn is_link(&self) -> bool {
-        false
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
     }
 
     fn outlives_boot(&self) -> bool {

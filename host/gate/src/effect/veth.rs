@@ -1,9 +1,10 @@
 //! A veth pair.
 
-use super::{Addresses, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, Noted};
 use crate::errors::kernel;
 use crate::need::Need;
 use crate::session::Session;
+use postern_cni::CniResult;
 use postern_kernel::{Link, Netlink};
 use postern_types::{Mac, OpError};
 use serde::{Deserialize, Serialize};
@@ -54,8 +55,8 @@ impl Leaves for Veth {
         Noted::Once
     }
 
-    fn is_link(&self) -> bool {
-        true
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        Some(self)
     }
 
     fn outlives_boot(&self) -> bool {
@@ -64,5 +65,19 @@ impl Leaves for Veth {
 
     fn needs(&self) -> Need<'_> {
         Need::Network
+    }
+}
+
+impl AttachmentLink for Veth {
+    fn is_there(&self, session: &Session) -> Result<bool, OpError> {
+        self.end(session.host()?).map(|end| end.is_some())
+    }
+
+    fn is_named(&self, result: &CniResult) -> bool {
+        result.interfaces.iter().any(|link| link.name == self.host)
+    }
+
+    fn is_among(&self, host: &[Link], _: Option<&[Link]>) -> Option<bool> {
+        Some(host.iter().any(|link| link.name == self.host))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Leftover, Session, Undo};
 use crate::clock::now;
-use crate::effect::{Effect, Noted, Veth};
+use crate::effect::{Effect, Noted};
 use crate::errors::{kernel, state};
 use postern_cni::{CniResult, Route, Verb};
 use postern_kernel::{Namespace, Worker};
@@ -108,27 +108,28 @@ impl Session {
         Ok(())
     }
 
-    /// Looks whether a pair that the record lists is there: the first thing to ask before anything is done by it. A native
+    /// Looks whether a link that the record lists is there: the first thing to ask before anything is done by it. A native
     /// plugin that was put back for a while has known nothing of records.
     ///
     /// # Errors
     /// The kernel can't be asked.
-    pub fn look_for_pair(&mut self) -> Result<(), OpError> {
+    pub fn look_for_link(&mut self) -> Result<(), OpError> {
         let listed: Vec<_> = self.record.iter().flat_map(|record| record.effects(None)).collect();
-        let mut pairs = listed.iter().filter_map(|noted| Veth::of(&noted.effect)).peekable();
-        let has_pairs = pairs.peek().is_some();
-        for pair in pairs {
-            if pair.end(self.host()?)?.is_some() {
+        let mut links = listed.iter().filter(|noted| noted.effect.is_link()).peekable();
+        let has_links = links.peek().is_some();
+        for noted in links {
+            if noted.effect.is_living_link(self)? {
+                self.link_gone = false;
                 return Ok(());
             }
         }
-        self.pair_gone = has_pairs;
+        self.link_gone = has_links;
         Ok(())
     }
 
-    /// Whether the pairs that the record lists are gone, so that something else may have the attachment's names by now.
-    pub fn has_lost_pair(&self) -> bool {
-        self.pair_gone
+    /// Whether the links that the record lists are gone, so that something else may have the attachment's names by now.
+    pub fn has_lost_link(&self) -> bool {
+        self.link_gone
     }
 
     /// Whether the record is about an attachment that is no more, and another one that has no record has its names now.
@@ -136,14 +137,18 @@ impl Session {
         self.replaced
     }
 
-    /// Finds out whether the attachment was made again by somebody who writes no records, after the record's own pair had
-    /// gone: the container has such a link that no other record claims, or the runtime's last result names another host
-    /// end. Then the record is not the whole truth.
+    /// Finds out whether the attachment was made again by somebody who writes no records, after the record's own link had
+    /// gone: the container has such a link that no other record claims, or the runtime's last result is about another
+    /// one. Then the record is not the whole truth.
     ///
     /// # Errors
     /// The kernel can't be asked.
     pub fn hold_against_kernel(&mut self) -> Result<(), OpError> {
-        if !self.pair_gone {
+        // What lies in the container could not be seen before its namespace was entered.
+        if self.link_gone {
+            self.look_for_link()?;
+        }
+        if !self.link_gone {
             return Ok(());
         }
         let previous = self.request.conf.previous_result().ok().flatten().unwrap_or_default();
@@ -168,19 +173,17 @@ impl Session {
             // nothing from there.
             (Some(_), _) if foreign && self.request.verb != Verb::Add => is_given,
             (Some(_), _) => true,
-            (None, Some(_)) => !self.names_listed_pair(&previous),
+            (None, Some(_)) => !self.names_listed_link(&previous),
             (None, None) => false,
         };
         self.whole &= !self.replaced;
         Ok(())
     }
 
-    /// Whether a result names the host end of a pair that the record lists.
-    fn names_listed_pair(&self, result: &CniResult) -> bool {
-        let listed = self.record.iter().flat_map(|record| record.effects(None));
-        listed.into_iter().any(|noted| {
-            Veth::of(&noted.effect).is_some_and(|pair| result.interfaces.iter().any(|link| link.name == pair.host))
-        })
+    /// Whether a result is about a link that the record lists.
+    fn names_listed_link(&self, result: &CniResult) -> bool {
+        let mut listed = self.record.iter().flat_map(|record| record.effects(None));
+        listed.any(|noted| noted.effect.is_link_of(result))
     }
 
     /// Takes the record for none, as what it lists is not there: nothing of it is used, and the file stays as it is.

@@ -1,0 +1,115 @@
+//! Whose a link of the container is, by what it is made of and by the records.
+
+use super::Session;
+use crate::effect::{Effect, Veth};
+use crate::errors::{kernel, state};
+use postern_kernel::Link;
+use postern_state::Summary;
+use postern_types::{Mac, OpError};
+
+impl Session {
+    /// The pairs that the record lists.
+    pub fn pairs(&self) -> Vec<Veth> {
+        let effects = self.record().map(|record| record.effects(None)).unwrap_or_default();
+        effects.iter().filter_map(|noted| Veth::of(&noted.effect)).cloned().collect()
+    }
+
+    /// The host end of the pair that the record lists and the kernel has, if there is one.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    pub fn living_pair(&self) -> Result<Option<Link>, OpError> {
+        let host = self.host()?;
+        for pair in self.pairs() {
+            if let Some(link) = pair.end(host)? {
+                return Ok(Some(link));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether this link of the container leads to the host. Of a pair both ends name each other, and the host's names the
+    /// container's namespace; a stacked link names one of the host's, and the host's namespace; a device belongs to a driver.
+    /// Root in there can make any link of any name, but none of these.
+    ///
+    /// # Errors
+    /// The kernel can't be asked.
+    pub fn leads_here(&self, own: &Link) -> Result<bool, OpError> {
+        if own.device.is_some() {
+            return Ok(true);
+        }
+        let Some(peer) = own.peer_index else { return Ok(false) };
+        let host = self.host()?;
+        let Some(end) = host.link_by_index(peer).map_err(kernel)? else { return Ok(false) };
+        if own.is_stacked() {
+            let container = self.container_required()?.netlink().map_err(kernel)?;
+            let number = container.namespace_number(self.home()?.fd()).map_err(kernel)?;
+            return Ok(number.is_some() && own.peer_netnsid == number);
+        }
+        let number = host.namespace_number(self.namespace()?.fd()).map_err(kernel)?;
+        let is_mutual = end.peer_index == Some(own.index) && end.peer_netnsid == number;
+        Ok(own.kind == "veth" && end.kind == "veth" && number.is_some() && is_mutual)
+    }
+
+    /// Whether this link of the container, or its host end, belongs to another attachment, by that one's record: a path can lead
+    /// to another container by now, and a link can have been another network's since.
+    ///
+    /// # Errors
+    /// The kernel or the records can't be asked.
+    pub fn is_claimed(&self, own: &Link) -> Result<bool, OpError> {
+        if own.kind != "veth" {
+            return self.is_index_claimed(own.index);
+        }
+        let Some(peer) = own.peer_index else { return Ok(false) };
+        let Some(end) = self.host()?.link_by_index(peer).map_err(kernel)? else { return Ok(false) };
+        self.is_port_claimed(&end.name, end.mac)
+    }
+
+    /// Whether a record of another attachment lists a link of this index in the container's namespace.
+    ///
+    /// # Errors
+    /// The kernel or the records can't be asked.
+    fn is_index_claimed(&self, index: u32) -> Result<bool, OpError> {
+        let cookie = self.container_required()?.cookie().map_err(kernel)?;
+        self.is_claimed_by(|summary| {
+            summary.header.as_ref().is_some_and(|header| header.netns_cookie == Some(cookie))
+                && summary.effects.iter().any(|noted| is_link_of_index(noted, index))
+        })
+    }
+
+    /// Whether this link of the host is the end of another attachment's pair, by that one's record.
+    ///
+    /// # Errors
+    /// The records can't be listed.
+    pub fn is_end_of_another(&self, link: &Link) -> Result<bool, OpError> {
+        Ok(link.kind == "veth" && self.is_port_claimed(&link.name, link.mac)?)
+    }
+
+    /// Whether a record of another attachment lists a pair with this host end. With `mac` it must be that address.
+    ///
+    /// # Errors
+    /// The records can't be listed.
+    fn is_port_claimed(&self, host: &str, mac: Option<[u8; 6]>) -> Result<bool, OpError> {
+        let is_claim = |pair: &Veth| pair.host == host && mac.is_none_or(|mac| Mac(mac) == pair.mac);
+        self.is_claimed_by(|summary| {
+            let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
+            effects.flatten().any(|effect| Veth::of(&effect).is_some_and(is_claim))
+        })
+    }
+
+    /// Whether the record of another attachment makes this claim.
+    ///
+    /// # Errors
+    /// The records can't be listed.
+    fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
+        let own = self.key()?;
+        let records = postern_state::list(&self.state).map_err(state)?;
+        Ok(records.iter().any(|summary| summary.key.as_ref().is_some_and(|key| *key != own) && claims(summary)))
+    }
+}
+
+/// Whether a record notes a link under this interface index.
+pub fn is_link_of_index(noted: &postern_state::Effect<serde_json::Value>, index: u32) -> bool {
+    let effect = serde_json::from_value::<Effect>(noted.effect.clone());
+    noted.handles.contains(&u64::from(index)) && effect.is_ok_and(|effect| effect.is_link())
+}
