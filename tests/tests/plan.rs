@@ -224,7 +224,6 @@ fn foretold() -> Vec<(&'static str, Value, &'static str, &'static str)> {
         ),
         ("macvlan queue", macvlan(json!({"bcqueuelen": 500})), "eth0", ""),
         ("macvlan passthru", macvlan(json!({"master": "wire1", "mode": "passthru"})), "eth0", ""),
-        ("macvlan in the container", macvlan(json!({"master": "wire2", "linkInContainer": true})), "eth0", ""),
         ("macvlan without addresses", macvlan(json!({"ipam": null})), "eth0", ""),
         ("loopback", network("1.0.0", json!({"type": "loopback"})), "lo", ""),
         ("host-local", network("1.1.0", json!({"type": "host-local", "ipam": dual()})), "eth0", ""),
