@@ -77,14 +77,6 @@ impl Session {
         })
     }
 
-    /// Whether this link of the host is the end of another attachment's pair, by that one's record.
-    ///
-    /// # Errors
-    /// The records can't be listed.
-    pub fn is_end_of_another(&self, link: &Link) -> Result<bool, OpError> {
-        Ok(link.kind == "veth" && self.is_port_claimed(&link.name, link.mac)?)
-    }
-
     /// Whether a record of another attachment lists a pair with this host end. With `mac` it must be that address.
     ///
     /// # Errors
@@ -101,7 +93,7 @@ impl Session {
     ///
     /// # Errors
     /// The records can't be listed.
-    fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
+    pub(super) fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
         let own = self.key()?;
         let records = postern_state::list(&self.state).map_err(state)?;
         Ok(records.iter().any(|summary| summary.key.as_ref().is_some_and(|key| *key != own) && claims(summary)))
