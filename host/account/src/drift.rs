@@ -211,7 +211,8 @@ impl Sight {
             self.compare(&mut account, &header, plugin, effect, container);
         }
         self.inside(&mut account, &header, container, pair);
-        if noted.iter().any(|(_, effect)| self.is_lost(effect)) {
+        let seen = container.filter(|found| found.unread.is_none()).map(|found| found.links.as_slice());
+        if noted.iter().any(|(_, effect)| effect.is_lost_link(&self.links, seen)) {
             // Only DEL and ADD make a link again: a lease or an address that is put back meanwhile is nobody's.
             account.deviations.retain(|deviation| !deviation.is_command);
             if self.has_other_link(&header, container) {
@@ -271,19 +272,6 @@ impl Sight {
         pairs.find_map(|pair| self.link(&pair.host).filter(|link| pair.is_end(link)))
     }
 
-    /// Whether this is the attachment's link, and gone for certain.
-    fn is_lost(&self, effect: &Effect) -> bool {
-        match effect {
-            Effect::Veth(pair) => self.link(&pair.host).is_none(),
-            Effect::Masquerade(_)
-            | Effect::MacGuard(_)
-            | Effect::Lease(_)
-            | Effect::Native(_)
-            | Effect::LoopbackUp(_)
-            | Effect::Port(_) => false,
-        }
-    }
-
     /// Whether the container's link of that name leads to the host. Where the record's own is gone, somebody who writes no
     /// records has attached the container again. (`Session::hold_against_kernel` asks the same of one run.)
     fn has_other_link(&self, header: &Header, container: Option<&Found>) -> bool {
@@ -333,6 +321,7 @@ impl Sight {
     ) {
         match effect {
             Effect::Veth(Veth { host, mac }) => self.host_end(account, plugin, host, *mac),
+            Effect::Macvlan(_) => self.stacked(account, header, plugin, container),
             Effect::Masquerade(Masquerade { backend, addresses }) => {
                 self.masquerading(account, plugin, *backend, addresses);
             }

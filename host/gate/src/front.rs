@@ -46,7 +46,21 @@ pub enum Object {
         /// Its MTU.
         mtu: u32,
     },
+    /// A link that policy grants to stack others on: read, and hand to what makes a link on it.
+    Parent {
+        /// Interface index.
+        index: u32,
+        /// Its name.
+        name: String,
+        /// It is in the container's namespace, and else in the host's.
+        in_container: bool,
+        /// Its MTU.
+        mtu: u32,
+    },
 }
+
+/// What the handle of a parent is.
+const OF_PARENT: &str = "that of a link to stack on";
 
 /// What the handle of a bridge is.
 const OF_BRIDGE: &str = "that of a granted bridge";
@@ -59,6 +73,7 @@ impl Object {
             Self::HostEnd { .. } => Kind::HostEnd,
             Self::Port { .. } => Kind::Port,
             Self::Bridge { .. } => Kind::Bridge,
+            Self::Parent { .. } => Kind::Parent,
         }
     }
 
@@ -68,7 +83,8 @@ impl Object {
             Self::Own { index, name }
             | Self::HostEnd { index, name, .. }
             | Self::Port { index, name }
-            | Self::Bridge { index, name, .. } => (*index, name),
+            | Self::Bridge { index, name, .. }
+            | Self::Parent { index, name, .. } => (*index, name),
         }
     }
 
@@ -80,16 +96,23 @@ impl Object {
             | (Takes::HostEnd | Takes::Port, Self::HostEnd { ours: true, .. })
             | (Takes::SeenEnd, Self::HostEnd { .. })
             | (Takes::Port | Takes::SeenEnd, Self::Port { .. })
-            | (Takes::Bridge, Self::Bridge { .. }) => None,
-            (Takes::Own, Self::HostEnd { .. } | Self::Port { .. } | Self::Bridge { .. }) => {
+            | (Takes::Bridge, Self::Bridge { .. })
+            | (Takes::Parent, Self::Parent { .. }) => None,
+            (Takes::Own, Self::HostEnd { .. } | Self::Port { .. } | Self::Bridge { .. } | Self::Parent { .. }) => {
                 Some("the attachment's own link")
             }
             (Takes::HostEnd | Takes::Port, Self::HostEnd { ours: false, .. })
             | (Takes::HostEnd, Self::Port { .. })
-            | (Takes::HostEnd | Takes::Port | Takes::SeenEnd, Self::Own { .. } | Self::Bridge { .. }) => {
-                Some("the attachment's host end")
+            | (
+                Takes::HostEnd | Takes::Port | Takes::SeenEnd,
+                Self::Own { .. } | Self::Bridge { .. } | Self::Parent { .. },
+            ) => Some("the attachment's host end"),
+            (Takes::Bridge, Self::Own { .. } | Self::HostEnd { .. } | Self::Port { .. } | Self::Parent { .. }) => {
+                Some(OF_BRIDGE)
             }
-            (Takes::Bridge, Self::Own { .. } | Self::HostEnd { .. } | Self::Port { .. }) => Some(OF_BRIDGE),
+            (Takes::Parent, Self::Own { .. } | Self::HostEnd { .. } | Self::Port { .. } | Self::Bridge { .. }) => {
+                Some(OF_PARENT)
+            }
         }
     }
 
@@ -272,7 +295,22 @@ impl<'a> Front<'a> {
     pub fn bridge(&self, handle: Handle) -> Result<(u32, String, Option<Mac>, u32), OpError> {
         match self.take(handle, Takes::Bridge)? {
             Object::Bridge { index, name, mac, mtu } => Ok((*index, name.clone(), *mac, *mtu)),
-            other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Port { .. }) => Err(other.is_not(OF_BRIDGE)),
+            other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Port { .. } | Object::Parent { .. }) => {
+                Err(other.is_not(OF_BRIDGE))
+            }
+        }
+    }
+
+    /// A link that policy grants to stack others on, by handle: index, whether it is in the container, and MTU.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    pub fn parent(&self, handle: Handle) -> Result<(u32, bool, u32), OpError> {
+        match self.take(handle, Takes::Parent)? {
+            Object::Parent { index, in_container, mtu, .. } => Ok((*index, *in_container, *mtu)),
+            other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Port { .. } | Object::Bridge { .. }) => {
+                Err(other.is_not(OF_PARENT))
+            }
         }
     }
 

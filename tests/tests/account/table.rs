@@ -544,3 +544,61 @@ pub const ROUTED: [Broken; 4] = [
         mend: Mend::Again,
     },
 ];
+
+/// Those of links that are stacked on one of the node.
+pub const STACKED: [Broken; 6] = [
+    Broken {
+        name: "the container's link was deleted",
+        by: "ip -n c1 link delete eth0",
+        state: "drift",
+        show: "the container has no link eth0",
+        doctor: "the container has no link eth0",
+        severity: "error",
+        mend: Mend::Again,
+    },
+    Broken {
+        name: "the container's link was replaced",
+        by: "ip -n c1 link delete eth0; ip -n c1 link add eth0 type bridge; ip -n c1 link set eth0 up",
+        state: "drift",
+        show: "eth0 in the container is no macvlan",
+        doctor: "eth0 in the container is no macvlan",
+        severity: "error",
+        mend: Mend::Again,
+    },
+    Broken {
+        name: "the container's hardware address was changed",
+        by: "ip -n c1 link set eth0 address 02:00:00:00:00:99",
+        state: "drift",
+        show: "eth0 in the container has address 02:00:00:00:00:99, and was given",
+        doctor: "eth0 in the container has address 02:00:00:00:00:99, and was given",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "an address was removed",
+        by: "ip -n c1 address delete 10.9.0.2/24 dev eth0",
+        state: "drift",
+        show: "does not have 10.9.0.2/24",
+        doctor: "does not have 10.9.0.2/24",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "the link below was set down",
+        by: "ip link set wire0 down",
+        state: "drift",
+        show: "wire0, which eth0 stands on, is down",
+        doctor: "wire0, which eth0 stands on, is down",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+    Broken {
+        name: "an owner was killed midway",
+        by: "sed -i '/\"given\":/d' $record",
+        state: "incomplete",
+        show: "the ADD of macvlan was killed before it ended",
+        doctor: "the ADD of macvlan was killed before it ended",
+        severity: "error",
+        mend: Mend::Doctor,
+    },
+];

@@ -20,6 +20,7 @@ mod limits;
 mod namespaces;
 mod output;
 mod pairs;
+mod parents;
 mod previous;
 mod release;
 mod results;

@@ -152,7 +152,7 @@ fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
     }
     let is_down = match gate.front.object(host)?.kind() {
         Kind::Port => take(gate, index, &name, (bridge_index, &bridge_name))?,
-        Kind::Own | Kind::HostEnd | Kind::Bridge => false,
+        Kind::Own | Kind::HostEnd | Kind::Bridge | Kind::Parent => false,
     };
     let netlink = gate.session.host()?;
     let tagged = port.vlan.is_some() || !port.trunk.is_empty();

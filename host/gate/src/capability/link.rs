@@ -2,8 +2,8 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
-use crate::effect::{Effect, Veth};
-use crate::errors::{about, kernel, link_gone};
+use crate::effect::{Effect, Veth, macvlan};
+use crate::errors::{about, kernel, link_gone, refused};
 use crate::front::Object;
 use crate::gate::Gate;
 use crate::session::Session;
@@ -48,7 +48,14 @@ fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
             let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
             (*index, name, netlink.link_by_index(*index))
         }
-        Object::HostEnd { index, name, .. } | Object::Port { index, name } | Object::Bridge { index, name, .. } => {
+        Object::Parent { index, name, in_container: true, .. } => {
+            let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
+            (*index, name, netlink.link_by_index(*index))
+        }
+        Object::HostEnd { index, name, .. }
+        | Object::Port { index, name }
+        | Object::Bridge { index, name, .. }
+        | Object::Parent { index, name, in_container: false, .. } => {
             (*index, name, gate.session.host()?.link_by_index(*index))
         }
     };
@@ -61,7 +68,8 @@ fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 /// `link.up`.
 fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
-    gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index).map_err(about(&name))?;
+    let set_up = gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index);
+    set_up.map_err(|error| refused(error, &name, format_args!("failed to set \"{name}\" UP")))?;
     gate.session.path.up = true;
     Ok(Reply::Done)
 }
@@ -98,6 +106,7 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     // place of its own. DEL looks when it is through with the record.
     if is_add {
         veth::retire(gate.session)?;
+        macvlan::retire(gate.session)?;
     }
     Ok(Reply::Done)
 }

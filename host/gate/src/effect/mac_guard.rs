@@ -169,9 +169,12 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
     let end = |effect: Effect| match effect {
         Effect::Veth(pair) => Some(pair.host),
         Effect::Port(port) => Some(port.name),
-        Effect::Masquerade(_) | Effect::MacGuard(_) | Effect::Lease(_) | Effect::Native(_) | Effect::LoopbackUp(_) => {
-            None
-        }
+        Effect::Macvlan(_)
+        | Effect::Masquerade(_)
+        | Effect::MacGuard(_)
+        | Effect::Lease(_)
+        | Effect::Native(_)
+        | Effect::LoopbackUp(_) => None,
     };
     Some(effects.filter_map(end).collect())
 }

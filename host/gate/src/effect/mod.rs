@@ -12,6 +12,7 @@
 pub(crate) mod lease;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
+pub mod macvlan;
 mod masquerade;
 mod native;
 mod port;
@@ -20,6 +21,7 @@ mod veth;
 pub use lease::Lease;
 pub use loopback_up::LoopbackUp;
 pub use mac_guard::MacGuard;
+pub use macvlan::Macvlan;
 pub use masquerade::Masquerade;
 pub use native::Native;
 pub use port::Port;
@@ -28,6 +30,7 @@ pub use veth::Veth;
 use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
+use postern_kernel::Link;
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -65,6 +68,9 @@ trait AttachmentLink {
 
     /// Whether the runtime's result is about this link, as far as that tells.
     fn is_named(&self, result: &CniResult) -> bool;
+
+    /// Whether the link is among those of the host or of the container, where these were seen; `None` if that does not tell.
+    fn is_among(&self, host: &[Link], container: Option<&[Link]>) -> Option<bool>;
 }
 
 /// What an effect has to do with the attachment's addresses.
@@ -137,6 +143,7 @@ macro_rules! effects {
 
 effects! {
     Veth: veth;
+    Macvlan: macvlan;
     Masquerade: masquerade;
     MacGuard: mac_guard;
     Lease: lease;
@@ -182,6 +189,11 @@ impl Effect {
         self.leaves().as_link().map_or(Ok(false), |link| link.is_there(session))
     }
 
+    /// Whether it is the attachment's link and gone for certain, as far as the links of the host and of the container tell.
+    pub fn is_lost_link(&self, host: &[Link], container: Option<&[Link]>) -> bool {
+        self.leaves().as_link().and_then(|link| link.is_among(host, container)) == Some(false)
+    }
+
     /// Whether it is the attachment's link, and the runtime's result is about it.
     pub(crate) fn is_link_of(&self, result: &CniResult) -> bool {
         self.leaves().as_link().is_some_and(|link| link.is_named(result))
@@ -214,6 +226,14 @@ mod tests {
             (
                 Effect::Veth(Veth { host: host(), mac }),
                 r#"{"effect":"veth","host":"veth1a2b3c4d","mac":"02:00:00:00:00:01"}"#,
+            ),
+            (
+                Effect::Macvlan(Macvlan { mac: Some(mac), born: None }),
+                r#"{"effect":"macvlan","mac":"02:00:00:00:00:01"}"#,
+            ),
+            (
+                Effect::Macvlan(Macvlan { mac: None, born: Some(host()) }),
+                r#"{"effect":"macvlan","born":"veth1a2b3c4d"}"#,
             ),
             (
                 Effect::Masquerade(Masquerade { backend: Backend::Nftables, addresses: addresses() }),

@@ -189,7 +189,8 @@ impl Session {
             Effect::Port(port) => {
                 port.index == link.index && summary.header.as_ref().is_some_and(|header| header.boot_id == boot)
             }
-            Effect::Masquerade(_)
+            Effect::Macvlan(_)
+            | Effect::Masquerade(_)
             | Effect::MacGuard(_)
             | Effect::Lease(_)
             | Effect::Native(_)

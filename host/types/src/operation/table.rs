@@ -73,6 +73,8 @@ pub enum Kind {
     Port,
     /// A bridge that policy grants.
     Bridge,
+    /// A link to stack others on, that policy grants.
+    Parent,
 }
 
 impl Kind {
@@ -82,6 +84,7 @@ impl Kind {
             Self::Own => Capability::Link,
             Self::HostEnd => Capability::Veth,
             Self::Port | Self::Bridge => Capability::Bridge,
+            Self::Parent => Capability::Parent,
         }
     }
 }
@@ -99,6 +102,8 @@ pub enum Takes {
     SeenEnd,
     /// A bridge that policy grants.
     Bridge,
+    /// A link to stack others on, that policy grants.
+    Parent,
     /// Whatever was given out: to look at.
     Any,
 }
