@@ -1,4 +1,4 @@
-//! Whose a link of the container is, by what it is made of and by the records.
+//! The owner of a link of the container, by the kind of the link and by the records.
 
 use super::Session;
 use crate::effect::{Effect, Veth};
@@ -8,13 +8,13 @@ use postern_state::Summary;
 use postern_types::{Mac, OpError};
 
 impl Session {
-    /// The pairs that the record lists.
+    /// Returns the pairs that the record lists.
     pub fn pairs(&self) -> Vec<Veth> {
         let effects = self.record().map(|record| record.effects(None)).unwrap_or_default();
         effects.iter().filter_map(|noted| Veth::of(&noted.effect)).cloned().collect()
     }
 
-    /// The host end of the pair that the record lists and the kernel has, if there is one.
+    /// Returns the host end of the pair that the record lists and the kernel has, if there is one.
     ///
     /// # Errors
     /// The kernel refuses to show it.
@@ -28,9 +28,11 @@ impl Session {
         Ok(None)
     }
 
-    /// Whether this link of the container leads to the host. Of a pair both ends name each other, and the host's names the
-    /// container's namespace; a stacked link names one of the host's, and the host's namespace; a device belongs to a driver.
-    /// Root in there can make any link of any name, but none of these.
+    /// True if this link of the container leads to the host.
+    ///
+    /// Both ends of a pair name each other, and the host end names the container's namespace. A stacked link names a
+    /// link of the host, and the host's namespace. A device belongs to a driver. Root in the container can make links
+    /// of any name, but none of these.
     ///
     /// # Errors
     /// The kernel can't be asked.
@@ -51,8 +53,8 @@ impl Session {
         Ok(own.kind == "veth" && end.kind == "veth" && number.is_some() && is_mutual)
     }
 
-    /// Whether this link of the container, or its host end, belongs to another attachment, by that one's record: a path can lead
-    /// to another container by now, and a link can have been another network's since.
+    /// True if this link of the container, or its host end, belongs to another attachment, by that one's record. A path
+    /// can lead to another container by now, and a link can have moved to another network.
     ///
     /// # Errors
     /// The kernel or the records can't be asked.
@@ -65,7 +67,7 @@ impl Session {
         self.is_port_claimed(&end.name, end.mac)
     }
 
-    /// Whether a record of another attachment lists a link of this index in the container's namespace.
+    /// True if a record of another attachment lists a link of this index in the container's namespace.
     ///
     /// # Errors
     /// The kernel or the records can't be asked.
@@ -77,7 +79,7 @@ impl Session {
         })
     }
 
-    /// Whether a record of another attachment lists a pair with this host end. With `mac` it must be that address.
+    /// True if a record of another attachment lists a pair with this host end. With `mac`, the address must be equal.
     ///
     /// # Errors
     /// The records can't be listed.
@@ -89,7 +91,7 @@ impl Session {
         })
     }
 
-    /// Whether the record of another attachment makes this claim.
+    /// True if the record of another attachment makes this claim.
     ///
     /// # Errors
     /// The records can't be listed.
@@ -100,7 +102,7 @@ impl Session {
     }
 }
 
-/// Whether a record notes a link under this interface index.
+/// True if a record notes a link with this interface index.
 pub fn is_link_of_index(noted: &postern_state::Effect<serde_json::Value>, index: u32) -> bool {
     let effect = serde_json::from_value::<Effect>(noted.effect.clone());
     noted.handles.contains(&u64::from(index)) && effect.is_ok_and(|effect| effect.is_link())
