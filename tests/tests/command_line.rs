@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use postern_tests::{Call, Node, plugin_bin};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// Two containers whose IDs differ only at the seventeenth digit.
 const CONTAINERS: [&str; 2] = ["2f5a0e7bb1c94d0aaaaa", "2f5a0e7bb1c94d0abbbb"];
@@ -205,7 +205,8 @@ fn the_log_by_time_and_number_and_as_it_grows() -> Result<()> {
     ensure!(followed.next().transpose()?.as_ref() == all.last());
     call(&node, "DEL", CONTAINERS[0])?;
     let next = followed.next().transpose()?.context("nothing more came")?;
-    follower.kill()?;
+    // `timeout`, which started it, hands SIGTERM on. It could not hand on SIGKILL.
+    ensure!(Command::new("kill").arg(follower.id().to_string()).status()?.success(), "it has ended by itself");
     follower.wait()?;
     ensure!(next.contains("\"verb\":\"DEL\"") && next.contains(CONTAINERS[0]), "{next}");
     Ok(())

@@ -14,7 +14,7 @@
 //! | `{"drip": MS}` | announces 1000 bytes, and sends one every so many milliseconds |
 //! | `{"times": N, "step": STEP}` | a step N times; 0 means for ever |
 //! | `{"deep": N}`, `{"name": N}`, `{"sets": N}`, `{"routes": N}`, `{"vlans": N}` | a message that the test's own input could not hold |
-//! | `{"sleep": MS}`, `{"hang": true}`, `{"leave": true}` | sends nothing: for a while, for ever, or exits |
+//! | `{"sleep": MS}`, `{"hang": true}`, `{"leave": true}` | sends nothing: for a while, as long as the gate lives, or exits |
 //! | `{"print": TEXT}` | ends with this on standard output, as success |
 //!
 //! With `ROGUE_EARLY` in the environment it reports its end before it was told to start.
@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -135,9 +136,14 @@ fn follow(line: &UnixStream, step: &Value) -> Then {
             return ask(line, &call.to_string());
         }
         "sleep" => sleep(pause()),
-        "hang" => loop {
-            sleep(Duration::from_secs(60));
-        },
+        // A gate that was killed leaves no process of a test behind.
+        "hang" => {
+            let gate = parent_id();
+            while parent_id() == gate {
+                sleep(Duration::from_millis(200));
+            }
+            std::process::exit(0);
+        }
         "leave" => std::process::exit(0),
         "print" => return Then::End(finished(text, 0)),
         other => return Then::End(failed(999, &format!("the rogue knows no step \"{other}\""), "")),
