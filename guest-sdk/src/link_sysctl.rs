@@ -31,6 +31,14 @@ pub fn set_arp_notify(link: &Link, on: bool) -> Result<(), Error> {
     )
 }
 
+/// `net.ipv6.conf.<link>.ndisc_notify`: unsolicited neighbour advertisements when the link comes up.
+pub fn set_ndisc_notify(link: &Link, on: bool) -> Result<(), Error> {
+    host!(
+        component: sys::link_sysctl::set_ndisc_notify(&link.0, on).map_err(sys::failure),
+        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::NdiscNotify, value: on }),
+    )
+}
+
 /// `net.ipv6.conf.<link>.keep_addr_on_down`.
 pub fn set_keep_addr_on_down(link: &Link, on: bool) -> Result<(), Error> {
     host!(

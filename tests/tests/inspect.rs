@@ -25,7 +25,7 @@ fn hostile() -> Result<String> {
 }
 
 /// What has to be told of each plugin, and what must not.
-const PLUGINS: [(&str, &[&str], &[&str]); 5] = [
+const PLUGINS: [(&str, &[&str], &[&str]); 6] = [
     (
         "bridge",
         &[
@@ -46,6 +46,14 @@ const PLUGINS: [(&str, &[&str], &[&str]); 5] = [
         "ptp",
         &["have the host route its own addresses, and no others", "it cannot: touch a bridge; filter frames"],
         &["DISAGREE"],
+    ),
+    (
+        "macvlan",
+        &[
+            "look at the link that the network's `master` names (else the one of the default route), to stack its own link on",
+            "make its own link as one macvlan on a link that it may stack on, in the mode that the network's `mode` names",
+        ],
+        &["DISAGREE", "veth pair"],
     ),
     (
         "host-local",

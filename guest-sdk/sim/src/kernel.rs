@@ -4,7 +4,7 @@ use super::capability;
 use super::services::{Ipam, Lease};
 use ipnet::IpNet;
 use postern_types::{
-    Address, Backend, Dns, ErrorCode, Handle, LinkInfo, LinkSysctl, Mac, OpError, Operation, PortSpec,
+    Address, Backend, Dns, ErrorCode, Handle, LinkInfo, LinkSysctl, Mac, MacvlanMode, OpError, Operation, PortSpec,
 };
 use postern_types::{Reply, Route};
 use std::collections::BTreeMap;
@@ -42,6 +42,8 @@ pub struct Link {
     pub pinned: bool,
     /// A bridge's address before a port lent it one: what it is pinned to.
     pub lent_over: Option<Mac>,
+    /// Mode of a macvlan.
+    pub macvlan_mode: Option<MacvlanMode>,
     /// Its addresses.
     pub addresses: Vec<Address>,
     /// Routes through it, the kernel's own prefix routes among them.
@@ -66,6 +68,10 @@ pub struct Kernel {
     pub links: BTreeMap<Handle, Link>,
     /// `lo` of the container: up, and its addresses.
     pub lo: (bool, Vec<Address>),
+    /// The link of the host's default route.
+    pub default_link: Option<String>,
+    /// That of the container's.
+    pub default_link_inside: Option<String>,
     /// Forwarding is on.
     pub forwarding: bool,
     /// The backends that carry the attachment's masquerading.
@@ -101,6 +107,8 @@ impl Default for Kernel {
             vlans: true,
             links: BTreeMap::new(),
             lo: (false, Vec::new()),
+            default_link: None,
+            default_link_inside: None,
             forwarding: false,
             masquerade: Vec::new(),
             mac_guard: None,

@@ -42,6 +42,7 @@ impl Kernel {
                 vlan_filtering: false,
                 pinned: false,
                 lent_over: None,
+                macvlan_mode: None,
                 addresses: Vec::new(),
                 routes: Vec::new(),
                 sysctls: Vec::new(),

@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use postern_types as values;
-use postern_types::{DelegateError, ErrorCode, LinkInfo, OpError};
+use postern_types::{DelegateError, ErrorCode, LinkInfo, MacvlanMode, OpError};
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,6 +16,8 @@ pub(crate) type HostEnd = veth::HostEnd;
 pub(crate) type Bridge = bridge::Bridge;
 pub(crate) type VethOptions = veth::Options;
 pub(crate) type BridgeOptions = bridge::Options;
+pub(crate) type Parent = parent::Parent;
+pub(crate) type MacvlanOptions = macvlan::Options;
 
 /// The host's error in the SDK's own type.
 #[inline(never)]
@@ -75,6 +77,25 @@ pub(crate) fn pair(pair: veth::Pair) -> crate::veth::Pair {
         host_attributes: link_info(pair.host_attributes),
         bridge: pair.bridge,
     }
+}
+
+pub(crate) fn macvlan_options(mode: MacvlanMode) -> MacvlanOptions {
+    MacvlanOptions::new(match mode {
+        MacvlanMode::Bridge => macvlan::Mode::Bridge,
+        MacvlanMode::Private => macvlan::Mode::Private,
+        MacvlanMode::Vepa => macvlan::Mode::Vepa,
+        MacvlanMode::Passthru => macvlan::Mode::Passthru,
+    })
+}
+
+pub(crate) fn macvlan_link(made: macvlan::Made) -> crate::macvlan::Macvlan {
+    let mode = made.mode.map(|mode| match mode {
+        macvlan::Mode::Bridge => MacvlanMode::Bridge,
+        macvlan::Mode::Private => MacvlanMode::Private,
+        macvlan::Mode::Vepa => MacvlanMode::Vepa,
+        macvlan::Mode::Passthru => MacvlanMode::Passthru,
+    });
+    crate::macvlan::Macvlan { link: crate::link::Link(made.link), attributes: link_info(made.attributes), mode }
 }
 
 /// Values in the texts that the interfaces carry.

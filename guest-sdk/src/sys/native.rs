@@ -2,12 +2,13 @@
 
 use crate::error::Error;
 use crate::fake;
-use postern_types::{BridgeInfo, Handle, Mac, Operation, Reply, VethPair};
+use postern_types::{BridgeInfo, Handle, Mac, MacvlanInfo, MacvlanMode, Operation, Reply, VethPair};
 use std::cell::Cell;
 
 pub(crate) type Link = Handle;
 pub(crate) type HostEnd = Handle;
 pub(crate) type Bridge = BridgeInfo;
+pub(crate) type Parent = Handle;
 
 /// What stands for the resource `options` of `veth`.
 #[derive(Debug, Default)]
@@ -34,6 +35,24 @@ impl BridgeOptions {
     pub(crate) fn new() -> Self {
         Self::default()
     }
+}
+
+/// What stands for the resource `options` of `macvlan`.
+#[derive(Debug)]
+pub(crate) struct MacvlanOptions {
+    pub mode: MacvlanMode,
+    pub mtu: Cell<Option<u32>>,
+    pub mac: Cell<Option<Mac>>,
+    pub queue: Cell<Option<u32>>,
+}
+
+pub(crate) fn macvlan_options(mode: MacvlanMode) -> MacvlanOptions {
+    MacvlanOptions { mode, mtu: Cell::default(), mac: Cell::default(), queue: Cell::default() }
+}
+
+/// A macvlan link, handle and all.
+pub(crate) fn macvlan_link(made: MacvlanInfo) -> crate::macvlan::Macvlan {
+    crate::macvlan::Macvlan { link: crate::link::Link(made.link.handle), attributes: made.link, mode: made.mode }
 }
 
 /// An operation with nothing to tell.

@@ -110,6 +110,7 @@ mod tests {
             peer_netnsid: None,
             isolated: false,
             vlan_filtering: false,
+            macvlan_mode: None,
             alias: None,
             permanent: None,
             device: None,

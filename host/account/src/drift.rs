@@ -14,7 +14,7 @@ use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_firewall::AttachmentKey;
-use postern_gate::effect::{Effect, Lease, LoopbackUp, MacGuard, Masquerade, Native, Veth};
+use postern_gate::effect::{Effect, Lease, LoopbackUp, MacGuard, Macvlan, Masquerade, Native, Veth};
 use postern_gate::shell::quoted;
 use postern_gate::upkeep::guard_ids;
 use postern_kernel::Link;
@@ -176,10 +176,13 @@ impl Sight {
             facts: Vec::new(),
             deviations: Vec::new(),
         };
-        let mut noted = Vec::new();
+        let (mut noted, mut handles) = (Vec::new(), Vec::new());
         for effect in effects {
             match serde_json::from_value::<Effect>(effect.effect) {
-                Ok(known) => noted.push((effect.section, known)),
+                Ok(known) => {
+                    noted.push((effect.section, known));
+                    handles.push(effect.handles);
+                }
                 Err(error) => account.differs(format!("an effect of the record is not known: {error}"), WRITER, false),
             }
         }
@@ -211,7 +214,8 @@ impl Sight {
             self.compare(&mut account, &header, plugin, effect, container);
         }
         self.inside(&mut account, &header, container, pair);
-        if noted.iter().any(|(_, effect)| self.is_lost(effect)) {
+        let mut known = noted.iter().zip(&handles);
+        if known.any(|((_, effect), handles)| is_lost(effect, handles, &self.links, container)) {
             // Only DEL and ADD make a link again: a lease or an address that is put back meanwhile is nobody's.
             account.deviations.retain(|deviation| !deviation.is_command);
             if self.has_other_link(&header, container) {
@@ -271,18 +275,6 @@ impl Sight {
         pairs.find_map(|pair| self.link(&pair.host).filter(|link| pair.is_end(link)))
     }
 
-    /// Whether this is the attachment's link, and gone for certain.
-    fn is_lost(&self, effect: &Effect) -> bool {
-        match effect {
-            Effect::Veth(pair) => self.link(&pair.host).is_none(),
-            Effect::Masquerade(_)
-            | Effect::MacGuard(_)
-            | Effect::Lease(_)
-            | Effect::Native(_)
-            | Effect::LoopbackUp(_) => false,
-        }
-    }
-
     /// Whether the container's link of that name leads to the host. Where the record's own is gone, somebody who writes no
     /// records has attached the container again. (`Session::hold_against_kernel` asks the same of one run.)
     fn has_other_link(&self, header: &Header, container: Option<&Found>) -> bool {
@@ -332,6 +324,11 @@ impl Sight {
     ) {
         match effect {
             Effect::Veth(Veth { host, mac }) => self.host_end(account, plugin, host, *mac),
+            Effect::Macvlan(made) => {
+                // Whether the container has it is looked at with the container.
+                let mac = made.mac.map_or_else(|| "its parent's address".to_owned(), |mac| mac.to_string());
+                account.fact(plugin, "macvlan", format!("{}, {mac}", header.ifname));
+            }
             Effect::Masquerade(Masquerade { backend, addresses }) => {
                 self.masquerading(account, plugin, *backend, addresses);
             }
@@ -428,6 +425,21 @@ impl Sight {
             account.differs(format!("{} in the container does not have {address}", own.name), remedy, is_command);
         }
         self.container_end(account, header, found, own);
+    }
+}
+
+/// Whether this is the attachment's link, and gone for certain: of the host's `links` a pair's end, of the container's one of the
+/// index that the record noted. (Root in there, and plugins behind, can change its address.)
+fn is_lost(effect: &Effect, handles: &[u64], links: &[Link], container: Option<&Found>) -> bool {
+    match effect {
+        Effect::Veth(pair) => links.iter().all(|link| link.name != pair.host),
+        Effect::Macvlan(_) => container.filter(|found| found.unread.is_none()).is_some_and(|found| {
+            let is_own = |link: &Link| link.kind == Macvlan::KIND && handles.contains(&u64::from(link.index));
+            !handles.is_empty() && !found.links.iter().any(is_own)
+        }),
+        Effect::Masquerade(_) | Effect::MacGuard(_) | Effect::Lease(_) | Effect::Native(_) | Effect::LoopbackUp(_) => {
+            false
+        }
     }
 }
 

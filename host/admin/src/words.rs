@@ -120,7 +120,15 @@ fn object(noun: &str, value: &str) -> String {
     if value == "*" {
         return format!("any {noun}");
     }
+    // What `${node.default-link}` became for one network.
+    if value.is_empty() {
+        return format!("the {noun} of the default route");
+    }
     match placeholder(value) {
+        Some(("node.default-link", _)) => format!("the {noun} of the default route"),
+        Some((path, Some("node.default-link"))) => {
+            format!("the {noun} that {} names (else the one of the default route)", source(path))
+        }
         Some((path, default)) => {
             let each = if path.contains('*') { "every" } else { "the" };
             let otherwise = default.map(|text| format!(" (else `{text}`)")).unwrap_or_default();

@@ -39,7 +39,21 @@ pub enum Object {
         /// Its MTU.
         mtu: u32,
     },
+    /// A link that policy grants to stack others on: read, and hand to what makes a link on it.
+    Parent {
+        /// Interface index.
+        index: u32,
+        /// Its name.
+        name: String,
+        /// It is in the container's namespace, and else in the host's.
+        in_container: bool,
+        /// Its MTU.
+        mtu: u32,
+    },
 }
+
+/// What the handle of a parent is.
+const OF_PARENT: &str = "that of a link to stack on";
 
 /// What the handle of a bridge is.
 const OF_BRIDGE: &str = "that of a granted bridge";
@@ -51,15 +65,17 @@ impl Object {
             Self::Own { .. } => Kind::Own,
             Self::HostEnd { .. } => Kind::HostEnd,
             Self::Bridge { .. } => Kind::Bridge,
+            Self::Parent { .. } => Kind::Parent,
         }
     }
 
     /// Interface index in its namespace, and name.
     pub fn link(&self) -> (u32, &str) {
         match self {
-            Self::Own { index, name } | Self::HostEnd { index, name, .. } | Self::Bridge { index, name, .. } => {
-                (*index, name)
-            }
+            Self::Own { index, name }
+            | Self::HostEnd { index, name, .. }
+            | Self::Bridge { index, name, .. }
+            | Self::Parent { index, name, .. } => (*index, name),
         }
     }
 
@@ -70,13 +86,17 @@ impl Object {
             | (Takes::Own, Self::Own { .. })
             | (Takes::HostEnd, Self::HostEnd { ours: true, .. })
             | (Takes::SeenEnd, Self::HostEnd { .. })
-            | (Takes::Bridge, Self::Bridge { .. }) => None,
-            (Takes::Own, Self::HostEnd { .. } | Self::Bridge { .. }) => Some("the attachment's own link"),
+            | (Takes::Bridge, Self::Bridge { .. })
+            | (Takes::Parent, Self::Parent { .. }) => None,
+            (Takes::Own, Self::HostEnd { .. } | Self::Bridge { .. } | Self::Parent { .. }) => {
+                Some("the attachment's own link")
+            }
             (Takes::HostEnd, Self::HostEnd { ours: false, .. })
-            | (Takes::HostEnd | Takes::SeenEnd, Self::Own { .. } | Self::Bridge { .. }) => {
+            | (Takes::HostEnd | Takes::SeenEnd, Self::Own { .. } | Self::Bridge { .. } | Self::Parent { .. }) => {
                 Some("the attachment's host end")
             }
-            (Takes::Bridge, Self::Own { .. } | Self::HostEnd { .. }) => Some(OF_BRIDGE),
+            (Takes::Bridge, Self::Own { .. } | Self::HostEnd { .. } | Self::Parent { .. }) => Some(OF_BRIDGE),
+            (Takes::Parent, Self::Own { .. } | Self::HostEnd { .. } | Self::Bridge { .. }) => Some(OF_PARENT),
         }
     }
 
@@ -249,7 +269,22 @@ impl<'a> Front<'a> {
     pub fn bridge(&self, handle: Handle) -> Result<(u32, String, Option<Mac>, u32), OpError> {
         match self.take(handle, Takes::Bridge)? {
             Object::Bridge { index, name, mac, mtu } => Ok((*index, name.clone(), *mac, *mtu)),
-            other @ (Object::Own { .. } | Object::HostEnd { .. }) => Err(other.is_not(OF_BRIDGE)),
+            other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Parent { .. }) => {
+                Err(other.is_not(OF_BRIDGE))
+            }
+        }
+    }
+
+    /// A link that policy grants to stack others on, by handle: index, whether it is in the container, and MTU.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    pub fn parent(&self, handle: Handle) -> Result<(u32, bool, u32), OpError> {
+        match self.take(handle, Takes::Parent)? {
+            Object::Parent { index, in_container, mtu, .. } => Ok((*index, *in_container, *mtu)),
+            other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Bridge { .. }) => {
+                Err(other.is_not(OF_PARENT))
+            }
         }
     }
 

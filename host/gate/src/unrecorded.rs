@@ -5,6 +5,7 @@
 
 use crate::capability::{leases, link, masquerade};
 use crate::collect;
+use crate::effect::Macvlan;
 use crate::effect::{Effect, Lease, MacGuard};
 use crate::errors::kernel;
 use crate::session::{Request, Session};
@@ -100,6 +101,6 @@ fn step(
 fn own_pair(session: &Session) -> Result<Option<Link>, OpError> {
     let Some(container) = session.container() else { return Ok(None) };
     let own = container.netlink().map_err(kernel)?.link_by_name(&session.request.ifname).map_err(kernel)?;
-    let Some(own) = own.filter(|own| own.kind == "veth") else { return Ok(None) };
+    let Some(own) = own.filter(|own| own.kind == "veth" || own.kind == Macvlan::KIND) else { return Ok(None) };
     Ok(if session.is_claimed(&own)? { None } else { Some(own) })
 }

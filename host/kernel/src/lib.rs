@@ -20,7 +20,7 @@ mod worker;
 
 pub use address::Address;
 pub use error::{KernelError, Result, describe};
-pub use link::{Device, Link, VethSpec};
+pub use link::{Device, Link, MacvlanSpec, VethSpec};
 pub use namespace::{Namespace, OpenError};
 pub use netlink::Netlink;
 pub use random::{random_mac, random_veth_name};

@@ -4,13 +4,16 @@ use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, Parseable};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{InfoBridge, InfoData, InfoVeth, LinkAttribute, LinkExtentMask, LinkMessage};
+use netlink_packet_route::link::{
+    InfoBridge, InfoData, InfoMacVlan, InfoVeth, LinkAttribute, LinkExtentMask, LinkMessage, MacVlanMode,
+};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use nix::errno::Errno;
 use nix::libc;
 use postern_netlink::Request;
 use postern_netlink::{Attributes, u32_at};
-use rtnetlink::{LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth};
+use postern_types::MacvlanMode;
+use rtnetlink::{LinkBridge, LinkMacVlan, LinkMessageBuilder, LinkUnspec, LinkVeth};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Length of `struct ifinfomsg`.
@@ -33,6 +36,7 @@ const IFLA_INFO_SLAVE_DATA: u16 = 5;
 const IFLA_BRPORT_ISOLATED: u16 = 33;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_BR_VLAN_FILTERING: u16 = 7;
+const IFLA_MACVLAN_MODE: u16 = 1;
 
 /// Kinds of links that are stacked on one other: `IFLA_LINK` of theirs is what they are stacked on.
 const STACKED: [&str; 5] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"];
@@ -79,6 +83,8 @@ pub struct Link {
     /// `IFLA_BR_VLAN_FILTERING`: whether a bridge keeps VLANs apart. False for every other link, for a kernel that can't
     /// filter, and where it does not tell.
     pub vlan_filtering: bool,
+    /// `IFLA_MACVLAN_MODE`; `None` for every other link, and for a mode that is not known here.
+    pub macvlan_mode: Option<MacvlanMode>,
     /// `IFLA_IFALIAS`, free text.
     pub alias: Option<String>,
     /// `IFLA_PERM_ADDRESS`: the address that its driver gives it, whatever was set since. Virtual links have none.
@@ -113,6 +119,7 @@ impl Link {
             peer_netnsid: None,
             isolated: false,
             vlan_filtering: false,
+            macvlan_mode: None,
             alias: None,
             permanent: None,
             device: None,
@@ -135,6 +142,11 @@ impl Link {
                     let port = attribute.nested().first(IFLA_INFO_SLAVE_DATA);
                     let flag = port.and_then(|port| port.nested().first(IFLA_BRPORT_ISOLATED));
                     link.isolated = link.kind == "veth" && flag.and_then(|flag| flag.u8()) == Some(1);
+                    if link.kind == "macvlan" {
+                        let data = attribute.nested().first(IFLA_INFO_DATA);
+                        let mode = data.and_then(|data| data.nested().first(IFLA_MACVLAN_MODE));
+                        link.macvlan_mode = mode.and_then(|mode| mode.u32()).and_then(macvlan_mode);
+                    }
                     // Each kind has numbers of its own.
                     if link.kind == "bridge" {
                         let mut data = attribute.nested().into_iter().filter(|info| info.kind == IFLA_INFO_DATA);
@@ -158,6 +170,17 @@ impl Link {
             link.device = Some(Device { bus: bus.unwrap_or_default().to_owned(), name: name.to_owned() });
         }
         (!link.name.is_empty()).then_some(link)
+    }
+}
+
+/// `MACVLAN_MODE_*` of `linux/if_link.h`.
+fn macvlan_mode(number: u32) -> Option<MacvlanMode> {
+    match number {
+        1 => Some(MacvlanMode::Private),
+        2 => Some(MacvlanMode::Vepa),
+        4 => Some(MacvlanMode::Bridge),
+        8 => Some(MacvlanMode::Passthru),
+        _ => None,
     }
 }
 
@@ -198,6 +221,25 @@ pub struct VethSpec<'a> {
     pub peer_mac: [u8; 6],
     /// Namespace of the other end.
     pub peer_ns: BorrowedFd<'a>,
+}
+
+/// A macvlan to be made on a link of the namespace of the socket that it is sent on.
+#[derive(Clone, Copy, Debug)]
+pub struct MacvlanSpec<'a> {
+    /// Its name. The kernel also holds it against the links of the socket's own namespace.
+    pub name: &'a str,
+    /// Index of the link that it is stacked on.
+    pub parent: u32,
+    /// What passes between the parent's links.
+    pub mode: MacvlanMode,
+    /// MTU in bytes; `None` is the parent's.
+    pub mtu: Option<u32>,
+    /// Link-layer address; `None` leaves it to the kernel.
+    pub mac: Option<[u8; 6]>,
+    /// Frames that wait to be broadcast; `None` leaves the kernel's default.
+    pub queue: Option<u32>,
+    /// The namespace that it is born in; `None` is the socket's own.
+    pub namespace: Option<BorrowedFd<'a>>,
 }
 
 impl Netlink {
@@ -375,6 +417,50 @@ impl Netlink {
         }
         let message = RouteNetlinkMessage::NewLink(veth_message(spec));
         self.acknowledged(subject, &message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Creates a macvlan link, which stays down.
+    ///
+    /// # Errors
+    /// `EEXIST` if the name is taken in either namespace, `EBUSY` if the parent is a port of something, `EINVAL` for a bad name,
+    /// MTU or parent, and for a second link of a parent that has one in mode "passthru".
+    pub fn create_macvlan(&self, spec: &MacvlanSpec<'_>) -> Result<()> {
+        let subject = Subject { operation: "create macvlan", object: &spec.name };
+        if !is_link_name(spec.name) {
+            return Err(subject.invalid("no link can have this name"));
+        }
+        let mode = match spec.mode {
+            MacvlanMode::Bridge => MacVlanMode::Bridge,
+            MacvlanMode::Private => MacVlanMode::Private,
+            MacvlanMode::Vepa => MacVlanMode::Vepa,
+            MacvlanMode::Passthru => MacVlanMode::Passthrough,
+        };
+        let mut link = LinkMacVlan::new(spec.name, spec.parent, mode);
+        if let Some(mtu) = spec.mtu {
+            link = link.mtu(mtu);
+        }
+        if let Some(mac) = spec.mac {
+            link = link.address(mac.to_vec());
+        }
+        if let Some(queue) = spec.queue {
+            link = link.append_info_data(InfoMacVlan::BcQueueLen(queue));
+        }
+        if let Some(namespace) = spec.namespace {
+            link = link.setns_by_fd(namespace.as_raw_fd());
+        }
+        self.acknowledged(subject, &RouteNetlinkMessage::NewLink(link.build()), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Gives the link, which is down, another name.
+    ///
+    /// # Errors
+    /// `EEXIST` if the name is taken, `EINVAL` if no link can have it, `ENODEV` if there is no such link.
+    pub fn rename(&self, index: u32, name: &str) -> Result<()> {
+        if !is_link_name(name) {
+            let subject = Subject { operation: "rename", object: &name };
+            return Err(subject.invalid("no link can have this name"));
+        }
+        self.change("rename", index, |link| link.name(name))
     }
 }
 

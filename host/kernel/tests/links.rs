@@ -4,12 +4,53 @@ mod common;
 
 use common::{Container, ip, isolated, link, run, veth};
 use nix::errno::Errno;
-use postern_kernel::{Namespace, Netlink, VethSpec, Worker, random_mac};
+use postern_kernel::{MacvlanSpec, Namespace, Netlink, VethSpec, Worker, random_mac};
+use postern_types::MacvlanMode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const MAC: [u8; 6] = [0x02, 0, 0x5e, 0x10, 0, 1];
 const PEER_MAC: [u8; 6] = [0x02, 0, 0x5e, 0x10, 0, 2];
+
+#[test]
+fn a_macvlan_is_born_in_the_container_and_gets_its_name_there() {
+    isolated(|| {
+        let host = Netlink::open().unwrap();
+        let container = Container::new();
+        let worker = Worker::start(&container.namespace, || Ok(())).unwrap();
+        let inside = worker.netlink().unwrap();
+        // A link of the host has the name that the container's is to get.
+        run("ip", "link add eth0 type veth peer name wire1");
+        let parent = link(&host, "eth0");
+        let spec = MacvlanSpec {
+            name: "temporary0",
+            parent: parent.index,
+            mode: MacvlanMode::Vepa,
+            mtu: Some(1400),
+            mac: Some(MAC),
+            queue: Some(2000),
+            namespace: Some(container.namespace.fd()),
+        };
+        host.create_macvlan(&spec).unwrap();
+        let made = link(inside, "temporary0");
+        inside.rename(made.index, "eth0").unwrap();
+        let own = link(inside, "eth0");
+        assert_eq!((own.kind.as_str(), own.macvlan_mode), ("macvlan", Some(MacvlanMode::Vepa)));
+        assert_eq!((own.mac, own.mtu, own.up, own.index), (Some(MAC), 1400, false, made.index));
+        assert_eq!((own.peer_index, own.peer_netnsid.is_some()), (Some(parent.index), true));
+        assert_eq!(host.link_by_name("temporary0").unwrap(), None);
+        // The name in the way, a name that no link can have, and a parent that takes no others any more.
+        host.create_macvlan(&spec).unwrap();
+        let second = link(inside, "temporary0");
+        assert!(inside.rename(second.index, "eth0").unwrap_err().is(Errno::EEXIST));
+        assert!(inside.rename(second.index, "a/b").is_err());
+        assert!(inside.delete_link(second.index).unwrap() && inside.delete_link(own.index).unwrap());
+        let passthru = MacvlanSpec { mode: MacvlanMode::Passthru, mac: None, mtu: None, queue: None, ..spec };
+        host.create_macvlan(&passthru).unwrap();
+        assert_eq!(link(inside, "temporary0").mac, parent.mac);
+        assert!(host.create_macvlan(&MacvlanSpec { name: "temporary1", ..passthru }).unwrap_err().is(Errno::EINVAL));
+    });
+}
 
 #[test]
 fn one_message_makes_a_veth_across_namespaces() {

@@ -5,7 +5,7 @@ use super::{capability, port};
 use alloc::string::String;
 use alloc::vec::Vec;
 use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
-use postern_types::{Backend, Capability};
+use postern_types::{Backend, Capability, MacvlanMode};
 
 /// What the values of a key are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Kind {
     Plugin,
     /// Packet filter of masquerading.
     Backend,
+    /// Mode of a macvlan.
+    Mode,
     /// Absolute path of a directory.
     Directory,
     /// Absolute path of a file.
@@ -83,6 +85,9 @@ pub const WHEN: Key = key("when", Kind::Flag, Count::Some);
 /// A key of tables about links: the plugin may look, and neither make, change nor delete.
 pub const LOOK_ONLY: Key = key("look-only", Kind::Flag, Count::One);
 
+/// What stands in a policy for the link of the default route. It has no name there: the gate finds out what it is called.
+pub const DEFAULT_LINK: &str = "node.default-link";
+
 /// The keys of `[result]`.
 pub const RESULT: &[Key] = &[
     key("addresses", Kind::Address, Count::Some),
@@ -111,6 +116,11 @@ impl Kind {
     pub fn check(self, template: &Template) -> Result<(), String> {
         if let Some((address, gateway)) = template.pair() {
             return Self::Address.check(address).and_then(|()| self.check(gateway));
+        }
+        if template.has_default_link() {
+            // By itself: what stands around it would be taken for a name.
+            let alone = self == Self::Link && template.is_single();
+            return if alone { Ok(()) } else { Err(format!("\"{}\" is no {}", template.text(), self.possible())) };
         }
         if let Some(text) = template.by_default() {
             return self.check_text(&text);
@@ -144,6 +154,7 @@ impl Kind {
             Self::Link => validate_interface_name(text).is_ok(),
             Self::Plugin => !text.is_empty() && !text.contains('/') && !text.starts_with('.'),
             Self::Backend => Backend::parse(text).is_some(),
+            Self::Mode => MacvlanMode::parse(text).is_some(),
             Self::Directory => text.starts_with('/'),
             Self::File => text.starts_with('/') && !text.ends_with('/'),
             Self::Mtu => text.parse().is_ok_and(|mtu: u32| mtu == 0 || (68..=65535).contains(&mtu)),
@@ -164,6 +175,7 @@ impl Kind {
                 "name of a link: it can have 1 to 15 bytes, without `/`, `:` and blanks; `*` is any part of it"
             }
             Self::Plugin => "type of a plugin: it can't have a `/` or begin with a `.`; `*` is any part of it",
+            Self::Mode => "mode: it can be \"bridge\", \"private\", \"vepa\" or \"passthru\"",
             Self::Backend => "backend: it can be \"nftables\" or \"iptables\"",
             Self::Directory => "absolute directory: it can be \"/PATH\"; `*` is any part of a name in it",
             Self::File => "absolute path of a file: it can be \"/PATH/FILE\"; `*` is any part of a name in it",

@@ -124,7 +124,9 @@ fn quoted(text: &str) -> String {
 /// Whether this is one of our own placeholders, for an operation that does not name its object.
 fn is_known(text: &str) -> bool {
     let keys = Capability::ALL.iter().flat_map(|capability| capability::keys(*capability));
-    keys.filter_map(|key| key.placeholder).any(|known| known == text)
+    let is_default_link =
+        text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')) == Some(grammar::DEFAULT_LINK);
+    is_default_link || keys.filter_map(|key| key.placeholder).any(|known| known == text)
 }
 
 /// The changes that fill in what must be in a table that is not written yet, beside those that are known.

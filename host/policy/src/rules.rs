@@ -195,6 +195,60 @@ mod tests {
     }
 
     #[test]
+    fn a_parent_is_the_one_that_the_network_names() {
+        let policy = "[grant.parent]\nnames = [\"${config.master | node.default-link}\"]\nin-container = \"${config.linkInContainer | false}\"";
+        let find = |config, name: &str, in_container| {
+            decided(policy, config, &ops::Parent::Find { name: name.to_owned(), in_container }.into())
+        };
+        assert_eq!(find(r#"{"master":"eth1"}"#, "eth1", false), Ok("parent.names"));
+        assert_eq!(find("{}", "", false), Ok("parent.names"));
+        assert_eq!(find(r#"{"linkInContainer":true}"#, "", true), Ok("parent.names"));
+        // Another one, the default link where one is named, and one that is named where the default is meant.
+        for (config, name, in_container) in [
+            (r#"{"master":"eth1"}"#, "eth2", false),
+            (r#"{"master":"eth1"}"#, "", false),
+            ("{}", "node.default-link", false),
+            ("{}", "eth1", false),
+            (r#"{"master":"eth1"}"#, "eth1", true),
+            (r#"{"master":"eth1","linkInContainer":true}"#, "eth1", false),
+        ] {
+            find(config, name, in_container).unwrap_err();
+        }
+        let hint = find(r#"{"master":"eth1"}"#, "", false).unwrap_err();
+        assert!(hint.contains("\"${node.default-link}\"]"), "{hint}");
+        assert_eq!(
+            decided(
+                "[grant.parent]\nnames = [\"${node.default-link}\"]",
+                "{}",
+                &ops::Parent::Find { name: String::new(), in_container: false }.into()
+            ),
+            Ok("parent.names")
+        );
+        for bad in [
+            "a${node.default-link}",
+            "${node.default-link}*",
+            "x-${config.master | node.default-link}",
+            "${node.other}",
+        ] {
+            Policy::parse(&format!("[grant.parent]\nnames = [\"{bad}\"]"), "x.toml").unwrap_err();
+        }
+        Policy::parse("[grant.ipam]\ntypes = [\"${node.default-link}\"]", "x.toml").unwrap_err();
+    }
+
+    #[test]
+    fn passthru_is_for_networks_that_name_it() {
+        use postern_types::MacvlanMode;
+        let policy = "[grant.macvlan]\nmodes = [\"${config.mode | bridge}\"]\nmtu = \"${config.mtu | 0}\"";
+        let create = |config, mode, mtu| {
+            decided(policy, config, &ops::Macvlan::Create { parent: 0, mode, mtu, mac: None, queue: None }.into())
+        };
+        assert_eq!(create("{}", MacvlanMode::Bridge, None), Ok("macvlan.modes"));
+        assert_eq!(create(r#"{"mode":"passthru","mtu":900}"#, MacvlanMode::Passthru, Some(900)), Ok("macvlan.modes"));
+        assert!(create("{}", MacvlanMode::Passthru, None).unwrap_err().contains("macvlan.create on \"passthru\""));
+        assert!(create("{}", MacvlanMode::Bridge, Some(900)).unwrap_err().contains("with MTU 900"));
+    }
+
+    #[test]
     fn to_look_is_less_than_to_make() {
         let policy = "[grant.veth]\nmtu = \"${config.mtu | 0}\"\nlook-only = \"true\"\n[grant.link]\nlook-only = \"${config.x | true}\"";
         let of = |operation: Operation| decided(policy, "{}", &operation);
@@ -317,6 +371,16 @@ mod tests {
             ops::Bridge::Find { name: "cni1".to_owned() }.into(),
             ops::Bridge::Attach { bridge: 0, host: 1, port: port.clone() }.into(),
             ops::Bridge::EnsureGateways { bridge: 0, port, force: true }.into(),
+            ops::Parent::Find { name: String::new(), in_container: true }.into(),
+            ops::Parent::Find { name: "eth1".to_owned(), in_container: false }.into(),
+            ops::Macvlan::Create {
+                parent: 0,
+                mode: postern_types::MacvlanMode::Passthru,
+                mtu: Some(900),
+                mac: None,
+                queue: None,
+            }
+            .into(),
             ops::PointToPoint::Ensure { host: 0 }.into(),
             ops::Forwarding::Enable.into(),
             ops::Masquerade::Ensure { backend: None }.into(),

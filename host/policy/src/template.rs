@@ -5,6 +5,7 @@
 //! placeholder = "${" path [ "|" default ] "}"
 //! path        = "config" "." key *( "." ( key / "*" ) )      ; the network configuration on standard input
 //!             / "args" "." key [ ".*" ]                      ; CNI_ARGS; with ".*" its parts between commas
+//!             / "node.default-link"                          ; the link of the default route; by itself, or as a default
 //! key         = 1*( ALPHA / DIGIT / "_" / "-" / "/" )
 //! default     = any text without "}"
 //! ```
@@ -20,6 +21,7 @@
 //! A gateway can be named for an address: `ADDRESS via GATEWAY`, each of which is a value. If both have stars for the same
 //! list, or neither has any, each address has the gateway beside it. Otherwise every address goes with every gateway.
 
+use super::grammar::DEFAULT_LINK;
 use super::pattern::Pattern;
 use alloc::borrow::Cow;
 use alloc::borrow::ToOwned;
@@ -45,7 +47,12 @@ const VIA: &str = " via ";
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Literal(String),
-    Value { path: Path, default: Option<String> },
+    Value {
+        path: Path,
+        default: Option<String>,
+    },
+    /// The link of the default route: the empty name, which no link has.
+    DefaultLink,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,15 +157,30 @@ impl Template {
         let part = |part: &Part| match part {
             Part::Literal(text) => Some(text.clone()),
             Part::Value { default, .. } => default.clone(),
+            Part::DefaultLink => None,
         };
         self.parts.iter().map(part).collect()
+    }
+
+    /// Whether the link of the default route is meant, or can be.
+    pub fn has_default_link(&self) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Literal(_) => false,
+            Part::Value { default, .. } => default.as_deref() == Some(DEFAULT_LINK),
+            Part::DefaultLink => true,
+        })
+    }
+
+    /// Whether it is one literal or placeholder by itself.
+    pub fn is_single(&self) -> bool {
+        self.parts.len() == 1
     }
 
     /// The texts that stand in the policy file, defaults apart, each with whether it comes first.
     pub fn literals(&self) -> impl Iterator<Item = (bool, &str)> {
         self.parts.iter().enumerate().filter_map(|(number, part)| match part {
             Part::Literal(text) => Some((number == 0, text.as_str())),
-            Part::Value { .. } => None,
+            Part::Value { .. } | Part::DefaultLink => None,
         })
     }
 
@@ -226,6 +248,7 @@ impl Template {
                     continue;
                 }
                 Part::Value { path, default } => (path, default),
+                Part::DefaultLink => continue,
             };
             let (root, steps) = match path.split() {
                 Some((_, after)) => (Cow::Borrowed(element), after),
@@ -239,6 +262,7 @@ impl Template {
                     Some(text) => pattern.push_value(&text),
                     None => return Ok(None),
                 },
+                (None, Some(default)) if default == DEFAULT_LINK => {}
                 (None, Some(default)) => pattern.push_written(default),
                 (None, None) => return Ok(None),
             }
@@ -307,6 +331,7 @@ fn placeholder(inside: &str) -> Result<Part, String> {
         None => (inside.trim(), None),
     };
     match parse_path(path) {
+        None if path == DEFAULT_LINK && default.is_none() => Ok(Part::DefaultLink),
         Some(path) => Ok(Part::Value { path, default }),
         None => Err(format!(
             "`${{{inside}}}` is no placeholder: it can be `${{config.KEY}}`, `${{config.KEY.*.KEY}}` (each element of a \

@@ -1,6 +1,6 @@
 //! What the gate answers.
 
-use crate::{Address, BridgeInfo, Dns, LeaseGrant, LinkInfo, OpError, Route, VethPair};
+use crate::{Address, BridgeInfo, Dns, LeaseGrant, LinkInfo, MacvlanInfo, OpError, Route, VethPair};
 use serde::{Deserialize, Serialize};
 
 /// The answer to an [`crate::Operation`] that succeeded.
@@ -21,6 +21,12 @@ pub enum Reply {
     Bridge(BridgeInfo),
     /// `bridge.find`.
     MaybeBridge(Option<BridgeInfo>),
+    /// `parent.find`.
+    Parent(LinkInfo),
+    /// `macvlan.create`.
+    Macvlan(MacvlanInfo),
+    /// `macvlan.find`.
+    MaybeMacvlan(Option<MacvlanInfo>),
     /// `addresses.list`.
     Addresses(Vec<Address>),
     /// `loopback.addresses`: up, and the addresses.

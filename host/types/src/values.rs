@@ -111,10 +111,52 @@ pub enum LinkSysctl {
     EnhancedDad,
     /// `net/ipv4/conf/<link>/arp_notify`: gratuitous ARP when the link comes up.
     ArpNotify,
+    /// `net/ipv6/conf/<link>/ndisc_notify`: unsolicited neighbour advertisements when the link comes up.
+    NdiscNotify,
     /// `net/ipv6/conf/<link>/keep_addr_on_down`.
     KeepAddrOnDown,
     /// `net/ipv6/conf/<link>/disable_ipv6`.
     DisableIpv6,
+}
+
+/// What passes between the macvlan links of one parent (`IFLA_MACVLAN_MODE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MacvlanMode {
+    /// Frames go from one to the other.
+    Bridge,
+    /// None do.
+    Private,
+    /// Through the switch that the parent is connected with.
+    Vepa,
+    /// There is one link, with the parent's frames and address.
+    Passthru,
+}
+
+impl MacvlanMode {
+    /// As configurations and policies write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bridge => "bridge",
+            Self::Private => "private",
+            Self::Vepa => "vepa",
+            Self::Passthru => "passthru",
+        }
+    }
+
+    /// The one of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Bridge, Self::Private, Self::Vepa, Self::Passthru].into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+/// The attachment's own link, as a macvlan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MacvlanInfo {
+    /// The link.
+    pub link: LinkInfo,
+    /// Its mode; `None` if it is none of the known ones.
+    pub mode: Option<MacvlanMode>,
 }
 
 /// Which packet filter carries a masquerade.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use postern_types::{Backend, Capability, LeaseRange, LinkSysctl, Operation, PortSpec, Route, ops};
+use postern_types::{Backend, Capability, LeaseRange, LinkSysctl, MacvlanMode, Operation, PortSpec, Route, ops};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -57,6 +57,7 @@ fn samples() -> Vec<Operation> {
         ops::LinkSysctl::Set { link: 11, key: LinkSysctl::AcceptDad, value: true }.into(),
         ops::LinkSysctl::Set { link: 11, key: LinkSysctl::EnhancedDad, value: false }.into(),
         ops::LinkSysctl::Set { link: 11, key: LinkSysctl::ArpNotify, value: true }.into(),
+        ops::LinkSysctl::Set { link: 11, key: LinkSysctl::NdiscNotify, value: true }.into(),
         ops::LinkSysctl::Set { link: 11, key: LinkSysctl::KeepAddrOnDown, value: true }.into(),
         ops::LinkSysctl::Set { link: 11, key: LinkSysctl::DisableIpv6, value: true }.into(),
         ops::Bridge::Ensure { name: "cni0".to_owned(), mtu: None, vlan_filtering: false, promisc: true }.into(),
@@ -65,6 +66,18 @@ fn samples() -> Vec<Operation> {
         ops::Bridge::Attach { bridge: 12, host: 13, port: port() }.into(),
         ops::Bridge::Attach { bridge: 12, host: 13, port: PortSpec::default() }.into(),
         ops::Bridge::EnsureGateways { bridge: 14, port: port(), force: true }.into(),
+        ops::Parent::Find { name: "eth1".to_owned(), in_container: false }.into(),
+        ops::Parent::Find { name: String::new(), in_container: true }.into(),
+        ops::Macvlan::Create { parent: 18, mode: MacvlanMode::Passthru, mtu: None, mac: None, queue: None }.into(),
+        ops::Macvlan::Create {
+            parent: 18,
+            mode: MacvlanMode::Bridge,
+            mtu: Some(1400),
+            mac: Some(mac),
+            queue: Some(2000),
+        }
+        .into(),
+        ops::Macvlan::Find.into(),
         ops::PointToPoint::Ensure { host: 15 }.into(),
         ops::Forwarding::Enable.into(),
         ops::Masquerade::Ensure { backend: None }.into(),
@@ -132,8 +145,10 @@ fn a_name_begins_with_its_capability() {
 fn the_table_lists_every_handle() {
     for mut operation in samples() {
         let json = serde_json::to_value(&operation).unwrap();
-        let named: BTreeSet<u64> =
-            ["link", "host", "bridge"].iter().filter_map(|key| json.get(key).and_then(Value::as_u64)).collect();
+        let named: BTreeSet<u64> = ["link", "host", "bridge", "parent"]
+            .iter()
+            .filter_map(|key| json.get(key).and_then(Value::as_u64))
+            .collect();
         let listed: BTreeSet<u64> = operation.handles().into_iter().map(|(handle, _)| u64::from(*handle)).collect();
         assert_eq!(listed, named, "{json}");
     }
@@ -146,6 +161,6 @@ fn where_capabilities_act() {
         let all = Capability::ALL.iter().filter(|capability| wanted(**capability));
         all.map(|capability| capability.name()).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(names(Capability::acts_in_container), "link veth addresses routes link-sysctl loopback");
+    assert_eq!(names(Capability::acts_in_container), "link veth addresses routes link-sysctl loopback parent macvlan");
     assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

@@ -8,6 +8,7 @@
 mod bridge;
 mod cross;
 mod ipam;
+mod macvlan;
 mod protocol;
 mod ptp;
 
@@ -59,7 +60,8 @@ fn main() -> ExitCode {
 
 fn test() -> Result<()> {
     let options = options()?;
-    let mut cases = [bridge::cases(), ptp::cases(), ipam::cases(), protocol::cases(), cross::cases()].concat();
+    let mut cases =
+        [bridge::cases(), ptp::cases(), macvlan::cases(), ipam::cases(), protocol::cases(), cross::cases()].concat();
     let total = cases.len();
     cases.retain(|case| {
         options.patterns.is_empty() || options.patterns.iter().any(|pattern| case.name.contains(pattern))

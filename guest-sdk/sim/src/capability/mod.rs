@@ -12,7 +12,9 @@ mod link;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
+mod macvlan;
 mod masquerade;
+mod parent;
 mod point_to_point;
 mod resolv_conf;
 mod routes;
@@ -33,6 +35,8 @@ pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpErr
         Operation::Routes(operation) => routes::answer(kernel, operation),
         Operation::LinkSysctl(operation) => link_sysctl::answer(kernel, operation),
         Operation::Bridge(operation) => bridge::answer(kernel, operation),
+        Operation::Parent(operation) => parent::answer(kernel, operation),
+        Operation::Macvlan(operation) => macvlan::answer(kernel, operation),
         Operation::PointToPoint(operation) => point_to_point::answer(kernel, operation),
         Operation::Forwarding(operation) => forwarding::answer(kernel, operation),
         Operation::Masquerade(operation) => masquerade::answer(kernel, operation),

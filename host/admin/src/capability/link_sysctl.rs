@@ -14,6 +14,9 @@ pub const PAGE: Page = Page {
         group(&["set-accept-dad", "set-enhanced-dad"], |_| {
             say("switch duplicate address detection of its own link on or off (accept_dad, enhanced_dad)")
         }),
+        group(&["set-ndisc-notify"], |_| {
+            say("have its own link announce itself to IPv6 neighbours when it comes up (ndisc_notify)")
+        }),
         group(&["set-arp-notify"], |_| say("have its own link announce itself when it comes up (arp_notify)")),
         group(&["set-keep-addr-on-down"], |_| {
             say("have its own link keep its addresses while it is down (keep_addr_on_down)")
@@ -51,6 +54,7 @@ fn name(key: LinkSysctl) -> &'static str {
         LinkSysctl::AcceptDad => "accept_dad",
         LinkSysctl::EnhancedDad => "enhanced_dad",
         LinkSysctl::ArpNotify => "arp_notify",
+        LinkSysctl::NdiscNotify => "ndisc_notify",
         LinkSysctl::KeepAddrOnDown => "keep_addr_on_down",
         LinkSysctl::DisableIpv6 => "disable_ipv6",
     }

@@ -13,7 +13,9 @@ mod link;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
+mod macvlan;
 mod masquerade;
+mod parent;
 mod point_to_point;
 mod resolv_conf;
 mod routes;
@@ -71,6 +73,8 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::Routes => &routes::PAGE,
         Capability::LinkSysctl => &link_sysctl::PAGE,
         Capability::Bridge => &bridge::PAGE,
+        Capability::Parent => &parent::PAGE,
+        Capability::Macvlan => &macvlan::PAGE,
         Capability::PointToPoint => &point_to_point::PAGE,
         Capability::Forwarding => &forwarding::PAGE,
         Capability::Masquerade => &masquerade::PAGE,
@@ -92,6 +96,8 @@ pub fn told(operation: &Operation) -> &dyn Told {
         Operation::Routes(operation) => operation,
         Operation::LinkSysctl(operation) => operation,
         Operation::Bridge(operation) => operation,
+        Operation::Parent(operation) => operation,
+        Operation::Macvlan(operation) => operation,
         Operation::PointToPoint(operation) => operation,
         Operation::Forwarding(operation) => operation,
         Operation::Masquerade(operation) => operation,

@@ -2,7 +2,7 @@
 //! gate.
 
 use postern_gate::rehearsal::{Common, Front, Object};
-use postern_types::{BridgeInfo, Handle, LinkInfo, OpError, Operation, Reply, VethPair, ops};
+use postern_types::{BridgeInfo, Handle, LinkInfo, MacvlanInfo, OpError, Operation, Reply, VethPair, ops};
 
 /// The same operation on links of the simulation.
 ///
@@ -38,11 +38,20 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
         }
         Reply::Veth(pair) => Reply::Veth(show.pair(pair)?),
         Reply::MaybeVeth(Some(pair)) => Reply::MaybeVeth(Some(show.pair(pair)?)),
+        Reply::Parent(info) => {
+            let in_container = matches!(operation, Operation::Parent(ops::Parent::Find { in_container: true, .. }));
+            Reply::Parent(show.parent(info, in_container)?)
+        }
+        Reply::Macvlan(made) => Reply::Macvlan(MacvlanInfo { link: show.own(made.link)?, ..made }),
+        Reply::MaybeMacvlan(Some(found)) => {
+            Reply::MaybeMacvlan(Some(MacvlanInfo { link: show.own(found.link)?, ..found }))
+        }
         Reply::Bridge(bridge) => Reply::Bridge(show.bridge(bridge)?),
         Reply::MaybeBridge(Some(bridge)) => Reply::MaybeBridge(Some(show.bridge(bridge)?)),
         other @ (Reply::Done
         | Reply::MaybeLink(None)
         | Reply::MaybeVeth(None)
+        | Reply::MaybeMacvlan(None)
         | Reply::MaybeBridge(None)
         | Reply::Addresses(_)
         | Reply::Loopback { .. }
@@ -65,6 +74,11 @@ impl Show<'_, '_> {
     fn own(&mut self, info: LinkInfo) -> Result<LinkInfo, OpError> {
         let object = Object::Own { index: info.handle, name: info.name.clone() };
         self.give(info, object)
+    }
+
+    fn parent(&mut self, info: LinkInfo, in_container: bool) -> Result<LinkInfo, OpError> {
+        let LinkInfo { handle: index, name, mtu, .. } = info.clone();
+        self.give(info, Object::Parent { index, name, in_container, mtu })
     }
 
     fn pair(&mut self, pair: VethPair) -> Result<VethPair, OpError> {

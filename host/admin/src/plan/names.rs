@@ -43,6 +43,7 @@ impl Names<'_> {
                 let bridge = self.kernel.links.get(index).map_or("(gone)", |link| &link.info.name);
                 format!("bridge {bridge}")
             }
+            Ok(Object::Parent { name, .. }) => name.clone(),
             Err(_) => format!("a link that it was not given (handle {handle})"),
         }
     }

@@ -1,6 +1,7 @@
 //! What is on this node, read without privileges and without changing anything.
 
 use anyhow::{Context, Result};
+use postern_gate::capability::parent;
 use postern_kernel::{Link, Namespace, Netlink, OpenError, Sysctl, Worker, sysctl};
 use postern_sim::{Kernel, Place};
 use postern_types::{Address, Handle, LinkInfo, Mac};
@@ -36,6 +37,7 @@ impl Node {
         };
         let netlink = Netlink::open().context("this node's links cannot be read")?;
         seed(&mut kernel, &netlink, Place::Host).context("this node's links cannot be read")?;
+        kernel.default_link = default_link(&netlink);
         Ok(Self { kernel, forwarding, notes: Vec::new() })
     }
 
@@ -65,6 +67,7 @@ impl Node {
             if let Some(lo) = netlink.link_by_name("lo")? {
                 self.kernel.lo = (lo.up, netlink.addresses(lo.index)?.into_iter().map(show).collect());
             }
+            self.kernel.default_link_inside = default_link(netlink);
             seed(&mut self.kernel, netlink, Place::Container)
         });
         if let Err(error) = read {
@@ -72,6 +75,12 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// What the link of the default route is called.
+fn default_link(netlink: &Netlink) -> Option<String> {
+    let index = parent::default_link(netlink).ok().flatten()?;
+    netlink.link_by_index(index).ok().flatten().map(|link| link.name)
 }
 
 /// Adds the links of a namespace.

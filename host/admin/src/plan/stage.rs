@@ -255,6 +255,8 @@ impl Stage {
             | Operation::Addresses(_)
             | Operation::Veth(_)
             | Operation::LinkSysctl(_)
+            | Operation::Parent(_)
+            | Operation::Macvlan(_)
             | Operation::PointToPoint(_)
             | Operation::Masquerade(_)
             | Operation::Loopback(_)

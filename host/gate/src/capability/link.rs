@@ -2,7 +2,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
-use crate::effect::{Effect, Veth};
+use crate::effect::{Effect, Veth, macvlan};
 use crate::errors::{about, kernel, link_gone};
 use crate::front::Object;
 use crate::gate::Gate;
@@ -44,7 +44,13 @@ fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
             let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
             (*index, name, netlink.link_by_index(*index))
         }
-        Object::HostEnd { index, name, .. } | Object::Bridge { index, name, .. } => {
+        Object::Parent { index, name, in_container: true, .. } => {
+            let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
+            (*index, name, netlink.link_by_index(*index))
+        }
+        Object::HostEnd { index, name, .. }
+        | Object::Bridge { index, name, .. }
+        | Object::Parent { index, name, in_container: false, .. } => {
             (*index, name, gate.session.host()?.link_by_index(*index))
         }
     };
@@ -88,6 +94,7 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     // place of its own. DEL looks when it is through with the record.
     if is_add {
         veth::retire(gate.session)?;
+        macvlan::retire(gate.session)?;
     }
     Ok(Reply::Done)
 }

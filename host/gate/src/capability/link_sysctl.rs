@@ -28,6 +28,7 @@ fn set(gate: &Gate<'_>, handle: Handle, key: LinkSysctl, value: bool) -> Result<
     let target = match key {
         LinkSysctl::AcceptDad => ipv6(&name, "accept_dad"),
         LinkSysctl::EnhancedDad => ipv6(&name, "enhanced_dad"),
+        LinkSysctl::NdiscNotify => Sysctl::Ipv6Conf { link: name.clone(), key: "ndisc_notify" },
         LinkSysctl::ArpNotify => Sysctl::Ipv4Conf { link: name.clone(), key: "arp_notify" },
         LinkSysctl::KeepAddrOnDown => ipv6(&name, "keep_addr_on_down"),
         LinkSysctl::DisableIpv6 => {

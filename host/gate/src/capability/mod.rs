@@ -16,7 +16,9 @@ pub mod link;
 pub mod link_sysctl;
 pub mod loopback;
 pub mod mac_guard;
+pub mod macvlan;
 pub mod masquerade;
+pub mod parent;
 pub mod point_to_point;
 pub mod resolv_conf;
 pub mod routes;
@@ -35,6 +37,8 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::Routes => &routes::FACTS,
         Capability::LinkSysctl => &link_sysctl::FACTS,
         Capability::Bridge => &bridge::FACTS,
+        Capability::Parent => &parent::FACTS,
+        Capability::Macvlan => &macvlan::FACTS,
         Capability::PointToPoint => &point_to_point::FACTS,
         Capability::Forwarding => &forwarding::FACTS,
         Capability::Masquerade => &masquerade::FACTS,
@@ -59,6 +63,8 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::Routes(operation) => routes::execute(gate, operation),
         Operation::LinkSysctl(operation) => link_sysctl::execute(gate, operation),
         Operation::Bridge(operation) => bridge::execute(gate, operation),
+        Operation::Parent(operation) => parent::execute(gate, operation),
+        Operation::Macvlan(operation) => macvlan::execute(gate, operation),
         Operation::PointToPoint(operation) => point_to_point::execute(gate, operation),
         Operation::Forwarding(operation) => forwarding::execute(gate, operation),
         Operation::Masquerade(operation) => masquerade::execute(gate, operation),

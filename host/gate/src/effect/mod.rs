@@ -12,6 +12,7 @@
 pub(crate) mod lease;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
+pub mod macvlan;
 mod masquerade;
 mod native;
 mod veth;
@@ -19,6 +20,7 @@ mod veth;
 pub use lease::Lease;
 pub use loopback_up::LoopbackUp;
 pub use mac_guard::MacGuard;
+pub use macvlan::Macvlan;
 pub use masquerade::Masquerade;
 pub use native::Native;
 pub use veth::Veth;
@@ -135,6 +137,7 @@ macro_rules! effects {
 
 effects! {
     Veth: veth;
+    Macvlan: macvlan;
     Masquerade: masquerade;
     MacGuard: mac_guard;
     Lease: lease;
@@ -212,6 +215,8 @@ mod tests {
                 Effect::Veth(Veth { host: host(), mac }),
                 r#"{"effect":"veth","host":"veth1a2b3c4d","mac":"02:00:00:00:00:01"}"#,
             ),
+            (Effect::Macvlan(Macvlan { mac: Some(mac) }), r#"{"effect":"macvlan","mac":"02:00:00:00:00:01"}"#),
+            (Effect::Macvlan(Macvlan { mac: None }), r#"{"effect":"macvlan"}"#),
             (
                 Effect::Masquerade(Masquerade { backend: Backend::Nftables, addresses: addresses() }),
                 r#"{"effect":"masquerade","backend":"nftables","addresses":["10.1.0.2/24","fd00::2/64"]}"#,

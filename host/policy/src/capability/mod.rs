@@ -13,7 +13,9 @@ mod link;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
+mod macvlan;
 mod masquerade;
+mod parent;
 mod point_to_point;
 pub mod resolv_conf;
 mod routes;
@@ -57,6 +59,8 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::Routes(operation) => operation,
         Operation::LinkSysctl(operation) => operation,
         Operation::Bridge(operation) => operation,
+        Operation::Parent(operation) => operation,
+        Operation::Macvlan(operation) => operation,
         Operation::PointToPoint(operation) => operation,
         Operation::Forwarding(operation) => operation,
         Operation::Masquerade(operation) => operation,
@@ -78,6 +82,8 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::Routes => routes::KEYS,
         Capability::LinkSysctl => link_sysctl::KEYS,
         Capability::Bridge => bridge::KEYS,
+        Capability::Parent => parent::KEYS,
+        Capability::Macvlan => macvlan::KEYS,
         Capability::PointToPoint => point_to_point::KEYS,
         Capability::Forwarding => forwarding::KEYS,
         Capability::Masquerade => masquerade::KEYS,

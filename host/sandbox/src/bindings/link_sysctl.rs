@@ -15,6 +15,10 @@ impl wit::link_sysctl::Host for State {
         self.set_sysctl(&link, LinkSysctl::EnhancedDad, on)
     }
 
+    fn set_ndisc_notify(&mut self, link: Resource<Link>, on: bool) -> Result<(), Failure> {
+        self.set_sysctl(&link, LinkSysctl::NdiscNotify, on)
+    }
+
     fn set_arp_notify(&mut self, link: Resource<Link>, on: bool) -> Result<(), Failure> {
         self.set_sysctl(&link, LinkSysctl::ArpNotify, on)
     }

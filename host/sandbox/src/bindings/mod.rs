@@ -13,7 +13,9 @@ mod link;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
+mod macvlan;
 mod masquerade;
+mod parent;
 mod parse;
 mod point_to_point;
 mod resolv_conf;
@@ -43,6 +45,8 @@ mod generated {
             "postern:cni/bridge.options": super::bridge::Options,
             "postern:cni/bridge.port": super::bridge::Port,
             "postern:cni/bridge.bridge": super::bridge::Bridge,
+            "postern:cni/parent.parent": super::parent::Parent,
+            "postern:cni/macvlan.options": super::macvlan::Options,
         },
     });
 }
@@ -91,6 +95,8 @@ fn interface(capability: Capability) -> Interface {
         Capability::PointToPoint => {
             ("postern:cni/point-to-point", |linker| wit::point_to_point::add_to_linker::<_, Own>(linker, own))
         }
+        Capability::Parent => ("postern:cni/parent", |linker| wit::parent::add_to_linker::<_, Own>(linker, own)),
+        Capability::Macvlan => ("postern:cni/macvlan", |linker| wit::macvlan::add_to_linker::<_, Own>(linker, own)),
         Capability::Forwarding => {
             ("postern:cni/forwarding", |linker| wit::forwarding::add_to_linker::<_, Own>(linker, own))
         }

@@ -13,7 +13,9 @@ mod link;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
+mod macvlan;
 mod masquerade;
+mod parent;
 mod point_to_point;
 mod resolv_conf;
 mod routes;
@@ -138,6 +140,8 @@ capabilities! {
     ResolvConf: resolv_conf, "resolv-conf";
     Loopback: loopback, "loopback";
     Attachments: attachments, "attachments";
+    Parent: parent, "parent";
+    Macvlan: macvlan, "macvlan";
 }
 
 impl Capability {

@@ -71,6 +71,8 @@ pub enum Kind {
     HostEnd,
     /// A bridge that policy grants.
     Bridge,
+    /// A link to stack others on, that policy grants.
+    Parent,
 }
 
 impl Kind {
@@ -80,6 +82,7 @@ impl Kind {
             Self::Own => Capability::Link,
             Self::HostEnd => Capability::Veth,
             Self::Bridge => Capability::Bridge,
+            Self::Parent => Capability::Parent,
         }
     }
 }
@@ -95,6 +98,8 @@ pub enum Takes {
     SeenEnd,
     /// A bridge that policy grants.
     Bridge,
+    /// A link to stack others on, that policy grants.
+    Parent,
     /// Whatever was given out: to look at.
     Any,
 }

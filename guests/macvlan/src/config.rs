@@ -1,0 +1,96 @@
+//! Reading the configuration. Messages are those of the native plugin.
+
+use postern_guest::cni::{NetConf, Verb};
+use postern_guest::types::{LinkInfo, Mac, MacParseError, MacvlanMode};
+use postern_guest::{Error, Request, macvlan, parent};
+
+/// The keys of this plugin.
+#[derive(Debug)]
+pub struct Config {
+    /// There is an IPAM plugin.
+    pub layer3: bool,
+    /// Empty for the link of the default route.
+    pub master: String,
+    pub mode: MacvlanMode,
+    /// As written: the master says whether it makes sense.
+    mtu: i64,
+    pub in_container: bool,
+    pub queue: Option<u32>,
+    /// As written: only ADD needs to understand it.
+    mac: Option<String>,
+    pub conf: NetConf,
+}
+
+impl Config {
+    /// # Errors
+    /// Code 999 for what can't be read or makes no sense.
+    pub fn read(request: &Request) -> Result<Self, Error> {
+        let mut config = request.conf().and_then(Self::decode).map_err(load_error)?;
+        // STATUS concerns no container, and its `CNI_ARGS` nobody.
+        if request.verb != Verb::Status {
+            let args = request.args(&["MAC"])?;
+            let given = |mac: &str| (!mac.is_empty()).then(|| mac.to_owned());
+            let of_runtime = config.conf.runtime_config()?.string("mac")?.as_deref().and_then(given);
+            config.mac = of_runtime.or(args.get("MAC").and_then(given)).or(config.mac);
+        }
+        Ok(config)
+    }
+
+    /// All keys but those of the runtime.
+    fn decode(conf: NetConf) -> Result<Self, Error> {
+        let fields = conf.fields();
+        let mode = fields.string("mode")?.filter(|mode| !mode.is_empty()).unwrap_or_else(|| "bridge".to_owned());
+        let queue = fields.int("bcqueuelen")?.unwrap_or(0);
+        let queue = u32::try_from(queue).map_err(|_| Error::new(format!("bcqueuelen {queue} is out of range")))?;
+        Ok(Self {
+            layer3: !conf.ipam_type.is_empty(),
+            master: fields.string("master")?.unwrap_or_default(),
+            mode: MacvlanMode::parse(&mode).ok_or_else(|| Error::new(format!("unknown macvlan mode: \"{mode}\"")))?,
+            mtu: fields.int("mtu")?.unwrap_or(0),
+            in_container: fields.bool("linkInContainer")?.unwrap_or(false),
+            queue: (queue != 0).then_some(queue),
+            mac: fields.string("mac")?.filter(|mac| !mac.is_empty()),
+            conf,
+        })
+    }
+
+    /// The link to stack on.
+    ///
+    /// # Errors
+    /// There is none, or the network wants a larger MTU than it has.
+    pub fn parent(&self) -> Result<parent::Parent, Error> {
+        let parent = parent::find(&self.master, self.in_container)
+            .map_err(|error| error.context(format!("failed to lookup master \"{}\"", self.master)))?;
+        let LinkInfo { mtu: most, .. } = parent.attributes()?;
+        if self.mtu < 0 || self.mtu > i64::from(most) {
+            return Err(Error::new(format!("invalid MTU {}, must be [0, master MTU({most})]", self.mtu)));
+        }
+        Ok(parent)
+    }
+
+    /// How the link is to be made.
+    ///
+    /// # Errors
+    /// Code 999 for an address that is none.
+    pub fn options(&self) -> Result<macvlan::Options, Error> {
+        let mac = self.mac.as_deref().map(address).transpose()?;
+        let mtu = u32::try_from(self.mtu).ok().filter(|mtu| *mtu > 0);
+        Ok(macvlan::Options::new(self.mode).mtu(mtu).mac(mac).broadcast_queue(self.queue))
+    }
+}
+
+fn address(text: &str) -> Result<Mac, Error> {
+    text.parse().map_err(|error: MacParseError| match error {
+        MacParseError::Syntax(_) => Error::new(format!("invalid args {text} for MAC addr: {error}")),
+        MacParseError::Length(_) => Error::new("failed to create macvlan: invalid argument"),
+    })
+}
+
+/// What native plugins write before the decoder's message. A value that can be decoded but makes no sense speaks for
+/// itself.
+pub fn load_error(error: Error) -> Error {
+    match error.object().msg.starts_with("json: ") {
+        true => error.context("failed to load netConf"),
+        false => error,
+    }
+}

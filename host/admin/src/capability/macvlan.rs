@@ -1,0 +1,71 @@
+//! `macvlan`, for people.
+
+use super::{LOOK_ONLY, Page, Told};
+use crate::learn::{Key, Source, Widest};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{about, changes, group, say, with};
+use crate::words::{Objects, Switch};
+use postern_types::{OpError, Reply, ops};
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "make macvlan links",
+    always: None,
+    groups: &[
+        group(&["find"], |_| say("look whether its own link is a macvlan")),
+        group(&["create"], |objects| {
+            changes(objects, "")?;
+            about(objects, "modes", "mode", |mode| {
+                format!(
+                    "make its own link as one macvlan on a link that it may stack on, in {mode}, and no other while it lives"
+                )
+            })
+        }),
+        with(&["create"], &["[method]options.set-mac"], |objects| changes(objects, "choose that link's address")),
+        with(&["create"], &["[method]options.set-mtu"], |objects| match objects.switch("mtu", "0") {
+            _ if !matches!(objects, Objects::Of(_)) => say("choose the MTU of that link"),
+            _ if objects.only_looks() => None,
+            Switch::Off => None,
+            Switch::On(_) => Some(format!("give that link {}", objects.words_but("mtu", "MTU", "0"))),
+        }),
+        with(&["create"], &["[method]options.set-broadcast-queue"], |objects| {
+            changes(objects, "choose how many frames wait to be broadcast to the links of that link's parent")
+        }),
+    ],
+    keys: &[
+        Key::list(
+            "modes",
+            Source::Value("mode", Some("bridge")),
+            Widest::Values(&["bridge", "private", "vepa", "passthru"]),
+        ),
+        Key::one("mtu", Source::Value("mtu", Some("0")), Widest::Configured),
+        LOOK_ONLY,
+    ],
+};
+
+impl Told for ops::Macvlan {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Create { parent, mode, mtu, mac, queue } => {
+                let mtu = mtu.map(|mtu| format!(", with MTU {mtu}")).unwrap_or_default();
+                let mac = mac.map(|mac| format!(", with address {mac}")).unwrap_or_default();
+                let queue = queue.map(|queue| format!(", with a broadcast queue of {queue}")).unwrap_or_default();
+                let (own, parent) = (&names.request.ifname, names.link(*parent));
+                format!("make {own} in the container, a macvlan on {parent} in mode {}{mtu}{mac}{queue}", mode.name())
+            }
+            Self::Find => "look whether the attachment's link is a macvlan".to_owned(),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Create { mode, mtu, .. } => {
+                let mut objects = vec![("modes", mode.name().to_owned())];
+                objects.extend(mtu.map(|mtu| ("mtu", mtu.to_string())));
+                objects
+            }
+            Self::Find => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `parent`, for people.
+
+use super::{Page, Told};
+use crate::learn::{Key, Source, Widest};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{about, group};
+use postern_types::{OpError, Reply, ops};
+
+/// What stands for the link of the default route in a policy.
+const DEFAULT: &str = "node.default-link";
+
+/// What people's commands say of it.
+pub const PAGE: Page = Page {
+    cannot: "stack links on others",
+    always: None,
+    groups: &[group(&["find", "[method]parent.attributes"], |objects| {
+        about(objects, "names", "link", |link| {
+            format!("look at {link}, to stack its own link on, and change nothing of it")
+        })
+    })],
+    keys: &[
+        Key::list("names", Source::Value("master", Some(DEFAULT)), Widest::Values(&["*", "${node.default-link}"])),
+        Key::one("in-container", Source::Value("linkInContainer", Some("false")), Widest::Configured),
+    ],
+};
+
+impl Told for ops::Parent {
+    fn words(&self, _: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Find { name, in_container } => {
+                let place = if *in_container { "in the container" } else { "on the host" };
+                match name.as_str() {
+                    "" => format!("look at the link of the default route, {place}"),
+                    name => format!("look at {name}, {place}"),
+                }
+            }
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Find { name, in_container } => {
+                let name = if name.is_empty() { DEFAULT } else { name };
+                let mut objects = vec![("names", name.to_owned())];
+                objects.extend(in_container.then(|| ("in-container", "true".to_owned())));
+                objects
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `parent`: a link that others are stacked on. To look at it, and to hand it on, is all that can be done with it.
+
+use crate::capability::facts::{Facts, Needed};
+use crate::errors::kernel;
+use crate::front::Object;
+use crate::gate::Gate;
+use postern_kernel::Netlink;
+use postern_types::{ErrorCode, OpError, Reply, ops};
+
+/// What the host has to know of it beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// What the guest gets to see.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Parent) -> Result<Reply, OpError> {
+    match operation {
+        ops::Parent::Find { name, in_container } => find(gate, name, *in_container),
+    }
+}
+
+/// `parent.find`.
+fn find(gate: &mut Gate<'_>, name: &str, in_container: bool) -> Result<Reply, OpError> {
+    let netlink = match in_container {
+        true => gate.session.container_required()?.netlink().map_err(kernel)?,
+        false => gate.session.host()?,
+    };
+    let link = match name {
+        "" => match default_link(netlink)? {
+            Some(index) => netlink.link_by_index(index).map_err(kernel)?,
+            None => return Err(OpError::new(ErrorCode::NotFound, "default route", "no default route interface found")),
+        },
+        name => netlink.link_by_name(name).map_err(kernel)?,
+    };
+    let link = link.ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
+    let object = Object::Parent { index: link.index, name: link.name.clone(), in_container, mtu: link.mtu };
+    let handle = gate.grant(object)?;
+    Ok(Reply::Parent(Gate::show(handle, link)))
+}
+
+/// The link of the first default route of the main table, IPv4 first.
+///
+/// # Errors
+/// The kernel refuses to list them.
+pub fn default_link(netlink: &Netlink) -> Result<Option<u32>, OpError> {
+    let routes = netlink.all_routes().map_err(kernel)?;
+    let is_default = |v4| {
+        let mut found = routes.iter().filter(move |(_, route)| {
+            let is_main = route.table.is_none_or(|table| table == 254);
+            is_main && route.dst.prefix_len() == 0 && route.dst.addr().is_ipv4() == v4
+        });
+        found.next().map(|(link, _)| *link)
+    };
+    Ok(is_default(true).or_else(|| is_default(false)))
+}

@@ -1,0 +1,136 @@
+//! A macvlan link, in the container's namespace: it has no end on the host, and dies with that namespace.
+
+use super::{Addresses, AttachmentLink, Effect, Leaves, Need, Noted};
+use crate::errors::kernel;
+use crate::session::Session;
+use postern_cni::CniResult;
+use postern_kernel::{Link, Namespace, Netlink, OpenError, Worker};
+use postern_types::{ErrorCode, Mac, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// A macvlan link. The record notes its interface index beside it, which root in the container can't change; until that is
+/// noted it is known by its address, or where it has its parent's by the attachment's name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Macvlan {
+    /// The address that the host gave it; none in mode "passthru", where it has its parent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+}
+
+impl Macvlan {
+    /// What the kernel calls such links.
+    pub const KIND: &str = "macvlan";
+
+    /// The link, in the namespace that it was made in.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    pub fn find(&self, session: &Session, container: &Netlink) -> Result<Option<Link>, OpError> {
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
+        let indices: Vec<u64> = own.flat_map(|noted| noted.handles).collect();
+        let is_own = |link: &Link| match (indices.is_empty(), self.mac) {
+            (false, _) => indices.contains(&u64::from(link.index)),
+            (true, Some(mac)) => link.mac == Some(mac.0),
+            (true, None) => link.name == session.request.ifname,
+        };
+        let links = container.links().map_err(kernel)?;
+        Ok(links.into_iter().find(|link| link.kind == Self::KIND && is_own(link)))
+    }
+
+    fn delete(&self, session: &Session, container: &Netlink) -> Result<(), OpError> {
+        match self.find(session, container)? {
+            Some(link) => container.delete_link(link.index).map(drop).map_err(kernel),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Leaves for Macvlan {
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        if let Some(container) = session.container().filter(|_| !session.has_foreign_record()) {
+            return self.delete(session, container.netlink().map_err(kernel)?);
+        }
+        // Of a DEL or ADD the runtime says where the container is: if not there, it is gone, and the link with it.
+        if session.keeping.is_none() {
+            return Ok(());
+        }
+        // Of a collection nobody says so. The link is gone if its namespace is.
+        let Some(header) = session.record().map(|record| record.header()) else { return Ok(()) };
+        let alive = |why: String| {
+            let message = format!("its namespace may be alive, and with it its macvlan link: {why}");
+            OpError::new(ErrorCode::TryAgain, &header.netns_path, message)
+                .hint("run DEL, or `postern gc` once the container is gone")
+        };
+        let namespace = match Namespace::open(&header.netns_path) {
+            Ok(namespace) => namespace,
+            Err(OpenError::NotExist { .. } | OpenError::NotNamespace { .. }) => return Ok(()),
+            Err(error) => return Err(alive(error.to_string())),
+        };
+        let worker = Worker::start(&namespace, || Ok(())).map_err(|error| alive(error.to_string()))?;
+        if header.netns_cookie != Some(worker.cookie().map_err(kernel)?) {
+            return Ok(());
+        }
+        self.delete(session, worker.netlink().map_err(kernel)?)
+    }
+
+    fn words(&self) -> String {
+        self.mac.map_or_else(|| "macvlan".to_owned(), |mac| format!("macvlan {mac}"))
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::Used
+    }
+
+    fn noted(&self) -> Noted {
+        Noted::Once
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        Some(self)
+    }
+
+    fn outlives_boot(&self) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Network
+    }
+}
+
+impl AttachmentLink for Macvlan {
+    fn is_there(&self, session: &Session) -> Result<bool, OpError> {
+        let Some(container) = session.container().filter(|_| !session.has_foreign_record()) else { return Ok(false) };
+        self.find(session, container.netlink().map_err(kernel)?).map(|link| link.is_some())
+    }
+
+    fn is_named(&self, result: &CniResult) -> bool {
+        // In mode "passthru" its address tells nothing.
+        let is_own = |address: &str| self.mac.is_none_or(|mac| address.parse() == Ok(mac));
+        result.interfaces.iter().any(|link| !link.sandbox.is_empty() && is_own(&link.mac))
+    }
+}
+
+/// The macvlan link that the record lists.
+pub fn recorded(session: &Session) -> Vec<Macvlan> {
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    effects.iter().filter_map(|noted| Macvlan::of(&noted.effect)).cloned().collect()
+}
+
+/// Takes macvlan links that are gone off the record. Returns one that is there.
+///
+/// # Errors
+/// The kernel refuses to show it.
+pub fn retire(session: &mut Session) -> Result<Option<Link>, OpError> {
+    let mut living = None;
+    for made in recorded(session) {
+        let Some(container) = session.container() else { continue };
+        match made.find(session, container.netlink().map_err(kernel)?)? {
+            Some(link) => living = Some(link),
+            None => session.gone(|effect: &Effect| Macvlan::of(effect) == Some(&made)),
+        }
+    }
+    Ok(living)
+}

@@ -1,0 +1,43 @@
+//! `macvlan`: in which modes, and with which MTU.
+
+use super::Decide;
+use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key, required};
+use crate::granted::Grant;
+use crate::line::{self, Change};
+use crate::rules::Asked;
+use alloc::vec::Vec;
+use postern_types::{OpError, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[
+    // In "passthru" the container has its parent's frames, and can change the parent's address: it has to be named.
+    required("modes", Kind::Mode, "${config.mode | bridge}"),
+    key("mtu", Kind::Mtu, Count::One),
+    LOOK_ONLY,
+];
+
+impl Decide for ops::Macvlan {
+    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Create { mode, mtu, .. } => {
+                let rule = asked.one_of(grant, "modes", Kind::Mode, mode.name(), "macvlan.modes")?;
+                asked.mtu(grant, *mtu, "")?;
+                asked.changes(grant).map(|_| rule)
+            }
+            Self::Find => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+        match self {
+            Self::Create { mode, .. } => line::object("modes", mode.name()),
+            Self::Find => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, _: &Asked<'_>) -> bool {
+        match self {
+            Self::Create { .. } | Self::Find => false,
+        }
+    }
+}

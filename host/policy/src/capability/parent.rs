@@ -1,0 +1,58 @@
+//! `parent`: which links others may be stacked on, and where they are.
+
+use super::Decide;
+use crate::grammar::{Count, DEFAULT_LINK, Key, Kind, key, required};
+use crate::granted::Grant;
+use crate::line::{self, Change};
+use crate::rules::Asked;
+use alloc::format;
+use alloc::vec::Vec;
+use postern_types::{OpError, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[
+    required("names", Kind::Link, "${config.master | node.default-link}"),
+    key("in-container", Kind::Flag, Count::One),
+];
+
+impl Decide for ops::Parent {
+    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Find { name, in_container } => {
+                // A network whose master is in the container has none on the host, and the other way round.
+                if *in_container != grant.on("in-container") {
+                    let place = if *in_container { "in the container" } else { "on the host" };
+                    let what = format!("on {name:?} {place}");
+                    return Err(asked.key(&what, vec![line::text("in-container", format!("{in_container}"))]));
+                }
+                // The link of the default route has no name here: what it is called the gate finds out.
+                if name.is_empty() && !grant.matches("names", "") {
+                    let what = "on the link of the default route";
+                    return Err(asked.key(what, vec![line::text("names", format!("${{{DEFAULT_LINK}}}"))]));
+                }
+                if name.is_empty() {
+                    return Ok("parent.names");
+                }
+                asked.one_of(grant, "names", Kind::Link, name, "parent.names")
+            }
+        }
+    }
+
+    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+        match self {
+            Self::Find { name, in_container } => {
+                let mut objects = line::object("names", name);
+                if *in_container {
+                    objects.push(line::text("in-container", "true"));
+                }
+                objects
+            }
+        }
+    }
+
+    fn gives_up(&self, _: &Asked<'_>) -> bool {
+        match self {
+            Self::Find { .. } => false,
+        }
+    }
+}
