@@ -34,6 +34,10 @@ pub struct Link {
     pub port: Option<PortSpec>,
     /// The PCI device that it belongs to.
     pub pci: Option<String>,
+    /// Where it is below `/sys/devices`, its own directory included.
+    pub path: Option<String>,
+    /// What it is called on the host, where it was moved from there.
+    pub home: Option<String>,
     /// Promiscuous mode.
     pub promisc: bool,
     /// A bridge that filters VLANs.
@@ -72,6 +76,8 @@ pub struct Kernel {
     pub default_link: Option<String>,
     /// That of the container's.
     pub default_link_inside: Option<String>,
+    /// PCI devices that a driver of user space has.
+    pub userspace: Vec<String>,
     /// Forwarding is on.
     pub forwarding: bool,
     /// The backends that carry the attachment's masquerading.
@@ -109,6 +115,7 @@ impl Default for Kernel {
             lo: (false, Vec::new()),
             default_link: None,
             default_link_inside: None,
+            userspace: Vec::new(),
             forwarding: false,
             masquerade: Vec::new(),
             mac_guard: None,

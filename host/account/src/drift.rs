@@ -329,6 +329,14 @@ impl Sight {
                 let mac = made.mac.map_or_else(|| "its parent's address".to_owned(), |mac| mac.to_string());
                 account.fact(plugin, "macvlan", format!("{}, {mac}", header.ifname));
             }
+            Effect::Device(device) => {
+                let from = device.device.as_ref().map(|(bus, name)| format!(", {bus} {name}")).unwrap_or_default();
+                account.fact(plugin, "device", format!("{} of this node{from}, is {}", device.name, header.ifname));
+                if self.link(&device.name).is_some_and(|link| device.is_same(link)) {
+                    let what = format!("the device {} is on the host, and not in the container", device.name);
+                    account.differs(what, AGAIN, false);
+                }
+            }
             Effect::Masquerade(Masquerade { backend, addresses }) => {
                 self.masquerading(account, plugin, *backend, addresses);
             }
@@ -437,7 +445,13 @@ fn is_lost(effect: &Effect, handles: &[u64], links: &[Link], container: Option<&
             let is_own = |link: &Link| link.kind == Macvlan::KIND && handles.contains(&u64::from(link.index));
             !handles.is_empty() && !found.links.iter().any(is_own)
         }),
-        Effect::Masquerade(_) | Effect::MacGuard(_) | Effect::Lease(_) | Effect::Native(_) | Effect::LoopbackUp(_) => {
+        // It is the node's: nobody but a runtime puts it back.
+        Effect::Device(_)
+        | Effect::Masquerade(_)
+        | Effect::MacGuard(_)
+        | Effect::Lease(_)
+        | Effect::Native(_)
+        | Effect::LoopbackUp(_) => {
             false
         }
     }

@@ -1,6 +1,7 @@
 //! What a guest printed, before anybody believes it.
 
 use crate::attached::{self, Lack};
+use crate::capability::device;
 use crate::errors::kernel;
 use crate::session::{OwnAddress, Request, Session};
 use postern_cni::{CniResult, Error, Interface, IpConfig, Json, Verb};
@@ -64,7 +65,7 @@ impl Known for Session {
         let link = link.filter(|link| link.name == interface.name);
         Ok(link.map(|link| Seen {
             mtu: link.mtu,
-            pci: link.device.filter(|device| device.bus == "pci").map(|device| device.name),
+            pci: device::pci_of(&link),
         }))
     }
 

@@ -3,7 +3,7 @@
 //! plugins give as well. No policy is asked: what an attachment has made is its own to give up, and runtimes call DEL until
 //! it succeeds.
 
-use crate::capability::{leases, link, masquerade};
+use crate::capability::{device, leases, link, masquerade};
 use crate::collect;
 use crate::effect::Macvlan;
 use crate::effect::{Effect, Lease, MacGuard};
@@ -18,8 +18,10 @@ use std::time::Instant;
 /// What a plugin may have made: no more is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The pair.
+    /// Its own link, made by it.
     pub link: bool,
+    /// A device of the node.
+    pub device: bool,
     /// Masquerading and spoofing protection.
     pub rules: bool,
     /// Addresses.
@@ -27,18 +29,24 @@ pub struct Part {
 }
 
 impl Part {
+    /// Whether its plugin makes the attachment's link, of whatever.
+    pub fn makes_link(self) -> bool {
+        self.link || self.device
+    }
+
     /// By the plugin's policy; without one, by whom the configuration is for.
     pub fn of(policy: Option<&Policy>, request: &Request) -> Self {
         let delegates = !request.conf.ipam_type.is_empty();
         match policy {
             Some(policy) => Self {
-                link: policy.makes_links(),
+                link: policy.makes_links() && !policy.knows(Capability::Device),
+                device: policy.knows(Capability::Device),
                 rules: policy.knows(Capability::Masquerade) || policy.knows(Capability::MacGuard),
                 leases: policy.knows(Capability::Leases) || policy.knows(Capability::Ipam) && delegates,
             },
             None => {
                 let is_interface_plugin = request.conf.ipam_type != request.plugin;
-                Self { link: is_interface_plugin, rules: is_interface_plugin, leases: delegates }
+                Self { link: is_interface_plugin, device: false, rules: is_interface_plugin, leases: delegates }
             }
         }
     }
@@ -66,6 +74,13 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
             Err(error) => failed = failed.or(Some(error)),
         }
         pair_stays = failed.is_some();
+    }
+    if part.device {
+        // Whose it is no policy is asked; it comes home where it can be known, and where its alias is a name of this network.
+        let named = session.request.conf.fields().string("device").ok().flatten().unwrap_or_default();
+        let is_named = |own: &Link, alias: &str| alias == named || own.device.is_some();
+        step(session, &mut failed, json!({"effect": "device"}), |session| device::give_back(session, is_named));
+        pair_stays |= failed.is_some();
     }
     if part.rules {
         step(session, &mut failed, json!({"effect": "mac-guard"}), |session| MacGuard::default().revert(session));

@@ -27,6 +27,10 @@ pub enum Reply {
     Macvlan(MacvlanInfo),
     /// `macvlan.find`.
     MaybeMacvlan(Option<MacvlanInfo>),
+    /// `device.find`: `None` where a driver of user space has it. The link is on the host, and has no handle.
+    Device(Option<LinkInfo>),
+    /// `device.take`.
+    Taken(LinkInfo),
     /// `addresses.list`.
     Addresses(Vec<Address>),
     /// `loopback.addresses`: up, and the addresses.

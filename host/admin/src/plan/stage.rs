@@ -7,7 +7,7 @@ use super::report::{Delegate, OperationReport, Verdict};
 use crate::capability::told;
 use crate::lists;
 use postern_cni::{CniResult, Env, Error, Interface, Verb, check_version, code, config_version, read_conf};
-use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
+use postern_gate::capability::{bridge, device, ipam, leases, resolv_conf};
 use postern_gate::rehearsal::{
     self, BadEnd, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, Seen, state,
 };
@@ -236,6 +236,10 @@ impl Stage {
                 Ok(Reply::Done)
             }
             Operation::Bridge(asked) => self.bridge(run, front, operation, asked),
+            // Which driver has a device the node says.
+            Operation::Device(ops::Device::Find { by, value }) if device::is_userspace(*by, value)? => {
+                Ok(Reply::Device(None))
+            }
             Operation::MacGuard(asked) => {
                 let reply = self.simulate(run, front, operation)?;
                 match asked {
@@ -257,6 +261,7 @@ impl Stage {
             | Operation::LinkSysctl(_)
             | Operation::Parent(_)
             | Operation::Macvlan(_)
+            | Operation::Device(_)
             | Operation::PointToPoint(_)
             | Operation::Masquerade(_)
             | Operation::Loopback(_)

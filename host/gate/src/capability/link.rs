@@ -8,7 +8,7 @@ use crate::front::Object;
 use crate::gate::Gate;
 use crate::session::Session;
 use postern_cni::Verb;
-use postern_types::{Handle, OpError, Reply, ops};
+use postern_types::{Capability, ErrorCode, Handle, OpError, Reply, ops};
 
 /// What the host has to know of it beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -84,6 +84,11 @@ pub fn delete_own(session: &Session) -> Result<(), OpError> {
 /// `link.delete`.
 fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
+    // A virtual one would be gone for the node as well.
+    if gate.front.granted().knows(Capability::Device) {
+        let message = format!("\"{name}\" is a device of the node: it is given back, and not deleted");
+        return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
+    }
     let is_add = gate.session.request.verb == Verb::Add;
     if is_add {
         gate.session.only_of_this_run(|effect| Veth::of(effect).is_some(), "pair")?;

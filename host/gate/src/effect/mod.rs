@@ -9,6 +9,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+pub mod device;
 pub(crate) mod lease;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
@@ -17,6 +18,7 @@ mod masquerade;
 mod native;
 mod veth;
 
+pub use device::Device;
 pub use lease::Lease;
 pub use loopback_up::LoopbackUp;
 pub use mac_guard::MacGuard;
@@ -138,6 +140,7 @@ macro_rules! effects {
 effects! {
     Veth: veth;
     Macvlan: macvlan;
+    Device: device;
     Masquerade: masquerade;
     MacGuard: mac_guard;
     Lease: lease;
@@ -217,6 +220,15 @@ mod tests {
             ),
             (Effect::Macvlan(Macvlan { mac: Some(mac) }), r#"{"effect":"macvlan","mac":"02:00:00:00:00:01"}"#),
             (Effect::Macvlan(Macvlan { mac: None }), r#"{"effect":"macvlan"}"#),
+            (
+                Effect::Device(Device {
+                    device: Some(("pci".to_owned(), "0000:3b:00.1".to_owned())),
+                    permanent: Some(mac),
+                    up: true,
+                    ..Device::of_link(&device::tests::plain())
+                }),
+                r#"{"effect":"device","name":"eth1","index":3,"device":["pci","0000:3b:00.1"],"permanent":"02:00:00:00:00:01","mac":"02:00:00:00:00:01","mtu":1500,"up":true}"#,
+            ),
             (
                 Effect::Masquerade(Masquerade { backend: Backend::Nftables, addresses: addresses() }),
                 r#"{"effect":"masquerade","backend":"nftables","addresses":["10.1.0.2/24","fd00::2/64"]}"#,

@@ -6,6 +6,7 @@
 mod addresses;
 mod attachments;
 mod bridge;
+mod device;
 mod forwarding;
 mod ipam;
 mod leases;
@@ -142,6 +143,7 @@ capabilities! {
     Attachments: attachments, "attachments";
     Parent: parent, "parent";
     Macvlan: macvlan, "macvlan";
+    Device: device, "device";
 }
 
 impl Capability {

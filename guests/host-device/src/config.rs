@@ -1,0 +1,77 @@
+//! Reading the configuration. Messages are those of the native plugin.
+
+use postern_guest::cni::NetConf;
+use postern_guest::types::{DeviceKey, ErrorCode};
+use postern_guest::{Error, Request, device};
+
+/// The keys of this plugin.
+#[derive(Debug)]
+pub struct Config {
+    /// There is an IPAM plugin.
+    pub layer3: bool,
+    /// By which key the device is named, and its value.
+    pub device: (DeviceKey, String),
+    /// A PCI device, which a driver of user space may have.
+    pci: Option<(DeviceKey, String)>,
+    pub conf: NetConf,
+}
+
+impl Config {
+    /// # Errors
+    /// Code 999 for keys of a wrong type, or where none names a device.
+    pub fn read(request: &Request) -> Result<Self, Error> {
+        Self::parse(request).map_err(load_error)
+    }
+
+    fn parse(request: &Request) -> Result<Self, Error> {
+        let conf = request.conf()?;
+        let fields = conf.fields();
+        let text = |key: &str| Ok::<_, Error>(fields.string(key)?.filter(|value| !value.is_empty()));
+        let (name, address, path, bus) =
+            (text("device")?, text("hwaddr")?, text("kernelpath")?, text("pciBusID")?);
+        // Settable natively, and without effect but where no PCI device is named: it would claim what nobody has looked at.
+        fields.bool("DPDKMode")?;
+        let id = match fields.object("runtimeConfig")? {
+            Some(runtime) => runtime.string("deviceID")?.filter(|value| !value.is_empty()),
+            None => None,
+        };
+        // What the runtime says goes before the configuration.
+        let pci = id.map(|id| (DeviceKey::Id, id)).or(bus.map(|bus| (DeviceKey::Pci, bus)));
+        let named = name.map(|name| (DeviceKey::Name, name));
+        let named = named.or(address.map(|address| (DeviceKey::Address, address)));
+        let named = named.or(path.map(|path| (DeviceKey::Path, path))).or_else(|| pci.clone());
+        let Some(device) = named else {
+            return Err(Error::new(r#"specify either "device", "hwaddr", "kernelpath" or "pciBusID""#));
+        };
+        Ok(Self { layer3: !conf.ipam_type.is_empty(), device, pci, conf })
+    }
+
+    /// Whether a driver of user space has the device: there is no link then, and nothing to move.
+    ///
+    /// # Errors
+    /// There is no such device, or it has no driver.
+    pub fn is_userspace(&self) -> Result<bool, Error> {
+        let Some((by, value)) = &self.pci else { return Ok(false) };
+        match device::find(*by, value) {
+            Ok(found) => Ok(found.is_none()),
+            // A link is looked for by another key, or is missed when it is to be moved.
+            Err(error) if error.kind() == Some(ErrorCode::NotFound) && !is_about_driver(&error) => Ok(false),
+            Err(error) if *by == DeviceKey::Pci => Err(error.context("error with host device")),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether the device itself is missed, and not its link.
+fn is_about_driver(error: &Error) -> bool {
+    let message = &error.object().msg;
+    message.contains("lstat ") || message.contains("not found or unsupported")
+}
+
+/// What native plugins write before the decoder's message. What can be decoded but makes no sense speaks for itself.
+pub fn load_error(error: Error) -> Error {
+    match error.object().msg.starts_with("json: ") {
+        true => error.context("failed to load netconf"),
+        false => error,
+    }
+}
