@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 /// The table that says what a plugin may answer, whatever it imports: its name in place of a capability's.
 pub const RESULT: &str = "result";
 
-/// The table that says which addresses of a plugin before it count as the attachment's own.
+/// The table that says what of a native plugin before it counts as the attachment's own.
 pub const PREVIOUS: &str = "previous";
 
 /// One table of a policy.
@@ -94,14 +94,18 @@ pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
     }
     for previous in grants.into_iter().flatten().filter(|grant| grant.capability == PREVIOUS) {
         let objects = Objects::Of(&previous.objects);
-        if !objects.none("addresses") {
-            let words = objects.words("addresses", "address");
-            abilities.push(Ability {
-                capability: PREVIOUS.to_owned(),
-                functions: Vec::new(),
-                sentence: format!("use as the attachment's own, where a native plugin gave them before: {words}"),
-                host_privileges: false,
-            });
+        for (key, noun, before) in [
+            ("addresses", "address", "use as the attachment's own, where a native plugin gave them before"),
+            ("names", "link", "take for the attachment's own on the host, where a native plugin made it before"),
+        ] {
+            if !objects.none(key) {
+                abilities.push(Ability {
+                    capability: PREVIOUS.to_owned(),
+                    functions: Vec::new(),
+                    sentence: format!("{before}: {}", objects.words(key, noun)),
+                    host_privileges: false,
+                });
+            }
         }
     }
     abilities
@@ -244,6 +248,19 @@ mod tests {
             sentences(&["ipam#add"], Some(&grants)),
             ["run IPAM plugin `host-local`, sandboxed under its own policy"]
         );
+    }
+
+    #[test]
+    fn what_of_an_earlier_result_counts_is_told() {
+        let told = |objects: &[(&str, &[&str])]| sentences(&["link#own"], Some(&[grant("previous", objects)]));
+        assert_eq!(
+            told(&[("addresses", &["10.0.0.0/8"]), ("names", &["tap*"])]),
+            [
+                "use as the attachment's own, where a native plugin gave them before: address `10.0.0.0/8`",
+                "take for the attachment's own on the host, where a native plugin made it before: any link like `tap*`",
+            ]
+        );
+        assert_eq!(told(&[("names", &["tap0"])]).len(), 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod journal;
 mod kept;
 mod link;
+mod previous;
 
 pub use link::is_link_of_index;
 
@@ -14,13 +15,13 @@ use crate::errors::{firewall, kernel, state};
 use crate::keeping::{Keeping, Look};
 use crate::places::Places;
 use ipnet::IpNet;
-use postern_cni::{CniResult, IpConfig, Json, NetConf, Verb, Version, print};
+use postern_cni::{CniResult, Json, NetConf, Verb, Version, print};
 use postern_confine::{Direct, Run};
 use postern_firewall::iptables::Means;
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
 use postern_kernel::{Namespace, Netlink, Worker};
 use postern_policy::{Granted, Policy, PolicyError};
-use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Stage, Summary};
+use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
 use std::cell::{OnceCell, RefCell, RefMut};
@@ -497,33 +498,6 @@ impl Session {
             boot_id: postern_state::boot_id().map_err(state)?,
         };
         if create { Leases::open(&store).map(Some) } else { Leases::open_existing(&store) }.map_err(state)
-    }
-
-    /// Takes those addresses of `prevResult` as the attachment's own that count: the runtime keeps it where others may reach.
-    /// A record has to say that a plugin before made them, or policy, of a native plugin before. Of a gateway the same holds,
-    /// but for the first address of the network, which is the gateway where none is said.
-    ///
-    /// A CHECK without a record compares what a native plugin made, and can do nothing with it.
-    pub fn adopt(&mut self, previous: &CniResult, granted: Option<&Granted>) {
-        let only_compares = self.request.verb == Verb::Check && self.record.is_none();
-        let counts = |ip: &IpConfig| {
-            if only_compares || granted.is_some_and(|granted| granted.may_take_over(&ip.address)) {
-                return Some(ip.clone());
-            }
-            let section = self.record.iter().flat_map(Record::sections).find(|section| {
-                section.stage == Stage::Given && section.addresses.iter().any(|have| *have == ip.address.to_string())
-            })?;
-            let is_noted = |gateway: &IpAddr| {
-                let noted =
-                    section.path.gateways.iter().chain(&section.path.routes).filter_map(|text| text.split_once(' '));
-                noted.into_iter().any(|(_, noted)| noted.split('/').next() == Some(gateway.to_string().as_str()))
-            };
-            let gateway =
-                ip.gateway.filter(|gateway| Some(*gateway) == first_address(&ip.address) || is_noted(gateway));
-            Some(IpConfig { gateway, ..ip.clone() })
-        };
-        let ips = previous.ips.iter().filter_map(counts).collect();
-        adopt(&mut self.own, &CniResult { ips, ..CniResult::default() });
     }
 
     /// Whether an address with this prefix is the attachment's.

@@ -100,7 +100,7 @@ pub const RESULT: &[Key] = &[
 ];
 
 /// The keys of `[previous]`.
-pub const PREVIOUS: &[Key] = &[key("addresses", Kind::Address, Count::Some)];
+pub const PREVIOUS: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("names", Kind::Link, Count::Some)];
 
 /// All keys of a capability's table.
 pub fn keys(capability: Capability) -> Vec<Key> {

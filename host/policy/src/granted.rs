@@ -165,6 +165,11 @@ impl Granted {
         self.previous.iter().flat_map(|table| table.patterns("addresses")).any(|pattern| is_address(pattern, address))
     }
 
+    /// Whether `[previous]` has this link of the host: one that `prevResult` names, no record tells of, and a native plugin made.
+    pub fn may_take_over_link(&self, name: &str) -> bool {
+        self.previous.iter().any(|table| table.matches("names", name))
+    }
+
     /// Whether `[result]` has this gateway for this address. One that is named for the address may lie anywhere, as with
     /// the native plugins; any other one lies in the address's network.
     pub fn may_name_gateway(&self, address: &IpNet, gateway: &IpAddr) -> bool {
@@ -227,9 +232,9 @@ impl Granted {
         self.way_out(None, line::result(&self.file, &[line::text(key, value)]))
     }
 
-    /// The way out where an address of `prevResult` does not count.
-    pub fn previous_hint(&self, address: &str) -> String {
-        self.way_out(None, line::previous(&self.file, &[line::text("addresses", address)]))
+    /// The way out where something of `prevResult` does not count: `addresses` or `names`, and which.
+    pub fn previous_hint(&self, key: &'static str, value: &str) -> String {
+        self.way_out(None, line::previous(&self.file, &[line::text(key, value)]))
     }
 
     /// The way out where a limit was met.

@@ -17,8 +17,9 @@
 //! [result]                          # what a result may have that is neither leased nor made
 //! addresses = ["${config.ipam.addresses.*.address}"]
 //!
-//! [previous]                        # which addresses of a native plugin before it count as the attachment's own
+//! [previous]                        # what of a native plugin before it counts as the attachment's own
 //! addresses = ["10.0.0.0/8"]
+//! names = ["tap*"]                  # links of the host
 //! ```
 //!
 //! A grant whose interface has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors, and so is

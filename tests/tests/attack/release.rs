@@ -170,7 +170,7 @@ fn nor_is_it_given_back_while_a_link_without_a_host_end_is_there() -> Result<()>
         ip link add link wire1 name made0 type macvlan
         ip link set made0 netns c1 name eth0";
     for (make, inside, kept) in [(native, ":", true), (":", lookalikes, false)] {
-        let mut fortress = Fortress::new()?;
+        let fortress = Fortress::new()?;
         let added = fortress.plugin("hostile", "ADD", &good())?.success()?;
         let address = address(&added)?;
         fortress.node().sh("rm /run/postern/attachments/*")?;

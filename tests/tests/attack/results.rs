@@ -61,8 +61,8 @@ fn results_that_claim_what_is_not_so() -> Result<()> {
             .ends(999, "claims PCI device \"0000:00:03.0\" for interface \"eth0\", which belongs to none"),
         says("a socket", &own(r#""socketPath": "/run/container.sock""#))
             .ends(999, "claims socket \"/run/container.sock\"…result = { sockets = ["),
-        says("a socket that policy names, and that is a file", &own(r#""socketPath": "/etc/hostname""#))
-            .policy("[result]\nsockets = [\"/etc/hostname\"]")
+        says("a socket that policy names, and that is a file", &own(r#""socketPath": "/bin/sh""#))
+            .policy("[result]\nsockets = [\"/bin/sh\"]")
             .ends(999, "it is no socket"),
         says(
             "a link's MTU that is not there",

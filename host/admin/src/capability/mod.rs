@@ -29,7 +29,7 @@ use crate::sentences::Group;
 use postern_types::{Capability, OpError, Operation, Reply};
 
 /// What holds for who uses the attachment's addresses.
-const OWN_ADDRESSES: &str = "only with addresses that IPAM gave this attachment: it can name no other";
+pub const OWN_ADDRESSES: &str = "only with addresses that IPAM gave this attachment: it can name no other";
 
 /// That a link may be looked at only. It limits where it stands.
 const LOOK_ONLY: Key = Key::one("look-only", Source::Value("", None), Widest::LeftOut);

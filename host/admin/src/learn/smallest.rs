@@ -1,11 +1,12 @@
 //! From what was seen to a policy: literal names, or the keys of the configuration that they turned out to come from.
 
 use super::seen::{Seen, Used};
-use crate::capability::{groups_of, page};
+use crate::capability::{OWN_ADDRESSES, groups_of, page};
 use crate::imports::Imports;
 use crate::lists::Network;
 use crate::output::one_line;
 use anyhow::{Result, bail};
+use postern_cni::parse_cidr;
 use postern_types::Capability;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,6 +111,7 @@ pub fn policy(seen: &Seen, networks: &[Network], results: &[Value], operations: 
     if !seen.0.contains_key(Capability::Leases.name()) {
         out.push_str(&handed_out(networks, results)?);
     }
+    out.push_str(&taken_over(seen, networks)?);
     Ok(out)
 }
 
@@ -134,6 +136,7 @@ pub fn widest(imports: &Imports) -> Result<String> {
     }
     out.push_str("[result]\naddresses = [\"0.0.0.0/0\", \"::/0\"]\n");
     out.push_str("gateways = [\"0.0.0.0/0 via 0.0.0.0/0\", \"::/0 via ::/0\"]\n");
+    out.push_str("[previous]\naddresses = [\"0.0.0.0/0\", \"::/0\"]\n");
     Ok(out)
 }
 
@@ -230,6 +233,29 @@ fn handed_out(networks: &[Network], results: &[Value]) -> Result<String> {
         writeln!(out, "{name} = {}", written(true, &values)?)?;
     }
     Ok(out)
+}
+
+/// `[previous]` for a plugin that used the attachment's addresses, asked no IPAM plugin for any, and came behind one that had
+/// some: their networks, since each container has others.
+fn taken_over(seen: &Seen, networks: &[Network]) -> Result<String> {
+    let asked = seen.0.get(Capability::Ipam.name()).map(|used| &used.networks);
+    let uses = |capability: &&Capability| page(**capability).always == Some(OWN_ADDRESSES);
+    let numbers = Capability::ALL.iter().filter(uses).filter_map(|capability| seen.0.get(capability.name()));
+    let numbers: BTreeSet<usize> = numbers.flat_map(|used| used.networks.iter().copied()).collect();
+    let numbers = numbers.into_iter().filter(|number| asked.is_none_or(|asked| !asked.contains(number)));
+    let mut addresses = BTreeSet::new();
+    for ip in numbers.filter_map(|number| networks.get(number)?.config.pointer("/prevResult/ips")?.as_array()).flatten()
+    {
+        let address = ip.get("address").and_then(Value::as_str).and_then(|text| parse_cidr(text).ok());
+        addresses.extend(address.map(|address| address.trunc().to_string()));
+    }
+    if addresses.is_empty() {
+        return Ok(String::new());
+    }
+    let values = written(true, &addresses.into_iter().collect::<Vec<_>>())?;
+    Ok(format!(
+        "\n# What a native plugin before it gave. Of plugins of Postern the record tells.\n[previous]\naddresses = {values}\n"
+    ))
 }
 
 /// Those values whose structure some network has.
@@ -332,6 +358,22 @@ mod tests {
         assert!(!text.contains("gateways"), "{text}");
         let made = json!({"interfaces": [], "ips": [{"address": "10.0.0.5/24"}]});
         assert!(!policy(&Seen::default(), &networks, &[made], 0).unwrap().contains("[result]"));
+    }
+
+    #[test]
+    fn addresses_of_a_plugin_before_are_granted_by_their_networks() {
+        let previous = json!({"prevResult": {"ips": [{"address": "10.9.0.2/24"}, {"address": "fd00::2/64"}]}});
+        let networks = [network("a", previous), network("b", json!({}))];
+        let seen = |names: &[&str]| {
+            let used = Used { networks: BTreeSet::from([0, 1]), ..Used::default() };
+            Seen(names.iter().map(|name| ((*name).to_owned(), used.clone())).collect())
+        };
+        let text = policy(&seen(&["masquerade"]), &networks, &[], 0).unwrap();
+        assert!(text.ends_with("[previous]\naddresses = [\"10.9.0.0/24\", \"fd00::/64\"]\n"), "{text}");
+        Policy::parse(&text, "test.toml").unwrap();
+        for others in [&["link"][..], &["masquerade", "ipam"]] {
+            assert!(!policy(&seen(others), &networks, &[], 0).unwrap().contains("previous"), "{others:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
 use crate::capability::told;
 use crate::lists;
-use postern_cni::{CniResult, Env, Error, Interface, Verb, check_version, code, config_version, read_conf};
+use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, device, ipam, leases, resolv_conf};
 use postern_gate::rehearsal::{
     self, BadEnd, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, Seen, state,
@@ -35,6 +35,8 @@ pub struct Stage {
     pub operations: Vec<OperationReport>,
     /// The delegates that were run.
     pub delegates: Vec<Delegate>,
+    /// The addresses of the plugins so far: what a record would tell of them.
+    given: Vec<IpConfig>,
 }
 
 /// One plugin that the runtime calls, with those that it delegates to.
@@ -103,6 +105,7 @@ impl Stage {
             notes: node.notes,
             operations: Vec::new(),
             delegates: Vec::new(),
+            given: Vec::new(),
         })
     }
 
@@ -140,12 +143,19 @@ impl Stage {
         let request = rehearsal::request(plugin, env, Verb::Add, version, raw, stdin)?;
         let mut own = Vec::new();
         if let Ok(Some(previous)) = request.conf.previous_result() {
-            rehearsal::adopt(&mut own, &previous);
+            // What is ambiguous is refused when the plugin is started.
+            let granted = ready.policy.resolve(&request.conf.raw, request.args()).ok();
+            let may = |ip: &IpConfig| granted.as_ref().is_some_and(|granted| granted.may_take_over(&ip.address));
+            let ips = previous.ips.into_iter().filter(|ip| self.given.contains(ip) || may(ip)).collect();
+            rehearsal::adopt(&mut own, &CniResult { ips, ..CniResult::default() });
         }
         let deadline = Instant::now() + ready.policy.limits().time();
         let mut run =
             Run { request, deadline, own, leased: false, guarded: false, common: Common::default(), links: Vec::new() };
         let result = self.run(&mut run, ready, plugin, 0)?.unwrap_or_default();
+        // What a plugin only hands on is another's.
+        let own = result.ips.iter().filter(|ip| run.own.iter().any(|own| own.net == ip.address));
+        self.given.extend(own.cloned());
         let text = result.to_json(version)?;
         serde_json::from_str(&text).map_err(|error| Error::internal(error.to_string()))
     }
