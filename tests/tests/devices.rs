@@ -57,11 +57,11 @@ impl Place {
         let links: Value = serde_json::from_str(&text)?;
         let link = links.get(0).context("a link")?;
         let flags = link["flags"].to_string();
+        ensure!(link["mtu"] == 1400 && link["address"] == "02:00:00:00:ee:01" && link["ifalias"] == "rack-7", "{text}");
         ensure!(
-            link["mtu"] == 1400 && link["address"] == "02:00:00:00:ee:01" && link["ifalias"] == "rack-7",
+            link["altnames"] == json!(["spare1"]) && flags.contains("\"UP\"") && !flags.contains("PROMISC"),
             "{text}"
         );
-        ensure!(link["altnames"] == json!(["spare1"]) && flags.contains("\"UP\"") && !flags.contains("PROMISC"), "{text}");
         let left = self.node.sh(
             "find /var/lib/cni/networks -name '10.*' 2> /dev/null || true; ls /run/postern/attachments 2> /dev/null || true",
         )?;
@@ -193,7 +193,11 @@ fn devices_of_others_stay_where_they_are() -> Result<()> {
     let result = place.node.call(&call.attachment("c2", &place.node.netns("c2"), "eth0"))?.success()?;
     let port = result["interfaces"][1]["name"].as_str().context("a port")?.to_owned();
     place.policy("[grant.device]\nnames = [\"*\"]\nports = \"true\"\n")?;
-    for (device, words) in [(port.as_str(), "belongs to another attachment"), ("br9", "belongs to other networks"), ("lo", "failed to move link")] {
+    for (device, words) in [
+        (port.as_str(), "belongs to another attachment"),
+        ("br9", "belongs to other networks"),
+        ("lo", "failed to move link"),
+    ] {
         let answer = place.node.call(&place.request("ADD", "c1", &json!({"device": device}))?)?;
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{device}: {answer:?}");
     }
@@ -237,7 +241,10 @@ fn a_virtual_one_ends_with_its_namespace() -> Result<()> {
     let place = Place::new(&json!({}))?;
     place.call("ADD", "c1")?.success()?;
     let shown = place.node.sh(&format!("{}/postern show c1", plugin_bin()?.display()))?;
-    ensure!(shown.contains("device") && shown.contains("dev1 of this node, is eth0") && !shown.contains("DIFFERS"), "{shown}");
+    ensure!(
+        shown.contains("device") && shown.contains("dev1 of this node, is eth0") && !shown.contains("DIFFERS"),
+        "{shown}"
+    );
     place.node.remove_container("c1")?;
     place.node.sh(&format!("{}/postern gc --yes", plugin_bin()?.display()))?;
     let left = place.node.sh("find /var/lib/cni/networks -name '10.*'; ls /run/postern/attachments")?;

@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
         let (structure, path) = (self.structure, self.path_to(name));
         let found = match found {
             // A number is only quoted where some numbers would do.
-            Json::Number(number) if wanted.ends_with("int") => format!("number {number}"),
+            Json::Number(number) if matches!(wanted, "int" | "uint" | "uint32") => format!("number {number}"),
             other => other.kind().to_owned(),
         };
         Error::internal(format!(
@@ -122,6 +122,14 @@ impl<'a> Fields<'a> {
     pub fn uint(&self, name: &str) -> Result<Option<u64>, Error> {
         self.scalar(name, "uint", |json| match json {
             Json::Number(number) => number.as_u64(),
+            _ => None,
+        })
+    }
+
+    /// A whole number of at most 32 bits that isn't negative.
+    pub fn uint32(&self, name: &str) -> Result<Option<u32>, Error> {
+        self.scalar(name, "uint32", |json| match json {
+            Json::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
             _ => None,
         })
     }

@@ -27,8 +27,7 @@ impl Config {
         let conf = request.conf()?;
         let fields = conf.fields();
         let text = |key: &str| Ok::<_, Error>(fields.string(key)?.filter(|value| !value.is_empty()));
-        let (name, address, path, bus) =
-            (text("device")?, text("hwaddr")?, text("kernelpath")?, text("pciBusID")?);
+        let (name, address, path, bus) = (text("device")?, text("hwaddr")?, text("kernelpath")?, text("pciBusID")?);
         // Settable natively, and without effect but where no PCI device is named: it would claim what nobody has looked at.
         fields.bool("DPDKMode")?;
         let id = match fields.object("runtimeConfig")? {

@@ -40,15 +40,13 @@ impl Config {
     fn decode(conf: NetConf) -> Result<Self, Error> {
         let fields = conf.fields();
         let mode = fields.string("mode")?.filter(|mode| !mode.is_empty()).unwrap_or_else(|| "bridge".to_owned());
-        let queue = fields.int("bcqueuelen")?.unwrap_or(0);
-        let queue = u32::try_from(queue).map_err(|_| Error::new(format!("bcqueuelen {queue} is out of range")))?;
         Ok(Self {
             layer3: !conf.ipam_type.is_empty(),
             master: fields.string("master")?.unwrap_or_default(),
             mode: MacvlanMode::parse(&mode).ok_or_else(|| Error::new(format!("unknown macvlan mode: \"{mode}\"")))?,
             mtu: fields.int("mtu")?.unwrap_or(0),
             in_container: fields.bool("linkInContainer")?.unwrap_or(false),
-            queue: (queue != 0).then_some(queue),
+            queue: fields.uint32("bcqueuelen")?.filter(|queue| *queue != 0),
             mac: fields.string("mac")?.filter(|mac| !mac.is_empty()),
             conf,
         })
@@ -59,8 +57,10 @@ impl Config {
     /// # Errors
     /// There is none, or the network wants a larger MTU than it has.
     pub fn parent(&self) -> Result<parent::Parent, Error> {
-        let parent = parent::find(&self.master, self.in_container)
-            .map_err(|error| error.context(format!("failed to lookup master \"{}\"", self.master)))?;
+        let parent = parent::find(&self.master, self.in_container).map_err(|error| match self.master.as_str() {
+            "" => error,
+            master => error.context(format!("failed to lookup master \"{master}\"")),
+        })?;
         let LinkInfo { mtu: most, .. } = parent.attributes()?;
         if self.mtu < 0 || self.mtu > i64::from(most) {
             return Err(Error::new(format!("invalid MTU {}, must be [0, master MTU({most})]", self.mtu)));

@@ -71,7 +71,7 @@ impl Plugin for Macvlan {
         let name = &expected.name;
         let Some(found) = macvlan::find()? else {
             return Err(match link::own()? {
-                None => Error::new(format!("failed to lookup \"{name}\": Link not found")),
+                None => Error::new(format!("container Interface name in prevResult: {name} not found")),
                 Some(_) => Error::new(format!("error: Container interface {name} not of type macvlan")),
             });
         };
@@ -86,7 +86,7 @@ impl Plugin for Macvlan {
             return Err(Error::new(format!("interface {name} Mac {mac} doesn't match container Mac: {address}")));
         }
         if !found.attributes.up {
-            return Err(Error::new(format!("interface {name} is down")));
+            return Err(Error::new(format!("Interface {name} is down")));
         }
         check::configuration(&found.link, name, &result)
     }
@@ -95,7 +95,7 @@ impl Plugin for Macvlan {
         let config = Config::read(request)?;
         // There is no container to look into.
         if !config.in_container {
-            config.parent()?;
+            config.parent().map_err(|error| Error::unavailable(error.object().msg.clone()))?;
         }
         if config.layer3 { ipam::status() } else { Ok(()) }
     }

@@ -100,8 +100,11 @@ fn everything_that_is_refused_before_anything_is_made() {
         (r#","mtu":1501"#, "invalid MTU 1501, must be [0, master MTU(1500)]"),
         (r#","mtu":-1"#, "invalid MTU -1, must be [0, master MTU(1500)]"),
         (r#","master":"eth7""#, "failed to lookup master \"eth7\": Link not found"),
-        (r#","linkInContainer":true"#, "failed to lookup master \"\": no default route interface found"),
-        (r#","bcqueuelen":-1"#, "bcqueuelen -1 is out of range"),
+        (r#","linkInContainer":true"#, "no default route interface found"),
+        (
+            r#","bcqueuelen":-1"#,
+            "failed to load netConf: json: cannot unmarshal number -1 into Go struct field NetConf.bcqueuelen of type uint32",
+        ),
     ] {
         fake::install(node(V4));
         assert_eq!(message("ADD", keys), expected);
@@ -136,7 +139,7 @@ fn check_finds_what_is_different() {
     let changes: [(Change, &str); 6] = [
         (
             |kernel| kernel.links.retain(|_, link| link.place == Place::Host),
-            "failed to lookup \"eth0\": Link not found",
+            "container Interface name in prevResult: eth0 not found",
         ),
         (
             |kernel| kernel.links.get_mut(&3).unwrap().info.kind = "veth".to_owned(),
@@ -150,7 +153,7 @@ fn check_finds_what_is_different() {
             |kernel| kernel.links.get_mut(&3).unwrap().info.mac = "02:00:00:00:00:99".parse().ok(),
             "interface eth0 Mac 02:00:00:00:00:03 doesn't match container Mac: 02:00:00:00:00:99",
         ),
-        (|kernel| kernel.links.get_mut(&3).unwrap().info.up = false, "interface eth0 is down"),
+        (|kernel| kernel.links.get_mut(&3).unwrap().info.up = false, "Interface eth0 is down"),
         (
             |kernel| kernel.links.get_mut(&3).unwrap().addresses.clear(),
             "Failed to match addr 10.1.2.3/24 on interface eth0",

@@ -451,9 +451,7 @@ fn is_lost(effect: &Effect, handles: &[u64], links: &[Link], container: Option<&
         | Effect::MacGuard(_)
         | Effect::Lease(_)
         | Effect::Native(_)
-        | Effect::LoopbackUp(_) => {
-            false
-        }
+        | Effect::LoopbackUp(_) => false,
     }
 }
 

@@ -311,7 +311,7 @@ fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<u
     if record.sections().iter().any(|section| section.since >= session.started) {
         return Ok(0);
     }
-    let mut other = session.for_record(record);
+    let mut other = session.for_record(record, key);
     let removed = by_record(&mut other, plugin)?;
     other.close_record();
     Ok(removed)

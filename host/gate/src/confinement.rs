@@ -101,6 +101,15 @@ fn give_up(
         let confine = move || confinement.apply().map_err(|error| error.to_string());
         session.enter(namespace, confine).map_err(|error| failed(&error))?;
     }
+    if session.request.verb == Verb::Gc {
+        // Devices of the node come home.
+        session.home().map_err(|error| failed(&error))?;
+        let confine = || {
+            let confinement = Arc::clone(&confinement);
+            move || confinement.apply().map_err(|error| error.to_string())
+        };
+        session.enter_strangers(confine).map_err(|error| failed(&error))?;
+    }
     // What is in this process's memory must not end in a file.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|error| failed(&error))?;
     confinement.apply().map_err(|error| failed(&error))
@@ -160,7 +169,7 @@ impl Needs {
 
     fn add(&mut self, session: &Session, need: Need<'_>) {
         match need {
-            Need::Network => self.network = true,
+            Need::Network | Need::Container => self.network = true,
             Need::Iptables => {
                 self.network = true;
                 self.add_programs(iptables::programs());

@@ -8,6 +8,8 @@ use std::borrow::Cow;
 pub enum Need<'a> {
     /// The kernel's network.
     Network,
+    /// That, in the container's namespace.
+    Container,
     /// That, and the programs of iptables.
     Iptables,
     /// A directory of leases.

@@ -63,10 +63,7 @@ impl Known for Session {
         let link = netlink.link_by_name(&interface.name).map_err(kernel)?;
         // Another name finds it too, and results name links by their own.
         let link = link.filter(|link| link.name == interface.name);
-        Ok(link.map(|link| Seen {
-            mtu: link.mtu,
-            pci: device::pci_of(&link),
-        }))
+        Ok(link.map(|link| Seen { mtu: link.mtu, pci: device::pci_of(&link) }))
     }
 
     fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError> {

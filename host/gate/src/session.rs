@@ -1,11 +1,14 @@
 //! One run of the host: one verb, for one attachment, shared by the plugin that was called and those it delegates to.
 
+mod elsewhere;
 mod journal;
 mod kept;
 mod link;
 mod previous;
 
 pub use link::is_link_of_index;
+
+use elsewhere::Elsewhere;
 
 use crate::audit::Audit;
 use crate::budget::Common;
@@ -25,6 +28,7 @@ use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summ
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
 use std::cell::{OnceCell, RefCell, RefMut};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -219,7 +223,7 @@ pub struct Session {
     worker: Option<Worker>,
     namespace: Option<Namespace>,
     host: OnceCell<Netlink>,
-    home: OnceCell<Namespace>,
+    home: OnceCell<Rc<Namespace>>,
     record: Option<Record<Effect>>,
     /// The section of the plugin that the runtime called is this run's.
     begun: bool,
@@ -235,6 +239,10 @@ pub struct Session {
     replaced: bool,
     /// What was last said of the record.
     told: String,
+    /// Containers of attachments that this collection removes.
+    strangers_in: RefCell<HashMap<RecordKey, Elsewhere>>,
+    /// Why it can't be told whether the container is alive.
+    hidden: Option<String>,
 }
 
 impl Session {
@@ -280,11 +288,13 @@ impl Session {
             keeping: None,
             replaced: false,
             told: String::new(),
+            strangers_in: RefCell::default(),
+            hidden: None,
         }
     }
 
     /// A session for another attachment, of which there is only its record: garbage collection by a runtime.
-    pub fn for_record(&self, record: Record<Effect>) -> Self {
+    pub fn for_record(&self, record: Record<Effect>, key: &RecordKey) -> Self {
         let places = Places { state: self.state.clone(), library: self.library.clone(), logs: self.logs.clone() };
         let mut session = Self::of_record(record, self.deadline, places);
         let request = &mut session.request;
@@ -292,8 +302,12 @@ impl Session {
         request.path.clone_from(&self.request.path);
         request.stdin.clone_from(&self.request.stdin);
         session.runner = Rc::clone(&self.runner);
+        session.home = self.home.clone();
         session.share(&self.nft);
         session.keep_by(Keeping::of_runtime(Rc::clone(&self.served), &self.request.plugin));
+        if let Some(found) = self.found_of(key) {
+            session.go_by(found);
+        }
         session
     }
 
@@ -314,6 +328,7 @@ impl Session {
         };
         let mut session = Self::new(request, deadline, places);
         session.record = Some(record);
+        session.hidden = Some("it was not looked for".to_owned());
         session
     }
 
@@ -421,7 +436,7 @@ impl Session {
         }
         let home =
             Namespace::current().map_err(|e| OpError::new(ErrorCode::Kernel, "/proc/self/ns/net", e.to_string()))?;
-        Ok(self.home.get_or_init(|| home))
+        Ok(self.home.get_or_init(|| Rc::new(home)))
     }
 
     /// Key of the attachment's record: attachments of different host namespaces have nothing in common.

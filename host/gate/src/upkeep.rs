@@ -45,6 +45,7 @@ impl Removal {
     /// # Errors
     /// What could not be removed; it stays in the record.
     pub fn remove(mut self, section: Option<&str>) -> Result<bool, OpError> {
+        self.0.look_for_container();
         let removed = collect::by_record(&mut self.0, section);
         let is_whole = self.0.record().is_none_or(|record| record.effects(section).is_empty());
         self.close();

@@ -2,7 +2,7 @@
 
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, Parseable};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, Parseable};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     InfoBridge, InfoData, InfoMacVlan, InfoVeth, LinkAttribute, LinkExtentMask, LinkMessage, LinkXdp, MacVlanMode, Prop,
@@ -41,6 +41,8 @@ const IFLA_BRPORT_ISOLATED: u16 = 33;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_BR_VLAN_FILTERING: u16 = 7;
 const IFLA_MACVLAN_MODE: u16 = 1;
+/// Room for an alternative name, with the byte that ends it.
+const ALTIFNAMSIZ: usize = 128;
 
 /// Kinds of links that are stacked on one other: `IFLA_LINK` of theirs is what they are stacked on.
 const STACKED: [&str; 5] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"];
@@ -271,6 +273,22 @@ impl Netlink {
             return Ok(None);
         }
         let message = LinkUnspec::new_with_name(name);
+        self.one_link(Subject { operation: "look up link", object: &name }, message)
+    }
+
+    /// The same, for names that people wrote: an alternative one may have up to 127 bytes.
+    ///
+    /// # Errors
+    /// As [`Netlink::link_by_name`].
+    pub fn link_by_any_name(&self, name: &str) -> Result<Option<Link>> {
+        if name.len() < libc::IFNAMSIZ {
+            return self.link_by_name(name);
+        }
+        if name.len() >= ALTIFNAMSIZ || name.contains('\0') {
+            return Ok(None);
+        }
+        let other = DefaultNla::new(IFLA_ALT_IFNAME, [name.as_bytes(), b"\0"].concat());
+        let message = LinkMessageBuilder::<LinkUnspec>::new().append_extra_attribute(LinkAttribute::Other(other));
         self.one_link(Subject { operation: "look up link", object: &name }, message)
     }
 

@@ -39,6 +39,13 @@ fn a_macvlan_is_born_in_the_container_and_gets_its_name_there() {
         assert_eq!((own.mac, own.mtu, own.up, own.index), (Some(MAC), 1400, false, made.index));
         assert_eq!((own.peer_index, own.peer_netnsid.is_some()), (Some(parent.index), true));
         assert_eq!(host.link_by_name("temporary0").unwrap(), None);
+        run("ip", "link property add dev eth0 altname uplink-of-the-node altname up0");
+        for name in ["eth0", "up0", "uplink-of-the-node"] {
+            assert_eq!(host.link_by_any_name(name).unwrap().map(|link| link.index), Some(parent.index), "{name}");
+        }
+        for name in ["", "uplink-of-another-node", &"x".repeat(127), &"x".repeat(128), "uplink\0of-the-node"] {
+            assert_eq!(host.link_by_any_name(name).unwrap(), None, "{name}");
+        }
         // The name in the way, a name that no link can have, and a parent that takes no others any more.
         host.create_macvlan(&spec).unwrap();
         let second = link(inside, "temporary0");

@@ -240,7 +240,9 @@ mod tests {
         use postern_types::DeviceKey::{Address, Id, Name, Path, Pci};
         let policy = "[grant.device]\nnames = [\"${config.device}\"]\naddresses = [\"${config.hwaddr}\"]\n\
                       paths = [\"${config.kernelpath}\"]\nids = [\"${config.pciBusID}\", \"${config.runtimeConfig.deviceID}\"]";
-        let take = |config, by, value: &str| decided(policy, config, &ops::Device::Take { by, value: value.to_owned() }.into());
+        let take = |config, by, value: &str| {
+            decided(policy, config, &ops::Device::Take { by, value: value.to_owned() }.into())
+        };
         assert_eq!(take(r#"{"device":"eth1"}"#, Name, "eth1"), Ok("device.names"));
         assert_eq!(take(r#"{"hwaddr":"02:00:00:00:00:0A"}"#, Address, "02:00:00:00:00:0A"), Ok("device.addresses"));
         assert_eq!(take(r#"{"kernelpath":"/sys/devices/x"}"#, Path, "/sys/devices/x"), Ok("device.paths"));

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use postern_types::{Backend, Capability, DeviceKey, LeaseRange, LinkSysctl, MacvlanMode, Operation, PortSpec, Route, ops};
+use postern_types::{
+    Backend, Capability, DeviceKey, LeaseRange, LinkSysctl, MacvlanMode, Operation, PortSpec, Route, ops,
+};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -167,6 +169,9 @@ fn where_capabilities_act() {
         let all = Capability::ALL.iter().filter(|capability| wanted(**capability));
         all.map(|capability| capability.name()).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(names(Capability::acts_in_container), "link veth addresses routes link-sysctl loopback parent macvlan device");
+    assert_eq!(
+        names(Capability::acts_in_container),
+        "link veth addresses routes link-sysctl loopback parent macvlan device"
+    );
     assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

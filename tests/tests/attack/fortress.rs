@@ -7,7 +7,7 @@
 //! | `c3` | attached to the attacker's own network `net`: another container's lease, rules and record in the same places |
 //! | the operator | a link `op0` with an address and a route, tables of nftables and iptables, files |
 //!
-//! `hostile0` is the one bridge that the attackers' policy grants.
+//! `hostile0` is the one bridge that the attackers' policy grants, and `wire0` the one link to stack others on.
 
 use crate::common::{PRIVATE_ETC, Watched, test_bin};
 use anyhow::{Context, Result, ensure};
@@ -26,6 +26,7 @@ const PREPARE: &str = "
     mkdir /etc/operator
     echo secret > /etc/operator/shadow; chmod 600 /etc/operator/shadow
     ip link add hostile0 type bridge
+    ip link add wire0 type veth peer name wire1; ip link set wire0 up; ip link set wire1 up
     ip link add op0 type veth peer name op1; ip link set op1 up; ip addr add 192.0.2.1/24 dev op0; ip link set op0 up
     ip route add 198.51.100.0/24 via 192.0.2.254
     nft add table inet operator

@@ -20,6 +20,7 @@ mod limits;
 mod namespaces;
 mod output;
 mod pairs;
+mod parents;
 mod release;
 mod results;
 mod sequences;

@@ -60,7 +60,7 @@ impl Rules {
         };
         let mut tables = String::new();
         let mut withdrawn = Vec::new();
-        for name in PLAIN.into_iter().chain(["bridge", "masquerade", "ipam", "leases"]) {
+        for name in PLAIN.into_iter().chain(["bridge", "masquerade", "ipam", "leases", "parent", "macvlan"]) {
             if !random.chance(3) {
                 withdrawn.push(name);
                 continue;
@@ -90,6 +90,15 @@ impl Rules {
                     format!("directories = [\"/var/lib/hostile\"]\nranges = [\"{range}\"]\n")
                 }
                 "bridge" => rules.bridge(random),
+                "parent" => random
+                    .one_of(&["names = [\"wire0\"]\n", "names = [\"${node.default-link}\", \"wire*\"]\n"])
+                    .to_owned(),
+                "macvlan" => random
+                    .one_of(&[
+                        "modes = [\"bridge\"]\n",
+                        "modes = [\"bridge\", \"private\", \"passthru\"]\nmtu = \"1400\"\n",
+                    ])
+                    .to_owned(),
                 _ => String::new(),
             };
             tables.push_str(&keys);
@@ -141,7 +150,7 @@ impl Rules {
                 Some(("sysctls", key)) => key.contains("/conf/eth0/"),
                 _ => false,
             };
-            return own && attached && self.grants("veth")
+            return own && attached && (self.grants("veth") || self.grants("macvlan"))
                 || lo && (self.grants("loopback") || self.grants("link-sysctl"));
         }
         let Some(place) = path.strip_prefix("host/") else { return false };
@@ -160,6 +169,10 @@ impl Rules {
             "sysctls" => rest.split('/').nth(2).unwrap_or_default().to_owned(),
             _ => return false,
         };
+        // The link on which another one stands hears what is for that one's address.
+        if link == "wire0" && rest == "wire0/promiscuity" {
+            return attached && self.grants("parent") && self.grants("macvlan");
+        }
         if link == "veth(c1:eth0)" || link == "veth(?)" && kind == "routes" {
             return attached && self.grants("veth");
         }

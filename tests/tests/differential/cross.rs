@@ -1,6 +1,6 @@
 //! Cases in which both sides work on one attachment: what one made, the other checks and deletes.
 
-use crate::bridge;
+use crate::{bridge, macvlan};
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ chmod +x /run/cni-bin/script-ipam"#;
 
 /// All mixed cases.
 pub fn cases() -> Vec<Case> {
-    let networks: [(&str, &str, Value); 10] = [
+    let networks: [(&str, &str, Value); 12] = [
         ("bridge", "bridge", json!({"isDefaultGateway": true})),
         ("bridge-l2", "bridge", json!({"ipam": null})),
         ("bridge-masq-nft", "bridge", json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables"})),
@@ -29,18 +29,24 @@ pub fn cases() -> Vec<Case> {
         ("ptp", "ptp", json!({})),
         ("ptp-masq-nft", "ptp", json!({"ipMasq": true, "ipMasqBackend": "nftables"})),
         ("ptp-masq-iptables", "ptp", json!({"ipMasq": true, "ipMasqBackend": "iptables"})),
+        ("macvlan", "macvlan", json!({"mac": null})),
+        ("macvlan-l2", "macvlan", json!({"ipam": null, "mode": "private"})),
         ("host-local", "host-local", json!({})),
     ];
     let mut all = Vec::new();
     for (name, plugin, patch) in networks {
-        let mut config = bridge::base();
+        let mut config = if plugin == "macvlan" { macvlan::base() } else { bridge::base() };
         merge(&mut config, &patch);
-        let layer2 = name == "bridge-l2";
+        let layer2 = name == "bridge-l2" || name == "macvlan-l2";
         let case = |what: &str, steps: &str| {
             // Natively CHECK fails without IPAM.
-            let steps =
-                steps.split(' ').filter(|step| !(layer2 && step.starts_with("CHECK"))).collect::<Vec<_>>().join(" ");
-            Case::new(&format!("cross/{name}-{what}"), plugin, &config).steps(&steps)
+            let steps = steps
+                .split(' ')
+                .filter(|step| !(name == "bridge-l2" && step.starts_with("CHECK")))
+                .collect::<Vec<_>>()
+                .join(" ");
+            let case = Case::new(&format!("cross/{name}-{what}"), plugin, &config).steps(&steps);
+            if plugin == "macvlan" { case.prepare(macvlan::MASTER) } else { case }
         };
         all.push(case("native-add", "ADD@native CHECK DEL DEL"));
         all.push(case("native-add-no-previous", "ADD@native DEL@noprev"));

@@ -14,9 +14,7 @@ pub const PAGE: Page = Page {
     cannot: "move links of the node",
     always: None,
     groups: &[
-        group(&["find"], |objects| {
-            devices(objects).map(|devices| format!("look at {devices}"))
-        }),
+        group(&["find"], |objects| devices(objects).map(|devices| format!("look at {devices}"))),
         group(&["take"], |objects| {
             devices(objects).map(|devices| {
                 format!("move {devices} from this node into the container: the node does not have it meanwhile")

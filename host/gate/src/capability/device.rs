@@ -32,7 +32,8 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Device) -> Result<Reply, Op
         ops::Device::Take { by, value } => take(gate, *by, value),
         ops::Device::GiveBack => give_back(gate.session, |own, alias| {
             let granted = gate.front.granted();
-            granted.has_device(DeviceKey::Name, alias) || names_of(own).any(|(by, value)| granted.has_device(by, &value))
+            granted.has_device(DeviceKey::Name, alias)
+                || names_of(own).any(|(by, value)| granted.has_device(by, &value))
         })
         .map(|()| Reply::Done),
     }
@@ -59,8 +60,9 @@ fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpErro
     // Looked at before it is recorded: undoing a failed ADD must not take away what an earlier one made.
     if container.link_by_name(&name).map_err(kernel)?.is_some() {
         let message = format!("failed to move link: the container has \"{name}\" already");
-        return Err(OpError::new(ErrorCode::Exists, &name, message)
-            .hint("the attachment exists already: run DEL first"));
+        return Err(
+            OpError::new(ErrorCode::Exists, &name, message).hint("the attachment exists already: run DEL first")
+        );
     }
     if let Some(living) = device::recorded(gate.session).first() {
         let message = format!("this attachment has a device already, \"{}\"", living.name);
@@ -147,7 +149,8 @@ pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &str) -> bool) 
     let Some(alias) = own.alias.clone().filter(|alias| !alias.is_empty()) else { return Ok(()) };
     let refuse = |why: &str| {
         let message = format!("\"{name}\" in the container can't be moved home as \"{alias}\": {why}");
-        let by_hand = format!("if it is the node's, move it by hand: `ip link set {name} netns 1 name NAME` in that namespace");
+        let by_hand =
+            format!("if it is the node's, move it by hand: `ip link set {name} netns 1 name NAME` in that namespace");
         Err(OpError::new(ErrorCode::InvalidArgument, &name, message).hint(by_hand))
     };
     if !session.leads_here(&own)? || session.is_claimed(&own)? {
@@ -216,16 +219,16 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
     let none = |message: String| OpError::new(ErrorCode::NotFound, value, message);
     match by {
         DeviceKey::Name => {
-            host.link_by_name(value).map_err(kernel)?.ok_or_else(|| none("Link not found".to_owned()))
+            host.link_by_any_name(value).map_err(kernel)?.ok_or_else(|| none("Link not found".to_owned()))
         }
         DeviceKey::Address => {
-            let mac: Mac = value
-                .parse()
-                .map_err(|error| OpError::new(ErrorCode::InvalidArgument, value, format!("{error}")))?;
+            let mac: Mac =
+                value.parse().map_err(|error| OpError::new(ErrorCode::InvalidArgument, value, format!("{error}")))?;
             of_address(host.links().map_err(kernel)?, mac)
                 .map_err(|names| {
                     let message = format!("several links have the address {value}: {names}");
-                    OpError::new(ErrorCode::InvalidArgument, value, message).hint("name the one that is meant by `device`")
+                    OpError::new(ErrorCode::InvalidArgument, value, message)
+                        .hint("name the one that is meant by `device`")
                 })?
                 .ok_or_else(|| none("failed to find physical interface".to_owned()))
         }
@@ -235,8 +238,11 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
                 let message = format!("kernel device path \"{value}\" must be absolute and begin with /sys/devices/");
                 return Err(OpError::new(ErrorCode::InvalidArgument, value, message));
             }
-            first(host, |link| sys_path(&link.name).and_then(|path| Some(path.parent()?.parent()?.to_owned())).as_deref() == Some(Path::new(directory)))?
-                .ok_or_else(|| none(format!("failed to find network devices in {directory}/net")))
+            first(host, |link| {
+                sys_path(&link.name).and_then(|path| Some(path.parent()?.parent()?.to_owned())).as_deref()
+                    == Some(Path::new(directory))
+            })?
+            .ok_or_else(|| none(format!("failed to find network devices in {directory}/net")))
         }
         DeviceKey::Pci => first(host, |link| pci_of(link).as_deref() == Some(value))?
             .ok_or_else(|| none(format!("failed to find network device with PCI address {value}"))),
@@ -249,7 +255,9 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
             if !is_there(AUXILIARY) {
                 return Err(none(format!("runtime config DeviceID {value} not found or unsupported")));
             }
-            let is_own = |link: &Link| link.device.as_ref().is_some_and(|device| device.bus == "auxiliary" && device.name == value);
+            let is_own = |link: &Link| {
+                link.device.as_ref().is_some_and(|device| device.bus == "auxiliary" && device.name == value)
+            };
             first(host, is_own)?.ok_or_else(|| none(format!("no network device found for auxiliary device {value}")))
         }
     }

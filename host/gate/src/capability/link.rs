@@ -3,7 +3,7 @@
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
 use crate::effect::{Effect, Veth, macvlan};
-use crate::errors::{about, kernel, link_gone};
+use crate::errors::{about, kernel, link_gone, refused};
 use crate::front::Object;
 use crate::gate::Gate;
 use crate::session::Session;
@@ -63,7 +63,8 @@ fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 /// `link.up`.
 fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
-    gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index).map_err(about(&name))?;
+    let set_up = gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index);
+    set_up.map_err(|error| refused(error, &name, format_args!("failed to set \"{name}\" UP")))?;
     gate.session.path.up = true;
     Ok(Reply::Done)
 }

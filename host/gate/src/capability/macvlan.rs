@@ -54,15 +54,15 @@ fn create(gate: &mut Gate<'_>, parent: Handle, wanted: &Wanted) -> Result<Reply,
         return Err(OpError::new(ErrorCode::Exists, living.name, message).hint("run DEL first"));
     }
     gate.front.room(1)?;
-    // Chosen here: the link is known by it until its index is noted. In mode "passthru" it has its parent's.
+    // In mode "passthru" it has its parent's.
     let mac = (wanted.mode != MacvlanMode::Passthru).then(|| wanted.mac.unwrap_or_else(|| Mac(random_mac())));
-    let effect = Effect::from(Macvlan { mac });
+    // The kernel holds the name against the host's links too: it gets its own where it lives.
+    let born = (!in_container).then(random_veth_name);
+    let effect = Effect::from(Macvlan { mac, born: born.clone() });
     gate.session.intend(effect.clone())?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
-    let temporary = random_veth_name();
     let spec = MacvlanSpec {
-        // The kernel holds the name against the host's links too: it gets its own where it lives.
-        name: if in_container { &name } else { &temporary },
+        name: born.as_deref().unwrap_or(&name),
         parent,
         mode: wanted.mode,
         mtu: wanted.mtu,

@@ -31,9 +31,15 @@ fn find(gate: &mut Gate<'_>, name: &str, in_container: bool) -> Result<Reply, Op
             Some(index) => netlink.link_by_index(index).map_err(kernel)?,
             None => return Err(OpError::new(ErrorCode::NotFound, "default route", "no default route interface found")),
         },
-        name => netlink.link_by_name(name).map_err(kernel)?,
+        name => netlink.link_by_any_name(name).map_err(kernel)?,
     };
     let link = link.ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
+    // Its records are read only for what looks like one: a container of some kind has the other end.
+    if !in_container && link.peer_netnsid.is_some() && gate.session.is_end_of_another(&link)? {
+        let message = format!("\"{}\" is the host end of another attachment: nothing is stacked on it", link.name);
+        return Err(OpError::new(ErrorCode::Denied, &link.name, message)
+            .hint("name a link of the node itself in the network configuration"));
+    }
     let object = Object::Parent { index: link.index, name: link.name.clone(), in_container, mtu: link.mtu };
     let handle = gate.grant(object)?;
     Ok(Reply::Parent(Gate::show(handle, link)))

@@ -9,7 +9,7 @@ use crate::need::Need;
 use crate::session::Session;
 use nix::errno::Errno;
 use postern_cni::CniResult;
-use postern_kernel::{Link, Namespace, Netlink, OpenError, Worker, describe};
+use postern_kernel::{Link, Netlink};
 use postern_types::{ErrorCode, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -122,7 +122,7 @@ impl Device {
     pub fn bring_home(&self, session: &Session, container: &Netlink, away: &Link) -> Result<(), OpError> {
         let host = session.host()?;
         self.has_room(host, &format!("it is \"{}\" in {}", away.name, session.request.netns))?;
-        let anchored = self.device.is_some() || session.container().is_some() && session.leads_here(away)?;
+        let anchored = self.device.is_some() || session.leads_here(away).unwrap_or(false);
         self.move_to(container, session.home()?.fd(), away)?;
         let Some(link) = host.link_by_name(&self.name).map_err(kernel)? else {
             return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
@@ -157,7 +157,10 @@ impl Device {
         match host.link_by_name(&self.name).map_err(kernel)? {
             None => Ok(()),
             Some(other) => {
-                let message = format!("the host has another link that is called \"{}\", so that the device can't come home: {place}", self.name);
+                let message = format!(
+                    "the host has another link that is called \"{}\", so that the device can't come home: {place}",
+                    self.name
+                );
                 Err(OpError::new(ErrorCode::Exists, &self.name, message)
                     .hint(format!("give link {} of the host another name, and run DEL again", other.index)))
             }
@@ -175,7 +178,10 @@ impl Device {
         let foreign: Vec<String> =
             link.other_names.iter().filter(|name| !self.other_names.contains(name)).cloned().collect();
         if !foreign.is_empty() {
-            put_back("the names that it got in the container are taken away", host.change_other_names(link.index, &foreign, false));
+            put_back(
+                "the names that it got in the container are taken away",
+                host.change_other_names(link.index, &foreign, false),
+            );
         }
         let lost: Vec<String> =
             self.other_names.iter().filter(|name| !link.other_names.contains(name)).cloned().collect();
@@ -189,7 +195,10 @@ impl Device {
             put_back("promiscuous mode is as it was", host.set_promisc(link.index, self.promisc));
         }
         if link.mtu != self.mtu {
-            put_back(&format!("its MTU was {}, and is {} again", link.mtu, self.mtu), host.set_mtu(link.index, self.mtu));
+            put_back(
+                &format!("its MTU was {}, and is {} again", link.mtu, self.mtu),
+                host.set_mtu(link.index, self.mtu),
+            );
         }
         if let Some(mac) = self.mac.filter(|mac| link.mac != Some(mac.0)) {
             put_back(&format!("its address is {mac} again"), host.set_mac(link.index, mac.0));
@@ -201,7 +210,9 @@ impl Device {
         if let Some(master) = master {
             put_back("it is a port again", host.set_master(link.index, Some(master)));
         }
-        if self.up && anchored && !link.up
+        if self.up
+            && anchored
+            && !link.up
             && let Err(error) = host.set_up(link.index)
         {
             failed.push(format!("set it up: {error}"));
@@ -236,38 +247,15 @@ impl Device {
             None => Ok(false),
         }
     }
-
-    /// For who has no namespace to look into: the path of the record leads there, if it leads to the same one.
-    fn leave_recorded(&self, session: &Session) -> Result<bool, OpError> {
-        let Some(header) = session.record().map(|record| record.header()) else { return Ok(false) };
-        let alive = |why: String| {
-            let message = format!("its namespace may be alive, and \"{}\" of this node is in it: {why}", self.name);
-            OpError::new(ErrorCode::TryAgain, &header.netns_path, message)
-                .hint("run DEL, or `postern gc` once the container is gone")
-        };
-        let namespace = match Namespace::open(&header.netns_path) {
-            Ok(namespace) => namespace,
-            Err(OpenError::NotExist { .. } | OpenError::NotNamespace { .. }) => return Ok(false),
-            Err(error) => return Err(alive(error.to_string())),
-        };
-        let worker = Worker::start(&namespace, || Ok(())).map_err(|error| alive(error.to_string()))?;
-        if header.netns_cookie != Some(worker.cookie().map_err(kernel)?) {
-            return Ok(false);
-        }
-        self.leave(session, worker.netlink().map_err(kernel)?)
-    }
 }
 
 impl Leaves for Device {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        // Of a DEL or ADD the runtime says where the container is, and a collection has looked.
         let container = session.container().filter(|_| !session.has_foreign_record());
-        let is_home = match container {
-            Some(container) => self.leave(session, container.netlink().map_err(kernel)?)?,
-            // Of a collection nobody says where the container is.
-            None if session.keeping.is_some() => self.leave_recorded(session)?,
-            None => false,
-        };
-        if is_home {
+        if let Some(container) = container
+            && self.leave(session, container.netlink().map_err(kernel)?)?
+        {
             return Ok(());
         }
         let host = session.host()?;
@@ -275,6 +263,11 @@ impl Leaves for Device {
         loop {
             if let Some(link) = self.at_home(host)? {
                 return self.welcome(host, link);
+            }
+            if let Some(why) = session.hidden() {
+                let message = format!("its namespace may be alive, and \"{}\" of this node in it: {why}", self.name);
+                return Err(OpError::new(ErrorCode::TryAgain, &session.request.netns, message)
+                    .hint("run DEL, or `postern gc` once the container is gone"));
             }
             // A virtual one ends with its namespace, and one that a living namespace does not have was taken away there.
             if self.device.is_none() || container.is_some() || Instant::now() >= until {
@@ -285,9 +278,8 @@ impl Leaves for Device {
         if let Some((bus, device)) = &self.device {
             crate::say!(
                 "postern: \"{}\" ({bus} {device}) is neither in the container nor on this host: when a namespace ends, the kernel \
-                 moves its devices to the machine's first namespace ({})",
-                self.name,
-                describe(nix::libc::ENODEV)
+                 moves its devices to the machine's first namespace",
+                self.name
             );
         }
         Ok(())
@@ -314,7 +306,7 @@ impl Leaves for Device {
     }
 
     fn needs(&self) -> Need<'_> {
-        Need::Network
+        Need::Container
     }
 }
 
@@ -354,7 +346,7 @@ pub fn is_anothers(session: &Session, link: &Link) -> Result<bool, OpError> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -368,7 +360,12 @@ pub(super) mod tests {
             link
         };
         let own = Device::of_link(&link("", Some("0000:3b:00.1"), None));
-        assert!(own.is_same(&Link { name: "eth0".to_owned(), mac: None, mtu: 9, ..link("", Some("0000:3b:00.1"), None) }));
+        assert!(own.is_same(&Link {
+            name: "eth0".to_owned(),
+            mac: None,
+            mtu: 9,
+            ..link("", Some("0000:3b:00.1"), None)
+        }));
         for other in [link("", Some("0000:3b:00.2"), None), link("dummy", None, None), link("veth", None, Some(4))] {
             assert!(!own.is_same(&other), "{other:?}");
         }

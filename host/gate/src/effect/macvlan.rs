@@ -4,18 +4,21 @@ use super::{Addresses, AttachmentLink, Effect, Leaves, Need, Noted};
 use crate::errors::kernel;
 use crate::session::Session;
 use postern_cni::CniResult;
-use postern_kernel::{Link, Namespace, Netlink, OpenError, Worker};
+use postern_kernel::{Link, Netlink};
 use postern_types::{ErrorCode, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// A macvlan link. The record notes its interface index beside it, which root in the container can't change; until that is
-/// noted it is known by its address, or where it has its parent's by the attachment's name.
+/// noted it is known by the name that it is born with, and its address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Macvlan {
     /// The address that the host gave it; none in mode "passthru", where it has its parent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
+    /// The name that the host chose, before it gets the attachment's. None where it is born with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<String>,
 }
 
 impl Macvlan {
@@ -30,13 +33,18 @@ impl Macvlan {
         let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
         let own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
         let indices: Vec<u64> = own.flat_map(|noted| noted.handles).collect();
-        let is_own = |link: &Link| match (indices.is_empty(), self.mac) {
-            (false, _) => indices.contains(&u64::from(link.index)),
-            (true, Some(mac)) => link.mac == Some(mac.0),
-            (true, None) => link.name == session.request.ifname,
-        };
-        let links = container.links().map_err(kernel)?;
-        Ok(links.into_iter().find(|link| link.kind == Self::KIND && is_own(link)))
+        if let Some(index) = indices.first() {
+            let link = container.link_by_index(u32::try_from(*index).unwrap_or_default()).map_err(kernel)?;
+            return Ok(link.filter(|link| link.kind == Self::KIND));
+        }
+        for name in self.born.iter().chain([&session.request.ifname]) {
+            let link = container.link_by_name(name).map_err(kernel)?;
+            let is_own = |link: &Link| link.kind == Self::KIND && self.mac.is_none_or(|mac| link.mac == Some(mac.0));
+            if let Some(own) = link.filter(is_own) {
+                return Ok(Some(own));
+            }
+        }
+        Ok(None)
     }
 
     fn delete(&self, session: &Session, container: &Netlink) -> Result<(), OpError> {
@@ -49,30 +57,18 @@ impl Macvlan {
 
 impl Leaves for Macvlan {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        if let Some(container) = session.container().filter(|_| !session.has_foreign_record()) {
-            return self.delete(session, container.netlink().map_err(kernel)?);
+        // Of a DEL or ADD the runtime says where the container is, and a collection has looked: if it is not there, it is gone,
+        // and the link with it.
+        let container = session.container().filter(|_| !session.has_foreign_record());
+        match (container, session.hidden()) {
+            (Some(container), _) => self.delete(session, container.netlink().map_err(kernel)?),
+            (None, None) => Ok(()),
+            (None, Some(why)) => {
+                let message = format!("its namespace may be alive, and with it its macvlan link: {why}");
+                Err(OpError::new(ErrorCode::TryAgain, &session.request.netns, message)
+                    .hint("run DEL, or `postern gc` once the container is gone"))
+            }
         }
-        // Of a DEL or ADD the runtime says where the container is: if not there, it is gone, and the link with it.
-        if session.keeping.is_none() {
-            return Ok(());
-        }
-        // Of a collection nobody says so. The link is gone if its namespace is.
-        let Some(header) = session.record().map(|record| record.header()) else { return Ok(()) };
-        let alive = |why: String| {
-            let message = format!("its namespace may be alive, and with it its macvlan link: {why}");
-            OpError::new(ErrorCode::TryAgain, &header.netns_path, message)
-                .hint("run DEL, or `postern gc` once the container is gone")
-        };
-        let namespace = match Namespace::open(&header.netns_path) {
-            Ok(namespace) => namespace,
-            Err(OpenError::NotExist { .. } | OpenError::NotNamespace { .. }) => return Ok(()),
-            Err(error) => return Err(alive(error.to_string())),
-        };
-        let worker = Worker::start(&namespace, || Ok(())).map_err(|error| alive(error.to_string()))?;
-        if header.netns_cookie != Some(worker.cookie().map_err(kernel)?) {
-            return Ok(());
-        }
-        self.delete(session, worker.netlink().map_err(kernel)?)
     }
 
     fn words(&self) -> String {
@@ -96,7 +92,7 @@ impl Leaves for Macvlan {
     }
 
     fn needs(&self) -> Need<'_> {
-        Need::Network
+        Need::Container
     }
 }
 

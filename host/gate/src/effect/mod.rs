@@ -218,8 +218,14 @@ mod tests {
                 Effect::Veth(Veth { host: host(), mac }),
                 r#"{"effect":"veth","host":"veth1a2b3c4d","mac":"02:00:00:00:00:01"}"#,
             ),
-            (Effect::Macvlan(Macvlan { mac: Some(mac) }), r#"{"effect":"macvlan","mac":"02:00:00:00:00:01"}"#),
-            (Effect::Macvlan(Macvlan { mac: None }), r#"{"effect":"macvlan"}"#),
+            (
+                Effect::Macvlan(Macvlan { mac: Some(mac), born: None }),
+                r#"{"effect":"macvlan","mac":"02:00:00:00:00:01"}"#,
+            ),
+            (
+                Effect::Macvlan(Macvlan { mac: None, born: Some(host()) }),
+                r#"{"effect":"macvlan","born":"veth1a2b3c4d"}"#,
+            ),
             (
                 Effect::Device(Device {
                     device: Some(("pci".to_owned(), "0000:3b:00.1".to_owned())),

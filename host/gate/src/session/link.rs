@@ -77,6 +77,14 @@ impl Session {
         })
     }
 
+    /// Whether a link of the host is the host end of another attachment.
+    ///
+    /// # Errors
+    /// The records can't be listed.
+    pub fn is_end_of_another(&self, link: &Link) -> Result<bool, OpError> {
+        Ok(link.kind == "veth" && self.is_port_claimed(&link.name, link.mac)?)
+    }
+
     /// Whether a record of another attachment lists a pair with this host end. With `mac` it must be that address.
     ///
     /// # Errors

@@ -4,16 +4,18 @@
 use ipnet::IpNet;
 use postern_guest::bridge::Bridge;
 use postern_guest::link::Link;
-use postern_guest::types::{Backend, LeaseRange, Mac, PortSpec, Route};
+use postern_guest::parent::Parent;
+use postern_guest::types::{Backend, LeaseRange, Mac, MacvlanMode, PortSpec, Route};
 use postern_guest::veth::{HostEnd, Pair};
 use postern_guest::{
-    addresses, attachments, bridge, forwarding, ipam, leases, link, link_sysctl, loopback, mac_guard, masquerade,
-    point_to_point, resolv_conf, routes, veth,
+    addresses, attachments, bridge, forwarding, ipam, leases, link, link_sysctl, loopback, mac_guard, macvlan,
+    masquerade, parent, point_to_point, resolv_conf, routes, veth,
 };
 use std::net::IpAddr;
 
 /// Of the fuzzer's node: granted or not, as policy has it, and what nobody grants.
 const BRIDGES: [&str; 7] = ["hostile0", "hostile1", "cni0", "op0", "lo", "../hostile0", "hostile2"];
+const PARENTS: [&str; 6] = ["wire0", "wire0", "cni0", "op0", "", "eth0"];
 const NETS: [&str; 12] = [
     "10.9.0.0/24",
     "10.9.0.128/25",
@@ -37,6 +39,7 @@ struct Held {
     links: Vec<Link>,
     ends: Vec<HostEnd>,
     bridges: Vec<Bridge>,
+    parents: Vec<Parent>,
     /// Own addresses, to be of use to `addresses.add`.
     own: Vec<IpNet>,
     /// How the port joined last, to be of use to `bridge.ensure-gateways`.
@@ -137,7 +140,7 @@ pub fn play(seed: u64, calls: usize) {
 
 /// One call. What becomes of it is the host's business.
 fn call(random: &mut Random, held: &mut Held) -> Option<()> {
-    match random.below(36) {
+    match random.below(39) {
         0 => held.links.extend(link::own().ok()?),
         1..=3 => {
             let mtu = random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied());
@@ -186,7 +189,8 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
         28 => {
             let link = random.one_of(&held.links)?;
             let on = random.flip();
-            match random.below(5) {
+            match random.below(6) {
+                5 => link_sysctl::set_ndisc_notify(link, on).ok()?,
                 0 => link_sysctl::set_accept_dad(link, on).ok()?,
                 1 => link_sysctl::set_enhanced_dad(link, on).ok()?,
                 2 => link_sysctl::set_arp_notify(link, on).ok()?,
@@ -206,7 +210,17 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
             mac_guard::ensure(random.one_of(&held.ends)?, mac).ok()?;
         }
         34 => mac_guard::remove().ok()?,
-        _ => match random.below(5) {
+        35 => held.parents.push(parent::find(random.one_of(&PARENTS)?, random.below(4) == 0).ok()?),
+        36 => {
+            let mode = *random.one_of(&[MacvlanMode::Bridge, MacvlanMode::Private, MacvlanMode::Passthru])?;
+            let mtu = random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied());
+            let mac = random.perhaps(|_| "02:00:00:00:00:01".parse::<Mac>().ok());
+            let options = macvlan::Options::new(mode).mtu(mtu).mac(mac);
+            held.links.push(macvlan::create(random.one_of(&held.parents)?, &options).ok()?.link);
+        }
+        37 => held.links.push(macvlan::find().ok()??.link),
+        _ => match random.below(6) {
+            5 => drop(random.one_of(&held.parents)?.attributes().ok()?),
             0 => loopback::up().ok()?,
             1 => loopback::down().ok()?,
             2 => drop(attachments::collect().ok()?),

@@ -1,0 +1,98 @@
+//! The containers of attachments that a collection removes, where something in there has to go: a link that has no end on the
+//! host. A confined gate can neither look at a path nor enter a namespace, so this is done before.
+
+use super::Session;
+use crate::collect;
+use crate::effect::Effect;
+use crate::need::Need;
+use postern_kernel::{Namespace, OpenError, Worker};
+use postern_state::{Header, RecordKey};
+use postern_types::OpError;
+
+/// So many containers are entered by one collection: each of them takes a thread.
+const MOST: usize = 64;
+
+/// What was found of a container.
+#[derive(Debug)]
+pub enum Elsewhere {
+    /// Its namespace is gone, and with it what was in there.
+    Gone,
+    /// Why that can't be told.
+    Hidden(String),
+    /// A thread in the namespace that its path leads to.
+    In(Worker),
+}
+
+impl Elsewhere {
+    fn look(header: &Header, confine: impl FnOnce() -> Result<(), String> + Send + 'static) -> Self {
+        match Namespace::open(&header.netns_path) {
+            Ok(namespace) => match Worker::start(&namespace, confine) {
+                Ok(worker) => Self::In(worker),
+                Err(error) => Self::Hidden(error.to_string()),
+            },
+            Err(OpenError::NotExist { .. } | OpenError::NotNamespace { .. }) => Self::Gone,
+            Err(error @ OpenError::Io { .. }) => Self::Hidden(error.to_string()),
+        }
+    }
+}
+
+impl Session {
+    /// Enters the containers of the attachments that are to be collected. Each thread is confined by one of `confine`.
+    ///
+    /// # Errors
+    /// The records can't be listed.
+    pub fn enter_strangers<C>(&self, confine: impl Fn() -> C) -> Result<(), OpError>
+    where
+        C: FnOnce() -> Result<(), String> + Send + 'static,
+    {
+        let network = &self.request.conf.name;
+        let mut entered = 0;
+        for summary in collect::strangers(self)? {
+            let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
+            let effects = summary.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
+            if header.network != *network || !needs_container(effects) {
+                continue;
+            }
+            let found = match entered < MOST {
+                true => Elsewhere::look(header, confine()),
+                false => Elsewhere::Hidden(format!("a collection enters {MOST} containers, and the next one others")),
+            };
+            entered += usize::from(matches!(found, Elsewhere::In(_)));
+            self.strangers_in.borrow_mut().insert(*key, found);
+        }
+        Ok(())
+    }
+
+    /// What was found of another attachment's container, for the session that removes it.
+    pub fn found_of(&self, key: &RecordKey) -> Option<Elsewhere> {
+        self.strangers_in.borrow_mut().remove(key)
+    }
+
+    /// Makes it the container of this session.
+    pub fn go_by(&mut self, found: Elsewhere) {
+        self.hidden = None;
+        match found {
+            Elsewhere::Gone => {}
+            Elsewhere::Hidden(why) => self.hidden = Some(why),
+            Elsewhere::In(worker) => self.worker = Some(worker),
+        }
+    }
+
+    /// Looks for the container of the record, if that lists something in there. For a process that is not confined.
+    pub fn look_for_container(&mut self) {
+        let Some(record) = self.record() else { return };
+        if needs_container(record.effects(None).into_iter().map(|noted| noted.effect)) {
+            let found = Elsewhere::look(record.header(), || Ok(()));
+            self.go_by(found);
+        }
+    }
+
+    /// Why it can't be told whether the container's namespace is alive; `None` where it is known, or the runtime has said it.
+    pub fn hidden(&self) -> Option<&str> {
+        self.hidden.as_deref()
+    }
+}
+
+fn needs_container(effects: impl IntoIterator<Item = Effect>) -> bool {
+    effects.into_iter().any(|effect| effect.needs() == Need::Container)
+}

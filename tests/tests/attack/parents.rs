@@ -1,0 +1,117 @@
+//! Links to stack others on: such as were not granted, are in another place, are another attachment's, or are to be changed.
+
+use crate::common::Refusal;
+use crate::fortress::Fortress;
+use crate::{rogue, withstand};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+const FIND: &str = r#"{"op": "parent-find", "name": "wire0", "in_container": false}"#;
+
+#[test]
+fn parents_that_are_not_granted() -> Result<()> {
+    let find = |name, link: &str, in_container: bool| {
+        rogue(name, &format!(r#"[{{"op": "parent-find", "name": "{link}", "in_container": {in_container}}}]"#))
+    };
+    let inside = "[grant.parent]\nnames = [\"net1\"]\nin-container = \"true\"";
+    withstand(&[
+        find("a link of the operator's", "op0", false).ends(110, "parent.find on \"op0\""),
+        find("a bridge", "cni0", false).ends(110, "parent.find on \"cni0\""),
+        find("the link of the default route", "", false).ends(110, "on the link of the default route"),
+        find("what stands for it in a policy", "node.default-link", false).ends(110, "on \"node.default-link\""),
+        find("a link of the container", "wire0", true).ends(110, "\"wire0\" in the container"),
+        find("a link of the host, where one of the container is meant", "net1", false)
+            .policy(inside)
+            .ends(110, "\"net1\" on the host"),
+        find("another link of the container", "lo", true).policy(inside).ends(110, "parent.find on \"lo\""),
+        find("a granted link that the container does not have", "net1", true)
+            .policy(inside)
+            .ends(999, "Link not found"),
+        find("a name that no link has", "wire0/../op0", false).ends(110, "parent.find on"),
+        find("a name of 200 bytes", &"w".repeat(200), false)
+            .policy("[grant.parent]\nnames = [\"w*\"]")
+            .ends(999, "Link not found"),
+        find("without the grant", "wire0", false).policy("withdraw = [\"parent\"]").ends(110, "parent.find"),
+    ])
+}
+
+#[test]
+fn parents_are_not_changed() -> Result<()> {
+    let with = |name, last: &str| rogue(name, &format!("[{FIND}, {last}]"));
+    let own = "is not the attachment's own link";
+    withstand(&[
+        with("delete it", r#"{"op": "link-delete", "link": 0}"#).ends(999, own),
+        with("set it up", r#"{"op": "link-up", "link": 0}"#).ends(999, own),
+        with("an address on it", r#"{"op": "addresses-add", "link": 0, "addresses": []}"#).ends(999, own),
+        with("a route through it", r#"{"op": "routes-add", "link": 0, "routes": [{"dst": "0.0.0.0/0"}]}"#).ends(999, own),
+        with("a sysctl of it", r#"{"op": "sysctl-set", "link": 0, "key": "ndisc_notify", "value": true}"#)
+            .policy("[grant.link-sysctl]")
+            .ends(999, own),
+        with("make it a port", r#"{"op": "bridge-find", "name": "hostile0"}, {"op": "bridge-attach", "bridge": 1, "host": 0, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}"#)
+            .ends(999, "is not the attachment's host end"),
+        with("guard it", r#"{"op": "mac-guard-ensure", "host": 0, "mac": "02:00:00:00:00:01"}"#)
+            .ends(999, "is not the attachment's host end"),
+    ])
+}
+
+#[test]
+fn links_that_may_not_be_stacked() -> Result<()> {
+    let create = |parent: u32, mode: &str, more: &str| {
+        format!(
+            r#"{{"op": "macvlan-create", "parent": {parent}, "mode": "{mode}", "mtu": null, "mac": null, "queue": null{more}}}"#
+        )
+    };
+    let steps = |name, steps: &[&str]| rogue(name, &format!("[{}]", steps.join(", ")));
+    let bridge = r#"{"op": "bridge-find", "name": "hostile0"}"#;
+    let of_parent = "is not that of a link to stack on";
+    withstand(&[
+        steps("all frames of the parent", &[FIND, &create(0, "passthru", "")])
+            .ends(110, "macvlan.create on \"passthru\""),
+        steps("a mode that is none", &[FIND, &create(0, "source", "")]).ends(999, "malformed message"),
+        steps("an MTU", &[FIND, &create(0, "bridge", r#", "mtu": 1400"#)]).ends(999, "malformed message"),
+        steps(
+            "an MTU of nobody's choice",
+            &[FIND, &create(0, "bridge", "").replace(r#""mtu": null"#, r#""mtu": 1400"#)],
+        )
+        .ends(110, "with MTU 1400"),
+        steps(
+            "an MTU beyond the parent's",
+            &[FIND, &create(0, "bridge", "").replace(r#""mtu": null"#, r#""mtu": 9000"#)],
+        )
+        .policy("[grant.macvlan]\nmodes = [\"bridge\"]\nmtu = \"9000\"")
+        .ends(999, "invalid MTU 9000, must be [0, master MTU(1500)]"),
+        steps(
+            "an address that is everybody's",
+            &[FIND, &create(0, "bridge", "").replace(r#""mac": null"#, r#""mac": "ff:ff:ff:ff:ff:ff""#)],
+        )
+        .ends(999, "cannot assign requested address"),
+        steps("on a bridge", &[bridge, &create(0, "bridge", "")]).ends(999, of_parent),
+        steps("on the own link", &["\"veth-create\"", &create(0, "bridge", "")]).ends(999, of_parent),
+        steps("on the host end", &["\"veth-create\"", &create(1, "bridge", "")]).ends(999, of_parent),
+        steps("on nothing", &[&create(0, "bridge", "")]).ends(999, "no such handle was given out"),
+        steps("on the link that stands on it", &[FIND, &create(0, "bridge", ""), &create(1, "bridge", "")])
+            .ends(999, of_parent),
+        steps("two", &[FIND, &create(0, "bridge", ""), &create(0, "bridge", "")]).ends(999, "has \"eth0\" already"),
+        steps("beside a pair", &["\"veth-create\"", FIND, &create(2, "bridge", "")]).ends(999, "has \"eth0\" already"),
+        steps("a pair beside it", &[FIND, &create(0, "bridge", ""), "\"veth-create\""]).ends(999, "already exists"),
+        steps("without the grant", &[FIND, &create(0, "bridge", "")])
+            .policy("withdraw = [\"macvlan\"]")
+            .ends(110, "macvlan.create"),
+        steps("on CHECK", &[FIND, &create(0, "bridge", "")]).on("CHECK").ends(110, "macvlan.create is not for CHECK"),
+        steps("on DEL", &[FIND, &create(0, "bridge", "")]).on("DEL").ends(110, "macvlan.create is not for DEL"),
+    ])
+}
+
+/// The operator has granted any link: that of another attachment is none.
+#[test]
+fn the_host_end_of_another_attachment() -> Result<()> {
+    let mut fortress = Fortress::new()?;
+    fortress.operator_policy("rogue", "[grant.parent]\nnames = [\"*\"]")?;
+    let links: Value = serde_json::from_str(&fortress.node().sh("ip -j link show master cni0")?)?;
+    let end = links.pointer("/0/ifname").and_then(Value::as_str).context("c2 has no host end")?;
+    let steps = json!([{"op": "parent-find", "name": end, "in_container": false}]).to_string();
+    let answer = rogue("another's end", &steps).call(&fortress)?;
+    Refusal::of(&answer)?.expect(110, "is the host end of another attachment")?;
+    fortress.operator_policy("rogue", "")?;
+    fortress.unchanged()
+}
