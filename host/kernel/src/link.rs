@@ -498,7 +498,10 @@ impl Netlink {
             let subject = Subject { operation: "move", object: &name };
             return Err(subject.invalid("no link can have this name"));
         }
-        self.change("move", index, |link| link.setns_by_fd(namespace.as_raw_fd()).name(name).alias(alias).down())
+        self.change("move", index, |link| {
+            let link = link.setns_by_fd(namespace.as_raw_fd()).name(name).down();
+            link.append_extra_attribute(self::alias(alias))
+        })
     }
 
     /// Sets the alias; `""` is none.
@@ -506,7 +509,7 @@ impl Netlink {
     /// # Errors
     /// `ENODEV` if there is no such link.
     pub fn set_alias(&self, index: u32, alias: &str) -> Result<()> {
-        self.change("set alias of", index, |link| link.alias(alias))
+        self.change("set alias of", index, |link| link.append_extra_attribute(self::alias(alias)))
     }
 
     /// Sets the MTU, in bytes.
@@ -565,6 +568,11 @@ fn veth_message(spec: &VethSpec<'_>) -> LinkMessage {
         own = own.address(mac.to_vec());
     }
     own.set_info_data(InfoData::Veth(InfoVeth::Peer(peer))).build()
+}
+
+/// An alias without the byte that would end it: one of no length is none.
+fn alias(alias: &str) -> LinkAttribute {
+    LinkAttribute::Other(DefaultNla::new(IFLA_IFALIAS, alias.as_bytes().to_vec()))
 }
 
 /// What both ends of a veth pair have in common.

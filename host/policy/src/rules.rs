@@ -235,6 +235,20 @@ mod tests {
         Policy::parse("[grant.ipam]\ntypes = [\"${node.default-link}\"]", "x.toml").unwrap_err();
     }
 
+    /// A bridge of a tap, and a VRF: links of the container by the network's name for them.
+    #[test]
+    fn a_link_in_the_container_has_a_name_too() {
+        for (key, config) in [("bridge", r#"{"bridge":"br0"}"#), ("vrfname", r#"{"vrfname":"br0"}"#)] {
+            let policy = format!("[grant.parent]\nnames = [\"${{config.{key}}}\"]\nin-container = \"true\"");
+            let find = |config, in_container| {
+                decided(&policy, config, &ops::Parent::Find { name: "br0".to_owned(), in_container }.into())
+            };
+            assert_eq!(find(config, true), Ok("parent.names"));
+            find(config, false).unwrap_err();
+            find("{}", true).unwrap_err();
+        }
+    }
+
     #[test]
     fn a_device_is_the_one_that_the_network_names() {
         use postern_types::DeviceKey::{Address, Id, Name, Path, Pci};

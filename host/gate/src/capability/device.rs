@@ -95,6 +95,12 @@ fn may_go(gate: &Gate<'_>, link: &Link) -> Result<(), OpError> {
         let message = format!("failed to move link: \"{}\" belongs to {to}", link.name);
         OpError::new(ErrorCode::InvalidArgument, &link.name, message)
     };
+    // It could not be told from others of its kind when it is to come home.
+    if link.kind.is_empty() && link.device.is_none() {
+        let message =
+            format!("failed to move link: \"{}\" is no device of a driver (before Linux 5.14 none tells)", link.name);
+        return Err(OpError::new(ErrorCode::InvalidArgument, &link.name, message));
+    }
     if session.is_port_claimed(&link.name, link.mac)? || device::is_anothers(session, link)? {
         return Err(belongs("another attachment").hint("`postern ls` lists them; run its DEL, or `postern gc`, first"));
     }

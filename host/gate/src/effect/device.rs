@@ -232,9 +232,9 @@ impl Device {
                 .map_err(|error| refused(error, &self.name, "failed to give the device its own name"))?;
             link = Link { name: self.name.clone(), up: false, ..link };
         }
-        let was_away = link.alias.as_ref() == Some(&self.name);
-        // What was never moved is what it was.
-        if was_away || link.alias.clone().unwrap_or_default() != self.alias {
+        // One that is up again somebody has taken in hand since.
+        let was_away = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
+        if was_away || !link.up {
             self.settle(host, &link, true);
         }
         Ok(())
