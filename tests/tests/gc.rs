@@ -78,6 +78,43 @@ fn ptp_collects_its_own_network() -> Result<()> {
     collects("ptp")
 }
 
+/// A link that has no end on the host goes with its namespace, and is removed in one that is alive: the runtime has said that
+/// nobody wants it. Where the path leads by now is another's.
+#[test]
+fn macvlan_collects_in_containers_that_live() -> Result<()> {
+    let node = Node::new()?;
+    node.sh("ip link add wire0 type veth peer name wire1; ip link set wire0 up; ip link set wire1 up")?;
+    let config = config("macvlan", "net", &json!({"master": "wire0", "ipMasq": null}));
+    for container in ["c1", "c2", "c3", "c4", "c5"] {
+        node.add_container(container)?;
+        call(&node, "ADD", container, &config)?.success()?;
+    }
+    node.remove_container("c3")?;
+    node.remove_container("c4")?;
+    // c4's path leads to another container, which has such a link too; of c5 the link was renamed, and another has its name.
+    node.add_container("c4")?;
+    node.sh("ip link add link wire0 name mv4 type macvlan; ip link set mv4 netns c4 name eth0")?;
+    node.sh_in("c5", "ip link set eth0 down; ip link set eth0 name moved; ip link add eth0 type bridge")?;
+    let valid = json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]});
+    let mut listed = config.clone();
+    merge(&mut listed, &valid);
+    let answer = call(&node, "GC", "", &listed)?;
+    answer.success()?;
+    let links = |container: &str| -> Result<String> {
+        let links =
+            node.sh_in(container, "ip -o link | sed 's/^[0-9]*: \\([^@:]*\\).*/\\1/' | grep -v '^lo$' | sort | xargs")?;
+        Ok(links.trim().to_owned())
+    };
+    let found = [links("c1")?, links("c2")?, links("c4")?, links("c5")?];
+    ensure!(found == ["eth0", "", "eth0", "eth0"], "{found:?}: {answer:?}");
+    ensure!(node.sh_in("c5", "ip -d link show eth0")?.contains("bridge"), "another link was removed");
+    let left = node.sh("ls /var/lib/cni/networks/net | grep -c '^10\\.'; ls /run/postern/attachments | wc -l")?;
+    ensure!(left == "1\n1\n", "leases and records: {left}");
+    call(&node, "DEL", "c1", &config)?.success()?;
+    ensure!(links("c1")?.is_empty(), "DEL");
+    Ok(())
+}
+
 #[test]
 fn status_tells_when_no_address_is_left() -> Result<()> {
     let node = Node::new()?;

@@ -93,6 +93,31 @@ fn two_networks_of_a_bridge() -> Result<()> {
 }
 
 #[test]
+fn a_master_that_one_network_names_and_another_leaves_to_the_default_route() -> Result<()> {
+    let named = r#"{"cniVersion": "1.0.0", "name": "named", "type": "macvlan", "master": "eth1", "mode": "private", "mtu": 1400,
+        "ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}}"#;
+    let left = r#"{"cniVersion": "1.0.0", "name": "left", "type": "macvlan"}"#;
+    let place = Place::new(&[("named.conf", named), ("left.conf", left)])?;
+    let (status, stdout, stderr) = place.learn(&["macvlan", "--network", "/run/named.conf", "/run/left.conf"])?;
+    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let learned = lines(&stdout);
+    for line in [
+        "[grant.parent]",
+        "names = [\"${config.master | node.default-link}\"]",
+        "[grant.macvlan]",
+        "modes = [\"${config.mode | bridge}\"]",
+        "mtu = \"${config.mtu | 0}\"",
+        "[grant.link]",
+    ] {
+        ensure!(learned.contains(&line), "not `{line}`:\n{stdout}");
+    }
+    for absent in ["in-container", "[grant.veth]", "passthru"] {
+        ensure!(!learned.iter().any(|line| line.contains(absent)), "`{absent}`:\n{stdout}");
+    }
+    Ok(())
+}
+
+#[test]
 fn names_that_follow_no_key_stay_literal() -> Result<()> {
     let host_local = r#"{"cniVersion": "1.0.0", "name": "net", "type": "bridge",
         "ipam": {"type": "host-local", "subnet": "10.9.0.0/24", "dataDir": "/somewhere/leases"}}"#;

@@ -127,6 +127,16 @@ fn ptp(patch: Value) -> Value {
     network("1.0.0", Value::Object(plugin))
 }
 
+fn macvlan(patch: Value) -> Value {
+    let Value::Object(mut plugin) = ptp(patch)["plugins"][0].clone() else { return Value::Null };
+    plugin.insert("type".to_owned(), "macvlan".into());
+    network("1.0.0", Value::Object(plugin))
+}
+
+/// A link to stack others on, which the default route leads through.
+const WIRE: &str = "ip link add wire0 type veth peer name wire1; ip link set wire0 up; ip link set wire1 up
+    ip address add 10.6.0.1/24 dev wire0; ip route add default via 10.6.0.2";
+
 fn dual() -> Value {
     json!({
         "type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]],
@@ -205,6 +215,17 @@ fn foretold() -> Vec<(&'static str, Value, &'static str, &'static str)> {
         ("ptp", ptp(json!({"ipMasq": true})), "eth0", ""),
         ("ptp dual", ptp(json!({"ipam": dual(), "mtu": 1300})), "eth0", ""),
         ("ptp static", ptp(json!({"ipam": fixed()})), "eth0", ""),
+        ("macvlan", macvlan(json!({})), "eth0", ""),
+        (
+            "macvlan dual",
+            macvlan(json!({"ipam": dual(), "master": "wire1", "mode": "private", "mtu": 1400})),
+            "net0",
+            "",
+        ),
+        ("macvlan address", macvlan(json!({"mac": "02:00:00:00:aa:01", "bcqueuelen": 500})), "eth0", ""),
+        ("macvlan passthru", macvlan(json!({"master": "wire1", "mode": "passthru"})), "eth0", ""),
+        ("macvlan in the container", macvlan(json!({"master": "wire2", "linkInContainer": true})), "eth0", ""),
+        ("macvlan without addresses", macvlan(json!({"ipam": null})), "eth0", ""),
         ("loopback", network("1.0.0", json!({"type": "loopback"})), "lo", ""),
         ("host-local", network("1.1.0", json!({"type": "host-local", "ipam": dual()})), "eth0", ""),
         ("static alone", network("0.4.0", json!({"type": "static", "ipam": fixed()})), "eth0", ""),
@@ -234,6 +255,13 @@ fn real_name(message: &Value) -> Value {
 /// For a first container and for a second, which finds bridge, leases and forwarding there.
 fn foretells(network: &Value, ifname: &str, args: &str) -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
+    place.node.sh(WIRE)?;
+    for container in ["c1", "c2"] {
+        place.node.sh_in(
+            container,
+            "ip link add wire2 type veth peer name wire3; ip link set wire2 up; ip link set wire3 up",
+        )?;
+    }
     place.write("/run/resolv.conf", "nameserver 192.0.2.53\nsearch example.org\n")?;
     for container in ["c1", "c2"] {
         let netns = place.node.netns(container);
@@ -375,6 +403,11 @@ fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
         (bridge(json!({"bridge": "op0"})), vec!["--container", "c2"]),
         (bridge(json!({"bridge": "br8", "isGateway": true})), vec!["--container", "c2"]),
         (network("9.9.9", json!({"type": "bridge"})), vec!["--container", "c2"]),
+        (macvlan(json!({"master": "wire9"})), vec!["--container", "c2"]),
+        (macvlan(json!({})), vec!["--container", "c2"]),
+        (macvlan(json!({"master": "op0", "mtu": 1501})), vec!["--container", "c2"]),
+        (macvlan(json!({"master": "op0", "mode": "open"})), vec!["--container", "c2"]),
+        (macvlan(json!({"master": "op0", "linkInContainer": true})), vec!["--container", "c2"]),
     ] {
         let (status, plan) = place.object(&network, &arguments)?;
         let error = &plan["plugins"][0]["error"];
@@ -385,7 +418,10 @@ fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
             ensure!(error[key] == real[key], "planned {error}, really {real}");
         }
         let (status, text, _) = place.plan(&network, &arguments)?;
-        ensure!(status == 1 && flat(&text).ends_with("an ADD would fail in bridge, and be undone"), "{text}");
+        ensure!(
+            status == 1 && flat(&text).contains("an ADD would fail in ") && flat(&text).ends_with(", and be undone"),
+            "{text}"
+        );
     }
     Ok(())
 }

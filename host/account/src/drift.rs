@@ -176,13 +176,10 @@ impl Sight {
             facts: Vec::new(),
             deviations: Vec::new(),
         };
-        let (mut noted, mut handles) = (Vec::new(), Vec::new());
+        let mut noted = Vec::new();
         for effect in effects {
             match serde_json::from_value::<Effect>(effect.effect) {
-                Ok(known) => {
-                    noted.push((effect.section, known));
-                    handles.push(effect.handles);
-                }
+                Ok(known) => noted.push((effect.section, known)),
                 Err(error) => account.differs(format!("an effect of the record is not known: {error}"), WRITER, false),
             }
         }
@@ -214,8 +211,8 @@ impl Sight {
             self.compare(&mut account, &header, plugin, effect, container);
         }
         self.inside(&mut account, &header, container, pair);
-        let mut known = noted.iter().zip(&handles);
-        if known.any(|((_, effect), handles)| is_lost(effect, handles, &self.links, container)) {
+        let seen = container.filter(|found| found.unread.is_none()).map(|found| found.links.as_slice());
+        if noted.iter().any(|(_, effect)| effect.is_lost_link(&self.links, seen)) {
             // Only DEL and ADD make a link again: a lease or an address that is put back meanwhile is nobody's.
             account.deviations.retain(|deviation| !deviation.is_command);
             if self.has_other_link(&header, container) {
@@ -433,25 +430,6 @@ impl Sight {
             account.differs(format!("{} in the container does not have {address}", own.name), remedy, is_command);
         }
         self.container_end(account, header, found, own);
-    }
-}
-
-/// Whether this is the attachment's link, and gone for certain: of the host's `links` a pair's end, of the container's one of the
-/// index that the record noted. (Root in there, and plugins behind, can change its address.)
-fn is_lost(effect: &Effect, handles: &[u64], links: &[Link], container: Option<&Found>) -> bool {
-    match effect {
-        Effect::Veth(pair) => links.iter().all(|link| link.name != pair.host),
-        Effect::Macvlan(_) => container.filter(|found| found.unread.is_none()).is_some_and(|found| {
-            let is_own = |link: &Link| link.kind == Macvlan::KIND && handles.contains(&u64::from(link.index));
-            !handles.is_empty() && !found.links.iter().any(is_own)
-        }),
-        // It is the node's: nobody but a runtime puts it back.
-        Effect::Device(_)
-        | Effect::Masquerade(_)
-        | Effect::MacGuard(_)
-        | Effect::Lease(_)
-        | Effect::Native(_)
-        | Effect::LoopbackUp(_) => false,
     }
 }
 

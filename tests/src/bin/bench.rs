@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+/// The link that others are stacked on.
+const WIRE: &str = "wire0";
+
 /// Runs before the first that counts.
 const WARM_UP: usize = 3;
 
@@ -59,6 +62,13 @@ fn main() -> Result<()> {
         "not in private namespaces: start it with tests/in-namespaces"
     );
     ensure!(runs > 0, "--runs needs a positive number");
+    let made = Command::new("sh")
+        .args([
+            "-ec",
+            &format!("ip link add {WIRE} type veth peer name wire1; ip link set {WIRE} up; ip link set wire1 up"),
+        ])
+        .status()?;
+    ensure!(made.success(), "there is no link {WIRE}");
     let contestants = [contestant(native_bin()?, 1)?, contestant(plugin_bin()?, 2)?];
     println!(
         "{runs} interleaved runs, ours: {}, native: {}",
@@ -96,6 +106,7 @@ fn scenarios() -> Vec<Scenario> {
     const ALL: &[&str] = &["ADD", "CHECK", "DEL"];
     const BOTH: &[&str] = &["ADD", "DEL"];
     let scenario = |name, plugin, config, verbs| Scenario { name, plugin, config, verbs };
+    let on_wire = |ipam: &Value| with("macvlan", ipam, json!({"master": WIRE, "bridge": null}));
     vec![
         scenario("bridge VERSION", "bridge", json!({}), &["VERSION"]),
         scenario("loopback", "loopback", with("loopback", &Value::Null, json!({})), ALL),
@@ -123,6 +134,9 @@ fn scenarios() -> Vec<Scenario> {
             BOTH,
         ),
         scenario("ptp + host-local", "ptp", with("ptp", &single, json!({})), ALL),
+        scenario("macvlan L2", "macvlan", on_wire(&json!({})), ALL),
+        scenario("macvlan + host-local", "macvlan", on_wire(&single), ALL),
+        scenario("macvlan + host-local dual", "macvlan", on_wire(&dual), ALL),
         scenario(
             "ptp + masq nft",
             "ptp",

@@ -56,49 +56,41 @@ fn parents_are_not_changed() -> Result<()> {
 
 #[test]
 fn links_that_may_not_be_stacked() -> Result<()> {
-    let create = |parent: u32, mode: &str, more: &str| {
+    let create = |parent: u32, mode: &str| {
         format!(
-            r#"{{"op": "macvlan-create", "parent": {parent}, "mode": "{mode}", "mtu": null, "mac": null, "queue": null{more}}}"#
+            r#"{{"op": "macvlan-create", "parent": {parent}, "mode": "{mode}", "mtu": null, "mac": null, "queue": null}}"#
         )
     };
     let steps = |name, steps: &[&str]| rogue(name, &format!("[{}]", steps.join(", ")));
     let bridge = r#"{"op": "bridge-find", "name": "hostile0"}"#;
     let of_parent = "is not that of a link to stack on";
     withstand(&[
-        steps("all frames of the parent", &[FIND, &create(0, "passthru", "")])
-            .ends(110, "macvlan.create on \"passthru\""),
-        steps("a mode that is none", &[FIND, &create(0, "source", "")]).ends(999, "malformed message"),
-        steps("an MTU", &[FIND, &create(0, "bridge", r#", "mtu": 1400"#)]).ends(999, "malformed message"),
-        steps(
-            "an MTU of nobody's choice",
-            &[FIND, &create(0, "bridge", "").replace(r#""mtu": null"#, r#""mtu": 1400"#)],
-        )
-        .ends(110, "with MTU 1400"),
-        steps(
-            "an MTU beyond the parent's",
-            &[FIND, &create(0, "bridge", "").replace(r#""mtu": null"#, r#""mtu": 9000"#)],
-        )
-        .policy("[grant.macvlan]\nmodes = [\"bridge\"]\nmtu = \"9000\"")
-        .ends(999, "invalid MTU 9000, must be [0, master MTU(1500)]"),
+        steps("all frames of the parent", &[FIND, &create(0, "passthru")]).ends(110, "macvlan.create on \"passthru\""),
+        steps("a mode that is none", &[FIND, &create(0, "source")]).ends(999, "malformed message"),
+        steps("an MTU of nobody's choice", &[FIND, &create(0, "bridge").replace(r#""mtu": null"#, r#""mtu": 1400"#)])
+            .ends(110, "with MTU 1400"),
+        steps("an MTU beyond the parent's", &[FIND, &create(0, "bridge").replace(r#""mtu": null"#, r#""mtu": 9000"#)])
+            .policy("[grant.macvlan]\nmodes = [\"bridge\"]\nmtu = \"9000\"")
+            .ends(999, "invalid MTU 9000, must be [0, master MTU(1500)]"),
         steps(
             "an address that is everybody's",
-            &[FIND, &create(0, "bridge", "").replace(r#""mac": null"#, r#""mac": "ff:ff:ff:ff:ff:ff""#)],
+            &[FIND, &create(0, "bridge").replace(r#""mac": null"#, r#""mac": "ff:ff:ff:ff:ff:ff""#)],
         )
         .ends(999, "cannot assign requested address"),
-        steps("on a bridge", &[bridge, &create(0, "bridge", "")]).ends(999, of_parent),
-        steps("on the own link", &["\"veth-create\"", &create(0, "bridge", "")]).ends(999, of_parent),
-        steps("on the host end", &["\"veth-create\"", &create(1, "bridge", "")]).ends(999, of_parent),
-        steps("on nothing", &[&create(0, "bridge", "")]).ends(999, "no such handle was given out"),
-        steps("on the link that stands on it", &[FIND, &create(0, "bridge", ""), &create(1, "bridge", "")])
+        steps("on a bridge", &[bridge, &create(0, "bridge")]).ends(999, of_parent),
+        steps("on the own link", &["\"veth-create\"", &create(0, "bridge")]).ends(999, of_parent),
+        steps("on the host end", &["\"veth-create\"", &create(1, "bridge")]).ends(999, of_parent),
+        steps("on nothing", &[&create(0, "bridge")]).ends(999, "no such handle was given out"),
+        steps("on the link that stands on it", &[FIND, &create(0, "bridge"), &create(1, "bridge")])
             .ends(999, of_parent),
-        steps("two", &[FIND, &create(0, "bridge", ""), &create(0, "bridge", "")]).ends(999, "has \"eth0\" already"),
-        steps("beside a pair", &["\"veth-create\"", FIND, &create(2, "bridge", "")]).ends(999, "has \"eth0\" already"),
-        steps("a pair beside it", &[FIND, &create(0, "bridge", ""), "\"veth-create\""]).ends(999, "already exists"),
-        steps("without the grant", &[FIND, &create(0, "bridge", "")])
+        steps("two", &[FIND, &create(0, "bridge"), &create(0, "bridge")]).ends(999, "has \"eth0\" already"),
+        steps("beside a pair", &["\"veth-create\"", FIND, &create(2, "bridge")]).ends(999, "has \"eth0\" already"),
+        steps("a pair beside it", &[FIND, &create(0, "bridge"), "\"veth-create\""]).ends(999, "already exists"),
+        steps("without the grant", &[FIND, &create(0, "bridge")])
             .policy("withdraw = [\"macvlan\"]")
             .ends(110, "macvlan.create"),
-        steps("on CHECK", &[FIND, &create(0, "bridge", "")]).on("CHECK").ends(110, "macvlan.create is not for CHECK"),
-        steps("on DEL", &[FIND, &create(0, "bridge", "")]).on("DEL").ends(110, "macvlan.create is not for DEL"),
+        steps("on CHECK", &[FIND, &create(0, "bridge")]).on("CHECK").ends(110, "macvlan.create is not for CHECK"),
+        steps("on DEL", &[FIND, &create(0, "bridge")]).on("DEL").ends(110, "macvlan.create is not for DEL"),
     ])
 }
 

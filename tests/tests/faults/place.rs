@@ -2,7 +2,7 @@
 
 use crate::common::{PRIVATE_ETC, Refusal, collect_garbage, is_whole, picture, same_picture};
 use crate::fault::{Fault, TRACE, of_run, tracing};
-use crate::scenarios::{NATIVE, SCRIPT, Scenario};
+use crate::scenarios::{MASTER, NATIVE, SCRIPT, Scenario};
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, merge, plugin_bin, shipped};
 use serde_json::{Value, json};
@@ -62,6 +62,11 @@ impl Place {
         node.sh(&format!(
             "mkdir -p {directory}/leases; cat > {directory}/{name} <<'END'\n{SCRIPT}\nEND\nchmod 755 {directory}/{name}"
         ))?;
+        if scenario.plugin == "macvlan" {
+            node.sh(&format!(
+                "ip link add {MASTER} type veth peer name wire1; ip link set {MASTER} up; ip link set wire1 up"
+            ))?;
+        }
         // What `postern gc` runs a native program with.
         node.sh("mkdir -p /etc/cni/net.d")?;
         std::fs::write(node.path("/etc/cni/net.d/10-net.conf"), scenario.config.to_string())?;

@@ -13,6 +13,9 @@ pub struct Scenario {
     pub config: Value,
 }
 
+/// The link of the node that others are stacked on.
+pub const MASTER: &str = "wire0";
+
 /// Where the scenario's native IPAM program is, and what it is called.
 pub const NATIVE: (&str, &str) = ("/run/native", "script-ipam");
 
@@ -59,6 +62,8 @@ pub fn all() -> Vec<Scenario> {
         scenario("bridge + native", "bridge", &json!({"type": NATIVE.1}), json!({})),
         scenario("ptp", "ptp", &dual, masquerade("nftables")),
         scenario("ptp masq iptables", "ptp", &single, masquerade("iptables")),
+        scenario("macvlan", "macvlan", &dual, json!({"master": MASTER})),
+        scenario("macvlan passthru L2", "macvlan", &json!({}), json!({"master": MASTER, "mode": "passthru"})),
         scenario("loopback", "loopback", &Value::Null, json!({})),
         scenario("host-local", "host-local", &dual, json!({})),
         scenario("static", "static", &fixed, json!({})),

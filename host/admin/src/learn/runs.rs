@@ -1,6 +1,7 @@
 //! Running a plugin as a runtime does, and reading what the gate wrote down about it.
 
 use super::catalog::BIN;
+use super::parent;
 use super::place::{NETNS, on_node};
 use crate::lists::Network;
 use anyhow::{Context, Result};
@@ -54,12 +55,16 @@ impl Run {
     }
 }
 
-/// Attaches a container to the network, looks at it and detaches it, on a node of its own.
+/// Attaches a container to the network, looks at it and detaches it, on a node of its own. For a plugin that `stacks` its link
+/// on another one there is that one.
 ///
 /// # Errors
 /// The plugin can't be started, or the kernel refuses a node. A plugin that fails is an outcome.
-pub fn run(plugin: &str, ifname: &str, network: &Network) -> Result<Run> {
+pub fn run(plugin: &str, ifname: &str, network: &Network, stacks: bool) -> Result<Run> {
     on_node(|| {
+        if stacks {
+            parent::make(network)?;
+        }
         let version = Version::parse(network.text("/cniVersion")).unwrap_or(Version::V0_1_0);
         let gc = version >= Version::V1_1_0;
         let mut run = Run::default();

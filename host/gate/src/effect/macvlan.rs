@@ -1,7 +1,8 @@
 //! A macvlan link, in the container's namespace: it has no end on the host, and dies with that namespace.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Need, Noted};
+use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
 use crate::errors::kernel;
+use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
 use postern_kernel::{Link, Netlink};
@@ -39,12 +40,16 @@ impl Macvlan {
         }
         for name in self.born.iter().chain([&session.request.ifname]) {
             let link = container.link_by_name(name).map_err(kernel)?;
-            let is_own = |link: &Link| link.kind == Self::KIND && self.mac.is_none_or(|mac| link.mac == Some(mac.0));
-            if let Some(own) = link.filter(is_own) {
+            if let Some(own) = link.filter(|link| self.is_like(link)) {
                 return Ok(Some(own));
             }
         }
         Ok(None)
+    }
+
+    /// Whether a link is one as this was made.
+    fn is_like(&self, link: &Link) -> bool {
+        link.kind == Self::KIND && self.mac.is_none_or(|mac| link.mac == Some(mac.0))
     }
 
     fn delete(&self, session: &Session, container: &Netlink) -> Result<(), OpError> {
@@ -98,14 +103,20 @@ impl Leaves for Macvlan {
 
 impl AttachmentLink for Macvlan {
     fn is_there(&self, session: &Session) -> Result<bool, OpError> {
-        let Some(container) = session.container().filter(|_| !session.has_foreign_record()) else { return Ok(false) };
-        self.find(session, container.netlink().map_err(kernel)?).map(|link| link.is_some())
+        match session.container().filter(|_| !session.has_foreign_record()) {
+            Some(container) => Ok(self.find(session, container.netlink().map_err(kernel)?)?.is_some()),
+            None => Ok(false),
+        }
     }
 
     fn is_named(&self, result: &CniResult) -> bool {
-        // In mode "passthru" its address tells nothing.
-        let is_own = |address: &str| self.mac.is_none_or(|mac| address.parse() == Ok(mac));
+        let is_own = |address: &str| self.mac.is_none_or(|mac| address.eq_ignore_ascii_case(&mac.to_string()));
         result.interfaces.iter().any(|link| !link.sandbox.is_empty() && is_own(&link.mac))
+    }
+
+    fn is_among(&self, _: &[Link], container: Option<&[Link]>) -> Option<bool> {
+        // Root in there may give it another address.
+        container.map(|links| links.iter().any(|link| link.kind == Self::KIND))
     }
 }
 

@@ -30,6 +30,7 @@ pub use veth::Veth;
 use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
+use postern_kernel::Link;
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -67,6 +68,9 @@ trait AttachmentLink {
 
     /// Whether the runtime's result is about this link, as far as that tells.
     fn is_named(&self, result: &CniResult) -> bool;
+
+    /// Whether the link is among those of the host or of the container, where these were seen; `None` if that does not tell.
+    fn is_among(&self, host: &[Link], container: Option<&[Link]>) -> Option<bool>;
 }
 
 /// What an effect has to do with the attachment's addresses.
@@ -183,6 +187,11 @@ impl Effect {
     /// The kernel refuses to show it.
     pub(crate) fn is_living_link(&self, session: &Session) -> Result<bool, OpError> {
         self.leaves().as_link().map_or(Ok(false), |link| link.is_there(session))
+    }
+
+    /// Whether it is the attachment's link and gone for certain, as far as the links of the host and of the container tell.
+    pub fn is_lost_link(&self, host: &[Link], container: Option<&[Link]>) -> bool {
+        self.leaves().as_link().and_then(|link| link.is_among(host, container)) == Some(false)
     }
 
     /// Whether it is the attachment's link, and the runtime's result is about it.

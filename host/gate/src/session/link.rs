@@ -77,7 +77,7 @@ impl Session {
         })
     }
 
-    /// Whether a link of the host is the host end of another attachment.
+    /// Whether this link of the host is the end of another attachment's pair, by that one's record.
     ///
     /// # Errors
     /// The records can't be listed.
