@@ -12,7 +12,7 @@ use {
     postern_types::{Reply, ops},
 };
 
-/// Adds the addresses, which IPAM or `prevResult` must have given to this attachment.
+/// Adds the addresses. IPAM or `prevResult` must have given each of them to this attachment.
 pub fn add(link: &Link, addresses: &[IpNet]) -> Result<(), Error> {
     host!(
         component: sys::addresses::add(&link.0, &sys::texts(addresses)).map_err(sys::failure),
@@ -28,7 +28,8 @@ pub fn list(link: &Link) -> Result<Vec<Address>, Error> {
     )
 }
 
-/// Waits, 5 seconds at most, until no IPv6 address of the link is tentative. Without one it isn't worth the call.
+/// Waits, 5 seconds at most, until no IPv6 address of the link is tentative. A link without IPv6 addresses needs no
+/// call.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if another node has the address.

@@ -1,4 +1,4 @@
-//! What this plugin has left on the node.
+//! The objects that this plugin has left on the node.
 
 use crate::error::Error;
 use crate::sys::host;
@@ -11,8 +11,8 @@ use {
     postern_types::{Reply, ops},
 };
 
-/// GC: removes what this plugin made for the attachments that the runtime's list of valid ones lacks; returns how many
-/// objects that were.
+/// GC: removes the objects that this plugin made for attachments outside the runtime's list of valid ones. Returns the
+/// number of objects.
 pub fn collect() -> Result<u32, Error> {
     host!(
         component: sys::attachments::collect().map_err(sys::failure),

@@ -1,4 +1,4 @@
-//! The bridge of the host that policy grants, and this attachment's port on it.
+//! The host's bridge that policy grants, and this attachment's port on it.
 
 use crate::error::Error;
 use crate::sys::{self, host};
@@ -11,19 +11,19 @@ use {
     postern_types::{Reply, ops},
 };
 
-/// How a bridge is to be made, or what is to be switched on. What isn't called here isn't imported either.
+/// The settings for a new bridge, and those to switch on. A setter that the plugin doesn't call is not imported.
 #[derive(Debug)]
 pub struct Options(sys::BridgeOptions);
 
 impl Default for Options {
-    /// The kernel's MTU, no VLAN filtering, and promiscuous mode as it is.
+    /// Makes options with the kernel's MTU, no VLAN filtering, and promiscuous mode unchanged.
     fn default() -> Self {
         Self(sys::BridgeOptions::new())
     }
 }
 
 impl Options {
-    /// MTU in bytes when the bridge is created, an existing one keeps its own; `None` leaves it as it is.
+    /// Sets the MTU in bytes for a new bridge; an existing one keeps its own. `None` changes nothing.
     #[must_use]
     pub fn mtu(self, mtu: Option<u32>) -> Self {
         if let Some(mtu) = mtu {
@@ -32,14 +32,14 @@ impl Options {
         self
     }
 
-    /// VLAN filtering when the bridge is created.
+    /// Sets VLAN filtering for a new bridge.
     #[must_use]
     pub fn vlan_filtering(self, on: bool) -> Self {
         host!(component: self.0.set_vlan_filtering(on), fake: self.0.vlan_filtering.set(on));
         self
     }
 
-    /// Promiscuous mode: switched on, never off.
+    /// Switches promiscuous mode on; `false` changes nothing.
     #[must_use]
     pub fn promisc(self, on: bool) -> Self {
         host!(component: self.0.set_promisc(on), fake: self.0.promisc.set(on));
@@ -51,7 +51,7 @@ impl Options {
 #[derive(Debug)]
 pub struct Bridge(sys::Bridge);
 
-/// Creates the bridge if it doesn't exist, and sets it up. It is the node's: nothing removes it with the attachment.
+/// Creates the bridge if it doesn't exist, and sets it up. It belongs to the node: it stays when the attachment goes.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if a link of that name is no bridge.
@@ -70,7 +70,7 @@ pub fn ensure(name: &str, options: &Options) -> Result<Bridge, Error> {
     )
 }
 
-/// Looks at the bridge; `None` if there is no link of that name.
+/// Looks up the bridge; `None` if there is no link of that name.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if a link of that name is no bridge.
@@ -93,7 +93,7 @@ impl Bridge {
         )
     }
 
-    /// Whether the bridge was in promiscuous mode when the handle was given out.
+    /// True if the bridge was in promiscuous mode when the handle was made.
     pub fn promisc(&self) -> bool {
         host!(
             component: self.0.promisc(),
@@ -118,10 +118,10 @@ impl Bridge {
     }
 
     /// Puts the gateways of the attachment's addresses on the bridge, or on its VLAN gateway, which is returned. The
-    /// host derives them from the IPAM result: the result's gateway, or else the first address of the network.
+    /// host takes them from the IPAM result: the result's gateway, or else the first address of the network.
     ///
     /// # Errors
-    /// Among others [`postern_types::ErrorCode::Exists`] if another address is in the way and `force` is off.
+    /// Among others [`postern_types::ErrorCode::Exists`] if the bridge has another address and `force` is off.
     pub fn ensure_gateways(&self, port: &PortSpec, force: bool) -> Result<Option<LinkInfo>, Error> {
         host!(
             component: Ok(self.0.ensure_gateways(&port_resource(port), force).map_err(sys::failure)?.map(sys::link_info)),

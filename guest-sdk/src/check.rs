@@ -1,4 +1,4 @@
-//! CHECK: comparing the attachment's link with `prevResult`. The texts are those of the native plugins.
+//! CHECK: a comparison of the attachment's link with `prevResult`. The messages are those of the native plugins.
 
 use crate::error::Error;
 use crate::link::Link;
@@ -7,16 +7,16 @@ use ipnet::IpNet;
 use postern_cni::{CniResult, IpConfig, NetConf};
 use postern_types::Route;
 
-/// `prevResult`, which CHECK can't do without.
+/// Returns `prevResult`, which CHECK requires.
 ///
 /// # Errors
-/// Code 999 with `missing` as its message if there is none, or with what is wrong with it.
+/// Code 999 with `missing` as its message if there is none, or with the reason why it is invalid.
 pub fn previous_result(conf: &NetConf, missing: &str) -> Result<CniResult, Error> {
     conf.previous_result()?.ok_or_else(|| Error::new(missing))
 }
 
-/// Every address of the result is on the link with the same prefix, and there is a route to its network; every route
-/// of the result is in the main table.
+/// Checks that every address of the result is on the link with the same prefix and has a route to its network. Every
+/// route of the result must be in the main table.
 ///
 /// # Errors
 /// Code 999 for the first one that is missing.
@@ -47,13 +47,14 @@ pub fn configuration(link: &Link, ifname: &str, result: &CniResult) -> Result<()
     Ok(())
 }
 
-/// The kernel keeps the route to a whole address in the table `local`, where nobody looks.
+/// True for an address with the full prefix length. The kernel keeps its route in the table `local`, which is not read
+/// here.
 fn is_host_route(ip: &IpConfig) -> bool {
     ip.address.prefix_len() == ip.address.max_prefix_len()
 }
 
-/// By destination, and by next hop if one is given; default routes by destination alone. A route of another table than
-/// the main one can't be seen from here and is taken on trust.
+/// Compares the destination, and the next hop if one is given; for default routes only the destination. A route in
+/// another table than the main one can't be seen from here, and counts as present.
 fn matches(found: &Route, expected: &postern_cni::Route) -> bool {
     if expected.table.is_some_and(|table| table != 254 && table != 0) {
         return true;

@@ -1,4 +1,4 @@
-//! Giving the attachment's link what IPAM handed out: the part that every plugin with a link of its own shares.
+//! Configuring the attachment's link with the IPAM result: the common part of every plugin with its own link.
 
 use crate::error::Error;
 use crate::link::Link;
@@ -8,12 +8,12 @@ use postern_cni::{CniResult, IpConfig};
 use postern_types::{ErrorCode, Route};
 use std::net::IpAddr;
 
-/// Whether any of the addresses is an IPv6 one.
+/// True if one of the addresses is an IPv6 address.
 pub fn has_ipv6(ips: &[IpConfig]) -> bool {
     ips.iter().any(|ip| matches!(ip.address, IpNet::V6(_)))
 }
 
-/// Turns a missing key into success, for settings that a kernel without IPv6 can't have.
+/// Ignores the error of a missing key, for settings that a kernel without IPv6 lacks.
 pub fn if_there(outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if error.kind() == Some(ErrorCode::NotFound) => Ok(()),
@@ -21,7 +21,7 @@ pub fn if_there(outcome: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// Turns a setting that can't be made, be it missing or read-only, into success: for those that only improve things.
+/// Ignores the error of a setting that is missing or read-only, for settings that only improve something.
 pub fn best_effort(outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if error.kind() == Some(ErrorCode::Io) => Ok(()),
@@ -29,10 +29,10 @@ pub fn best_effort(outcome: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// Adds the addresses, sets the link up, waits for IPv6 where a gateway is at stake, adds the routes.
+/// Adds the addresses, sets the link up, waits for IPv6 if there is a gateway, and adds the routes.
 pub fn configure(link: &Link, ips: &[IpConfig], kernel_routes: &[Route]) -> Result<(), Error> {
     if has_ipv6(ips) {
-        // Runtimes may give a namespace in which IPv6 is off. Without the key the address itself will be refused.
+        // Runtimes may give a namespace in which IPv6 is off. If the key is missing, adding the address fails later.
         if_there(link_sysctl::set_disable_ipv6(link, false))?;
         if_there(link_sysctl::set_keep_addr_on_down(link, true))?;
     }
@@ -48,11 +48,11 @@ pub fn configure(link: &Link, ips: &[IpConfig], kernel_routes: &[Route]) -> Resu
     Ok(())
 }
 
-/// The routes of `result` as the kernel is to have them. One without a next hop goes through the first gateway of its
-/// family, unless its scope says that there is none; of identical ones the first is kept.
+/// Returns the routes of `result` in the kernel's form. A route without a next hop goes through the first gateway of
+/// its family, unless its scope excludes a next hop. Of identical ones the first is kept.
 ///
 /// # Errors
-/// Code 999 for a route without destination, or an attribute that the kernel has no room for.
+/// Code 999 for a route without destination, or an attribute outside the kernel's range.
 pub fn kernel_routes(result: &CniResult) -> Result<Vec<Route>, Error> {
     let mut kernel_routes = Vec::with_capacity(result.routes.len());
     for route in &result.routes {
@@ -61,7 +61,7 @@ pub fn kernel_routes(result: &CniResult) -> Result<Vec<Route>, Error> {
     Ok(kernel_routes)
 }
 
-/// Appends `route`, unless one is there that the kernel would take for the same.
+/// Appends `route`, unless the kernel would treat it as equal to one in the list.
 pub fn push_new(routes: &mut Vec<Route>, route: Route) {
     let same = |other: &Route| {
         (other.dst, other.gateway, other.priority, other.table)
@@ -72,7 +72,7 @@ pub fn push_new(routes: &mut Vec<Route>, route: Route) {
     }
 }
 
-/// One route of a result as the kernel is to have it.
+/// Returns one route of a result in the kernel's form.
 ///
 /// # Errors
 /// As for [`kernel_routes`].
@@ -104,7 +104,7 @@ fn attribute<T: TryFrom<i64>>(name: &str, value: Option<i64>, dst: IpNet) -> Res
     }
 }
 
-/// The gateway of the first address of the family that has one.
+/// Returns the gateway of the first address of the family that has one.
 pub fn first_gateway(ips: &[IpConfig], v4: bool) -> Option<IpAddr> {
     ips.iter().filter(|ip| matches!(ip.address, IpNet::V4(_)) == v4).find_map(|ip| ip.gateway)
 }

@@ -1,14 +1,14 @@
-//! Why something failed.
+//! The error of a plugin.
 
 use postern_cni::code;
 use postern_types::{ErrorCode, OpError};
 use std::fmt;
 
-/// Policy does not grant what the plugin asked for. One of the codes that a plugin may define (100 and above).
+/// The code for a request that policy does not grant. It is one of the codes that a plugin may define (100 and above).
 pub const DENIED: u32 = 110;
 
-/// Why something failed: what the runtime will read if it ends the verb. One pointer in size, as most results are
-/// handed through many hands and hardly any is an error.
+/// A failure. If it ends the verb, the runtime reads it. It has the size of one pointer: results pass through many
+/// functions, and few of them are errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.object)]
 pub struct Error(Box<Inner>);
@@ -20,34 +20,34 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of no known kind, code 999.
+    /// Makes an error of no known kind, code 999.
     pub fn new(msg: impl Into<String>) -> Self {
         postern_cni::Error::internal(msg).into()
     }
 
-    /// A configuration that can be decoded but makes no sense, code 7.
+    /// Makes an error for a configuration that can be decoded but makes no sense, code 7.
     pub fn config(msg: impl Into<String>) -> Self {
         postern_cni::Error::config(msg).into()
     }
 
-    /// The plugin can't serve ADD now, code 50; an answer to STATUS.
+    /// Makes an error for a plugin that can't serve ADD now, code 50: an answer to STATUS.
     pub fn unavailable(msg: impl Into<String>) -> Self {
         postern_cni::Error::new(code::PLUGIN_NOT_AVAILABLE, msg).into()
     }
 
-    /// The same error with `context` and a colon before its message.
+    /// Returns the same error with `context` and a colon before its message.
     #[must_use]
     pub fn context(mut self, context: impl fmt::Display) -> Self {
         self.0.object.msg = format!("{context}: {}", self.0.object.msg);
         self
     }
 
-    /// What kind of failure the host reported; `None` for errors of the plugin's own.
+    /// Returns the kind of failure that the host reported; `None` for the plugin's own errors.
     pub fn kind(&self) -> Option<ErrorCode> {
         self.0.kind
     }
 
-    /// The error object that is printed.
+    /// Returns the error object to print.
     pub fn object(&self) -> &postern_cni::Error {
         &self.0.object
     }
@@ -60,8 +60,8 @@ impl From<postern_cni::Error> for Error {
     }
 }
 
-/// A delegate's error is handed on unchanged. Everything else carries the host's message, which is the native plugins'
-/// text where there is one, and operation, object and way out as its details.
+/// Converts the host's error. A delegate's error stays unchanged. Every other error has the host's message, which is
+/// the native plugins' text if there is one. Operation, object and way out become its details.
 impl From<OpError> for Error {
     fn from(error: OpError) -> Self {
         let kind = Some(error.code);
@@ -86,7 +86,7 @@ impl From<OpError> for Error {
     }
 }
 
-/// The first failure among several attempts, none of which kept the later ones from being made: what DEL is like.
+/// Returns the first failure of several attempts that were all made, as DEL needs it.
 ///
 /// # Errors
 /// The first one.

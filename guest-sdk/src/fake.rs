@@ -1,7 +1,7 @@
-//! A fake host for tests of the build machine: a simulated kernel behind the same functions that a component imports.
+//! A fake host for tests on the build machine: a simulated kernel behind the functions that a component imports.
 //!
-//! Each thread has its own, so that tests run side by side. [`Kernel`] alone knows how the simulation works: it is a crate
-//! of its own, since `postern plan` runs guests against it too.
+//! Each thread has its own, so tests can run in parallel. The simulation is in [`Kernel`], a separate crate, because
+//! `postern plan` runs guests against it too.
 #![allow(clippy::result_large_err, reason = "the host's own error type, in code that only tests run")]
 
 pub use postern_sim::{Ipam, Kernel, Lease, Link, Place};
@@ -16,27 +16,27 @@ thread_local! {
     static KERNEL: RefCell<Kernel> = RefCell::new(Kernel::default());
 }
 
-/// Makes `kernel` this thread's.
+/// Makes `kernel` the kernel of this thread.
 pub fn install(kernel: Kernel) {
     with(|current| *current = kernel);
 }
 
-/// Looks at this thread's kernel, or changes it.
+/// Reads or changes the kernel of this thread.
 pub fn with<T>(act: impl FnOnce(&mut Kernel) -> T) -> T {
     KERNEL.with_borrow_mut(act)
 }
 
-/// The operations that succeeded or failed since the kernel was installed, by name.
+/// Returns the names of the operations that succeeded or failed since the kernel was installed.
 pub fn log() -> Vec<&'static str> {
     with(|kernel| kernel.log.iter().map(Operation::name).collect())
 }
 
-/// What every wrapper of a capability calls.
+/// Answers an operation; every wrapper of a capability calls this.
 pub(crate) fn call(operation: &Operation) -> Result<Reply, OpError> {
     with(|kernel| kernel.call(operation))
 }
 
-/// What the runtime would see.
+/// The output of a plugin, as the runtime would see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The result, or the error object.
@@ -50,7 +50,7 @@ pub fn run(plugin: &impl Plugin, verb: &str, stdin: &str) -> Outcome {
     run_with(plugin, env(verb), stdin)
 }
 
-/// The same in an environment of one's own.
+/// As [`run`], with a given environment.
 pub fn run_with(plugin: &impl Plugin, env: Env, stdin: &str) -> Outcome {
     match call_verb(plugin, env, stdin) {
         Ok(stdout) => Outcome { stdout, status: 0 },
@@ -58,7 +58,7 @@ pub fn run_with(plugin: &impl Plugin, env: Env, stdin: &str) -> Outcome {
     }
 }
 
-/// The same, with the error as it is.
+/// As [`run_with`], with the error unconverted.
 ///
 /// # Errors
 /// The plugin's.
@@ -66,7 +66,7 @@ pub fn call_verb(plugin: &impl Plugin, env: Env, stdin: &str) -> Result<String, 
     dispatch(plugin, env, || Ok(stdin.as_bytes().to_vec()))
 }
 
-/// The environment that [`run`] gives the plugin.
+/// Returns the environment that [`run`] gives the plugin.
 pub fn env(verb: &str) -> Env {
     Env {
         command: verb.to_owned(),

@@ -1,4 +1,4 @@
-//! Delegation to the address management plugin that the operator's configuration names as `ipam.type`.
+//! Delegation to the IPAM plugin that the operator's configuration names as `ipam.type`.
 //!
 //! No function takes an argument: the delegate gets the attachment's own environment and configuration.
 
@@ -30,8 +30,8 @@ fn ask_for_result() -> Result<String, Error> {
     ask!(ops::Ipam::Add, Reply::Result(result) => result)
 }
 
-/// Runs DEL, once what uses the attachment's addresses is gone: the host removes what its record lists, and a plugin that
-/// makes a link deletes it before.
+/// Runs DEL. The host removes everything in the record that uses the attachment's addresses first. A plugin that makes
+/// a link deletes the link before this call.
 pub fn del() -> Result<(), Error> {
     host!(
         component: sys::ipam::del().map_err(sys::failure),

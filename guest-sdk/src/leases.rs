@@ -1,4 +1,4 @@
-//! host-local's address store, scoped to the attachment and its network.
+//! host-local's address store, limited to the attachment and its network.
 
 use crate::error::Error;
 use crate::sys::{self, host};
@@ -11,7 +11,7 @@ use {
     postern_types::{Reply, ops},
 };
 
-/// Reserves one address from each set of ranges, round robin, or the requested one that lies in it.
+/// Reserves one address from each set of ranges: the requested one that lies in it, or the next one, round robin.
 ///
 /// # Errors
 /// [`postern_types::ErrorCode::InvalidArgument`] for ranges that make no sense, `Exhausted`, `Exists` (taken, or this
@@ -26,7 +26,7 @@ pub fn reserve(sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<Lea
     )
 }
 
-/// The attachment's addresses, with no gateway and the full prefix length.
+/// Returns the attachment's addresses, with no gateway and the full prefix length.
 pub fn held() -> Result<Vec<LeaseGrant>, Error> {
     host!(
         component: grants(sys::leases::held().map_err(sys::failure)?),
@@ -34,8 +34,8 @@ pub fn held() -> Result<Vec<LeaseGrant>, Error> {
     )
 }
 
-/// Gives the attachment's addresses back, once the host has removed what its record lists and what uses them. Nothing to
-/// give back is success.
+/// Releases the attachment's addresses. The host removes everything in the record that uses them first. It succeeds if
+/// there is nothing to release.
 pub fn release() -> Result<(), Error> {
     host!(
         component: sys::leases::release().map_err(sys::failure),
@@ -43,7 +43,8 @@ pub fn release() -> Result<(), Error> {
     )
 }
 
-/// Frees every lease of the network whose owner the runtime's list of valid attachments lacks; returns how many.
+/// Frees every lease of the network with an owner outside the runtime's list of valid attachments. Returns their
+/// number.
 pub fn retain() -> Result<u32, Error> {
     host!(
         component: sys::leases::retain().map_err(sys::failure),
@@ -51,7 +52,7 @@ pub fn retain() -> Result<u32, Error> {
     )
 }
 
-/// Whether each set has a free address.
+/// True if each set has a free address.
 pub fn available(sets: &[Vec<LeaseRange>]) -> Result<bool, Error> {
     host!(
         component: sys::leases::available(&translate(sets)).map_err(sys::failure),

@@ -1,11 +1,11 @@
-//! What a Postern plugin is written with.
+//! The library for Postern plugins.
 //!
-//! A plugin is an ordinary `wasm32-wasip2` program: it implements [`Plugin`], and its `main` is [`run`]. Everything that
-//! it can do to the node is a typed function of one of the modules here, one module for each capability of `wit/`; what
-//! the plugin calls becomes the import list of its component, and nothing else does. A policy narrows it further, and
-//! whatever a failed ADD did is undone by the host.
+//! A plugin is an ordinary `wasm32-wasip2` program: it implements [`Plugin`], and its `main` is [`run`]. All that it
+//! can do to the node is a typed function of a module here. There is one module for each capability of `wit/`. The
+//! component imports exactly the functions that the plugin calls. A policy limits them further, and the host undoes a
+//! failed ADD.
 //!
-//! This one gives the container a link and its addresses, and leaves the rest to others:
+//! This one gives the container a link and its addresses, and does no more:
 //!
 //! ```
 //! use postern_guest::cni::CniResult;
@@ -37,7 +37,7 @@
 //!
 //! // fn main() -> std::process::ExitCode { postern_guest::run(&Minimal) }
 //!
-//! // The fake host stands behind the same functions in tests, which need neither root nor a network namespace.
+//! // Tests use the fake host through the same functions. They need neither root nor a network namespace.
 //! fake::install(fake::Kernel::with_ipam(r#"{"ips": [{"address": "10.1.2.3/24", "gateway": "10.1.2.1"}]}"#));
 //! let outcome = fake::run(&Minimal, "ADD", r#"{"cniVersion": "1.0.0", "name": "n", "ipam": {"type": "static"}}"#);
 //! assert!(outcome.status == 0 && outcome.stdout.contains("10.1.2.3/24"), "{outcome:?}");

@@ -10,12 +10,12 @@ use {
     postern_types::{Reply, ops},
 };
 
-/// A link held by this run. The host looks at namespace, index and name again at every use: a link that was deleted
-/// and made anew is [`postern_types::ErrorCode::InvalidHandle`].
+/// A link that this run has a handle to. The host checks namespace, index and name at every use. A link that was
+/// deleted and made again is [`postern_types::ErrorCode::InvalidHandle`].
 #[derive(Debug)]
 pub struct Link(pub(crate) sys::Link);
 
-/// Looks the attachment's link up; `None` if the namespace or the link is gone.
+/// Looks up the attachment's link; `None` if the namespace or the link is gone.
 pub fn own() -> Result<Option<Link>, Error> {
     host!(
         component: Ok(sys::link::own().map_err(sys::failure)?.map(Link)),
@@ -23,7 +23,7 @@ pub fn own() -> Result<Option<Link>, Error> {
     )
 }
 
-/// Deletes the attachment's link, if there is one: the better part of most DELs.
+/// Deletes the attachment's link, if there is one: the main part of most DELs.
 pub fn delete_own() -> Result<(), Error> {
     match own()? {
         Some(link) => link.delete(),
@@ -48,7 +48,7 @@ impl Link {
         )
     }
 
-    /// Deletes the link, and with it the other end of a veth, addresses and routes. One that is gone is success.
+    /// Deletes the link, and with it the other end of a veth, addresses and routes. It succeeds if the link is gone.
     pub fn delete(&self) -> Result<(), Error> {
         host!(
             component: self.0.delete().map_err(sys::failure),

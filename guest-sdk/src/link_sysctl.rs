@@ -1,4 +1,5 @@
-//! Kernel settings of the attachment's own link. One function for each key, so that the imports tell which are used.
+//! Kernel settings of the attachment's own link. Each key has its own function, so the imports show which keys are
+//! used.
 
 use crate::error::Error;
 use crate::link::Link;
@@ -7,7 +8,7 @@ use crate::sys::{self, host};
 #[cfg(not(target_arch = "wasm32"))]
 use postern_types::{LinkSysctl, ops};
 
-/// `net.ipv6.conf.<link>.accept_dad`: duplicate address detection.
+/// Sets `net.ipv6.conf.<link>.accept_dad`: duplicate address detection.
 pub fn set_accept_dad(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_accept_dad(&link.0, on).map_err(sys::failure),
@@ -15,7 +16,7 @@ pub fn set_accept_dad(link: &Link, on: bool) -> Result<(), Error> {
     )
 }
 
-/// `net.ipv6.conf.<link>.enhanced_dad` (RFC 7527).
+/// Sets `net.ipv6.conf.<link>.enhanced_dad` (RFC 7527).
 pub fn set_enhanced_dad(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_enhanced_dad(&link.0, on).map_err(sys::failure),
@@ -23,7 +24,7 @@ pub fn set_enhanced_dad(link: &Link, on: bool) -> Result<(), Error> {
     )
 }
 
-/// `net.ipv4.conf.<link>.arp_notify`: a gratuitous ARP when the link comes up.
+/// Sets `net.ipv4.conf.<link>.arp_notify`: a gratuitous ARP when the link comes up.
 pub fn set_arp_notify(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_arp_notify(&link.0, on).map_err(sys::failure),
@@ -39,7 +40,7 @@ pub fn set_ndisc_notify(link: &Link, on: bool) -> Result<(), Error> {
     )
 }
 
-/// `net.ipv6.conf.<link>.keep_addr_on_down`.
+/// Sets `net.ipv6.conf.<link>.keep_addr_on_down`.
 pub fn set_keep_addr_on_down(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_keep_addr_on_down(&link.0, on).map_err(sys::failure),
@@ -47,7 +48,7 @@ pub fn set_keep_addr_on_down(link: &Link, on: bool) -> Result<(), Error> {
     )
 }
 
-/// `net.ipv6.conf.<link>.disable_ipv6`. Turning it off turns it off for the container's `lo` as well.
+/// Sets `net.ipv6.conf.<link>.disable_ipv6`. `false` also sets it to off for the container's `lo`.
 pub fn set_disable_ipv6(link: &Link, on: bool) -> Result<(), Error> {
     host!(
         component: sys::link_sysctl::set_disable_ipv6(&link.0, on).map_err(sys::failure),

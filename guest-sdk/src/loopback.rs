@@ -1,4 +1,4 @@
-//! `lo` of the container's namespace.
+//! The link `lo` of the container's namespace.
 
 use crate::error::Error;
 use crate::sys::{self, host};
@@ -10,10 +10,10 @@ use {
     postern_types::{Reply, ops},
 };
 
-/// What `lo` is like.
+/// The state of `lo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// It is up.
+    /// True if it is up.
     pub up: bool,
     /// Its addresses.
     pub addresses: Vec<Address>,
@@ -30,7 +30,7 @@ pub fn up() -> Result<(), Error> {
     )
 }
 
-/// Sets `lo` down. A namespace that is gone is success.
+/// Sets `lo` down. It succeeds if the namespace is gone.
 pub fn down() -> Result<(), Error> {
     host!(
         component: sys::loopback::down().map_err(sys::failure),
@@ -38,7 +38,7 @@ pub fn down() -> Result<(), Error> {
     )
 }
 
-/// Looks at `lo`.
+/// Reads the state of `lo`.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::NotFound`] if there is no such namespace.

@@ -1,4 +1,4 @@
-//! Protection against a container that sends under a foreign link-layer address.
+//! Protection against a container that sends with a foreign link-layer address.
 
 use crate::error::Error;
 use crate::sys::{self, host};
@@ -8,7 +8,7 @@ use postern_types::Mac;
 #[cfg(not(target_arch = "wasm32"))]
 use postern_types::ops;
 
-/// From now on only frames with this source address pass the host's end.
+/// Makes rules so that only frames with this source address pass the host end.
 pub fn ensure(end: &HostEnd, mac: Mac) -> Result<(), Error> {
     host!(
         component: sys::mac_guard::ensure(&end.0, &mac.to_string()).map_err(sys::failure),
@@ -16,7 +16,7 @@ pub fn ensure(end: &HostEnd, mac: Mac) -> Result<(), Error> {
     )
 }
 
-/// Compares the rules with what they should be.
+/// Compares the rules with the expected ones.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].
@@ -27,7 +27,8 @@ pub fn check(end: &HostEnd, mac: Mac) -> Result<(), Error> {
     )
 }
 
-/// Removes the attachment's rules; the host sets the guarded port down before. Nothing to remove is success.
+/// Removes the attachment's rules; the host sets the guarded port down before. It succeeds if there is nothing to
+/// remove.
 pub fn remove() -> Result<(), Error> {
     host!(
         component: sys::mac_guard::remove().map_err(sys::failure),

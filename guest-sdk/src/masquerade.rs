@@ -8,19 +8,19 @@ use postern_types::{Backend, ErrorCode};
 #[cfg(not(target_arch = "wasm32"))]
 use postern_types::ops;
 
-/// What the keys `ipMasq` and `ipMasqBackend` say.
+/// The meaning of the keys `ipMasq` and `ipMasqBackend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// No masquerading.
     No,
-    /// Masquerading, by whatever means.
+    /// Masquerading by any packet filter.
     Yes,
     /// Masquerading by this packet filter.
     By(Backend),
 }
 
 impl Wanted {
-    /// Reads both keys. The backend is looked at only if it matters.
+    /// Reads both keys. The backend is checked only if `ipMasq` is true.
     ///
     /// # Errors
     /// Code 999 for a key of the wrong type, code 7 for a backend that doesn't exist.
@@ -46,8 +46,8 @@ impl Wanted {
         }
     }
 
-    /// Compares the rules, if any are wanted. Where no backend is named, either will do: a native plugin may have made
-    /// the rules, and has another default.
+    /// Compares the rules, if any are wanted. If no backend is named, the rules of either are accepted: a native plugin
+    /// may have made them, with another default.
     pub fn check(self) -> Result<(), Error> {
         match self {
             Self::No => Ok(()),
@@ -62,7 +62,7 @@ impl Wanted {
     }
 }
 
-/// Makes the rules, if they are missing; no backend is nftables.
+/// Makes the rules, if they are missing; `None` means nftables.
 pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
     host!(
         component: sys::masquerade::ensure(backend.map(translate)).map_err(sys::failure),
@@ -70,7 +70,7 @@ pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
     )
 }
 
-/// Compares the rules with what they should be.
+/// Compares the rules with the expected ones.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].
@@ -81,7 +81,7 @@ pub fn check(backend: Option<Backend>) -> Result<(), Error> {
     )
 }
 
-/// Removes the attachment's rules of both backends. Nothing to remove is success.
+/// Removes the attachment's rules of both backends. It succeeds if there is nothing to remove.
 pub fn remove() -> Result<(), Error> {
     host!(
         component: sys::masquerade::remove().map_err(sys::failure),

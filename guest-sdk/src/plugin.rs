@@ -1,4 +1,4 @@
-//! From the call of a runtime to a verb of the plugin, and back to one JSON object.
+//! Translation of a runtime's call to a verb of the plugin, and of its outcome to one JSON object.
 
 use crate::error::Error;
 use crate::request::Request;
@@ -6,18 +6,19 @@ use postern_cni::{CniResult, Env, Json, Verb, Version, check_version, code, conf
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-/// A configuration has no business being longer; the host's own limit is lower.
+/// The limit for a configuration, in bytes; the host's own limit is lower.
 pub(crate) const CONFIGURATION_LIMIT: usize = 16 << 20;
 
-/// A plugin: what it does for each verb.
+/// A plugin: one function for each verb.
 ///
-/// If ADD fails, the host undoes everything that it did: there is no rolling back here. DEL must succeed when there is
-/// nothing left to remove.
+/// If ADD fails, the host undoes everything that it did, so the plugin doesn't roll back. DEL must succeed when there
+/// is nothing left to remove.
 pub trait Plugin {
-    /// The versions of the specification that the plugin serves.
+    /// The versions of the specification that the plugin supports.
     const VERSIONS: &'static [Version] = &Version::ALL;
 
-    /// ADD: makes the attachment, and returns it in the newest form; it is printed in the configuration's version.
+    /// ADD: makes the attachment and returns it in the newest form. The configuration's version decides the printed
+    /// form.
     fn add(&self, request: &Request) -> Result<CniResult, Error>;
 
     /// DEL: removes the attachment, or what is left of it.
@@ -26,19 +27,19 @@ pub trait Plugin {
     /// CHECK: compares the attachment with `prevResult`; changes nothing.
     fn check(&self, request: &Request) -> Result<(), Error>;
 
-    /// STATUS: could ADD be served now?
+    /// STATUS: succeeds if ADD could be served now.
     fn status(&self, _request: &Request) -> Result<(), Error> {
         Ok(())
     }
 
-    /// GC: removes what belongs to attachments that the runtime no longer has.
+    /// GC: removes the objects of attachments that the runtime no longer has.
     fn gc(&self, _request: &Request) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// The whole of a plugin's `main`: reads environment and standard input, carries the verb out, prints the result or the
-/// error object. The exit status is 0 or 1.
+/// Runs the plugin; its `main` needs nothing else. It reads environment and standard input, runs the verb, and prints
+/// the result or the error object. The exit status is 0 or 1.
 pub fn run(plugin: &impl Plugin) -> ExitCode {
     let outcome = Env::of_process().map_err(Error::from).and_then(|env| {
         refuse_to_pretend()?;
@@ -54,8 +55,8 @@ pub fn run(plugin: &impl Plugin) -> ExitCode {
     }
 }
 
-/// What stands behind the capabilities on the build machine is a fake host. A plugin that was installed in that form by
-/// mistake must not report networks that don't exist.
+/// Refuses to run on the build machine, where a fake host answers for the capabilities. A plugin that was installed in
+/// that form by mistake must not report networks that don't exist.
 fn refuse_to_pretend() -> Result<(), Error> {
     if cfg!(target_arch = "wasm32") {
         return Ok(());
@@ -74,7 +75,7 @@ fn read_stdin() -> Result<Vec<u8>, Error> {
     }
 }
 
-/// What is printed if all goes well. The host has validated environment and configuration before.
+/// Returns the text to print on success. The host has validated environment and configuration before.
 pub(crate) fn dispatch<P: Plugin>(
     plugin: &P,
     env: Env,
@@ -103,7 +104,7 @@ pub(crate) fn dispatch<P: Plugin>(
 mod tests {
     use super::*;
 
-    /// Says what it was asked for.
+    /// A plugin that reports its request.
     struct Echo;
 
     impl Plugin for Echo {

@@ -7,7 +7,7 @@ use crate::veth::HostEnd;
 #[cfg(not(target_arch = "wasm32"))]
 use postern_types::ops;
 
-/// Puts the gateway of each of the attachment's addresses on the host's end, and routes the address there.
+/// Puts the gateway of each of the attachment's addresses on the host end, and routes the address there.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::InvalidArgument`] for an address without gateway.

@@ -1,27 +1,28 @@
-//! What the runtime asked for.
+//! The request of the runtime.
 
 use crate::error::Error;
 use crate::plugin::CONFIGURATION_LIMIT;
 use postern_cni::{Args, CniResult, Dns, Env, Fields, Interface, Json, NetConf, Route, Verb, Version};
 
-/// One call of the plugin. The host has validated environment and configuration; a plugin reads what it needs of them.
+/// One call of the plugin. The host has validated environment and configuration; a plugin reads the parts that it
+/// needs.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The verb.
     pub verb: Verb,
     /// The `CNI_*` variables.
     pub env: Env,
-    /// The version of the configuration, one of the plugin's own.
+    /// The version of the configuration, one that the plugin supports.
     pub version: Version,
-    /// The configuration as it was written, without GC's lists of valid attachments: they are long, and the host goes by
-    /// them itself ([`attachments::collect`](crate::attachments::collect)). [`Request::conf`] has them.
+    /// The configuration as it was written, without GC's lists of valid attachments. The lists are long, and the host
+    /// uses them itself ([`attachments::collect`](crate::attachments::collect)). [`Request::conf`] has them.
     pub json: Json,
     /// Standard input, byte for byte.
     pub stdin: Vec<u8>,
 }
 
 impl Request {
-    /// The configuration with the keys that every plugin has.
+    /// Returns the configuration with the keys that every plugin has.
     ///
     /// # Errors
     /// Code 999 for a key of the wrong type.
@@ -33,7 +34,8 @@ impl Request {
         Ok(NetConf::parse(json)?)
     }
 
-    /// `ipam.type`, the plugin to delegate to; empty if absent. For GC this is much cheaper than [`Request::conf`].
+    /// Returns `ipam.type`, the plugin to delegate to; empty if absent. For GC this is much cheaper than
+    /// [`Request::conf`].
     ///
     /// # Errors
     /// Code 999 for a key of the wrong type, as of [`Request::conf`].
@@ -41,7 +43,7 @@ impl Request {
         Ok(NetConf::parse(self.json.clone())?.ipam_type)
     }
 
-    /// `CNI_ARGS`, for a plugin that knows the keys `known`.
+    /// Returns `CNI_ARGS`, for a plugin that knows the keys `known`.
     ///
     /// # Errors
     /// Code 999 for a malformed pair, or for another key unless `IgnoreUnknown` is set.
@@ -49,13 +51,14 @@ impl Request {
         Ok(Args::parse(&self.env.args, known)?)
     }
 
-    /// The container's interface in `result`: the one named `CNI_IFNAME` in the sandbox `CNI_NETNS`.
+    /// Returns the container's interface in `result`: the one named `CNI_IFNAME` in the sandbox `CNI_NETNS`.
     ///
     /// # Errors
     /// Code 999 if there is none.
     pub fn own_interface<'r>(&self, result: &'r CniResult) -> Result<&'r Interface, Error> {
         let own = |interface: &&Interface| interface.name == self.env.ifname && interface.sandbox == self.env.netns;
-        // The first blank pair is where native plugins print the sandbox of the interface that they did not find.
+        // The double blank in the message is the native plugins': they print the sandbox of the missing interface
+        // there, which is empty.
         result.interfaces.iter().rfind(own).ok_or_else(|| {
             let netns = &self.env.netns;
             Error::new(format!("Sandbox in prevResult  doesn't match configured netns: {netns}"))
@@ -63,7 +66,7 @@ impl Request {
     }
 }
 
-/// The configuration's `dns`, if any key of it is given: it then replaces what IPAM says.
+/// Returns the configuration's `dns` if it has any key; it then replaces IPAM's.
 ///
 /// # Errors
 /// Code 999 for a key of the wrong type.
@@ -73,10 +76,10 @@ pub fn dns_override(conf: &NetConf) -> Result<Option<Dns>, Error> {
     Ok((lists.is_some() || !conf.dns.domain.is_empty()).then(|| conf.dns.clone()))
 }
 
-/// The key `mtu`, in bytes; 0 and less leave the choice to the kernel.
+/// Returns the key `mtu`, in bytes; `None` for 0 and less, for which the kernel chooses.
 ///
 /// # Errors
-/// Code 999 for a value of the wrong type, code 7 for one that no link can have.
+/// Code 999 for a value of the wrong type, code 7 for a value that is too large.
 pub fn mtu(fields: &Fields<'_>) -> Result<Option<u32>, Error> {
     match fields.int("mtu")? {
         Some(mtu) if mtu > 0 => {
@@ -86,7 +89,7 @@ pub fn mtu(fields: &Fields<'_>) -> Result<Option<u32>, Error> {
     }
 }
 
-/// The list of routes under the key `routes`, attributes of 1.1.0 included; IPAM plugins hand it on as it is.
+/// Returns the list of routes under the key `routes`, attributes of 1.1.0 included. IPAM plugins pass it on unchanged.
 ///
 /// # Errors
 /// Code 999 for a key of the wrong type, a malformed address, or a route without `dst`: no plugin could read such a

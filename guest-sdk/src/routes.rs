@@ -12,7 +12,7 @@ use {
     postern_types::{Reply, ops},
 };
 
-/// Adds the routes in order; the first refusal ends it.
+/// Adds the routes in order, and stops at the first refusal.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] for a route that is there already.
@@ -43,7 +43,7 @@ pub fn list(link: &Link) -> Result<Vec<Route>, Error> {
     )
 }
 
-/// A route to `dst` and nothing more, to be completed.
+/// Returns a route to `dst` without other attributes.
 pub fn to(dst: IpNet) -> Route {
     Route { dst, gateway: None, source: None, mtu: None, advmss: None, priority: None, table: None, scope: None }
 }

@@ -11,19 +11,19 @@ use {
     postern_types::{Reply, ops},
 };
 
-/// How a pair is to be made. What isn't called here isn't imported either.
+/// The settings for a new pair. A setter that the plugin doesn't call is not imported.
 #[derive(Debug)]
 pub struct Options(sys::VethOptions);
 
 impl Default for Options {
-    /// The kernel's MTU, 1500, and a random, locally administered address.
+    /// Makes options with the kernel's MTU, 1500, and a random, locally administered address.
     fn default() -> Self {
         Self(sys::VethOptions::new())
     }
 }
 
 impl Options {
-    /// MTU of both ends, in bytes; `None` leaves it as it is.
+    /// Sets the MTU of both ends, in bytes; `None` changes nothing.
     #[must_use]
     pub fn mtu(self, mtu: Option<u32>) -> Self {
         if let Some(mtu) = mtu {
@@ -32,7 +32,7 @@ impl Options {
         self
     }
 
-    /// Link-layer address of the container's end; `None` leaves it as it is.
+    /// Sets the link-layer address of the container's end; `None` changes nothing.
     #[must_use]
     pub fn mac(self, mac: Option<Mac>) -> Self {
         if let Some(mac) = mac {
@@ -42,26 +42,27 @@ impl Options {
     }
 }
 
-/// Both ends of the attachment's pair, and what the kernel said of them when they were made or found.
+/// Both ends of the attachment's pair, and their attributes from the moment when they were made or found.
 #[derive(Debug)]
 pub struct Pair {
     /// The end in the container's namespace, named `CNI_IFNAME`.
     pub container: Link,
     /// Its attributes.
     pub container_attributes: LinkInfo,
-    /// The end in the host's namespace.
+    /// The host end, in the host's namespace.
     pub host: HostEnd,
     /// Its attributes.
     pub host_attributes: LinkInfo,
-    /// Name of the bridge that the host's end is a port of.
+    /// The name of the bridge that the host end is a port of.
     pub bridge: Option<String>,
 }
 
-/// The host's end of the attachment's pair. It can be read, waited for, and handed on; the host alone configures it.
+/// The host end of the attachment's pair. A plugin can read it, wait for it, and pass it on; only the host configures
+/// it.
 #[derive(Debug)]
 pub struct HostEnd(pub(crate) sys::HostEnd);
 
-/// Makes the pair: the container's end down, the host's end up. The host chooses the latter's name and address.
+/// Makes the pair: the container's end down, the host end up. The host chooses name and address of the host end.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name.
@@ -75,7 +76,7 @@ pub fn create(options: &Options) -> Result<Pair, Error> {
     )
 }
 
-/// Finds the pair that an earlier run made; `None` if the link is gone or is no veth with its other end on this host.
+/// Finds the pair that an earlier run made. `None` if the link is gone, or is no veth with its other end on this host.
 pub fn find() -> Result<Option<Pair>, Error> {
     host!(
         component: Ok(sys::veth::find().map_err(sys::failure)?.map(sys::pair)),
@@ -92,7 +93,7 @@ impl HostEnd {
         )
     }
 
-    /// Waits, about 2.5 seconds at most, until the end is operational, and returns its attributes then.
+    /// Waits, about 2.5 seconds at most, until the end is operational. Returns its attributes of that moment.
     pub fn wait_running(&self) -> Result<LinkInfo, Error> {
         host!(
             component: self.0.wait_running().map(sys::link_info).map_err(sys::failure),

@@ -1,5 +1,5 @@
-//! What each plugin's component imports, function by function, against the list that reviewers read:
-//! `guests/imports.golden`. What a component doesn't import it can never do.
+//! The imports of each plugin's component, function by function, against the list that reviewers read:
+//! `guests/imports.golden`. A component can never use a function that it doesn't import.
 //!
 //! Needs the components, which `make build` makes.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test, helpers included")]
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use wasmparser::{Parser, Payload};
 
-/// The plugins that come with Postern.
+/// Returns the plugins that come with Postern.
 fn plugins() -> Vec<String> {
     let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests");
     let entries = std::fs::read_dir(guests).unwrap().map(|entry| entry.unwrap());
@@ -18,10 +18,10 @@ fn plugins() -> Vec<String> {
     names
 }
 
-/// No component may be larger: what is mapped at every start should stay small. The largest, bridge, has 285,000 bytes.
+/// The size limit of a component: every start maps it, so it should stay small. The largest, bridge, has 285,000 bytes.
 const SIZE_LIMIT: u64 = 300_000;
 
-/// Interfaces without a function of their own that come along because others use their types.
+/// Interfaces without a function of their own. They are imported because others use their types.
 const TYPES_ONLY: [&str; 4] =
     ["postern:cni/types", "wasi:cli/terminal-input", "wasi:cli/terminal-output", "wasi:io/error"];
 
@@ -36,8 +36,8 @@ fn component(plugin: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{} has not been built; `make build` builds it", file.display()))
 }
 
-/// The imports of the core module, which are those of the component; the modules that `wit-component` adds to connect
-/// the two have none with a colon. That a resource is dropped tells a reviewer nothing.
+/// Returns the imports of the core module, which are those of the component. `wit-component` adds modules to connect
+/// the two; their imports have no colon. The drop of a resource is left out: it tells a reviewer nothing.
 fn imports(plugin: &str) -> BTreeSet<String> {
     let bytes = std::fs::read(component(plugin)).unwrap();
     let mut lines = BTreeSet::new();
@@ -71,7 +71,7 @@ fn imports_are_those_of_the_golden_list() {
     );
 }
 
-/// The list above is read from the core module; the component around it must not ask for more.
+/// The list above is read from the core module; the component around it must not import more.
 #[test]
 fn components_import_no_other_interfaces() {
     let name = |versioned: &str| versioned.split('@').next().unwrap_or_default().to_owned();
@@ -83,7 +83,7 @@ fn components_import_no_other_interfaces() {
         let mut found = BTreeSet::new();
         for payload in Parser::new(0).parse_all(&bytes) {
             let Payload::ComponentImportSection(section) = payload.unwrap() else { continue };
-            // The small component inside, which exports `run`, calls what it gets from the outer one without a colon.
+            // The small component inside exports `run`. It calls the outer one's functions by names without a colon.
             let names = section.into_iter().map(|import| name(import.unwrap().name.name));
             found.extend(names.filter(|name| name.contains(':')));
         }

@@ -14,13 +14,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call of `plugin` in `bin`, which is the whole `CNI_PATH` too.
+    /// Makes a call of `plugin` in `bin`, which is also the whole `CNI_PATH`.
     pub fn new(bin: &Path, plugin: &str, verb: &str, stdin: impl Into<Vec<u8>>) -> Self {
         let call = Self { program: bin.join(plugin), environment: BTreeMap::new(), stdin: stdin.into() };
         call.env("CNI_COMMAND", verb).env("CNI_PATH", &bin.to_string_lossy())
     }
 
-    /// For an attachment: container ID, namespace path and interface name.
+    /// Sets the attachment: container ID, namespace path and interface name.
     #[must_use]
     pub fn attachment(self, container: &str, netns: &str, interface: &str) -> Self {
         self.env("CNI_CONTAINERID", container).env("CNI_NETNS", netns).env("CNI_IFNAME", interface)
@@ -40,23 +40,23 @@ impl Call {
         self
     }
 
-    /// The plugin's path.
+    /// Returns the plugin's path.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// The environment of the call, apart from `PATH`.
+    /// Returns the environment of the call, without `PATH`.
     pub fn environment(&self) -> &BTreeMap<String, String> {
         &self.environment
     }
 
-    /// What the plugin reads.
+    /// Returns the plugin's standard input.
     pub fn stdin(&self) -> &[u8] {
         &self.stdin
     }
 }
 
-/// What a plugin answered.
+/// The answer of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// Exit status; 124 when it was killed after 120 s, -1 when a signal killed it.
@@ -68,7 +68,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The result of a call that must succeed; `null` when it printed nothing.
+    /// Returns the result of a call that must succeed; `null` when it printed nothing.
     ///
     /// # Errors
     /// When the plugin failed or printed something else than JSON.

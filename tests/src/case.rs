@@ -1,4 +1,4 @@
-//! One differential case: a configuration and a sequence of calls, run on a node with plugins of either side.
+//! One differential case: a configuration and a sequence of calls. It runs on a node with the plugins of either side.
 
 use crate::{Call, Names, Node};
 use anyhow::{Context, Result, bail, ensure};
@@ -6,19 +6,19 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Which plugins a run uses.
+/// The plugins that a run uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Native ones for every step.
+    /// Native plugins for every step.
     Native,
-    /// Ours, but for steps marked [`Flag::Native`].
+    /// Our plugins, except for steps marked [`Flag::Native`].
     Ours,
 }
 
 /// A case. Built with the methods below; [`run`](Case::run) makes a tree that is compared with the other side's.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// `group/what`.
+    /// The name, as `group/what`.
     pub name: String,
     plugin: String,
     config: String,
@@ -30,16 +30,17 @@ pub struct Case {
     fast: bool,
 }
 
-/// How a step differs from an ordinary call.
+/// A difference of a step from an ordinary call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flag {
-    /// The native plugin, on our side too.
+    /// The native plugin is called, on our side too.
     Native,
-    /// `CNI_PATH` leads to the other side's plugins only (on our side): native main plugin with our IPAM, or ours with a native one.
+    /// On our side, `CNI_PATH` has only the other side's plugins: a native main plugin with our IPAM, or ours with a
+    /// native one.
     OtherIpam,
-    /// The changed configuration of [`Case::changed`].
+    /// The step uses the changed configuration of [`Case::changed`].
     Changed,
-    /// No `prevResult`.
+    /// The step passes no `prevResult`.
     NoPrevious,
     /// `CNI_NETNS` is empty.
     EmptyNetns,
@@ -51,23 +52,23 @@ pub enum Flag {
 /// and `BREAK` runs the case's script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What to call, or `KILL` or `BREAK`.
+    /// The verb, or `KILL` or `BREAK`.
     pub verb: String,
-    /// `c1` unless said.
+    /// The container, by default `c1`.
     pub container: String,
-    /// `eth0` unless said.
+    /// The interface, by default `eth0`.
     pub interface: String,
-    /// Deviations.
+    /// The differences from an ordinary call.
     pub flags: Vec<Flag>,
 }
 
 impl Case {
-    /// A case of `plugin` with a JSON configuration. It runs `ADD CHECK DEL DEL` unless told otherwise.
+    /// Makes a case of `plugin` with a JSON configuration. The default steps are `ADD CHECK DEL DEL`.
     pub fn new(name: &str, plugin: &str, config: &Value) -> Self {
         Self::raw(name, plugin, &config.to_string())
     }
 
-    /// A case whose configuration is any text.
+    /// Makes a case with any text as configuration.
     pub fn raw(name: &str, plugin: &str, config: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -82,65 +83,66 @@ impl Case {
         }
     }
 
-    /// The steps, separated by blanks. Flags are `native`, `other-ipam`, `changed`, `noprev`, `emptyns`, `ownns`.
+    /// Sets the steps, separated by blanks. Flags are `native`, `other-ipam`, `changed`, `noprev`, `emptyns`, `ownns`.
     #[must_use]
     pub fn steps(mut self, steps: &str) -> Self {
         steps.clone_into(&mut self.steps);
         self
     }
 
-    /// `CNI_ARGS` of all steps.
+    /// Sets `CNI_ARGS` for all steps.
     #[must_use]
     pub fn args(self, args: &str) -> Self {
         self.env("CNI_ARGS", args)
     }
 
-    /// A variable of all steps.
+    /// Sets a variable for all steps.
     #[must_use]
     pub fn env(mut self, key: &str, value: &str) -> Self {
         self.environment.push((key.to_owned(), Some(value.to_owned())));
         self
     }
 
-    /// No such variable in any step.
+    /// Removes a variable from all steps.
     #[must_use]
     pub fn unset(mut self, key: &str) -> Self {
         self.environment.push((key.to_owned(), None));
         self
     }
 
-    /// A shell script that runs on the node first.
+    /// Sets a shell script that runs on the node first.
     #[must_use]
     pub fn prepare(mut self, script: &str) -> Self {
         script.clone_into(&mut self.prepare);
         self
     }
 
-    /// A shell script that a step `BREAK` runs on the node.
+    /// Sets a shell script that a step `BREAK` runs on the node.
     #[must_use]
     pub fn broken(mut self, script: &str) -> Self {
         script.clone_into(&mut self.broken);
         self
     }
 
-    /// The merge patch that steps flagged `changed` apply to the configuration.
+    /// Sets the merge patch for steps with the flag `changed`.
     #[must_use]
     pub fn changed(mut self, patch: Value) -> Self {
         self.changed = Some(patch);
         self
     }
 
-    /// No duplicate address detection in containers: where it is not the point, it costs 2 s per call.
+    /// Switches duplicate address detection off in containers. It costs 2 s per call, so cases that don't test it call
+    /// this.
     #[must_use]
     pub fn fast(mut self) -> Self {
         self.fast = true;
         self
     }
 
-    /// Runs the case on a fresh node: a tree with, per step, exit status, stdout and the node's state.
+    /// Runs the case on a fresh node. Returns a tree with exit status, stdout and the node's state for each step.
     ///
     /// # Errors
-    /// When the test itself fails; whatever plugins do is in the tree.
+    /// When the test itself fails; all results of plugins are in the tree.
     pub fn run(&self, side: Side, native: &Path, ours: &Path) -> Result<Value> {
         let steps: Vec<Step> = self.steps.split_whitespace().map(Step::parse).collect::<Result<_>>()?;
         let containers: BTreeSet<_> = steps.iter().map(|step| step.container.as_str()).collect();
@@ -177,7 +179,7 @@ impl Case {
             if step.verb == "ADD" && answer.status == 0 {
                 previous.insert(attachment, answer.success()?);
             }
-            // A panic of the native side prints a trace and leaves stdout empty; no test means to compare that.
+            // A panic of the native side prints a trace and leaves stdout empty. No test compares that.
             let mut outcome = node.snapshot(&containers, &mut names)?;
             let stdout = names.apply(&answer.stdout);
             let parsed: Vec<Value> = serde_json::Deserializer::from_str(&stdout)
@@ -197,7 +199,7 @@ impl Case {
         Ok(Value::Object(tree))
     }
 
-    /// How many calls a run makes.
+    /// Returns the number of calls of a run.
     pub fn calls(&self) -> usize {
         self.steps.split_whitespace().filter(|step| !step.starts_with("KILL") && *step != "BREAK").count()
     }

@@ -1,4 +1,4 @@
-//! The intended differences: one list, each entry with its reason, and each entry must be needed.
+//! The intended differences, in one list. Each entry has a reason, and each entry must be needed.
 
 use crate::Mismatch;
 use anyhow::{Context, Result, ensure};
@@ -7,33 +7,33 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One intended difference. Patterns: `*` stands for any text.
+/// One intended difference. In patterns, `*` stands for any text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
-    /// Pattern of the case's name, or several.
+    /// One or several patterns for the case's name.
     pub case: Patterns,
-    /// Pattern of the leaf's path, which starts with the step, or several.
+    /// One or several patterns for the leaf's path, which starts with the step.
     pub path: Patterns,
-    /// Only in steps that ended with this status on both sides.
+    /// The status of a step on both sides; absent: any.
     pub exit: Option<i64>,
-    /// Pattern of the native value (JSON text); any when absent.
+    /// The pattern of the native value (JSON text); absent: any.
     pub native: Option<String>,
-    /// Pattern of our value (JSON text); any when absent.
+    /// The pattern of our value (JSON text); absent: any.
     pub ours: Option<String>,
-    /// Why we differ.
+    /// The reason for the difference.
     pub reason: String,
     #[serde(skip)]
     used: AtomicUsize,
 }
 
-/// One pattern or several, of which one must match.
+/// One pattern or several; one of them must match.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Patterns {
-    /// One.
+    /// One pattern.
     One(String),
-    /// Several.
+    /// Several patterns.
     Any(Vec<String>),
 }
 
@@ -78,13 +78,13 @@ impl Differences {
         Ok(list)
     }
 
-    /// No difference is intended.
+    /// Returns an empty list.
     pub fn none() -> Self {
         Self { difference: Vec::new() }
     }
 
-    /// Whether an entry covers this mismatch in a step that ended with the status `exit` on both sides, if it did; counts
-    /// its use.
+    /// True if an entry covers this mismatch; counts its use. `exit` is the status of the step, if both sides have the
+    /// same.
     pub fn intended(&self, case: &str, mismatch: &Mismatch, exit: Option<i64>) -> bool {
         let value = |pattern: &Option<String>, value: &Option<String>| {
             pattern.as_deref().is_none_or(|pattern| matches(pattern, value.as_deref().unwrap_or("(absent)")))
@@ -96,7 +96,7 @@ impl Differences {
                 && value(&entry.native, &mismatch.native)
                 && value(&entry.ours, &mismatch.ours)
         };
-        // Every entry that covers it counts as used: there is no order among them.
+        // Every entry that covers it counts as used, because they have no order.
         let mut intended = false;
         for entry in self.difference.iter().filter(covers) {
             entry.used.fetch_add(1, Ordering::Relaxed);
@@ -105,13 +105,13 @@ impl Differences {
         intended
     }
 
-    /// Entries that covered nothing.
+    /// Returns the entries that covered nothing.
     pub fn unused(&self) -> impl Iterator<Item = &Difference> {
         self.difference.iter().filter(|entry| entry.used.load(Ordering::Relaxed) == 0)
     }
 }
 
-/// Whether the pattern matches the whole text.
+/// True if the pattern matches the whole text.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };

@@ -1,6 +1,6 @@
-//! What the tests that run real plugin binaries share: a [`Node`] (a host with its own network and mount namespaces),
-//! calls of a plugin ([`Call`]), a [`snapshot`](Node::snapshot) of everything a plugin may change, and readable
-//! differences between two of them.
+//! The common parts of tests that run real plugins. A [`Node`] is a host with its own network and mount namespaces. A
+//! [`Call`] is a call of a plugin. A [`snapshot`](Node::snapshot) has everything that a plugin may change, and the
+//! differences between two of them can be printed.
 //!
 //! Everything here runs inside the namespaces of `tests/in-namespaces` and refuses to run elsewhere.
 
@@ -23,7 +23,7 @@ pub use paths::{copy_bin, native_bin, plugin_bin, shipped};
 pub use random::Random;
 pub use tree::{Mismatch, compare};
 
-/// A text for people with its lines joined: where they were broken does not matter.
+/// Joins the lines of a text for people, so that tests don't depend on line breaks.
 pub fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,9 +1,9 @@
-//! Names for what is random: veth names, hardware addresses and addresses made from them.
+//! Names for random texts: veth names, hardware addresses and addresses made from them.
 
 use std::collections::BTreeMap;
 
-/// What stands for each random text seen so far. Kept per node for a whole case, so that a name keeps its meaning after
-/// the link is gone.
+/// The symbols for the random texts seen so far. A node keeps them for a whole case, so that a name keeps its meaning
+/// after the link is gone.
 #[derive(Debug, Default, Clone)]
 pub struct Names {
     symbols: BTreeMap<String, String>,
@@ -11,24 +11,24 @@ pub struct Names {
 }
 
 impl Names {
-    /// `literal`: the case's own input, whose addresses are no random ones and stay.
+    /// Makes names. `literal` is the case's own input: its addresses are not random, and stay.
     pub fn new(literal: &str) -> Self {
         Self { symbols: BTreeMap::new(), literal: literal.to_lowercase() }
     }
 
-    /// `text` stands for something that this test chose.
+    /// Sets the symbol for a text that the test chose.
     pub fn fixed(&mut self, text: &str, symbol: &str) {
         self.symbols.insert(text.to_owned(), symbol.to_owned());
     }
 
-    /// Names a random link name, unless it has one.
+    /// Names a random link name, unless it has a name already.
     pub fn link(&mut self, name: &str, symbol: &str) {
         if is_random_veth(name) {
             self.symbols.entry(name.to_owned()).or_insert_with(|| symbol.to_owned());
         }
     }
 
-    /// Names a hardware address after the link that has it, unless it has a name or stands in the case's input.
+    /// Names a hardware address after its link, unless it has a name already or is in the case's input.
     pub fn hardware(&mut self, address: &str, owner: &str) {
         let zero = address.chars().all(|digit| matches!(digit, '0' | ':'));
         if !zero && is_hardware(address) && !self.literal.contains(address) {
@@ -36,10 +36,10 @@ impl Names {
         }
     }
 
-    /// `text` with symbols for everything that is random.
+    /// Returns `text` with symbols for everything that is random.
     pub fn apply(&self, text: &str) -> String {
         let mut result = text.to_owned();
-        // Longer texts first: one path may start another.
+        // Longer texts come first: one path may be the beginning of another.
         let mut known: Vec<_> = self.symbols.iter().collect();
         known.sort_by_key(|(random, _)| std::cmp::Reverse(random.len()));
         for (random, symbol) in known {
@@ -65,7 +65,7 @@ fn is_hardware(text: &str) -> bool {
         && text.bytes().enumerate().all(|(at, byte)| if at % 3 == 2 { byte == b':' } else { byte.is_ascii_hexdigit() })
 }
 
-/// Replaces every stretch of `length` bytes that satisfies `is`.
+/// Replaces every part of `length` bytes for which `is` is true.
 fn scan(text: &str, length: usize, is: impl Fn(&str) -> bool, symbol: impl Fn(&str) -> String) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! A node: a network and a mount namespace that stand for one host, and container namespaces in it.
+//! A node: a network and a mount namespace for one host, and container namespaces in it.
 
 use crate::{Answer, Call};
 use anyhow::{Context, Result, bail, ensure};
@@ -7,22 +7,22 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// Set by `tests/in-namespaces`.
+/// The variable that `tests/in-namespaces` sets.
 const PRIVATE: &str = "POSTERN_PRIVATE";
 
-/// What the process that holds a node's namespaces open does first. `/run`, `/var/lib` and `/var/log` are the node's
-/// own, so that twin nodes can use the same paths (they appear in results) without sharing state.
+/// The first commands of the process that holds a node's namespaces open. `/run`, `/var/lib` and `/var/log` are the
+/// node's own. So twin nodes can use the same paths (which appear in results) without sharing state.
 const HOLDER: &str = "mount -t tmpfs -o mode=755 run /run && mkdir -p /run/netns /run/lock && \
     mount -t tmpfs -o mode=755 lib /var/lib && mount -t tmpfs -o mode=755 log /var/log && ip link set lo up && echo ready && exec cat";
 
-/// A host of its own. Dropping it takes everything down: its namespaces live as long as one process of it.
+/// A host of its own. Dropping it removes everything: its namespaces live as long as one process in them.
 #[derive(Debug)]
 pub struct Node {
     holder: Child,
 }
 
 impl Node {
-    /// A fresh node: `lo` is up, nothing else is there.
+    /// Makes a fresh node: `lo` is up, and nothing else is there.
     ///
     /// # Errors
     /// Outside `tests/in-namespaces`, or when the kernel refuses namespaces.
@@ -46,7 +46,7 @@ impl Node {
         Ok(node)
     }
 
-    /// A path of the node's own file system, as seen from this process.
+    /// Returns a path of the node's own file system, as seen from this process.
     pub fn path(&self, inside: impl AsRef<Path>) -> PathBuf {
         let inside = inside.as_ref();
         Path::new("/proc")
@@ -55,12 +55,12 @@ impl Node {
             .join(inside.strip_prefix("/").unwrap_or(inside))
     }
 
-    /// A command on the node.
+    /// Returns a command that runs on the node.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         self.enter(format!("/proc/{}/ns/net", self.holder.id()).as_ref(), program.as_ref())
     }
 
-    /// A command in a container's network namespace (and the node's mount namespace).
+    /// Returns a command that runs in a container's network namespace (and the node's mount namespace).
     pub fn command_in(&self, container: &str, program: impl AsRef<OsStr>) -> Command {
         self.enter(self.path(netns(container)).as_ref(), program.as_ref())
     }
@@ -68,7 +68,7 @@ impl Node {
     fn enter(&self, net: &OsStr, program: &OsStr) -> Command {
         let mut option = std::ffi::OsString::from("--net=");
         option.push(net);
-        // No hang outlives the test: a plugin that doesn't answer is killed, which shows as status 124.
+        // No hang outlives the test: a plugin that doesn't answer is killed, with status 124.
         let mut command = Command::new("timeout");
         command.args(["--kill-after=2", "120", "nsenter"]);
         command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id())).arg(option).arg("--").arg(program);
@@ -116,7 +116,7 @@ impl Node {
         .map(drop)
     }
 
-    /// The path of a container's network namespace, valid on the node.
+    /// Returns the path of a container's network namespace, valid on the node.
     pub fn netns(&self, container: &str) -> String {
         netns(container)
     }
@@ -124,12 +124,12 @@ impl Node {
     /// Calls a plugin on the node.
     ///
     /// # Errors
-    /// When it can't be started. A plugin that fails is an answer.
+    /// When it can't be started. The failure of a plugin is an answer, not an error.
     pub fn call(&self, call: &Call) -> Result<Answer> {
         self.call_under(&[], call)
     }
 
-    /// The same, started by another program: `wrapper` is its name and arguments, which the plugin's path follows.
+    /// As [`Node::call`], through another program: `wrapper` is its name and arguments; the plugin's path follows.
     ///
     /// # Errors
     /// As [`Node::call`].
@@ -145,7 +145,7 @@ impl Node {
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(call.environment());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A plugin may exit without reading (VERSION): no failure of the test.
+            // A plugin may exit without reading (VERSION); that does not fail the test.
             let _ = stdin.write_all(call.stdin());
         }
         let output = child.wait_with_output()?;
@@ -156,8 +156,8 @@ impl Node {
         })
     }
 
-    /// Starts a plugin that is its own process, so that it can be killed: no wrapper looks after it, and it has read nothing
-    /// but what the pipe holds.
+    /// Starts a plugin directly, without a wrapper, so that a test can kill it. It has read at most the content of the
+    /// pipe.
     ///
     /// # Errors
     /// When it can't be started.
@@ -178,9 +178,9 @@ impl Node {
         Ok(child)
     }
 
-    /// Calls DEL as a runtime does, but without second tries: except of the native plugins, whose first DEL with `ipMasq`
-    /// fails here (iptables 1.8.9 reports a missing chain with a status that they don't know; the second try finds no
-    /// addresses and succeeds).
+    /// Calls DEL as a runtime does, but without a second try. Only native plugins get a second try, because their first
+    /// DEL with `ipMasq` fails here: iptables 1.8.9 reports a missing chain with a status that they don't know. The
+    /// second try finds no addresses and succeeds.
     ///
     /// # Errors
     /// When DEL fails.

@@ -1,15 +1,15 @@
-//! Where the plugins are.
+//! The paths of the plugins.
 
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 
-/// The workspace's `target` directory: of `CARGO_TARGET_DIR`'s default, whatever this build uses, because `make build`
-/// and `fetch-native` write there.
+/// Returns the workspace's default `target` directory. `make build` and `fetch-native` write there, whatever
+/// `CARGO_TARGET_DIR` says.
 fn target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
 }
 
-/// The plugins that come with Postern, in the order of their names: whatever has a policy in `guests/`.
+/// Returns the plugins that come with Postern, sorted by name: every directory of `guests/` with a policy.
 ///
 /// # Errors
 /// The directory can't be read.
@@ -26,26 +26,26 @@ pub fn shipped() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The CNI bin directory of the native plugins: `$POSTERN_NATIVE/bin`, or what `tests/fetch-native` fetched.
+/// Returns the CNI bin directory of the native plugins: `$POSTERN_NATIVE/bin`, or the one of `tests/fetch-native`.
 ///
 /// # Errors
-/// Without the plugins there; the message says how to get them.
+/// There are no plugins; the message says how to get them.
 pub fn native_bin() -> Result<PathBuf> {
     let root = std::env::var_os("POSTERN_NATIVE").map_or_else(|| target().join("native"), PathBuf::from);
     directory(&root.join("bin"), "tests/fetch-native fetches the native plugins")
 }
 
-/// The CNI bin directory under test: `$POSTERN_CNI_BIN`, or what `make build` left in `target/cni/bin`.
+/// Returns the CNI bin directory under test: `$POSTERN_CNI_BIN`, or the one of `make build`, `target/cni/bin`.
 ///
 /// # Errors
-/// Without the plugins there; the message says how to get them.
+/// There are no plugins; the message says how to get them.
 pub fn plugin_bin() -> Result<PathBuf> {
     let path = std::env::var_os("POSTERN_CNI_BIN").map_or_else(|| target().join("cni/bin"), PathBuf::from);
     directory(&path, "`make build` builds them, POSTERN_CNI_BIN names another directory")
 }
 
-/// A shell command that copies a CNI bin directory of the plugins under test, as seen on a node. Plugins' files in the copy
-/// start the host beside them, and not the one that they were copied from.
+/// Returns a shell command that copies a CNI bin directory of the plugins under test, as seen on a node. The copied
+/// plugins' files start the copied host, and not the original.
 pub fn copy_bin(from: &Path, to: &str) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("lib/relocate.sh");
     format!("cp -a {} {to}; . {}; relocate {to}", from.display(), script.display())
@@ -55,7 +55,7 @@ fn directory(path: &Path, remedy: &str) -> Result<PathBuf> {
     let path = path.canonicalize().with_context(|| format!("no plugins in {}: {remedy}", path.display()))?;
     let bridge = path.join("bridge");
     ensure!(bridge.exists(), "no plugin `bridge` in {}: {remedy}", path.display());
-    // A copied `target` would have another tree's host tested.
+    // In a copied `target` the files would start another tree's host.
     let text = std::fs::read(&bridge).unwrap_or_default();
     let line = String::from_utf8_lossy(text.strip_prefix(b"#!").unwrap_or_default()).into_owned();
     if let Some((host, _)) = line.split_once(" --plugin=") {

@@ -1,18 +1,18 @@
-//! Random numbers that are the same for the same seed, on every machine (xorshift64*).
+//! Random numbers that are the same for the same seed on every machine (xorshift64*).
 
-/// A generator. Good enough to choose what a test does, and for nothing else.
+/// A generator. It is good enough to choose a test's steps, and for nothing else.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Neighbouring seeds have nothing in common.
+    /// Makes a generator. Neighbouring seeds give unrelated sequences.
     pub fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         random.below(1);
         random
     }
 
-    /// A number below `limit`; 0 if that is 0.
+    /// Returns a number below `limit`; 0 if that is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -21,17 +21,17 @@ impl Random {
         u64::try_from(wide >> 64).unwrap_or_default()
     }
 
-    /// A place in something of this length; 0 if it is empty.
+    /// Returns an index into something of this length; 0 if it is empty.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or_default()
     }
 
-    /// With this many chances in four.
+    /// Returns true with a chance of `of_four` in four.
     pub fn chance(&mut self, of_four: u64) -> bool {
         self.below(4) < of_four
     }
 
-    /// An element of a list that has some.
+    /// Returns an element of a list that is not empty.
     #[allow(clippy::expect_used, reason = "all lists of tests here have something in them")]
     pub fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
         *of.get(self.index(of.len())).expect("one of none")

@@ -1,8 +1,9 @@
-//! A picture of everything on a node that a plugin may change, as a JSON tree without what is random or a matter of time.
+//! A snapshot of everything on a node that a plugin may change, as a JSON tree. Random values and values that depend on
+//! time are left out.
 //!
-//! Left out on purpose: interface and namespace indexes, rule handles, timers, counters; link-local addresses and what
-//! the kernel adds for them, IPv6 local routes and carrier state (they appear when the kernel gets to it, not when a
-//! plugin acts). What they depend on (flags, sysctls, addresses, masters) is in.
+//! These are left out: interface and namespace indexes, rule handles, timers, counters; link-local addresses and what
+//! the kernel adds for them, IPv6 local routes and carrier state. The last ones appear when the kernel has time, not
+//! when a plugin acts. The values that they depend on (flags, sysctls, addresses, masters) are in.
 
 use crate::{Names, Node};
 use anyhow::{Context, Result};
@@ -12,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Prints sections separated by `@@` lines.
+/// A script that prints sections separated by `@@` lines.
 const NETWORK: &str = r"
 printf 'addr show\nroute show table all\nrule show\n' | ip -j -d -batch -
 echo; echo @@
@@ -26,7 +27,7 @@ grep -s '' ipv4/ip_forward \
   ipv6/conf/*/keep_addr_on_down ipv6/conf/*/ndisc_notify ipv6/conf/*/proxy_ndp ipv6/conf/*/addr_gen_mode
 ";
 
-/// Of the host only. The save programs run only where their tables exist.
+/// A script for the host only. The save programs run only if their tables exist.
 const FIREWALL: &str = r#"
 echo @@
 rules=$(nft -j list ruleset)
@@ -40,8 +41,8 @@ if [ -s /proc/net/ip6_tables_names ]; then echo '# legacy6'; ip6tables-legacy-sa
 "#;
 
 impl Node {
-    /// The picture of the host, of `containers` that still exist, and of the files below `/run` and `/var/lib`.
-    /// `names` learns names for what is random in it, and is applied to it.
+    /// Returns the snapshot of the host, of those `containers` that still exist, and of the files below `/run` and
+    /// `/var/lib`. `names` learns names for random values in it, and is applied to it.
     ///
     /// # Errors
     /// When a tool fails or prints something unexpected.
@@ -69,14 +70,14 @@ impl Node {
     }
 }
 
-/// What the tools printed of one namespace.
+/// The output of the tools for one namespace.
 struct Network {
     links: Vec<Value>,
     routes: Vec<Value>,
     rules: Vec<Value>,
     sysctls: BTreeMap<String, String>,
     nft: Vec<Value>,
-    /// The same as text: the JSON form of older versions lacks the comments of tables and chains.
+    /// The same rules as text: the JSON form of older versions lacks the comments of tables and chains.
     nft_text: String,
     iptables: String,
 }
@@ -130,7 +131,7 @@ impl Network {
     }
 }
 
-/// Several JSON arrays one after the other.
+/// Reads several JSON arrays, one after the other.
 fn arrays<const N: usize>(text: &str) -> Result<[Vec<Value>; N]> {
     let mut result = [const { Vec::new() }; N];
     for (slot, array) in result.iter_mut().zip(serde_json::Deserializer::from_str(text).into_iter::<Vec<Value>>()) {
@@ -150,7 +151,7 @@ fn learn(host: &Network, containers: &[(String, Network)], names: &mut Names) {
                 .find(|other| peer.is_some() && other.get("ifindex") == peer && other.get("link_index") == index)?;
             Some(format!("{container}/{}", text(other, "ifname")))
         });
-        // Both ends on the host: a VLAN gateway.
+        // If both ends are on the host, it is a VLAN gateway.
         let other = other.or_else(|| Some(format!("host/{}", link.get("link")?.as_str()?)));
         if let Some(other) = other {
             names.link(name, &format!("veth({other})"));
@@ -200,7 +201,8 @@ fn tidy_link(mut link: Value) -> Value {
                 let key = format!("{}/{}", text(&address, "local"), address.get("prefixlen").unwrap_or(&Value::Null));
                 if let Some(map) = address.as_object_mut() {
                     map.retain(|key, _| !matches!(key.as_str(), "local" | "prefixlen" | "family"));
-                    // Nobody waits for the addresses of a bridge; those of a container must be ready where a plugin waits.
+                    // A plugin waits for a container's addresses, so they must be ready. It does not wait for those of
+                    // a bridge.
                     if !name.starts_with("eth") {
                         map.remove("tentative");
                     }
@@ -213,7 +215,7 @@ fn tidy_link(mut link: Value) -> Value {
     link
 }
 
-/// Not a route that the kernel adds in its own time.
+/// True if the kernel adds the route at once, and not later.
 fn steady_route(route: &Value) -> bool {
     let destination = text(route, "dst");
     let v6 = destination.contains(':') || text(route, "gateway").contains(':');
@@ -230,7 +232,7 @@ fn tidy_route(mut route: Value) -> Value {
     route
 }
 
-/// Tables, their chains, and rules in order.
+/// Returns tables, their chains, and rules in order.
 fn nft_tree(objects: &[Value]) -> Value {
     let mut tree: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for object in objects {
@@ -252,7 +254,7 @@ fn nft_tree(objects: &[Value]) -> Value {
     json!(tree)
 }
 
-/// The comments of tables and chains.
+/// Returns the comments of tables and chains.
 fn nft_comments(text: &str) -> Value {
     let (mut tree, mut table, mut place) = (BTreeMap::new(), "", String::new());
     for line in text.lines().map(str::trim) {
@@ -280,7 +282,7 @@ fn strip(value: &mut Value) {
     }
 }
 
-/// Per table: policies of chains, and rules in order.
+/// Returns policies of chains, and rules in order, for each table.
 fn iptables_tree(text: &str) -> Value {
     let mut tree: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let (mut section, mut table) = (String::from("ip"), String::new());
@@ -306,7 +308,7 @@ fn iptables_tree(text: &str) -> Value {
     json!(tree)
 }
 
-/// Files with their mode and content. Namespaces, the lock of iptables and Postern's own state are nobody's result.
+/// Collects files with their mode and content. Namespaces, the lock of iptables and Postern's own state are left out.
 fn collect_files(real: &Path, shown: &str, files: &mut BTreeMap<String, Value>) -> Result<()> {
     for entry in fs::read_dir(real)? {
         let entry = entry?;

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// One place that differs.
+/// One place with a difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// Keys from the root, joined by `/`.
@@ -24,7 +24,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Everything that differs, in order of paths: a leaf, or a whole branch that one side lacks.
+/// Returns all differences, sorted by path: a leaf, or a whole branch that one side lacks.
 pub fn compare(native: &Value, ours: &Value) -> Vec<Mismatch> {
     let mut found = Vec::new();
     branch(Some(native), Some(ours), String::new(), &mut found);

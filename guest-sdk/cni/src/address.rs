@@ -1,11 +1,11 @@
-//! Addresses as configurations and results write them.
+//! IP addresses in configurations and results.
 
 use crate::error::Error;
 use ipnet::{IpNet, Ipv4Net};
 use std::net::IpAddr;
 
-/// An IP address. An IPv4 address in IPv6 clothes (`::ffff:10.0.0.1`) is the IPv4 address, as it is for native plugins:
-/// there must not be two spellings that compare as different addresses.
+/// Parses an IP address. An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) becomes the IPv4 address, as in native
+/// plugins. Otherwise one address would have two spellings that compare as different.
 ///
 /// # Errors
 /// Code 999.
@@ -16,10 +16,10 @@ pub fn parse_ip(text: &str) -> Result<IpAddr, Error> {
     }
 }
 
-/// An address with its prefix length, host bits kept.
+/// Parses an address with its prefix length; host bits are kept.
 ///
 /// # Errors
-/// Code 999. Also for an IPv4-mapped address whose prefix reaches into the mapping: that names no IPv4 network.
+/// Code 999. Also for an IPv4-mapped address with a prefix shorter than the mapping: it names no IPv4 network.
 pub fn parse_cidr(text: &str) -> Result<IpNet, Error> {
     read_cidr(text).ok_or_else(|| Error::internal(format!("invalid CIDR address: {text}")))
 }

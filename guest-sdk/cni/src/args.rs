@@ -1,21 +1,21 @@
-//! `CNI_ARGS`, the flat key-value pairs of old.
+//! `CNI_ARGS`, the older way to pass flat key-value pairs.
 
 use crate::error::Error;
 use crate::quote::{quote, quote_list};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The pairs whose keys the plugin knows. Only plugins that act on `CNI_ARGS` parse it at all.
+/// The pairs with keys that the plugin knows. Only plugins that use `CNI_ARGS` parse it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args(BTreeMap<String, String>);
 
 impl Args {
-    /// Parses `KEY=VALUE;KEY=VALUE`. Keys are compared as they are, the last of two equal ones wins, and a key that is
-    /// not in `known` is an error unless `IgnoreUnknown` is 1 or true, wherever that stands.
+    /// Parses `KEY=VALUE;KEY=VALUE`. Case matters in keys, and the last of two equal keys wins. A key that is not in
+    /// `known` is an error, unless `IgnoreUnknown` is 1 or true anywhere in the text.
     ///
     /// # Errors
-    /// Code 999, for the first part without exactly one `=` (which `IgnoreUnknown` doesn't excuse), a boolean that is
-    /// none, or the unknown pairs.
+    /// Code 999, for the first part without exactly one `=` (even with `IgnoreUnknown`), for an invalid boolean, or for
+    /// the unknown pairs.
     pub fn parse(text: &str, known: &[&str]) -> Result<Args, Error> {
         let mut args = Args::default();
         if text.is_empty() {
@@ -42,15 +42,15 @@ impl Args {
         Ok(args)
     }
 
-    /// The value of a known key; it may be empty.
+    /// Returns the value of a known key; it may be empty.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
-    /// The value of a known key, read by `read`; an absent or empty value is `None`.
+    /// Returns the value of a known key, read by `read`; an absent or empty value is `None`.
     ///
     /// # Errors
-    /// Code 999 with the pair and what `read` says about it.
+    /// Code 999 with the pair and the error of `read`.
     pub fn read<T, E: fmt::Display>(
         &self,
         key: &str,

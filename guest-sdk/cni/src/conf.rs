@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 
 const STRUCTURE: &str = "NetConf";
 
-/// The keys that every plugin has; a plugin reads its own from [`NetConf::fields`].
+/// The configuration keys that every plugin has. A plugin reads its own keys from [`NetConf::fields`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetConf {
-    /// `cniVersion` as written; empty if absent. Dispatch has compared it with what the plugin supports.
+    /// `cniVersion` as written; empty if absent. It was already compared with the plugin's supported versions.
     pub cni_version: String,
-    /// `name`, the network's.
+    /// `name`, the name of the network.
     pub name: String,
-    /// `type`, the plugin's.
+    /// `type`, the name of the plugin.
     pub plugin_type: String,
-    /// `capabilities`: what the plugin asks the runtime for in `runtimeConfig`.
+    /// `capabilities`: the data that the plugin requests from the runtime in `runtimeConfig`.
     pub capabilities: BTreeMap<String, bool>,
     /// `ipam.type`, the plugin to delegate to; empty if absent.
     pub ipam_type: String,
@@ -28,9 +28,9 @@ pub struct NetConf {
     pub dns: Dns,
     /// `cni.dev/valid-attachments`, the key of the specification for GC. Absent and empty differ.
     pub valid_attachments: Option<Vec<Attachment>>,
-    /// `cni.dev/attachments`, under which runtimes send the same list again. Absent and empty differ.
+    /// `cni.dev/attachments`: runtimes send the same list again under this key. Absent and empty differ.
     pub attachments: Option<Vec<Attachment>>,
-    /// The whole configuration as it was written.
+    /// The complete configuration as it was written.
     pub raw: Json,
 }
 
@@ -44,7 +44,7 @@ pub struct Attachment {
 }
 
 impl NetConf {
-    /// A configuration of which only the name is believed, and of which all else is as if it were absent.
+    /// Makes a configuration with nothing but its raw JSON and name; every other key counts as absent.
     pub fn unread(raw: Json) -> Self {
         let name = raw.fields(STRUCTURE).and_then(|fields| fields.string("name")).ok().flatten().unwrap_or_default();
         Self {
@@ -60,17 +60,18 @@ impl NetConf {
         }
     }
 
-    /// Reads the common keys. That there is a valid name is [`validate_conf`](crate::validate_conf)'s concern.
+    /// Reads the common keys. [`validate_conf`](crate::validate_conf) checks that there is a valid name.
     ///
     /// # Errors
-    /// Code 999 for a key of the wrong type, in words to which native plugins add a prefix of their own
-    /// (see [`Error::context`]). `prevResult` must be an object; it is decoded by [`NetConf::previous_result`].
+    /// Code 999 for a key of the wrong type. Native plugins add a prefix to this message (see [`Error::context`]).
+    /// `prevResult` must be an object; it is decoded by [`NetConf::previous_result`].
     pub fn parse(raw: Json) -> Result<NetConf, Error> {
         let read = Self::read(&raw)?;
         Ok(NetConf { raw, ..read })
     }
 
-    /// The same, with GC's lists that were read apart, and [`NetConf::unread`] of what can't be parsed.
+    /// As [`NetConf::parse`], with GC's lists read separately. It returns [`NetConf::unread`] if the keys can't be
+    /// parsed.
     pub fn parse_or_unread(raw: Json, lists: Lists) -> NetConf {
         match Self::read(&raw) {
             Ok(read) => NetConf { raw, ..read }.with_lists(lists),
@@ -78,10 +79,10 @@ impl NetConf {
         }
     }
 
-    /// Looks whether GC's lists are as they should be. A plugin passes them over, so its host has to say what is wrong with one.
+    /// Checks the form of GC's lists. A plugin skips these lists, so its host must report a wrong one.
     ///
     /// # Errors
-    /// Code 999: a list is of another type. The words are native bridge's.
+    /// Code 999: a list has another type. The message is native bridge's.
     pub fn check_lists(raw: &Json) -> Result<(), Error> {
         let fields = raw.fields(STRUCTURE)?;
         for name in ["cni.dev/valid-attachments", "cni.dev/attachments"] {
@@ -90,7 +91,7 @@ impl NetConf {
         Ok(())
     }
 
-    /// With the lists that were read apart, where there are some.
+    /// Adds the lists that were read separately, if there are any.
     #[must_use]
     pub fn with_lists(self, lists: Lists) -> NetConf {
         NetConf {
@@ -100,7 +101,7 @@ impl NetConf {
         }
     }
 
-    /// The common keys, without the configuration itself.
+    /// Reads the common keys, without the raw configuration.
     fn read(raw: &Json) -> Result<NetConf, Error> {
         let fields = raw.fields(STRUCTURE)?;
         let mut capabilities = BTreeMap::new();
@@ -133,13 +134,13 @@ impl NetConf {
         })
     }
 
-    /// All keys, to read a plugin's own ones from.
+    /// Returns all keys; a plugin reads its own keys from them.
     pub fn fields(&self) -> Fields<'_> {
-        // Parsing has made sure that this is an object; if one assembles a NetConf otherwise, it has no keys.
+        // Parsing has checked that this is an object. A NetConf that was made in another way has no keys.
         self.raw.fields(STRUCTURE).unwrap_or_else(|_| Fields::none(STRUCTURE))
     }
 
-    /// `runtimeConfig`, what the runtime knows about this container; without keys if absent.
+    /// Returns `runtimeConfig`, the runtime's data about this container; without keys if absent.
     ///
     /// # Errors
     /// Code 999 if it isn't an object.
@@ -147,7 +148,7 @@ impl NetConf {
         Ok(self.fields().object("runtimeConfig")?.unwrap_or_else(|| Fields::none(STRUCTURE)))
     }
 
-    /// `args.cni`, the conventional part of `args`; without keys if absent.
+    /// Returns `args.cni`, the standard part of `args`; without keys if absent.
     ///
     /// # Errors
     /// Code 999 if it or `args` isn't an object.
@@ -157,19 +158,19 @@ impl NetConf {
         Ok(cni.unwrap_or_else(|| Fields::none(STRUCTURE)))
     }
 
-    /// The version of the configuration, if it is a known one.
+    /// Returns the version of the configuration, if it is a known one.
     pub fn version(&self) -> Option<Version> {
         Version::parse(&self.cni_version)
     }
 
-    /// `prevResult` as written, `null` being absent.
+    /// Returns `prevResult` as written; `null` counts as absent.
     pub fn raw_previous_result(&self) -> Option<Json> {
         // A map is merged over its occurrences, and only one that isn't null counts.
         let map = self.fields().map("prevResult").ok().flatten()?;
         Some(Json::Object(map.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect()))
     }
 
-    /// `prevResult`, decoded with the version of the configuration.
+    /// Returns `prevResult`, decoded with the version of the configuration.
     ///
     /// # Errors
     /// Code 999, `could not parse prevResult: …`.
@@ -177,8 +178,9 @@ impl NetConf {
         self.raw_previous_result().map(|raw| CniResult::parse_previous(&raw, &self.cni_version)).transpose()
     }
 
-    /// What GC must keep: every attachment that either list names, since one removed in error is worse than one kept.
-    /// `None` if there is no list, in which case nothing may be removed; an empty list means that nothing is valid.
+    /// Returns the attachments that GC must keep: every one in either list. A wrongly removed attachment is worse than
+    /// one kept too long. `None` if there is no list: nothing may be removed. An empty list means that no attachment is
+    /// valid.
     pub fn still_valid(&self) -> Option<Vec<&Attachment>> {
         if self.valid_attachments.is_none() && self.attachments.is_none() {
             return None;

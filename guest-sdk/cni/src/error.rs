@@ -1,13 +1,13 @@
-//! The error object.
+//! The error object of CNI.
 
 use crate::json::Json;
 use crate::print::pretty;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The codes that the specification reserves (below 100), and the one that plugins use for everything else.
+/// The codes that the specification reserves (below 100), and the code that plugins use for everything else.
 pub mod code {
-    /// Nothing is known about the cause: a delegate failed without an error object.
+    /// The cause is unknown: a delegate failed without an error object.
     pub const UNKNOWN: u32 = 0;
     /// The version of the configuration isn't supported, or lacks the verb.
     pub const INCOMPATIBLE_VERSION: u32 = 1;
@@ -23,27 +23,27 @@ pub mod code {
     pub const DECODING_FAILURE: u32 = 6;
     /// The configuration is decodable but wrong.
     pub const INVALID_NETWORK_CONFIG: u32 = 7;
-    /// `CNI_NETNS` is the plugin's own namespace. Known to the library, not to the specification.
+    /// `CNI_NETNS` is the plugin's own namespace. The CNI library has this code, the specification has not.
     pub const INVALID_NETNS: u32 = 8;
-    /// A passing condition: the runtime should try again.
+    /// A temporary condition: the runtime should try again.
     pub const TRY_AGAIN_LATER: u32 = 11;
     /// STATUS: the plugin can't serve ADD.
     pub const PLUGIN_NOT_AVAILABLE: u32 = 50;
     /// STATUS: the plugin can't serve ADD, and existing containers may have limited connectivity.
     pub const LIMITED_CONNECTIVITY: u32 = 51;
-    /// First of the codes that a plugin may define for itself.
+    /// The first of the codes that a plugin may define for itself.
     pub const PLUGIN_SPECIFIC: u32 = 100;
-    /// Everything that has no code of its own.
+    /// Every error without a code of its own.
     pub const INTERNAL: u32 = 999;
 }
 
-/// What a plugin prints instead of a result, and the error of this crate.
+/// The error of this crate. A plugin prints it instead of a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{msg}{}{details}", if .details.is_empty() { "" } else { "; " })]
 pub struct Error {
     /// One of [`code`], or 100 and above.
     pub code: u32,
-    /// What failed, in one line.
+    /// The failure, in one line.
     pub msg: String,
     /// More about it; may be empty.
     #[serde(default)]
@@ -51,60 +51,60 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error without details.
+    /// Makes an error without details.
     pub fn new(code: u32, msg: impl Into<String>) -> Error {
         Error { code, msg: msg.into(), details: String::new() }
     }
 
-    /// An error of no known kind, code 999.
+    /// Makes an error of no known kind, code 999.
     pub fn internal(msg: impl Into<String>) -> Error {
         Error::new(code::INTERNAL, msg)
     }
 
-    /// An invalid environment, code 4.
+    /// Makes an error for an invalid environment, code 4.
     pub fn environment(msg: impl Into<String>) -> Error {
         Error::new(code::INVALID_ENVIRONMENT, msg)
     }
 
-    /// An undecodable input, code 6.
+    /// Makes an error for an input that can't be decoded, code 6.
     pub fn decoding(msg: impl Into<String>) -> Error {
         Error::new(code::DECODING_FAILURE, msg)
     }
 
-    /// An invalid configuration, code 7.
+    /// Makes an error for an invalid configuration, code 7.
     pub fn config(msg: impl Into<String>) -> Error {
         Error::new(code::INVALID_NETWORK_CONFIG, msg)
     }
 
-    /// An incompatible version, code 1.
+    /// Makes an error for an incompatible version, code 1.
     pub fn version(msg: impl Into<String>) -> Error {
         Error::new(code::INCOMPATIBLE_VERSION, msg)
     }
 
-    /// The verdict on a `CNI_NETNS` that is the plugin's own namespace, code 8.
+    /// Makes the error for a `CNI_NETNS` that is the plugin's own namespace, code 8.
     pub fn same_netns() -> Error {
         Error::new(code::INVALID_NETNS, "plugin's netns and netns from CNI_NETNS should not be the same")
     }
 
-    /// The same error with these details.
+    /// Returns the same error with these details.
     #[must_use]
     pub fn with_details(self, details: impl Into<String>) -> Error {
         Error { details: details.into(), ..self }
     }
 
-    /// The same error under another code.
+    /// Returns the same error with another code.
     #[must_use]
     pub fn with_code(self, code: u32) -> Error {
         Error { code, ..self }
     }
 
-    /// The same error with `context` and a colon before its message.
+    /// Returns the same error with `context` and a colon before its message.
     #[must_use]
     pub fn context(self, context: impl fmt::Display) -> Error {
         Error { msg: format!("{context}: {}", self.msg), ..self }
     }
 
-    /// Reads the error object that another plugin printed. Absent keys are 0 and empty, as native readers take them.
+    /// Reads the error object that another plugin printed. Absent keys become 0 and empty, as in native plugins.
     ///
     /// # Errors
     /// Code 999 if it isn't an object, or if a key has the wrong type.
@@ -112,14 +112,15 @@ impl Error {
         let fields = json.fields("Error")?;
         let code = fields.uint("code")?.unwrap_or(0);
         Ok(Error {
-            // Natives have 64 bits here, but no such code; what doesn't fit becomes the code without a meaning.
+            // Native plugins read 64 bits here, but no such code exists. A larger number becomes the code for all other
+            // errors.
             code: u32::try_from(code).unwrap_or(code::INTERNAL),
             msg: fields.string("msg")?.unwrap_or_default(),
             details: fields.string("details")?.unwrap_or_default(),
         })
     }
 
-    /// The error object as native plugins print it: indented by 4, no newline at its end, no `cniVersion`.
+    /// Returns the error object as native plugins print it: indented by 4, no newline at its end, no `cniVersion`.
     pub fn to_json(&self) -> String {
         let mut entries = vec![
             ("code".to_owned(), Json::from(i64::from(self.code))),

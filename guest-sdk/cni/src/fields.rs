@@ -1,10 +1,12 @@
-//! Reading the fields of a structure the way Go's decoder does.
+//! A reader for the fields of a structure, with the rules of Go's decoder.
 //!
-//! Each key of the document, in its order, is assigned to the field whose name it has, upper and lower case being the
-//! same. So of several spellings the last in the document wins, even over one that is exact; an object that is given
-//! twice is merged; `null` leaves a scalar or an object as it is and empties a list or a map. Host and guests, and the
-//! native plugins that get the same bytes, must agree on what a configuration says, so this is followed to the letter.
-//! Where a difference would matter to policy, [`Fields::spellings`] tells that a key was given more than once.
+//! Each key of the document, in its order, sets the field of that name; case doesn't matter. So the last of several
+//! spellings wins, even over an exact one. An object that is given twice is merged. `null` leaves a scalar or an object
+//! as it is, and empties a list or a map.
+//!
+//! Host, guests and native plugins get the same bytes and must read the same configuration. So the code follows these
+//! rules exactly. If a difference would matter to policy, [`Fields::spellings`] shows that a key was given more than
+//! once.
 
 use crate::address::{parse_cidr, parse_ip};
 use crate::error::Error;
@@ -13,8 +15,8 @@ use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The members of an object, read as fields of a structure. All readers return `None` for an absent field and an error
-/// of code 999 for one of the wrong type.
+/// The members of an object, read as fields of a structure. All readers return `None` for an absent field, and an error
+/// of code 999 for a field of the wrong type.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     structure: &'static str,
@@ -32,12 +34,12 @@ impl<'a> Fields<'a> {
         Ok(fields)
     }
 
-    /// No members at all: what stands for an absent object.
+    /// Returns no members; it stands for an absent object.
     pub(crate) fn none(structure: &'static str) -> Fields<'a> {
         Fields { structure, path: String::new(), entries: Vec::new() }
     }
 
-    /// Adds the members of an object, or nothing for `null`; `false` for everything else.
+    /// Adds the members of an object, or nothing for `null`. Returns `false` for every other value.
     fn merge(&mut self, json: &'a Json) -> bool {
         match json {
             Json::Null => true,
@@ -60,32 +62,33 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// No structure has two fields that differ in case alone, so an exact match needs no precedence here.
+    /// Returns the values for the field `name`. No structure has two fields that differ only in case, so an exact match
+    /// needs no precedence.
     fn named<'n>(&self, name: &'n str) -> impl Iterator<Item = (&'a str, &'a Json)> + use<'_, 'a, 'n> {
         self.entries.iter().copied().filter(move |(key, _)| same_name(key, name))
     }
 
-    /// The value that the field `name` has in the end, unread; `null` is absent. Objects aren't merged here.
+    /// Returns the final value of the field `name`, unread; `null` counts as absent. Objects are not merged.
     pub fn get(&self, name: &str) -> Option<&'a Json> {
         self.named(name).last().map(|(_, value)| value).filter(|value| !value.is_null())
     }
 
-    /// Every key that was given for the field `name`, as spelt and in the order of the document: more than one means
-    /// that the document says it more than once, in one spelling or in several.
+    /// Returns every key that was given for the field `name`, as spelt and in the order of the document. More than one
+    /// key means that the document sets the field more than once, in one spelling or in several.
     pub fn spellings(&self, name: &str) -> Vec<&'a str> {
         self.named(name).map(|(key, _)| key).collect()
     }
 
-    /// All members, keys as spelt, in the order of the document.
+    /// Returns all members with their keys as spelt, in the order of the document.
     pub fn entries(&self) -> &[(&'a str, &'a Json)] {
         &self.entries
     }
 
-    /// The error for a value that the field `name` can't take: `found` where `wanted`, a type of Go, belongs.
+    /// Makes the error for a value that the field `name` can't take. `wanted` is a type of Go.
     pub fn mismatch(&self, name: &str, found: &Json, wanted: &str) -> Error {
         let (structure, path) = (self.structure, self.path_to(name));
         let found = match found {
-            // A number is only quoted where some numbers would do.
+            // The number is quoted only if the field takes numbers.
             Json::Number(number) if matches!(wanted, "int" | "uint" | "uint32") => format!("number {number}"),
             other => other.kind().to_owned(),
         };
@@ -102,7 +105,7 @@ impl<'a> Fields<'a> {
         Ok(value)
     }
 
-    /// A boolean; neither 1 nor "true" is one.
+    /// Reads a boolean; 1 and "true" are errors.
     pub fn bool(&self, name: &str) -> Result<Option<bool>, Error> {
         self.scalar(name, "bool", |json| match json {
             Json::Bool(value) => Some(*value),
@@ -110,7 +113,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A whole number.
+    /// Reads a whole number.
     pub fn int(&self, name: &str) -> Result<Option<i64>, Error> {
         self.scalar(name, "int", |json| match json {
             Json::Number(number) => number.as_i64(),
@@ -118,7 +121,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A whole number that isn't negative.
+    /// Reads a whole number of 0 or more.
     pub fn uint(&self, name: &str) -> Result<Option<u64>, Error> {
         self.scalar(name, "uint", |json| match json {
             Json::Number(number) => number.as_u64(),
@@ -134,12 +137,12 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A text.
+    /// Reads a text.
     pub fn string(&self, name: &str) -> Result<Option<String>, Error> {
         Ok(self.str(name)?.map(str::to_owned))
     }
 
-    /// A text, borrowed.
+    /// Reads a text as a reference.
     pub fn str(&self, name: &str) -> Result<Option<&'a str>, Error> {
         self.scalar(name, "string", |json| match json {
             Json::String(text) => Some(text.as_str()),
@@ -147,17 +150,17 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// An IP address; an empty text is absent. IPv4-mapped addresses are IPv4 addresses.
+    /// Reads an IP address; an empty text counts as absent. IPv4-mapped addresses become IPv4 addresses.
     pub fn ip(&self, name: &str) -> Result<Option<IpAddr>, Error> {
         self.str(name)?.filter(|text| !text.is_empty()).map(parse_ip).transpose()
     }
 
-    /// An address with prefix length, host bits kept.
+    /// Reads an address with prefix length; host bits are kept.
     pub fn cidr(&self, name: &str) -> Result<Option<IpNet>, Error> {
         self.str(name)?.map(parse_cidr).transpose()
     }
 
-    /// A list. An absent list and an empty one are different.
+    /// Reads a list. An absent list and an empty one are different.
     pub fn list(&self, name: &str) -> Result<Option<&'a [Json]>, Error> {
         let mut value = None;
         for (_, json) in self.named(name) {
@@ -170,7 +173,7 @@ impl<'a> Fields<'a> {
         Ok(value)
     }
 
-    /// A list of texts; `null` in it is an empty text.
+    /// Reads a list of texts; `null` in it is an empty text.
     pub fn strings(&self, name: &str) -> Result<Option<Vec<String>>, Error> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let read = |item: &Json| match item {
@@ -181,7 +184,7 @@ impl<'a> Fields<'a> {
         items.iter().map(read).collect::<Result<_, _>>().map(Some)
     }
 
-    /// An object whose keys are fields again.
+    /// Reads an object whose keys are fields again.
     pub fn object(&self, name: &str) -> Result<Option<Fields<'a>>, Error> {
         let mut child = None;
         for (_, json) in self.named(name).filter(|(_, json)| !json.is_null()) {
@@ -192,7 +195,7 @@ impl<'a> Fields<'a> {
         Ok(child)
     }
 
-    /// A list of objects whose keys are fields. `null` in it is refused: native plugins crash on it.
+    /// Reads a list of objects whose keys are fields. `null` in it is an error: native plugins crash on it.
     pub fn objects(&self, name: &str) -> Result<Option<Vec<Fields<'a>>>, Error> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let read = |item: &'a Json| {
@@ -205,7 +208,7 @@ impl<'a> Fields<'a> {
         items.iter().map(read).collect::<Result<_, _>>().map(Some)
     }
 
-    /// A map, such as `sysctl`: keys as they are, never folded, the last of equal ones kept.
+    /// Reads a map, such as `sysctl`. Case matters in its keys, and the last of equal ones is kept.
     pub fn map(&self, name: &str) -> Result<Option<BTreeMap<&'a str, &'a Json>>, Error> {
         let mut map: Option<BTreeMap<_, _>> = None;
         for (_, json) in self.named(name) {
@@ -222,7 +225,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Whether `key` is a spelling of `name`, which is ASCII. Two letters outside ASCII fold into it as well: the long s
+/// True if `key` is a spelling of `name`, which is ASCII. Two other letters count as equal to ASCII letters: the long s
 /// and the Kelvin sign.
 pub(crate) fn same_name(key: &str, name: &str) -> bool {
     let fold = |c: char| match c {

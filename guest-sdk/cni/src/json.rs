@@ -1,7 +1,7 @@
-//! JSON as it was written: order, duplicates and spelling kept.
+//! JSON as it was written: with its order, duplicates and spelling.
 //!
-//! A `serde_json::Value` forgets the order of keys and all but one of equal ones, and both decide what a native plugin
-//! reads (see [`Fields`](crate::Fields)).
+//! A `serde_json::Value` loses the order of keys and all but one of equal keys. A native plugin's reading depends on
+//! both (see [`Fields`](crate::Fields)).
 
 use crate::error::Error;
 use crate::fields::Fields;
@@ -14,7 +14,7 @@ use std::fmt;
 
 /// A JSON document or a part of one.
 ///
-/// Trees that [`Json::parse`] makes are at most 127 deep, so that everything that walks one may recurse.
+/// [`Json::parse`] limits the depth to 127, so code that walks a tree may recurse.
 #[allow(missing_docs, reason = "the names say it")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
@@ -28,10 +28,10 @@ pub enum Json {
 }
 
 impl Json {
-    /// Parses exactly one document of at most `limit` bytes, blanks around it allowed.
+    /// Parses exactly one document of at most `limit` bytes; white space around it is allowed.
     ///
-    /// Stricter than native plugins where they are dangerously lenient: invalid UTF-8 and lone surrogates are errors
-    /// rather than replaced, numbers must fit a double, and nesting ends at 127.
+    /// It is stricter than native plugins where their tolerance is dangerous. Invalid UTF-8 and lone surrogates are
+    /// errors instead of being replaced. Numbers must fit a double, and nesting ends at 127.
     ///
     /// # Errors
     /// Code 6.
@@ -40,8 +40,8 @@ impl Json {
         Tree { without_lists: false }.parse(bytes)
     }
 
-    /// The same without GC's lists of valid attachments, whatever they are, for who has no use for them: a plugin, whose host has
-    /// read them before. They may be most of the document.
+    /// As [`Json::parse`], but it skips GC's lists of valid attachments, whatever their form. It is for plugins, which
+    /// don't use these lists: the host has read them before. They may be most of the document.
     ///
     /// # Errors
     /// As [`Json::parse`].
@@ -50,7 +50,7 @@ impl Json {
         Tree { without_lists: true }.parse(bytes)
     }
 
-    /// The members as fields of the structure `structure`, a name that only messages use. `null` has no fields.
+    /// Returns the members as fields of the structure `structure`, a name for messages. `null` has no fields.
     ///
     /// # Errors
     /// Code 999 if this is neither an object nor `null`.
@@ -58,12 +58,12 @@ impl Json {
         Fields::of(self, structure)
     }
 
-    /// Whether this is `null`.
+    /// True if this is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Json::Null)
     }
 
-    /// What Go's error messages call this kind of value.
+    /// Returns the name that Go's error messages use for this kind of value.
     pub fn kind(&self) -> &'static str {
         match self {
             Json::Null => "null",
@@ -75,8 +75,8 @@ impl Json {
         }
     }
 
-    /// The document after a passage through a map: keys sorted by their bytes at every level, the last of equal ones
-    /// kept. Natives do this to a `prevResult` before they decode it, and to every result from 1.0.0 on.
+    /// Returns the document with its keys sorted by their bytes at every level, and only the last of equal keys. Native
+    /// plugins do this to a `prevResult` before they decode it, and to every result from 1.0.0 on.
     #[must_use]
     pub fn sorted(&self) -> Json {
         match self {
@@ -115,7 +115,7 @@ impl From<Value> for Json {
     }
 }
 
-/// Order is lost, and of equal keys the last is kept.
+/// Converts to a `Value`. The order is lost, and of equal keys the last is kept.
 impl From<Json> for Value {
     fn from(json: Json) -> Value {
         match json {
@@ -156,7 +156,7 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// In the words of native plugins where these have some.
+/// Converts a parser's error, with the native plugins' message if they have one.
 pub(crate) fn undecodable(error: serde_json::Error) -> Error {
     match error.classify() {
         serde_json::error::Category::Eof => Error::decoding("unexpected end of JSON input"),
@@ -173,9 +173,9 @@ fn check_length(bytes: &[u8], limit: usize) -> Result<(), Error> {
     }
 }
 
-/// A value, with all that is in it.
+/// A visitor that builds a value with all its parts.
 struct Tree {
-    /// At its top the members that are GC's lists are passed over.
+    /// True if members with GC's lists are skipped at the top level.
     without_lists: bool,
 }
 
@@ -263,7 +263,7 @@ mod tests {
     fn values_there_and_back() {
         let json = parse(r#"{"a":[null,true,"x",-2,1.5],"b":{"Z":1,"z":0}}"#).unwrap();
         assert_eq!(Json::from(Value::from(json.clone())), json);
-        // serde_json's private markers are keys like any other.
+        // serde_json's private markers are ordinary keys here.
         let marked = parse(r#"{"$serde_json::private::Number":"1"}"#).unwrap();
         assert_eq!(marked.kind(), "object");
     }

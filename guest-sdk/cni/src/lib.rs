@@ -1,11 +1,11 @@
-//! The Container Network Interface, specifications 0.1.0 to 1.1.0, as its runtimes meet it.
+//! The Container Network Interface, specifications 0.1.0 to 1.1.0, as real runtimes use it.
 //!
-//! Host and guests share this crate: the host reads the environment and the configuration with it, a guest its
-//! configuration and the results of others, both print results and errors. It does no I/O, and nothing that it is given
-//! makes it panic.
+//! Host and guests share this crate. The host reads the environment and the configuration with it. A guest reads its
+//! configuration and the results of others. Both print results and errors. The crate does no I/O, and no input makes it
+//! panic.
 //!
-//! The programs of the CNI project are written in Go, and runtimes know the texts and the JSON that Go's encoder
-//! produces; [`mod@print`] and [`Fields`] follow them where they are visible from outside.
+//! The programs of the CNI project are written in Go, and runtimes know the texts and the JSON of Go's encoder.
+//! [`mod@print`] and [`Fields`] do the same wherever it is visible from outside.
 
 mod address;
 mod args;

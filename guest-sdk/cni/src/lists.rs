@@ -1,5 +1,5 @@
-//! GC's lists of valid attachments. They may have thousands of entries, and the tree of [`Json`] that they would make is most of
-//! what a collection that removes nothing costs: they are read past it, or passed over.
+//! GC's lists of valid attachments. They may have thousands of entries, so a tree of [`Json`] for them would be
+//! expensive: most of the cost of a collection that removes nothing. Here they are read without a tree, or skipped.
 
 use crate::conf::Attachment;
 use crate::error::Error;
@@ -17,8 +17,8 @@ pub struct Lists {
     pub attachments: Option<Vec<Attachment>>,
 }
 
-/// Parses as [`Json::parse`], with the lists apart. A list that is not as it should be, or is there twice, stays in the tree:
-/// what is wrong with it is said by who reads it there.
+/// Parses as [`Json::parse`], with the lists separate. A list with a wrong form, or a list that is there twice, stays
+/// in the tree: the code that reads it there reports the error.
 ///
 /// # Errors
 /// As [`Json::parse`].
@@ -29,7 +29,7 @@ pub fn parse_with_lists(bytes: &[u8], limit: usize) -> Result<(Json, Lists), Err
     }
 }
 
-/// What `visitor` makes of the document; `None` if it is no object, and for `visitor` to say.
+/// Returns the result of `visitor` for the document; `None` if it is no object, or if `visitor` returns `None`.
 fn parse<'de, T>(
     bytes: &'de [u8],
     limit: usize,
@@ -43,12 +43,12 @@ fn parse<'de, T>(
     read.map_err(undecodable)
 }
 
-/// Which of the lists a key is for.
+/// Returns the index of the list that a key names.
 pub(crate) fn number(key: &str) -> Option<usize> {
     ["cni.dev/valid-attachments", "cni.dev/attachments"].iter().position(|name| same_name(key, name))
 }
 
-/// The document; `None` if a list is not as it should be.
+/// A visitor for the document; `None` if a list has a wrong form.
 struct Document;
 
 impl<'de> Visitor<'de> for Document {
@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for Document {
     }
 }
 
-/// What is no value of the kind that is wanted. It is read to its end, and is no error of the document.
+/// Reads a value of another kind to its end; it is no error of the document.
 macro_rules! not_wanted {
     ($($visit:ident: $kind:ty),*) => {
         $(fn $visit<E>(self, _: $kind) -> Result<Self::Value, E> {
@@ -95,7 +95,7 @@ macro_rules! not_wanted {
     };
 }
 
-/// A list, `null` being an absent one.
+/// A visitor for a list; `null` counts as an absent list.
 #[derive(Clone, Copy)]
 struct List;
 
@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for List {
     not_wanted!(map);
 }
 
-/// An attachment. Keys that it doesn't know don't matter.
+/// A visitor for an attachment; unknown keys are ignored.
 #[derive(Clone, Copy)]
 struct Entry;
 
@@ -160,7 +160,7 @@ impl<'de> Visitor<'de> for Entry {
     }
 }
 
-/// A text, put in its place. `null` changes nothing, as in Go.
+/// A visitor that stores a text. `null` changes nothing, as in Go.
 struct Text<'a> {
     place: &'a mut String,
 }
@@ -218,7 +218,7 @@ impl Visitor<'_> for KeySeed {
     }
 }
 
-/// Whatever comes is looked at.
+/// Makes a type accept a value of any kind.
 macro_rules! seed {
     ($($name:ty),*) => {
         $(impl<'de> DeserializeSeed<'de> for $name {
@@ -255,7 +255,7 @@ mod tests {
             for key in ["cni.dev/valid-attachments", "cni.dev/attachments", "CNI.dev/Attachments"] {
                 let text = format!(r#" {{"name":"n","{key}":{list},"x":[1,{{"ifname":2}}]}} "#);
                 assert_eq!(parse(&text).unwrap(), rest, "{text}");
-                // With the lists it is what the whole tree says.
+                // With the lists put back, the result is the same as that of the complete tree.
                 let (json, lists) = parse_with_lists(text.as_bytes(), 1000).unwrap();
                 assert_eq!(json, rest);
                 let tree = NetConf::parse(Json::parse(text.as_bytes(), 1000).unwrap()).unwrap();
@@ -283,7 +283,7 @@ mod tests {
             let (json, lists) = parse_with_lists(text.as_bytes(), 1000).unwrap();
             assert_eq!((json, lists), (Json::parse(text.as_bytes(), 1000).unwrap(), Lists::default()));
             assert!(NetConf::parse(Json::parse(text.as_bytes(), 1000).unwrap()).is_err(), "{text}");
-            // A plugin passes over them, as its host has told.
+            // A plugin skips the lists, because its host has reported errors in them.
             assert_eq!(parse(&text).unwrap(), Json::parse(br#"{"name":"n"}"#, 100).unwrap());
         }
     }

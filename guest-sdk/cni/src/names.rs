@@ -1,8 +1,8 @@
-//! What containers, networks and interfaces may be called.
+//! The rules for the names of containers, networks and interfaces.
 
 use crate::error::{Error, code};
 
-/// A letter or digit, then letters, digits, `_`, `.` and `-`.
+/// True for a letter or digit, followed by letters, digits, `_`, `.` and `-`.
 fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|b| b.is_ascii_alphanumeric())

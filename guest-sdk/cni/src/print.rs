@@ -1,26 +1,26 @@
-//! Printing JSON as Go's encoder does, but in ASCII.
+//! A printer for JSON that follows Go's encoder, but prints only ASCII.
 
 use crate::json::Json;
 use crate::terminal::escape_json;
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
-/// On one line, without blanks and without a newline at its end.
+/// Prints on one line, without blanks and without a newline at its end.
 pub fn compact(json: &Json) -> String {
     in_ascii(&serde_json::to_string(json).unwrap_or_default())
 }
 
-/// Indented by 4, without a newline at its end.
+/// Prints with an indentation of 4, without a newline at its end.
 pub fn pretty(json: &Json) -> String {
     let mut out = Vec::new();
-    // Neither a tree, whose keys are texts, nor writing to memory can fail.
+    // The keys of a tree are texts, and writing to memory can't fail.
     let _ = json.serialize(&mut Serializer::with_formatter(&mut out, PrettyFormatter::with_indent(b"    ")));
     in_ascii(&String::from_utf8(out).unwrap_or_default())
 }
 
-/// Go escapes what could end a script element, and the two line separators that JavaScript once minded. Unlike Go this
-/// escapes all that is not ASCII, as every text that a terminal may show ([`crate::terminal`]): to whoever reads JSON it
-/// says the same. Outside of strings JSON has none of these characters.
+/// Escapes the characters that Go escapes: those that could end a script element, and JavaScript's two line separators.
+/// Unlike Go, it escapes all characters outside ASCII too, as for every text on a terminal ([`crate::terminal`]). The
+/// JSON still means the same. Outside of strings JSON has none of these characters.
 fn in_ascii(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

@@ -1,8 +1,8 @@
-//! Quoting as Go's `%q` does it, for the texts that runtimes know.
+//! Quoting as Go's `%q` does it, for messages that runtimes know.
 
 use std::fmt::Write;
 
-/// `text` in double quotes, with everything that can't be printed escaped.
+/// Returns `text` in double quotes, with every unprintable character escaped.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -27,7 +27,7 @@ pub(crate) fn quote(text: &str) -> String {
     out
 }
 
-/// Several texts, each quoted, in square brackets with blanks between them.
+/// Returns several quoted texts in square brackets, with blanks between them.
 pub(crate) fn quote_list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = texts.into_iter().map(quote).collect();
     format!("[{}]", quoted.join(" "))
@@ -38,8 +38,8 @@ fn escape(out: &mut String, letter: char, width: usize, c: char) {
     let _ = write!(out, "\\{letter}{:0width$x}", u32::from(c));
 }
 
-/// Rust's own table of printable characters, reached through `escape_debug`; letters and digits are all printable,
-/// and are asked first because combining marks count as unprintable there but not in Go.
+/// True for a printable character by Rust's own table, which `escape_debug` uses. Letters and digits are tested first:
+/// `escape_debug` treats combining marks as unprintable, and Go does not.
 fn printable(c: char) -> bool {
     c.is_ascii() || c.is_alphanumeric() || c.escape_debug().eq([c])
 }

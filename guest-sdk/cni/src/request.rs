@@ -1,9 +1,9 @@
-//! What a runtime asks: the environment, the first look at the configuration, and the choice of the verb.
+//! The request of a runtime: the environment, the first checks of the configuration, and the choice of the verb.
 //!
-//! The order decides which error a runtime sees, and it is that of the native plugins:
+//! The order decides which error a runtime sees. It is the same as in native plugins:
 //! 1. [`Env::validate`]: variables, code 4. Without `CNI_COMMAND` a plugin prints its [`about`] text instead.
-//! 2. For every verb but VERSION, standard input is read (code 5 if that fails) and [`validate_conf`] looks at it,
-//!    codes 6 and 7, even if the verb is unknown.
+//! 2. For every verb but VERSION, even an unknown one, standard input is read (code 5 if that fails). Then
+//!    [`validate_conf`] checks it, codes 6 and 7.
 //! 3. [`Env::verb`]: an unknown verb, code 4.
 //! 4. [`config_version`] and [`check_version`], codes 6 and 1.
 
@@ -17,7 +17,7 @@ use crate::version::{NumericVersion, Version};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a plugin can be asked for.
+/// A verb: the action that a runtime requests from a plugin.
 #[allow(missing_docs, reason = "the names are those of the specification")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -31,14 +31,14 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The verb of this name; case matters.
+    /// Returns the verb of this name; case matters.
     pub fn parse(text: &str) -> Option<Verb> {
         [Verb::Add, Verb::Del, Verb::Check, Verb::Gc, Verb::Status, Verb::Version]
             .into_iter()
             .find(|verb| verb.as_str() == text)
     }
 
-    /// The value of `CNI_COMMAND`.
+    /// Returns the value of `CNI_COMMAND`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Verb::Add => "ADD",
@@ -50,7 +50,7 @@ impl Verb {
         }
     }
 
-    /// The oldest version that has the verb.
+    /// Returns the oldest version that has the verb.
     pub const fn since(self) -> Version {
         match self {
             Verb::Add | Verb::Del | Verb::Version => Version::V0_1_0,
@@ -59,7 +59,7 @@ impl Verb {
         }
     }
 
-    /// Whether the verb concerns one attachment, and so needs its container and interface.
+    /// True if the verb concerns one attachment, and so needs its container and interface.
     const fn has_attachment(self) -> bool {
         matches!(self, Verb::Add | Verb::Del | Verb::Check)
     }
@@ -84,17 +84,17 @@ pub struct Env {
     pub ifname: String,
     /// `CNI_ARGS`, see [`Args`](crate::Args).
     pub args: String,
-    /// `CNI_PATH`, directories to find plugins in, with colons between them.
+    /// `CNI_PATH`, the directories with plugins, separated by colons.
     pub path: String,
     /// `CNI_NETNS_OVERRIDE`, see [`Env::allows_own_netns`].
     pub netns_override: String,
 }
 
 impl Env {
-    /// Collects the variables from `lookup`, which is asked for one name after the other.
+    /// Collects the variables from `lookup`, which is called for each name.
     ///
     /// # Errors
-    /// Whatever `lookup` returns, for instance for a value that isn't UTF-8.
+    /// Every error of `lookup`, for instance for a value that isn't UTF-8.
     pub fn collect<E>(mut lookup: impl FnMut(&'static str) -> Result<Option<String>, E>) -> Result<Env, E> {
         let mut get = |name| lookup(name).map(Option::unwrap_or_default);
         Ok(Env {
@@ -120,8 +120,8 @@ impl Env {
         })
     }
 
-    /// Checks the variables that the verb needs and returns the verb, or `None` for an unknown one, which needs none
-    /// and is refused only after the configuration was looked at. What a verb doesn't need isn't checked either.
+    /// Checks the variables that the verb needs, and returns the verb. An unknown verb needs none and gives `None`: it
+    /// is refused only after the configuration was checked. Variables that a verb doesn't need aren't checked.
     ///
     /// # Errors
     /// Code 4: the first invalid one among the required variables that are set, else the list of the missing ones.
@@ -153,7 +153,7 @@ impl Env {
         Err(Error::environment(format!("required env variables [{}] missing", missing.join(","))))
     }
 
-    /// The verb.
+    /// Returns the verb.
     ///
     /// # Errors
     /// Code 4 if it is unknown.
@@ -162,24 +162,23 @@ impl Env {
         Verb::parse(&self.command).ok_or_else(unknown)
     }
 
-    /// Whether `CNI_NETNS_OVERRIDE` lets `CNI_NETNS` be the namespace that the plugin itself runs in.
+    /// True if `CNI_NETNS_OVERRIDE` allows `CNI_NETNS` to be the plugin's own namespace.
     pub fn allows_own_netns(&self) -> bool {
         self.netns_override == "1" || self.netns_override.eq_ignore_ascii_case("true")
     }
 }
 
-/// Parses standard input of at most `limit` bytes, and checks the name of the network; nothing else is looked at.
+/// Parses standard input of at most `limit` bytes, and checks only the name of the network.
 ///
 /// # Errors
-/// Code 6 for what isn't one JSON object (or `null`) or has a name that isn't a text, code 7 for a missing or invalid
-/// name.
+/// Code 6 if it isn't one JSON object (or `null`), or if the name isn't a text. Code 7 for a missing or invalid name.
 pub fn validate_conf(stdin: &[u8], limit: usize) -> Result<Json, Error> {
     let conf = Json::parse(stdin, limit).map_err(undecodable)?;
     validate_name(&conf)?;
     Ok(conf)
 }
 
-/// The same, with GC's lists apart.
+/// As [`validate_conf`], with GC's lists separate.
 ///
 /// # Errors
 /// As [`validate_conf`].
@@ -194,15 +193,15 @@ fn undecodable(error: Error) -> Error {
 }
 
 fn validate_name(conf: &Json) -> Result<(), Error> {
-    // The text of a Go type without a name.
+    // Go prints this text for a type without a name.
     const STRUCTURE: &str = r#"struct { Name string "json:\"name\"" }"#;
     conf.fields(STRUCTURE).map_err(undecodable)?;
     let name = conf.fields("").and_then(|fields| fields.str("name")).map_err(undecodable)?;
     validate_network_name(name.unwrap_or_default())
 }
 
-/// The `cniVersion` of a configuration that passed [`validate_conf`]; 0.1.0 if it is absent or empty. It need not be a
-/// known version.
+/// Returns the `cniVersion` of a configuration that passed [`validate_conf`]; 0.1.0 if it is absent or empty. It may be
+/// an unknown version.
 ///
 /// # Errors
 /// Code 6 if it isn't a text.
@@ -213,12 +212,12 @@ pub fn config_version(conf: &Json) -> Result<String, Error> {
     Ok(version.filter(|version| !version.is_empty()).unwrap_or_else(|| Version::V0_1_0.to_string()))
 }
 
-/// Whether a plugin that supports the versions `supported` can serve `verb` for a configuration of this version.
+/// Checks that a plugin with the versions `supported` can serve `verb` for a configuration of this version.
 ///
 /// # Errors
-/// Code 6 if the verb depends on the version and the version can't be compared with others; code 1 if the
-/// configuration's version or all of the plugin's are too old for the verb, or if the plugin doesn't support exactly
-/// the configuration's.
+/// Code 6 if the verb depends on the version and the version can't be compared with others. Code 1 if the
+/// configuration's version, or every version of the plugin, is too old for the verb. Also code 1 if the plugin doesn't
+/// support exactly the configuration's version.
 pub fn check_version(verb: Verb, config_version: &str, supported: &[Version]) -> Result<Version, Error> {
     let config_version = if config_version.is_empty() { Version::V0_1_0.as_str() } else { config_version };
     if verb.since() > Version::V0_1_0 {
@@ -239,7 +238,7 @@ pub fn check_version(verb: Verb, config_version: &str, supported: &[Version]) ->
     })
 }
 
-/// The answer to VERSION, with its newline. Its `cniVersion` is the newest version known here, whatever was asked.
+/// Returns the answer to VERSION, with its newline. Its `cniVersion` is always the newest version known here.
 pub fn version_output(supported: &[Version]) -> String {
     let supported = supported.iter().map(|version| Json::from(version.as_str())).collect();
     let answer = Json::Object(vec![
@@ -249,8 +248,8 @@ pub fn version_output(supported: &[Version]) -> String {
     compact(&answer) + "\n"
 }
 
-/// What a plugin prints on standard error, exiting with 0, when a person starts it without `CNI_COMMAND`: two lines.
-/// Installers and distributions look for them.
+/// Returns the two lines that a plugin prints on standard error if a person starts it without `CNI_COMMAND`. The exit
+/// status is 0. Installers and distributions look for these lines.
 pub fn about(plugin: &str, plugin_version: &str, supported: &[Version]) -> String {
     let supported: Vec<&str> = supported.iter().map(|version| version.as_str()).collect();
     let supported = supported.join(", ");
@@ -314,7 +313,7 @@ mod tests {
         assert_eq!(refused(&both).1, "invalid characters in containerID");
         let after_a_missing_one = Env { netns: String::new(), ifname: "a/b".into(), ..env("ADD") };
         assert_eq!(refused(&after_a_missing_one).1, "interface name contains / or : or whitespace characters");
-        // Not required, not checked.
+        // A variable that is not required is not checked.
         assert_eq!(Env { path: "x".into(), command: "GC".into(), ..bad.clone() }.validate().unwrap(), Some(Verb::Gc));
         assert_eq!(Env { command: "FOO".into(), ..bad }.validate().unwrap(), None);
     }

@@ -1,7 +1,7 @@
 //! The result of ADD, and `prevResult`.
 //!
-//! Plugins work with one type, the newest; reading converts up to it, printing converts down from it. Three shapes
-//! exist: 0.1.0 and 0.2.0 (`ip4`, `ip6`), 0.3.0 to 0.4.0 (lists, `ips[].version`), and 1.0.0 with 1.1.0.
+//! Plugins work with one type, the newest. Reading converts older versions to it, and printing converts it back. Three
+//! shapes exist: 0.1.0 and 0.2.0 (`ip4`, `ip6`), 0.3.0 to 0.4.0 (lists, `ips[].version`), and 1.0.0 with 1.1.0.
 
 mod decode;
 mod encode;
@@ -11,8 +11,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// What an attachment consists of, as the newest specification has it. Its own serde form is for transport between
-/// parts of Postern; what runtimes see is [`CniResult::to_json`].
+/// The parts of an attachment, by the newest specification. Its own serde form is for transport inside Postern.
+/// Runtimes get the form of [`CniResult::to_json`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniResult {
     /// The interfaces that were made, on the host and in the container.
@@ -21,20 +21,20 @@ pub struct CniResult {
     pub ips: Vec<IpConfig>,
     /// The routes.
     pub routes: Vec<Route>,
-    /// What the container should know about name resolution.
+    /// The settings for name resolution in the container.
     pub dns: Dns,
 }
 
 /// An interface. Empty texts and 0 stand for absent keys; `name` is always printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
-    /// Its name where it is now.
+    /// The current name.
     pub name: String,
-    /// Its hardware address, as the plugin wrote it.
+    /// The hardware address, as the plugin wrote it.
     pub mac: String,
-    /// Its MTU in bytes; from 1.1.0.
+    /// The MTU in bytes; from 1.1.0.
     pub mtu: i64,
-    /// The path of the namespace that it is in; empty for the host's.
+    /// The path of the namespace of the interface; empty for the host's.
     pub sandbox: String,
     /// The socket of a user-space interface; from 1.1.0.
     pub socket_path: String,
@@ -45,7 +45,7 @@ pub struct Interface {
 /// An address of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IpConfig {
-    /// Index into [`CniResult::interfaces`], not checked against it. IPAM plugins give none.
+    /// The index into [`CniResult::interfaces`], which is not checked. IPAM plugins give none.
     pub interface: Option<usize>,
     /// The address with its prefix length; host bits are kept.
     pub address: IpNet,
@@ -56,7 +56,7 @@ pub struct IpConfig {
 /// A route. 0 stands for an absent `mtu`, `advmss` and `priority`; an absent `table` and `scope` differ from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// The destination; host bits are kept. Native IPAM plugins pass a route without one on.
+    /// The destination; host bits are kept. It may be missing: native IPAM plugins pass such a route on.
     pub dst: Option<IpNet>,
     /// The next hop.
     pub gw: Option<IpAddr>,
@@ -86,20 +86,20 @@ pub struct Dns {
 }
 
 impl Dns {
-    /// Whether nothing is set.
+    /// True if nothing is set.
     pub fn is_empty(&self) -> bool {
         *self == Dns::default()
     }
 }
 
-/// Versions whose results have one shape.
+/// The versions whose results have one shape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Family {
     /// One address per IP family.
     Pair,
-    /// Lists, with the IP family beside each address.
+    /// Lists, with the IP family for each address.
     Labelled,
-    /// Lists.
+    /// Lists, without the IP family.
     Plain,
 }
 
@@ -112,7 +112,7 @@ impl Family {
         }
     }
 
-    /// The `cniVersion` texts that the family's decoder accepts.
+    /// Returns the `cniVersion` texts that the family's decoder accepts.
     fn declarations(self) -> &'static [&'static str] {
         match self {
             Family::Pair => &["", "0.1.0", "0.2.0"],

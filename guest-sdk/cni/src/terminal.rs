@@ -1,18 +1,24 @@
-//! The one place that decides how a text looks to people: whoever wrote it, it can't speak to their terminal.
+//! The display of texts to people. All texts go through this module, and none of them can control a terminal.
 //!
-//! A text is shown as ASCII. Every other character is shown by its number: those that terminals obey (U+001B, U+009B), those
-//! that change the direction of writing or begin a line (U+061C, U+200E, U+202A to U+202E, U+2028, U+2066 to U+2069), those
-//! that nobody sees (U+200B, U+00AD, U+FEFF, U+E0001, the whole of Unicode's `Default_Ignorable_Code_Point`), and letters
-//! that look like others. A list of the dangerous ones would age with each version of Unicode; this rule does not.
+//! A text is shown as ASCII. Every other character is shown by its number. There are four dangerous kinds:
+//!
+//! - characters that terminals obey (U+001B, U+009B)
+//! - characters that change the direction of writing or begin a line (U+061C, U+200E, U+202A to U+202E, U+2028,
+//!   U+2066 to U+2069)
+//! - invisible characters (U+200B, U+00AD, U+FEFF, U+E0001, the whole of Unicode's `Default_Ignorable_Code_Point`)
+//! - letters that look like others
+//!
+//! A list of the dangerous ones would become outdated with each version of Unicode; this rule does not.
 
 use std::fmt::Write;
 
-/// Whether a character is shown as it is. The ellipsis is Postern's own, where it cuts a text.
+/// True if a character is shown as it is. The ellipsis is included: Postern adds it where it cuts a text.
 fn is_plain(c: char) -> bool {
     matches!(c, ' '..='~' | '…')
 }
 
-/// A text of several lines for people: all but plain characters and the ends of lines are escaped, as `\u{202e}`.
+/// Returns a text of several lines for people. All characters except plain ones and line ends are escaped, as
+/// `\u{202e}`.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -25,12 +31,12 @@ pub fn printable(text: &str) -> String {
     out
 }
 
-/// The same for a text that must not begin a line of its own.
+/// As [`printable`], for a text that must stay on one line.
 pub fn one_line(text: &str) -> String {
     printable(text).replace('\n', " ")
 }
 
-/// A JSON text in ASCII: it says the same to whoever reads JSON. Outside of strings JSON has no other characters.
+/// Returns a JSON text in ASCII with the same meaning. JSON has characters outside ASCII only in strings.
 pub fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -42,7 +48,7 @@ pub fn json(text: &str) -> String {
     out
 }
 
-/// A character of a JSON string by its number: two of them beyond the first 65,536 (RFC 8259, 7).
+/// Writes a character of a JSON string by its number; beyond the first 65,536 it takes two (RFC 8259, 7).
 pub(crate) fn escape_json(out: &mut String, c: char) {
     for unit in c.encode_utf16(&mut [0; 2]) {
         // Writing to a String can't fail.
@@ -54,7 +60,7 @@ pub(crate) fn escape_json(out: &mut String, c: char) {
 mod tests {
     use super::*;
 
-    /// What was found to reach a terminal, and more of each kind.
+    /// Texts that were found to reach a terminal, and more of each kind.
     const HOSTILE: &str = "\u{1b}[2J\u{7}\u{7f}\u{9b}31m\u{61c}\u{200b}\u{200e}\u{2028}\u{2029}\u{202e}\u{2066}\u{feff}\u{e0001}\u{ad}\u{3164}\u{301}é\r\t";
 
     #[test]

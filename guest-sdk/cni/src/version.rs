@@ -43,8 +43,8 @@ impl Version {
     /// The newest version.
     pub const LATEST: Version = Version::V1_1_0;
 
-    /// The version written exactly so, without leniency: neither `1.0` nor `v1.0.0` is a version. The empty text, which
-    /// also stands for an absent `cniVersion`, is 0.1.0.
+    /// Reads a version in its exact spelling: `1.0` and `v1.0.0` are not versions. The empty text also stands for an
+    /// absent `cniVersion` and is 0.1.0.
     pub fn parse(text: &str) -> Option<Version> {
         match text {
             "" => Some(Version::V0_1_0),
@@ -52,7 +52,7 @@ impl Version {
         }
     }
 
-    /// The version as configurations and results write it.
+    /// Returns the version as configurations and results write it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Version::V0_1_0 => "0.1.0",
@@ -65,17 +65,17 @@ impl Version {
         }
     }
 
-    /// Whether the verb CHECK exists, and `prevResult` is handed to DEL.
+    /// True if the verb CHECK exists, and `prevResult` is passed to DEL.
     pub fn has_check(self) -> bool {
         self >= Version::V0_4_0
     }
 
-    /// Whether the verbs GC and STATUS exist.
+    /// True if the verbs GC and STATUS exist.
     pub fn has_gc_status(self) -> bool {
         self >= Version::V1_1_0
     }
 
-    /// The version as numbers, to be compared with one that is not known.
+    /// Returns the version as numbers, for a comparison with an unknown version.
     pub fn numeric(self) -> NumericVersion {
         match self {
             Version::V0_1_0 => NumericVersion([0, 1, 0]),
@@ -95,8 +95,8 @@ impl fmt::Display for Version {
     }
 }
 
-/// Any version with up to three numeric parts, known or not: what decides whether a verb exists before it is asked
-/// whether the version is supported.
+/// Any version with up to three numeric parts, known or not. It decides whether a verb exists, before the version is
+/// compared with the supported ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NumericVersion([i64; 3]);
 
@@ -142,7 +142,7 @@ impl PartialOrd<Version> for NumericVersion {
     }
 }
 
-/// What a plugin answers to the verb VERSION.
+/// The answer of a plugin to the verb VERSION.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionInfo {
     /// The version of the answer itself.

@@ -1,7 +1,7 @@
-//! Every example of the specifications is read, and every result converted to every version and back.
+//! Every example of the specifications is read, and every result is converted to every version and back.
 //!
 //! The examples are data of the specifications, each in one file under `examples/<specification>/<kind>-<what>.json`.
-//! Comments, ellipses and a missing comma are mended; the grammars of results and errors have values for their
+//! Comments, ellipses and a missing comma are corrected. The grammars of results and errors have values for their
 //! placeholders. Repetitions are left out.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test that calls them")]

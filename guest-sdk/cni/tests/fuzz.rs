@@ -1,5 +1,5 @@
-//! Nothing that a runtime, a file or another plugin can send makes the parsers panic, and what they accept means the
-//! same after it was printed.
+//! No input of a runtime, a file or another plugin makes the parsers panic. An accepted input has the same meaning
+//! after it was printed.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test that calls them")]
 
@@ -20,7 +20,7 @@ const SEEDS: &[&str] = &[
     include_str!("examples/0.2.0/error-grammar.json"),
 ];
 
-/// Hands the bytes to everything that reads bytes.
+/// Gives the bytes to every function that reads bytes.
 fn read(bytes: &[u8]) {
     let _ = CniResult::parse_output(bytes, 1 << 16, "1.0.0");
     if let Ok(json) = Json::parse(bytes, 1 << 16) {

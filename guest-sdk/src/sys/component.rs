@@ -1,4 +1,5 @@
-//! In a component: the bindings that `wit-bindgen` makes from `wit/`, and the translation of their texts into values.
+//! The way to the host in a component: the bindings that `wit-bindgen` makes from `wit/`, and conversions of their
+//! texts.
 #![allow(unsafe_code, reason = "generated calls of the canonical ABI; nothing in this file is unsafe by hand")]
 #![allow(clippy::allow_attributes_without_reason, reason = "generated code")]
 
@@ -19,7 +20,7 @@ pub(crate) type BridgeOptions = bridge::Options;
 pub(crate) type Parent = parent::Parent;
 pub(crate) type MacvlanOptions = macvlan::Options;
 
-/// The host's error in the SDK's own type.
+/// Converts the host's error to the SDK's own type.
 #[inline(never)]
 pub(crate) fn failure(error: types::Error) -> Error {
     use types::ErrorCode as Wit;
@@ -48,7 +49,7 @@ pub(crate) fn failure(error: types::Error) -> Error {
     })
 }
 
-/// Handles mean nothing here: the resource itself is the handle.
+/// Converts a link. It has no handle here: the resource itself is the handle.
 #[inline(never)]
 pub(crate) fn link_info(link: types::LinkAttributes) -> LinkInfo {
     LinkInfo {
@@ -112,12 +113,12 @@ pub(crate) fn taken(taken: device::Taken) -> crate::device::Taken {
     crate::device::Taken { link: crate::link::Link(taken.link), attributes: link_info(taken.attributes) }
 }
 
-/// Values in the texts that the interfaces carry.
+/// Returns the texts of these values, as the interfaces carry them.
 pub(crate) fn texts<T: fmt::Display>(values: &[T]) -> Vec<String> {
     values.iter().map(T::to_string).collect()
 }
 
-/// A value from a text of the host.
+/// Reads a value from a text of the host.
 pub(crate) fn read<T: FromStr>(text: &str) -> Result<T, Error> {
     text.parse().map_err(|_| malformed(text))
 }

@@ -1,7 +1,8 @@
-//! Who answers: the host through the component's imports, or the fake host in a program of the build machine.
+//! The two ways to an answer: the host through the component's imports, or the fake host in a program of the build
+//! machine.
 //!
-//! The choice is made when compiling, function by function, so that a component imports what its code reaches and
-//! nothing else. A trait object would make every plugin import everything.
+//! The choice is made at compile time for each function. So a component imports only the functions that its code
+//! reaches. A trait object would make every plugin import everything.
 
 #[cfg(target_arch = "wasm32")]
 mod component;
@@ -13,7 +14,7 @@ pub(crate) use component::*;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use native::*;
 
-/// One function's two ways to the host.
+/// Calls a function on the host or on the fake host.
 #[cfg(target_arch = "wasm32")]
 macro_rules! host {
     (component: $component:expr, fake: $fake:expr $(,)?) => {
@@ -21,7 +22,7 @@ macro_rules! host {
     };
 }
 
-/// One function's two ways to the host.
+/// Calls a function on the host or on the fake host.
 #[cfg(not(target_arch = "wasm32"))]
 macro_rules! host {
     (component: $component:expr, fake: $fake:expr $(,)?) => {
@@ -29,7 +30,7 @@ macro_rules! host {
     };
 }
 
-/// Asks the fake host, and takes the answer apart.
+/// Calls the fake host and unpacks its answer.
 #[cfg(not(target_arch = "wasm32"))]
 macro_rules! ask {
     ($operation:expr, $answer:pat => $value:expr) => {

@@ -1,4 +1,4 @@
-//! On the build machine: what stands for a resource is its number at the fake host.
+//! The way to the fake host on the build machine: a number stands for each resource.
 
 use crate::error::Error;
 use crate::fake;
@@ -10,7 +10,7 @@ pub(crate) type HostEnd = Handle;
 pub(crate) type Bridge = BridgeInfo;
 pub(crate) type Parent = Handle;
 
-/// What stands for the resource `options` of `veth`.
+/// The stand-in for the resource `options` of `veth`.
 #[derive(Debug, Default)]
 pub(crate) struct VethOptions {
     pub mtu: Cell<Option<u32>>,
@@ -23,7 +23,7 @@ impl VethOptions {
     }
 }
 
-/// What stands for the resource `options` of `bridge`.
+/// The stand-in for the resource `options` of `bridge`.
 #[derive(Debug, Default)]
 pub(crate) struct BridgeOptions {
     pub mtu: Cell<Option<u32>>,
@@ -55,7 +55,7 @@ pub(crate) fn macvlan_link(made: MacvlanInfo) -> crate::macvlan::Macvlan {
     crate::macvlan::Macvlan { link: crate::link::Link(made.link.handle), attributes: made.link, mode: made.mode }
 }
 
-/// An operation with nothing to tell.
+/// Runs an operation that returns no value.
 pub(crate) fn done(operation: impl Into<Operation>) -> Result<(), Error> {
     match fake::call(&operation.into())? {
         Reply::Done => Ok(()),
@@ -63,7 +63,7 @@ pub(crate) fn done(operation: impl Into<Operation>) -> Result<(), Error> {
     }
 }
 
-/// Both ends of a pair, handles and all.
+/// Returns both ends of a pair with their handles.
 pub(crate) fn pair(pair: VethPair) -> crate::veth::Pair {
     crate::veth::Pair {
         container: crate::link::Link(pair.container.handle),

@@ -1,27 +1,29 @@
-//! Reading the configuration. Messages are those of the native plugin, without a prefix.
+//! Reading of the configuration. Messages are those of the native plugin, without a prefix.
 
 use postern_guest::cni::{Fields, Json, Route, Version, parse_cidr, parse_ip};
 use postern_guest::types::LeaseRange;
 use postern_guest::{Error, Request, routes_of};
 use std::net::IpAddr;
 
-/// What is to be handed out.
+/// The addresses that the plugin may assign.
 #[derive(Debug)]
 pub struct Config {
     /// Sets of ranges: the runtime's, the old-style one, those of the configuration.
     pub sets: Vec<Vec<LeaseRange>>,
-    /// Requested addresses: of `CNI_ARGS`, of `args`, of the runtime; all of them count.
+    /// Requested addresses: from `CNI_ARGS`, from `args`, from the runtime; all of them count.
     pub requested: Vec<IpAddr>,
     pub routes: Vec<Route>,
-    /// A file with name servers is configured.
+    /// True if a file with name servers is configured.
     pub resolv_conf: bool,
-    /// The runtime is asked for ranges.
+    /// True if the runtime is asked for ranges.
     pub ranges_at_run_time: bool,
     /// `cniVersion` as written.
     cni_version: String,
 }
 
 impl Config {
+    /// Reads the configuration.
+    ///
     /// # Errors
     /// Code 999 for everything that can't be read.
     pub fn read(request: &Request) -> Result<Self, Error> {
@@ -31,15 +33,15 @@ impl Config {
             return Err(Error::new("IPAM config missing 'ipam' key"));
         };
         let runtime = conf.runtime_config()?;
-        // All is decoded before any of it is judged, as a decoder would do it.
+        // Everything is decoded before any value is checked, as a decoder would do it.
         let mut texts = texts(&conf.args_cni()?)?;
         texts.extend(self::texts(&runtime)?);
         let mut sets = range_sets(&runtime, "ipRanges")?;
-        // Without a subnet the other keys of the old style mean nothing, but have to be readable.
+        // Without a subnet the other keys of the old style mean nothing, but must have the right types.
         let old_style = Some(range(&ipam)?).filter(|range| range.subnet.is_some()).map(|range| vec![range]);
         let ranges = range_sets(&ipam, "ranges")?;
         let routes = routes_of(&ipam)?;
-        // Where the leases are is the host's to know.
+        // Only the host uses the directory of the leases.
         ipam.str("dataDir")?;
         let resolv_conf = ipam.str("resolvConf")?.is_some_and(|path| !path.is_empty());
 
@@ -52,7 +54,7 @@ impl Config {
         Ok(Self { sets, requested, routes, resolv_conf, ranges_at_run_time, cni_version: conf.cni_version })
     }
 
-    /// What can be told without the rules of ranges, which are the host's.
+    /// Checks the parts that do not need the rules of ranges; the host checks the ranges.
     ///
     /// # Errors
     /// Code 999.
@@ -72,7 +74,7 @@ impl Config {
     }
 }
 
-/// A range whose subnet may be missing still.
+/// A range whose subnet may still be missing.
 struct Range {
     subnet: Option<ipnet::IpNet>,
     start: Option<IpAddr>,
@@ -89,7 +91,7 @@ fn range(fields: &Fields<'_>) -> Result<Range, Error> {
     })
 }
 
-/// A list of lists of ranges; `null` is an empty set.
+/// Reads a list of lists of ranges; `null` is an empty set.
 fn range_sets(fields: &Fields<'_>, key: &str) -> Result<Vec<Vec<Range>>, Error> {
     let mut sets = Vec::new();
     for item in fields.list(key)?.unwrap_or_default() {
@@ -103,7 +105,7 @@ fn range_sets(fields: &Fields<'_>, key: &str) -> Result<Vec<Vec<Range>>, Error> 
     Ok(sets)
 }
 
-/// The ranges as the host takes them.
+/// Returns the ranges in the form of the host.
 fn complete(sets: Vec<Vec<Range>>) -> Result<Vec<Vec<LeaseRange>>, Error> {
     let complete = |(number, set): (usize, Vec<Range>)| {
         let missing = || Error::new(format!("invalid range set {number}: IP <nil> not v4 nor v6"));
@@ -116,13 +118,13 @@ fn complete(sets: Vec<Vec<Range>>) -> Result<Vec<Vec<LeaseRange>>, Error> {
     sets.into_iter().enumerate().map(complete).collect()
 }
 
-/// The requested addresses under the key `ips`.
+/// Reads the requested addresses under the key `ips`.
 fn texts(fields: &Fields<'_>) -> Result<Vec<IpAddr>, Error> {
     let texts = fields.strings("ips")?.unwrap_or_default();
     texts.iter().map(|text| requested_ip(text).map_err(Error::new)).collect()
 }
 
-/// An address with or without prefix length.
+/// Reads an address with or without prefix length.
 fn requested_ip(text: &str) -> Result<IpAddr, String> {
     let ip = match text.contains('/') {
         true => parse_cidr(text).map(|net| net.addr()),

@@ -1,23 +1,23 @@
-//! host-local: hands out addresses of ranges, and remembers them in files on this host.
+//! host-local: assigns addresses from ranges, and keeps them in files on this host.
 //!
 //! | key | meaning |
 //! |---|---|
 //! | `ipam.ranges` | list of range sets, each a list of ranges; **one address is taken from each set** |
 //! | range: `subnet` | network with prefix length, required; host bits must be zero |
 //! | range: `rangeStart`, `rangeEnd` | first and last address; default the network's first and last |
-//! | range: `gateway` | never handed out; default the network's first address |
+//! | range: `gateway` | never assigned; default the network's first address |
 //! | `ipam.subnet`, `rangeStart`, `rangeEnd`, `gateway` | a single range in the old style; comes before `ranges`, and counts only with `subnet` |
-//! | `ipam.routes` | routes, handed on as they are, attributes of 1.1.0 included |
+//! | `ipam.routes` | routes, passed on unchanged, attributes of 1.1.0 included |
 //! | `ipam.resolvConf` | a resolv.conf(5) file, which becomes the result's `dns` |
-//! | `ipam.dataDir` | where the store is; read by the host, this plugin never sees a file |
+//! | `ipam.dataDir` | the directory of the store; only the host uses it, this plugin never sees a file |
 //! | `runtimeConfig.ipRanges` (capability `ipRanges`) | like `ranges`, before everything else |
-//! | `runtimeConfig.ips` (capability `ips`), `args.cni.ips`, `CNI_ARGS` `IP` | addresses to be handed out; a prefix length is ignored. All of them count, as natively, though the conventions say that `args` silences `CNI_ARGS` |
+//! | `runtimeConfig.ips` (capability `ips`), `args.cni.ips`, `CNI_ARGS` `IP` | requested addresses; a prefix length is ignored. All of them count, as in the native plugin, although by the conventions `args` replaces `CNI_ARGS` |
 //!
-//! * ADD: one address of each set: the requested one that lies in it, or the next free one, round robin. What makes a
-//!   range or a request impossible is the host's to say; its messages are those of the native plugin.
-//! * DEL: gives the addresses back. It needs nothing of the configuration, so that a broken one can't keep them.
+//! * ADD: one address of each set: the requested one that lies in it, or the next free one, round robin. The host checks
+//!   ranges and requests; its messages are those of the native plugin.
+//! * DEL: releases the addresses. It needs nothing of the configuration, so it works with a broken one.
 //! * CHECK: the attachment must have an address.
-//! * STATUS: code 50 if the configuration has no ranges, or if a set has no free address. Native plugins never tell.
+//! * STATUS: code 50 if the configuration has no ranges, or if a set has no free address. Native plugins never report this.
 //! * GC: frees the addresses of attachments that the runtime no longer has.
 
 mod config;
@@ -61,7 +61,7 @@ impl Plugin for HostLocal {
 
     fn status(&self, request: &Request) -> Result<(), Error> {
         let config = Config::read(request)?;
-        // Where the runtime brings the ranges with each ADD, there is nothing to look at yet.
+        // If the runtime brings the ranges with each ADD, there is nothing to check yet.
         if config.sets.is_empty() && config.ranges_at_run_time {
             return Ok(());
         }

@@ -22,7 +22,7 @@ fn message(args: &str, keys: &str) -> String {
     call_with("ADD", args, &conf(keys)).unwrap_err().object().msg.clone()
 }
 
-/// The addresses that ADD hands out.
+/// Returns the addresses that ADD assigns.
 fn addresses(args: &str, keys: &str) -> Vec<String> {
     let result = call_with("ADD", args, &conf(keys)).unwrap();
     let addresses = result.lines().filter_map(|line| line.trim().strip_prefix(r#""address": ""#));

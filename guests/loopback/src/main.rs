@@ -2,13 +2,13 @@
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `prevResult` | handed on; without it the result is `lo` and its addresses |
+//! | `prevResult` | passed on; without it the result is `lo` and its addresses |
 //!
-//! It has no keys of its own, ignores `CNI_IFNAME` and `CNI_ARGS`, and leaves adding 127.0.0.1 and ::1 to the kernel.
+//! It has no keys of its own, and ignores `CNI_IFNAME` and `CNI_ARGS`. The kernel adds 127.0.0.1 and ::1.
 //!
-//! * ADD: `lo` up; an address on it that is no loopback address is an error. The result has the shape of the
-//!   configuration's version, whatever that is; native plugins print 1.x's shape under every version number.
-//! * DEL: `lo` down; a container that is gone is success.
+//! * ADD: sets `lo` up; an address on it that is no loopback address is an error. The result has the shape of the
+//!   configuration's version; native plugins print 1.x's shape under every version number.
+//! * DEL: sets `lo` down; it succeeds if the container is gone.
 //! * CHECK: `lo` must be up; needs no `prevResult`.
 //! * STATUS, GC: nothing to do.
 

@@ -1,4 +1,4 @@
-//! Reading the configuration.
+//! Reading of the configuration.
 
 use postern_guest::cni::Dns;
 use postern_guest::masquerade::Wanted;
@@ -13,6 +13,8 @@ pub struct Config {
 }
 
 impl Config {
+    /// Reads the configuration.
+    ///
     /// # Errors
     /// Code 999 for a key of the wrong type, code 7 for a value that makes no sense.
     pub fn read(request: &Request) -> Result<Self, Error> {
@@ -25,8 +27,7 @@ impl Config {
     }
 }
 
-/// What native plugins write before the decoder's message. A value that can be decoded but makes no sense speaks for
-/// itself.
+/// Adds the native plugins' prefix to the decoder's message. An error about a value that was decoded needs none.
 pub fn load_error(error: Error) -> Error {
     match error.object().code {
         postern_guest::cni::code::INTERNAL => error.context("failed to load netconf"),

@@ -1,25 +1,25 @@
-//! ptp: connects the container with the host by a pair of its own; every address is routed, none is bridged.
+//! ptp: connects the container with the host by its own pair; every address is routed, none is bridged.
 //!
 //! | key | default | meaning |
 //! |---|---|---|
 //! | `ipam` | – | required: every address must come with a gateway |
-//! | `ipMasq` | false | traffic to other networks leaves under the node's address |
+//! | `ipMasq` | false | traffic to other networks leaves with the node's address |
 //! | `ipMasqBackend` | nftables | `nftables` or `iptables` |
 //! | `mtu` | kernel's | of both ends, in bytes |
-//! | `dns` | IPAM's | replaces what IPAM says, if any key of it is given |
+//! | `dns` | IPAM's | replaces IPAM's, if it has any key |
 //!
 //! `CNI_ARGS` isn't read here; IPAM gets it unchanged.
 //!
-//! * ADD: addresses from IPAM; the pair; in the container the gateway is made reachable through the link alone, and
-//!   everything else, the address's own network too, through the gateway; on the host the gateway's address is put on
-//!   the other end, and the container's addresses are routed there; masquerading.
-//! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told.
-//! * CHECK: IPAM's CHECK, the pair, which must be up, addresses and routes, masquerading; the host looks for the gateway
+//! * ADD: takes addresses from IPAM and makes the pair. In the container the gateway is reachable through the link;
+//!   everything else, the address's own network too, goes through the gateway. The host end gets the gateway's address, and
+//!   the host routes the container's addresses to it. Masquerading comes last.
+//! * DEL: releases and removes everything that is there. All of it is tried, and the first failure is returned.
+//! * CHECK: IPAM's CHECK, the pair, which must be up, addresses and routes, and masquerading. The host checks the gateway
 //!   and its own route.
-//! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+//! * STATUS: IPAM's. GC: removes what this plugin left for attachments that are gone, and runs IPAM's.
 //!
-//! Better than the native plugin: there is no waiting for duplicate address detection, whole addresses (/32, /128) and
-//! addresses that share a gateway work, and masquerading is removed even if the container is gone.
+//! Differences from the native plugin: it does not wait for duplicate address detection. Addresses with the full prefix
+//! length (/32, /128) and addresses that share a gateway work. Masquerading is removed even if the container is gone.
 
 mod config;
 
@@ -45,11 +45,12 @@ impl Plugin for PointToPoint {
 
         let pair = veth::create(&veth::Options::default().mtu(config.mtu))?;
         if configure::has_ipv6(&result.ips) {
-            // There is nobody else on this link who could have the address.
+            // No other node on this link could have the address.
             configure::best_effort(link_sysctl::set_accept_dad(&pair.container, false))?;
         }
         let (whole, networks): (Vec<_>, Vec<_>) = gateways.iter().partition(|(net, _)| is_whole(net));
-        // No network contains the gateway of a whole address, so it must be reachable before other routes can use it.
+        // No network contains the gateway of an address with the full prefix length. So the gateway must be reachable
+        // before other routes can use it.
         let mut first = Vec::new();
         whole.into_iter().for_each(|pair| configure::push_new(&mut first, to_gateway(pair)));
         kernel_routes.into_iter().for_each(|route| configure::push_new(&mut first, route));
@@ -68,11 +69,12 @@ impl Plugin for PointToPoint {
     }
 
     fn del(&self, request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse must not keep DEL from its work.
+        // A configuration that ADD would refuse must not stop DEL.
         let conf = request.conf().map_err(config::load_error)?;
         let masquerading = matches!(conf.fields().bool("ipMasq"), Ok(Some(true)));
         all([
-            // Rules first: the kernel then waits for its readers while it takes the link apart, and not once more.
+            // Rules come first: the kernel then waits for their readers while it removes the link, and not a second
+            // time.
             if masquerading { masquerade::remove() } else { Ok(()) },
             link::delete_own(),
             if conf.ipam_type.is_empty() { Ok(()) } else { ipam::del() },
@@ -115,7 +117,7 @@ impl Plugin for PointToPoint {
     }
 }
 
-/// Every address with its gateway; a pair can't do without.
+/// Returns every address with its gateway, which a pair requires.
 fn gateways(ips: &[IpConfig]) -> Result<Vec<(IpNet, IpAddr)>, Error> {
     if ips.is_empty() {
         return Err(Error::new("IPAM plugin returned missing IP config"));
@@ -131,12 +133,12 @@ fn is_whole(net: &IpNet) -> bool {
     net.prefix_len() == net.max_prefix_len()
 }
 
-/// The gateway is on the link.
+/// Returns the route to a gateway: it is on the link.
 fn to_gateway((net, gateway): &(IpNet, IpAddr)) -> Route {
     Route { source: Some(net.addr()), scope: Some(253), ..routes::to(IpNet::from(*gateway)) }
 }
 
-/// The network is behind the gateway.
+/// Returns the route to a network: it is behind the gateway.
 fn to_network((net, gateway): &(IpNet, IpAddr)) -> Route {
     Route { source: Some(net.addr()), gateway: Some(*gateway), ..routes::to(net.trunc()) }
 }
@@ -154,7 +156,7 @@ fn through_gateways(link: &link::Link, pairs: &[&(IpNet, IpAddr)], present: &[Ro
             configure::push_new(&mut wanted, route);
         }
     }
-    // An IPAM route may have said the same.
+    // IPAM may have returned the same route.
     wanted.retain(|route| !present.iter().any(|known| (known.dst, known.gateway) == (route.dst, route.gateway)));
     if connected.is_empty() {
         return Ok(());

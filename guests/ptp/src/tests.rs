@@ -19,7 +19,7 @@ fn message(verb: &str, keys: &str) -> String {
     call(verb, keys).unwrap_err().object().msg.clone()
 }
 
-/// The container's routes: destination, gateway, source, scope.
+/// Returns the container's routes: destination, gateway, source, scope.
 fn routes_of_container() -> Vec<String> {
     let text = |route: &Route| {
         let gateway = route.gateway.map(|ip| format!(" via {ip}")).unwrap_or_default();
@@ -129,7 +129,7 @@ fn everything_that_is_refused_before_anything_is_done() {
         assert_eq!(message("ADD", keys), expected);
         assert_eq!(fake::log(), [""; 0]);
     }
-    // An unknown backend that is not used is nobody's business.
+    // An unknown backend that is not used is no error.
     fake::install(Kernel::with_ipam(V4));
     call("ADD", r#","ipMasqBackend":"ebtables""#).unwrap();
 }
@@ -166,13 +166,13 @@ fn del_tries_everything() {
         kernel.ipam.del = Ok(());
     });
     assert_eq!(call("DEL", r#","ipMasq":true"#).unwrap(), "");
-    // Neither nonsense in other keys nor a missing type keeps it from removing things.
+    // Neither nonsense in other keys nor a missing type stops the removal.
     assert_eq!(call("DEL", r#","mtu":"x","ipMasq":"x""#).unwrap(), "");
     let bare = r#"{"cniVersion":"1.1.0","name":"n"}"#;
     assert_eq!(fake::call_verb(&PointToPoint, fake::env("DEL"), bare).unwrap(), "");
 }
 
-/// An attachment as ADD leaves it, and its result as a key of the next configuration.
+/// Makes an attachment as ADD leaves it. Returns its result as a key of the next configuration.
 fn attached(keys: &str) -> String {
     fake::install(Kernel::with_ipam(V4));
     let result = call("ADD", keys).unwrap();
@@ -183,7 +183,7 @@ fn attached(keys: &str) -> String {
 fn check_finds_what_add_made() {
     let keys = attached(r#","ipMasq":true"#);
     assert_eq!(call("CHECK", &keys).unwrap(), "");
-    // Rules of the other backend do where none is named.
+    // If no backend is named, rules of the other one are accepted.
     fake::with(|kernel| kernel.masquerade = vec![Backend::Iptables]);
     assert_eq!(call("CHECK", &keys).unwrap(), "");
 }

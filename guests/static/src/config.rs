@@ -1,10 +1,10 @@
-//! Reading the configuration. Messages are those of the native plugin, without a prefix.
+//! Reading of the configuration. Messages are those of the native plugin, without a prefix.
 
 use ipnet::IpNet;
 use postern_guest::cni::{Dns, Fields, IpConfig, NetConf, Route, Version, parse_cidr, parse_ip};
 use postern_guest::{Error, Request, routes_of};
 
-/// What is to be handed out.
+/// The parts of the result.
 #[derive(Debug)]
 pub struct Config {
     pub ips: Vec<IpConfig>,
@@ -13,6 +13,8 @@ pub struct Config {
 }
 
 impl Config {
+    /// Reads the configuration.
+    ///
     /// # Errors
     /// Code 999 for everything that can't be read.
     pub fn read(request: &Request) -> Result<Self, Error> {
@@ -23,7 +25,8 @@ impl Config {
         };
         let routes = routes_of(&ipam)?;
         let dns = ipam.object("dns")?.map(|dns| Dns::parse(&dns)).transpose()?.unwrap_or_default();
-        // The keys that replace the list are read first, as the native decoder does: they fail before any address does.
+        // The keys that replace the list are read first, as in the native decoder: their errors come before those of
+        // addresses.
         let (by_args, by_runtime) = (replacement(&conf.args_cni()?)?, replacement(&conf.runtime_config()?)?);
         let configured = ipam.objects("addresses")?.unwrap_or_default();
         let arguments = arguments(request, by_args.is_some())?;
@@ -40,7 +43,7 @@ impl Config {
     }
 }
 
-/// `ips` of `args.cni` or of `runtimeConfig`; an empty list is none.
+/// Reads `ips` of `args.cni` or of `runtimeConfig`; an empty list counts as absent.
 fn replacement(fields: &Fields<'_>) -> Result<Option<Vec<String>>, Error> {
     Ok(fields.strings("ips")?.filter(|ips| !ips.is_empty()))
 }
@@ -59,9 +62,9 @@ fn replacing_address(text: &str) -> Result<IpConfig, Error> {
     Ok(IpConfig { interface: None, address, gateway: None })
 }
 
-/// The addresses of `CNI_ARGS`, with the gateways given beside them. The gateways can't match other addresses, and a
-/// later one wins. The
-/// conventions silence what `args` has an equivalent for: then they are not even read.
+/// Reads the addresses of `CNI_ARGS`, with the gateways given beside them. The gateways can't match other addresses,
+/// and a later one wins. The conventions ignore `CNI_ARGS` if `args` has an equivalent: then the addresses are not even
+/// read.
 fn arguments(request: &Request, are_silenced: bool) -> Result<Vec<IpConfig>, Error> {
     let args = request.args(&["IP", "GATEWAY"])?;
     if are_silenced {
@@ -87,7 +90,7 @@ fn items(list: Option<&str>) -> impl Iterator<Item = &str> {
     list.filter(|list| !list.is_empty()).into_iter().flat_map(|list| list.split(','))
 }
 
-/// Results before 0.3.0 have room for one address of each family.
+/// Checks for results before 0.3.0, which have room for one address of each family.
 fn one_per_family(version: Version, conf: &NetConf, ips: &[IpConfig]) -> Result<(), Error> {
     let count = |v4: bool| ips.iter().filter(|ip| matches!(ip.address, IpNet::V4(_)) == v4).count();
     if version < Version::V0_3_0 && (count(true) > 1 || count(false) > 1) {

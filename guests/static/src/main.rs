@@ -1,16 +1,17 @@
-//! static: hands out the addresses of the configuration. It keeps no state and imports no capability at all.
+//! static: assigns the addresses of the configuration. It keeps no state and imports no capability.
 //!
 //! | key | meaning |
 //! |---|---|
 //! | `ipam.addresses` | list of `{address, gateway}`; `address` with prefix length |
-//! | `ipam.routes` | routes, handed on as they are, attributes of 1.1.0 included |
-//! | `ipam.dns` | name resolution, handed on |
-//! | `args.cni.ips` | addresses with prefix length that **replace** `ipam.addresses`, and silence `CNI_ARGS` |
+//! | `ipam.routes` | routes, passed on unchanged, attributes of 1.1.0 included |
+//! | `ipam.dns` | name resolution, passed on |
+//! | `args.cni.ips` | addresses with prefix length that **replace** `ipam.addresses`; `CNI_ARGS` is then ignored |
 //! | `runtimeConfig.ips` (capability `ips`) | the same, replacing those of `args` too |
 //! | `CNI_ARGS` `IP` | addresses with prefix length, separated by commas, **added** to `ipam.addresses` |
 //! | `CNI_ARGS` `GATEWAY` | gateways, separated by commas, each for every address of `IP` whose network contains it |
 //!
-//! * ADD: the addresses with their gateways, routes and DNS. No address at all is fine here; the caller will complain.
+//! * ADD: returns the addresses with their gateways, routes and DNS. No address at all is accepted here; the caller reports
+//!   it.
 //! * DEL: nothing to do; the configuration isn't even read.
 //! * CHECK: an address of the configuration that `prevResult` has with another gateway is an error.
 //! * STATUS, GC: nothing to do.
@@ -69,7 +70,7 @@ mod tests {
         format!(r#"{{"cniVersion":"1.1.0","name":"n","type":"bridge",{keys}}}"#)
     }
 
-    /// The result on one line, without its version.
+    /// Returns the result on one line, without its version.
     fn add(args: &str, keys: &str) -> String {
         let result = call("ADD", args, &conf(keys)).unwrap();
         result.replace([' ', '\n'], "").replace(r#""cniVersion":"1.1.0""#, "")
@@ -101,7 +102,7 @@ mod tests {
         );
         let args = r#""args":{"cni":{"ips":["10.1.4.3/24"]}}"#;
         assert_eq!(add("IP=10.1.3.3/24", &format!("{ipam},{args}")), r#"{,"ips":[{"address":"10.1.4.3/24"}]}"#);
-        // What is silenced is not judged either, but it has to be arguments.
+        // Ignored addresses are not checked, but the text must have the form of arguments.
         assert_eq!(add("IP=x;GATEWAY=y", &format!("{ipam},{args}")), r#"{,"ips":[{"address":"10.1.4.3/24"}]}"#);
         assert_eq!(message("FOO=x", &format!("{ipam},{args}")), r#"ARGS: unknown args ["FOO=x"]"#);
         let runtime = r#""runtimeConfig":{"ips":["10.1.5.3/24"]}"#;

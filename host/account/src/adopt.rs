@@ -17,7 +17,7 @@ use cache::Cache;
 use ipnet::IpNet;
 use judge::{Cached, Claim, Facts, Names, Verdict, judge};
 use postern_confine::Direct;
-use postern_firewall::iptables::{self, Means};
+use postern_firewall::iptables::{self, ProgramRunner};
 use postern_firewall::{FirewallError, Nft, macguard, masquerade};
 use postern_gate::capability::leases::DEFAULT_DIRECTORY;
 use postern_gate::places::Places;
@@ -355,8 +355,8 @@ fn rules() -> Result<Vec<Thing>, FirewallError> {
     Ok(things)
 }
 
-fn means() -> Means<'static> {
-    Means { runner: &Direct, deadline: Instant::now() + WITHIN }
+fn means() -> ProgramRunner<'static> {
+    ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN }
 }
 
 /// Removes what was found and is still left over, each with a line in the audit log. Returns how many things that were, and

@@ -7,7 +7,7 @@ use crate::places;
 use postern_confine::Direct;
 use postern_firewall::Nft;
 use postern_firewall::account::{self, Iptables, Rules};
-use postern_firewall::iptables::Means;
+use postern_firewall::iptables::ProgramRunner;
 use postern_gate::effect::Veth;
 use postern_gate::places::Places;
 use postern_gate::upkeep::now;
@@ -108,7 +108,7 @@ impl Sight {
             Some(nft) => Rules::look(nft).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),
         };
-        let means = Means { runner: &Direct, deadline };
+        let means = ProgramRunner { runner: &Direct, deadline };
         let iptables = match &mut nft {
             Some(nft) => Iptables::look(nft, means).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),

@@ -1,5 +1,5 @@
-//! What confinement costs, step by step, each in a fresh process: `cargo run --release -p postern-confine --example
-//! confine_cost`. Medians of 200, in µs.
+//! The cost of confinement, step by step, each step in a fresh process. Medians of 200, in µs: `cargo run --release -p
+//! postern-confine --example confine_cost`.
 #![allow(unsafe_code, reason = "fork(2): confinement can't be undone")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement")]
 
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 fn rules() -> Vec<Rule> {
-    // As many as the gate has; those that this process needs are among them.
+    // As many rules as the gate has, with those that this process needs.
     let own = [
         libc::SYS_write,
         libc::SYS_sendto,

@@ -5,11 +5,11 @@ use crate::ConfineError;
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::errno::Errno;
 
-/// Keeps these capabilities in the permitted and effective sets, as far as the thread has them, and none in the
-/// inheritable and ambient sets.
+/// Keeps these capabilities in the permitted and effective sets, as far as the thread has them. The inheritable and
+/// ambient sets become empty.
 ///
-/// The bounding set stays: under `no_new_privs` no program can gain from it (execve(2) leaves permitted what was
-/// permitted), and to empty it takes forty calls.
+/// The bounding set stays. Under `no_new_privs` no program can gain from it: execve(2) keeps the permitted set as it
+/// is. To empty it takes forty calls.
 ///
 /// # Errors
 /// The kernel refuses to take one away.
@@ -19,12 +19,12 @@ pub fn keep_capabilities(kept: &[Capability]) -> Result<(), ConfineError> {
     let left: CapsHashSet = kept.iter().copied().filter(|capability| permitted.contains(capability)).collect();
     caps::clear(None, CapSet::Ambient).map_err(failed)?;
     caps::set(None, CapSet::Inheritable, &CapsHashSet::new()).map_err(failed)?;
-    // What is effective has to be permitted, so it shrinks first.
+    // The effective set must be a part of the permitted set, so it shrinks first.
     caps::set(None, CapSet::Effective, &left).map_err(failed)?;
     caps::set(None, CapSet::Permitted, &left).map_err(failed)
 }
 
-/// Whether the thread can use this capability.
+/// True if the thread can use this capability.
 ///
 /// # Errors
 /// The kernel doesn't say.
@@ -32,8 +32,8 @@ pub fn has_capability(capability: Capability) -> Result<bool, ConfineError> {
     caps::has_cap(None, CapSet::Effective, capability).map_err(|error| ConfineError::new("capget", error))
 }
 
-/// Capability by capability, as far as this kernel knows them, which may be further than any list here. Needs
-/// `CAP_SETPCAP`.
+/// Empties the bounding set, one capability at a time, up to the last that this kernel knows. The kernel may know more
+/// than any list here. Needs `CAP_SETPCAP`.
 ///
 /// # Errors
 /// The kernel refuses.

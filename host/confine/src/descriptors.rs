@@ -1,12 +1,12 @@
-//! Open files that somebody else left (close_range(2)).
+//! Open files that the process inherited (close_range(2)).
 #![allow(unsafe_code, reason = "close_range(2) closes what other objects may own")]
 
 use crate::ConfineError;
 use nix::errno::Errno;
 use std::os::fd::RawFd;
 
-/// Closes every descriptor but these. For a process that has just begun, or has just been forked and never returns to
-/// the code that owns the others.
+/// Closes every descriptor except these. For a process that has just begun, or a forked one that never returns to the
+/// code that owns the others.
 ///
 /// # Errors
 /// Those of close_range(2).

@@ -8,10 +8,10 @@ unsafe extern "C" {
     static mut environ: *mut *mut c_char;
 }
 
-/// Overwrites every variable with zeroes and empties the list: a runtime's environment can hold secrets, and whoever
-/// breaks out of a guest could read them in the memory of its process.
+/// Overwrites every variable with zeroes and empties the list. A runtime's environment can hold secrets, and an
+/// attacker who breaks out of a guest could read them in the memory of its process.
 ///
-/// For a process with one thread. Whatever is needed of the environment has to be copied before.
+/// For a process with one thread. Copy the variables that are needed before.
 pub fn forget_environment() {
     // SAFETY: `environ` is a null-terminated array of pointers to null-terminated strings in writable memory: the ones
     // that the kernel placed on the stack. Nothing in this program holds on to them, and no other thread looks.

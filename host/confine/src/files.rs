@@ -1,4 +1,4 @@
-//! Files (landlock(7)).
+//! Access to files (landlock(7)).
 
 use crate::ConfineError;
 use landlock::{
@@ -10,20 +10,20 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// The newest set of rights that is asked for. A kernel that knows fewer enforces those that it knows.
+/// The newest set of rights that we ask for. An older kernel enforces the rights that it knows.
 const KNOWN: ABI = ABI::V5;
 
-/// What may be done below a path.
+/// The access to all files below a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Read files and list directories.
     Read,
-    /// Read and write files that are there: sysctls.
+    /// Read and write existing files: sysctls.
     Change,
-    /// Make and remove files and directories too.
+    /// Also make and remove files and directories.
     Own,
     /// Remove empty directories, and nothing else.
-    Tidy,
+    RemoveEmpty,
 }
 
 impl Access {
@@ -37,13 +37,12 @@ impl Access {
                 let make = AccessFs::MakeReg | AccessFs::MakeDir;
                 change | make | AccessFs::RemoveFile | AccessFs::RemoveDir | AccessFs::Refer
             }
-            Self::Tidy => AccessFs::RemoveDir.into(),
+            Self::RemoveEmpty => AccessFs::RemoveDir.into(),
         }
     }
 }
 
-/// The files that a thread can still reach: every other one can't be opened, made, renamed or removed. What is open
-/// stays open.
+/// The files that a thread can still reach. It can't open, make, rename or remove any other. Open files stay open.
 #[derive(Debug)]
 pub struct Files {
     rules: RulesetCreated,
@@ -51,7 +50,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Rules for everything below these paths; one that isn't there needs none. A kernel without Landlock enforces
+    /// Makes rules for everything below these paths. A missing path needs no rule. A kernel without Landlock enforces
     /// nothing.
     ///
     /// # Errors
@@ -67,7 +66,7 @@ impl Files {
         for (path, access) in paths {
             let file = match PathFd::new(path) {
                 Ok(file) => file,
-                // Not there, or out of reach already.
+                // The path is missing, or out of reach already.
                 Err(PathFdError::OpenCall { source, .. })
                     if matches!(
                         source.kind(),
@@ -82,18 +81,18 @@ impl Files {
             let is_directory = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFDIR.bits();
             let rights = if is_directory { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
             if rights.is_empty() {
-                // A file where a directory should be: there is nothing to remove in it.
+                // A file in the place of a directory: it contains nothing to remove.
                 continue;
             }
             rules = rules.add_rule(PathBeneath::new(file, rights)).map_err(failed)?;
         }
-        // Where there is no Landlock, there is no descriptor.
+        // A kernel without Landlock gives no descriptor.
         let descriptor: Option<OwnedFd> =
             rules.try_clone().map_err(|error| ConfineError::new("landlock", error))?.into();
         Ok(Self { rules, enforced: descriptor.is_some() })
     }
 
-    /// Whether the kernel has Landlock, and has it switched on.
+    /// True if the kernel has Landlock, and it is enabled.
     pub fn enforced(&self) -> bool {
         self.enforced
     }

@@ -1,4 +1,4 @@
-//! System calls (seccomp(2)): an allow-list, compiled for the kernel's classic BPF machine.
+//! A filter of system calls (seccomp(2)): an allow-list, compiled for the kernel's classic BPF machine.
 #![allow(unsafe_code, reason = "installs the filter by prctl(2)")]
 
 use crate::ConfineError;
@@ -10,27 +10,27 @@ use nix::errno::Errno;
 /// One allowed system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Whatever its arguments.
+    /// Allowed with any arguments.
     Any(c_long),
-    /// If its argument of this number (0 to 5) has this value. Only the low 32 bits count: for arguments that the kernel
-    /// takes as `int`.
+    /// Allowed if the argument of this number (0 to 5) has this value. Only the low 32 bits are compared: for arguments
+    /// that the kernel takes as `int`.
     Equal(c_long, u8, u32),
-    /// The same for two arguments, both of which have to have their values.
+    /// Allowed if both arguments have their values, compared as for `Equal`.
     Both(c_long, [(u8, u32); 2]),
-    /// If its argument of this number has none of these bits.
+    /// Allowed if the argument of this number has none of these bits.
     Lacks(c_long, u8, u32),
-    /// If all of these hold, of which there are 100 at most.
+    /// Allowed if all of these conditions hold; 100 at most.
     Where(c_long, &'static [Condition]),
 }
 
-/// What holds for one argument (0 to 5).
+/// A condition on one argument (0 to 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Its low 32 bits have this value.
+    /// The low 32 bits have this value.
     Equal(u8, u32),
-    /// Its low 32 bits have none of these.
+    /// The low 32 bits have none of these.
     Lacks(u8, u32),
-    /// Its high 32 bits have this value.
+    /// The high 32 bits have this value.
     HighEqual(u8, u32),
 }
 
@@ -46,18 +46,18 @@ impl Rule {
     }
 }
 
-/// What becomes of a call that no rule allows.
+/// The result of a call that no rule allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The process is killed at once.
     Kill,
-    /// The call fails with `ENOSYS`, as if the kernel did not have it: a C library that tries a newer call first then
-    /// takes the older one.
+    /// The call fails with `ENOSYS`, as if the kernel did not have it. A C library that tries a newer call first then
+    /// uses the older one.
     Absent,
 }
 
-/// `AUDIT_ARCH_*` of linux/audit.h: a process can make system calls of another architecture (32 bits, on x86-64), and
-/// those have other numbers.
+/// `AUDIT_ARCH_*` of linux/audit.h. A process can make system calls of another architecture (32 bits, on x86-64), with
+/// other numbers.
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
@@ -65,8 +65,8 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 #[cfg(target_arch = "riscv64")]
 const ARCHITECTURE: u32 = 0xc000_00f3;
 
-// Where linux/seccomp.h's `struct seccomp_data` has them. An argument is 64 bits wide; the low half is the first one on
-// the architectures above.
+// The offsets in linux/seccomp.h's `struct seccomp_data`. An argument has 64 bits; on the architectures above, the low
+// half comes first.
 const NUMBER: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const ARGUMENTS: u32 = 16;
@@ -88,7 +88,7 @@ impl Filter {
         let mut program = vec![
             statement(BPF_LD | BPF_W | BPF_ABS, ARCHITECTURE_AT),
             jump(BPF_JEQ, ARCHITECTURE, 1, 0),
-            // Calls of a foreign architecture are never a library's mistake.
+            // A library never makes calls of another architecture by mistake.
             statement(BPF_RET | BPF_K, libc::SECCOMP_RET_KILL_PROCESS),
             statement(BPF_LD | BPF_W | BPF_ABS, NUMBER),
         ];
@@ -96,7 +96,7 @@ impl Filter {
         Self(program)
     }
 
-    /// Filters the calling thread from now on, and what it starts. Needs `PR_SET_NO_NEW_PRIVS`.
+    /// Filters the calling thread from now on, and all that it starts. Needs `PR_SET_NO_NEW_PRIVS`.
     ///
     /// # Errors
     /// The kernel has no filters.
@@ -109,8 +109,8 @@ impl Filter {
     }
 }
 
-/// A binary search for the call's number: the kernel runs the filter once for every number there is when it is
-/// installed, and at every call whose arguments count.
+/// Builds a binary search for the call's number. The kernel runs the filter once for every number when it is installed.
+/// It runs it again at every call with compared arguments.
 fn search(groups: &[&[Rule]], refusal: u32) -> Vec<sock_filter> {
     if let [_, _, _, _, ..] = groups {
         let (low, high) = groups.split_at(groups.len() / 2);
@@ -127,7 +127,7 @@ fn search(groups: &[&[Rule]], refusal: u32) -> Vec<sock_filter> {
     program
 }
 
-/// Allows or refuses one call; another one goes on behind it.
+/// Allows or refuses one call; any other call continues after this part.
 fn decide(group: &[Rule], refusal: u32) -> Vec<sock_filter> {
     let allow = statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW);
     let Some(first) = group.first() else { return Vec::new() };
@@ -145,7 +145,8 @@ fn decide(group: &[Rule], refusal: u32) -> Vec<sock_filter> {
             }
             Rule::Where(_, conditions) => {
                 for (at, condition) in conditions.iter().enumerate() {
-                    // What is skipped where it does not hold: two instructions for each that follows, and the last one.
+                    // The number of instructions to skip if it does not hold: two for each later condition, and the
+                    // last one.
                     let rest = (2 * (conditions.len() - at - 1) + 1) as u8;
                     body.extend(match *condition {
                         Condition::Equal(argument, value) => [load(argument), jump(BPF_JEQ, value, 0, rest)],
@@ -220,7 +221,7 @@ mod tests {
                 assert_eq!(verdict(&filter, ARCHITECTURE, call, [0; 6]), expected, "call {call} of {length}");
                 assert_eq!(verdict(&filter, ARCHITECTURE ^ 1, call, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
             }
-            // The x32 calls of x86-64 are the same ones with a bit on top.
+            // The x32 calls of x86-64 have the same numbers with one more bit.
             for call in listed {
                 assert_eq!(verdict(&filter, ARCHITECTURE, call | 0x4000_0000, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
             }

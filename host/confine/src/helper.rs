@@ -1,9 +1,11 @@
-//! The helper: a process that runs programs for one that may not any more.
+//! The helper: a process that runs programs for a client process that may not start any.
 //!
-//! It is forked before confinement, and only where policy and configuration name a program (iptables, a native IPAM
-//! plugin). It keeps the environment and the privileges that the runtime gave, runs the programs of its list and nothing
-//! else, and ends with the process that it serves, whose end closes the channel. A program that runs then, or that goes on
-//! past its deadline, is killed with all that it has started: it would hold the attachment's lock.
+//! It is forked before the client confines itself, and only if policy, configuration or a record names a program
+//! (iptables, a native IPAM plugin). It keeps the runtime's environment and privileges, and runs only the programs of
+//! its list. It ends with its client, because the client's end closes the channel.
+//!
+//! A program that still runs then, or after its deadline, is killed with all that it has started. Otherwise it would
+//! hold the attachment's lock.
 #![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
 
 use crate::descriptors::close_all_but;
@@ -22,20 +24,20 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long the answer may take beyond the program's own deadline.
+/// The time that the answer may take after the program's own deadline.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Characters of a piece of text: a message has room for them however they are escaped.
+/// Characters of a piece of text: a message has room for them with any escapes.
 const PIECE: usize = 64 << 10;
 
-/// A program that a helper runs, and how. Whoever has taken over the process that it serves can ask for nothing else.
+/// The limits for one program. An attacker who controls the client can ask for nothing else.
 #[derive(Clone, Copy)]
 pub struct Rules {
-    /// Whether it may be started with these arguments.
+    /// True if it may be started with these arguments.
     pub arguments: fn(&[String]) -> bool,
-    /// Whether it may be given this to read.
+    /// True if it may get this as standard input.
     pub input: fn(&str) -> bool,
-    /// Whether it may be given this variable on top of the inherited environment; `None`: it gets an empty one.
+    /// True if it may get this variable on top of the inherited environment. `None`: its environment is empty.
     pub variable: Option<fn(&str) -> bool>,
 }
 
@@ -44,7 +46,7 @@ pub struct Rules {
 pub struct Allowed {
     /// Absolute path.
     pub path: PathBuf,
-    /// How it may be started.
+    /// The limits for starting it.
     pub rules: Rules,
 }
 
@@ -72,14 +74,14 @@ pub struct Helper {
     pid: Pid,
     channel: UnixStream,
     programs: Vec<Allowed>,
-    /// An answer did not come. It may come yet, and must not be taken for that to another question.
-    silent: Cell<bool>,
+    /// True if an answer did not come. It may still come, and must not be read as the answer to another question.
+    unanswered: Cell<bool>,
 }
 
 /// One request; the input follows in pieces.
 #[derive(Serialize, Deserialize)]
 struct Request {
-    /// Which program of the list.
+    /// The program's index in the list.
     number: usize,
     arguments: Vec<String>,
     environment: Environment,
@@ -106,8 +108,10 @@ enum Answer {
 }
 
 impl Helper {
-    /// Forks. For a process with one thread that has given up nothing yet. `lock` stays open in the helper and in its
-    /// programs: whoever waits for it waits for them too, should this process be killed.
+    /// Forks the helper. For a process with one thread that has given up nothing yet.
+    ///
+    /// `lock` stays open in the helper and in its programs. If this process is killed, the next holder of the lock
+    /// waits for them too.
     ///
     /// # Errors
     /// The kernel gives no process or no channel.
@@ -115,7 +119,9 @@ impl Helper {
         let (ours, theirs) = UnixStream::pair()?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.
         match unsafe { fork() }? {
-            ForkResult::Parent { child } => Ok(Self { pid: child, channel: ours, programs, silent: Cell::new(false) }),
+            ForkResult::Parent { child } => {
+                Ok(Self { pid: child, channel: ours, programs, unanswered: Cell::new(false) })
+            }
             ForkResult::Child => {
                 drop(ours);
                 serve(&theirs, &programs, lock)
@@ -123,7 +129,7 @@ impl Helper {
         }
     }
 
-    /// Its process.
+    /// Returns the helper's process ID.
     pub fn pid(&self) -> Pid {
         self.pid
     }
@@ -139,7 +145,7 @@ impl Run for Helper {
         if left.is_zero() {
             return Err(Errno::ETIMEDOUT.into());
         }
-        if self.silent.get() {
+        if self.unanswered.get() {
             return Err(io::Error::other("the helper that runs programs does not answer any more"));
         }
         let request = Request {
@@ -153,14 +159,14 @@ impl Run for Helper {
             Ok(Err((Some(errno), _))) => Err(io::Error::from_raw_os_error(errno)),
             Ok(Err((None, text))) => Err(io::Error::other(text)),
             Err(error) => {
-                self.silent.set(true);
+                self.unanswered.set(true);
                 Err(broken(error))
             }
         }
     }
 }
 
-/// What became of a program: its output, or why there is none, as an error number where there is one and in words.
+/// The result of a program: its output, or an error as text, with an error number if there is one.
 type Ended = Result<Output, (Option<i32>, String)>;
 
 impl Helper {
@@ -205,13 +211,13 @@ fn receive_text(channel: &UnixStream, until: Option<Instant>) -> Result<String, 
     Ok(text)
 }
 
-/// The helper's life.
+/// Serves the client until it ends.
 fn serve(channel: &UnixStream, programs: &[Allowed], lock: Option<BorrowedFd<'_>>) -> ! {
-    // Standard error stays open for what the C library has to say; everything else is the parent's.
+    // Standard error stays open for messages of the C library. All other descriptors belong to the parent.
     let mut kept = vec![2, channel.as_raw_fd()];
     kept.extend(lock.map(|lock| lock.as_raw_fd()));
     let inherited = lock.is_none_or(|lock| fcntl(lock, FcntlArg::F_SETFD(FdFlag::empty())).is_ok());
-    // Orphans of its programs become its own children, to be found when they have to be killed.
+    // Orphans of its programs become its own children, so that it finds them when it must kill them.
     let confined = inherited && close_all_but(&kept).is_ok() && set_child_subreaper(true).is_ok();
     while confined && answer(channel, programs).is_ok() {}
     // SAFETY: `_exit` has no preconditions.

@@ -1,8 +1,8 @@
-//! Giving up privileges. Both processes of a run use it: the sandbox gives up everything, the gate all that the
-//! operations granted in this run do not need.
+//! Confinement: giving up privileges. Both processes of a run use it. The sandbox gives up everything; the gate gives
+//! up all that the operations granted in this run do not need.
 //!
-//! A [`Confinement`] is built while everything is still allowed and applied thread by thread, since the kernel keeps
-//! capabilities, filters and Landlock domains per thread. Nothing here decides what is needed: the gate's
+//! A [`Confinement`] is built while everything is still allowed. It is applied to each thread, because the kernel keeps
+//! capabilities, filters and Landlock domains per thread. The code here does not decide what is needed: the gate's
 //! `confinement.rs` and the sandbox's `confine.rs` and `seal.rs` do.
 
 mod capabilities;
@@ -22,41 +22,41 @@ pub use environment::forget_environment;
 pub use files::{Access, Files};
 pub use filter::{Condition, Filter, Refusal, Rule};
 pub use helper::{Allowed, Helper, Rules};
-pub use program::{Direct, Environment, Nobody, Output, PROGRAMS, Program, Run, locate};
+pub use program::{Direct, Environment, NoPrograms, Output, PROGRAMS, Program, Run, locate};
 pub use tidier::Tidier;
 
 use std::fmt;
 
-/// A step of confinement that failed. The thread may have kept what it should not have: it must not go on.
+/// A step of confinement that failed. The thread may have kept a privilege that it should have lost: it must not go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{step}: {reason}")]
 pub struct ConfineError {
     /// The step, in the kernel's terms.
     pub step: &'static str,
-    /// What the kernel said.
+    /// The kernel's reason.
     pub reason: String,
 }
 
 impl ConfineError {
-    /// An error of `step`.
+    /// Makes an error of `step`.
     pub fn new(step: &'static str, reason: impl fmt::Display) -> Self {
         Self { step, reason: reason.to_string() }
     }
 }
 
-/// What a thread keeps.
+/// The privileges that a thread keeps.
 #[derive(Debug)]
 pub struct Confinement {
-    /// Capabilities; every other one is gone from all sets.
+    /// The capabilities that stay; all sets lose every other one.
     pub capabilities: Vec<Capability>,
-    /// Files, where the kernel has Landlock.
+    /// The files that stay in reach, if the kernel has Landlock.
     pub files: Files,
-    /// System calls.
+    /// The system calls that stay allowed.
     pub filter: Filter,
 }
 
 impl Confinement {
-    /// Confines the calling thread, and every thread and process that it starts from now on. There is no way back.
+    /// Confines the calling thread, and every thread and process that it starts from now on. It can't be undone.
     ///
     /// # Errors
     /// The step that failed.
@@ -64,7 +64,7 @@ impl Confinement {
         nix::sys::prctl::set_no_new_privs().map_err(|e| ConfineError::new("PR_SET_NO_NEW_PRIVS", e))?;
         self.files.restrict()?;
         keep_capabilities(&self.capabilities)?;
-        // Last: the steps before need calls that it refuses.
+        // This step is the last: the filter refuses calls that the other steps need.
         self.filter.install()
     }
 }

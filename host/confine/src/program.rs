@@ -1,4 +1,4 @@
-//! Programs: run to their end, and never for longer than allowed.
+//! Programs that are run to their end, with a deadline.
 #![allow(unsafe_code, reason = "what a child does between fork(2) and exec(3)")]
 
 use crate::tree;
@@ -16,23 +16,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a program may print, in bytes, on each of its outputs; `iptables-save` of a large node prints megabytes.
+/// The most bytes that a program may print on each of its outputs; `iptables-save` of a large node prints megabytes.
 const LIMIT: usize = 64 << 20;
 
-/// Where administrators' programs live. `$PATH` belongs to whoever called us, and decides nothing here.
+/// The directories of administrators' programs. `$PATH` comes from the caller and decides nothing here.
 pub const PROGRAMS: [&str; 5] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
 
-/// The path of one of the system's programs; `None` if it is in none of [`PROGRAMS`].
+/// Returns the path of one of the system's programs; `None` if it is in none of [`PROGRAMS`].
 pub fn locate(name: &str) -> Option<PathBuf> {
     PROGRAMS.iter().map(|directory| Path::new(directory).join(name)).find(|path| path.is_file())
 }
 
-/// What is to be run.
+/// A program to run, with all that it gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// Absolute path.
     pub path: PathBuf,
-    /// Without the program's own name.
+    /// The arguments, without the program's own name.
     pub arguments: Vec<String>,
     /// Its environment.
     pub environment: Environment,
@@ -43,35 +43,36 @@ pub struct Program {
 /// A program's environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Environment {
-    /// Nothing, and `/` as working directory.
+    /// An empty environment, and `/` as working directory.
     Empty,
-    /// That of the process that runs it, with these variables on top.
+    /// The environment of the process that runs it, with these variables on top.
     Inherited(Vec<(String, String)>),
 }
 
-/// How a program ended.
+/// The output of a program that ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
     /// Exit status; `None` if a signal ended it.
     pub status: Option<i32>,
-    /// How it ended, in words.
+    /// The way it ended, as text for people.
     pub ended: String,
-    /// What it printed; bytes that are not UTF-8 are replaced.
+    /// Its standard output; bytes that are not UTF-8 are replaced.
     pub stdout: String,
-    /// What it complained of.
+    /// Its standard error, likewise.
     pub stderr: String,
 }
 
-/// Who runs programs: this process, or a helper for one that may not.
+/// A runner of programs: this process, or a helper for a process that may not start any.
 pub trait Run {
     /// Runs a program to its end.
     ///
     /// # Errors
-    /// It can't be started, it prints too much, or the deadline passes (`ETIMEDOUT`): then it is killed.
+    /// It can't be started, or it prints too much, or the deadline passes (`ETIMEDOUT`). A program that runs then is
+    /// killed.
     fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output>;
 }
 
-/// This process runs them.
+/// A runner that starts programs as children of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Direct;
 
@@ -82,23 +83,23 @@ impl Run for Direct {
 }
 
 impl Direct {
-    /// As [`Run::run`]; but if `whom` says that its other end is closed, nobody wants the program any more, and it is killed
-    /// as at the deadline.
+    /// As [`Run::run`]. If `client`'s other end closes, the result is not needed any more, and the program is killed as
+    /// at the deadline.
     ///
     /// # Errors
-    /// As [`Run::run`]; `ECONNRESET` if nobody wants it any more.
+    /// As [`Run::run`]; `ECONNRESET` if the client has gone.
     pub(crate) fn run_while(
         &self,
         program: &Program,
         deadline: Instant,
-        whom: Option<BorrowedFd<'_>>,
+        client: Option<BorrowedFd<'_>>,
     ) -> io::Result<Output> {
         let mut command = Command::new(&program.path);
         match &program.environment {
             Environment::Empty => command.env_clear().current_dir("/"),
             Environment::Inherited(changes) => command.envs(changes.iter().map(|(name, value)| (name, value))),
         };
-        // A group of its own, to be killed as one.
+        // The program gets its own process group, which can be killed as one.
         command.process_group(0);
         // SAFETY: between fork(2) and exec(3) only prctl(2) is called.
         unsafe { command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?)) };
@@ -108,7 +109,7 @@ impl Direct {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        let finished = finish(&mut child, deadline, whom);
+        let finished = finish(&mut child, deadline, client);
         if finished.is_err() {
             tree::kill(&mut child);
         }
@@ -118,11 +119,11 @@ impl Direct {
     }
 }
 
-/// Nobody runs programs: neither policy nor configuration nor record named one when the process confined itself.
+/// A runner that refuses every program. It is for runs without any program in policy, configuration and record.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct NoPrograms;
 
-impl Run for Nobody {
+impl Run for NoPrograms {
     fn run(&self, program: &Program, _deadline: Instant) -> io::Result<Output> {
         let text = format!(
             "{} is not started: neither policy nor configuration names a program for this run",
@@ -132,7 +133,7 @@ impl Run for Nobody {
     }
 }
 
-/// Input that nobody has to feed while output is read.
+/// Returns an input that needs no writer while output is read.
 fn file_with(text: &str) -> io::Result<File> {
     let mut file = File::from(memfd_create(c"input", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(text.as_bytes())?;
@@ -142,9 +143,9 @@ fn file_with(text: &str) -> io::Result<File> {
 
 type Finished = (ExitStatus, Vec<u8>, Vec<u8>);
 
-/// Reads both outputs to their ends, then waits for the program's own. A child of the program that keeps them open is
-/// waited for as well, until the deadline.
-fn finish(child: &mut Child, deadline: Instant, whom: Option<BorrowedFd<'_>>) -> io::Result<Finished> {
+/// Reads both outputs to their ends, then waits for the program's end. A child of the program that keeps an output open
+/// is waited for too, until the deadline.
+fn finish(child: &mut Child, deadline: Instant, client: Option<BorrowedFd<'_>>) -> io::Result<Finished> {
     let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::from(ErrorKind::BrokenPipe));
     };
@@ -153,7 +154,7 @@ fn finish(child: &mut Child, deadline: Instant, whom: Option<BorrowedFd<'_>>) ->
     let mut piece = [0; 16 * 1024];
     while output_open || complaints_open {
         let remaining = remaining(deadline)?;
-        // A negative descriptor would be ignored by poll(2); one that is at its end is left out instead.
+        // poll(2) would ignore a negative descriptor. Instead, an output at its end is left out.
         let mut wanted = Vec::with_capacity(3);
         if output_open {
             wanted.push(PollFd::new(stdout.as_fd(), PollFlags::POLLIN));
@@ -161,8 +162,8 @@ fn finish(child: &mut Child, deadline: Instant, whom: Option<BorrowedFd<'_>>) ->
         if complaints_open {
             wanted.push(PollFd::new(stderr.as_fd(), PollFlags::POLLIN));
         }
-        // Nothing but its end: what comes next over that line is read later.
-        wanted.extend(whom.map(|whom| PollFd::new(whom, PollFlags::empty())));
+        // Only the client's end matters here: its next message is read later.
+        wanted.extend(client.map(|client| PollFd::new(client, PollFlags::empty())));
         let timeout = PollTimeout::try_from(remaining.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX);
         match poll(&mut wanted, timeout) {
             Ok(0) | Err(Errno::EINTR) => continue,
@@ -172,9 +173,9 @@ fn finish(child: &mut Child, deadline: Instant, whom: Option<BorrowedFd<'_>>) ->
         let mut ready = wanted.iter().map(|fd| fd.any().unwrap_or(true));
         let output_ready = output_open && ready.next().unwrap_or(false);
         let complaints_ready = complaints_open && ready.next().unwrap_or(false);
-        let unwanted = ready.next().unwrap_or(false);
+        let client_gone = ready.next().unwrap_or(false);
         drop(ready);
-        if unwanted {
+        if client_gone {
             return Err(Errno::ECONNRESET.into());
         }
         if output_ready {
@@ -191,7 +192,7 @@ fn finish(child: &mut Child, deadline: Instant, whom: Option<BorrowedFd<'_>>) ->
             return Err(io::Error::new(ErrorKind::FileTooLarge, "it printed too much"));
         }
     }
-    // Both ends closed: it is exiting.
+    // Both outputs are closed, so the program is exiting.
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((status, output, complaints));
@@ -269,14 +270,14 @@ mod tests {
         for (script, mark) in [
             ("sleep 61.5; true", "61.5"),
             ("sh -c 'sleep 62.5; true' & wait", "62.5"),
-            // One that has left the group, and one whose parent has ended.
+            // A program that has left the group, and one whose parent has ended.
             ("setsid sleep 63.5; true", "63.5"),
             ("sleep 64.5 & exit 0", "64.5"),
         ] {
             let program = program("/bin/sh", &["-c", script], "");
             let error = Direct.run(&program, Instant::now() + Duration::from_millis(300)).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(Errno::ETIMEDOUT as i32));
-            // One that is nobody's child here has been sent its end, and may take a moment.
+            // A process that is not our child has got its signal, and may need a moment to end.
             let until = Instant::now() + Duration::from_secs(5);
             while running(mark) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(10));
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_wants_it_any_more() {
+    fn is_killed_when_the_client_is_gone() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         drop(theirs);
         let start = Instant::now();

@@ -1,8 +1,10 @@
-//! A process that takes empty directories away, for one that may not any more.
+//! A process that removes empty directories for a client process that may not remove any.
 //!
-//! Directories for leases are made before confinement. Should nothing be put in, they go again; but a right to remove
-//! directories is one to whatever lies beside them. So it stays with a process that is forked before, knows which
-//! directories are meant, and is told nothing but "now". It reads no other word, and ends with the process that it serves.
+//! The client makes directories for leases before its confinement. If they stay empty, they are removed again. But the
+//! right to remove them would include all directories beside them, so the client does not keep it.
+//!
+//! Instead, a process is forked before. It knows the directories, and its only message is "now". It reads nothing else,
+//! and ends with its client.
 #![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
 
 use crate::descriptors::close_all_but;
@@ -20,17 +22,18 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// The word that the process waits for.
+/// The only message to the process.
 const NOW: [u8; 1] = *b"t";
 
-/// A running process. Dropping this ends it, and everything stays.
+/// A running process. If this is dropped, the process ends and all directories stay.
 #[derive(Debug)]
 pub struct Tidier {
     channel: UnixStream,
 }
 
 impl Tidier {
-    /// Forks. For a process with one thread that has given up nothing yet. Of the directories the innermost is the first.
+    /// Forks the process. For a process with one thread that has given up nothing yet. The innermost directory comes
+    /// first.
     ///
     /// # Errors
     /// The kernel gives no process or no channel.
@@ -46,9 +49,9 @@ impl Tidier {
         }
     }
 
-    /// Has those removed that are empty, and waits until that is done.
+    /// Has the empty ones removed, and waits until that is done.
     pub fn tidy(self) {
-        // A process that is gone has closed its end: nothing waits then.
+        // A process that has gone has closed its end, so this does not wait for it.
         let _ = (&self.channel).write_all(&NOW);
         let _ = (&self.channel).read(&mut [0]);
     }
@@ -56,10 +59,10 @@ impl Tidier {
 
 fn serve(channel: &UnixStream, directories: &[PathBuf]) -> ! {
     let mut word = [0];
-    // The end of the process that is served is no such word.
+    // The end of the client does not count as the message.
     if confine(channel, directories).is_ok() && { channel }.read_exact(&mut word).is_ok() && word == NOW {
         for directory in directories {
-            // What is no longer empty is in use.
+            // A directory that is no longer empty is in use.
             let _ = remove_dir(directory);
         }
     }
@@ -73,7 +76,7 @@ fn confine(channel: &UnixStream, directories: &[PathBuf]) -> Result<(), ConfineE
     set_pdeathsig(Signal::SIGKILL).map_err(|e| ConfineError::new("PR_SET_PDEATHSIG", e))?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|e| ConfineError::new("setrlimit", e))?;
     let parents = directories.iter().filter_map(|directory| directory.parent());
-    let files = Files::new(parents.map(|parent: &Path| (parent, Access::Tidy)))?;
+    let files = Files::new(parents.map(|parent: &Path| (parent, Access::RemoveEmpty)))?;
     let filter = Filter::new(&CALLS.map(Rule::Any), Refusal::Absent);
     Confinement { capabilities: Vec::new(), files, filter }.apply()
 }

@@ -1,4 +1,4 @@
-//! Killing a program with all that it has started.
+//! The end of a program with all that it has started.
 
 use nix::sys::signal::{Signal, kill as signal, killpg};
 use nix::unistd::{Pid, getpid};
@@ -7,19 +7,19 @@ use std::fs;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// How long the end of what was killed is waited for. A process that waits for a dead disk can't be killed: it is left to
-/// the kernel then, and does not keep this process.
+/// The time to wait for killed processes. A process that waits for a dead disk can't be killed: it is left to the
+/// kernel, and does not delay this process.
 const WITHIN: Duration = Duration::from_millis(500);
 
-/// Kills a program with its process group and all its descendants, those that have left the group included. Where this
-/// process adopts orphans (`PR_SET_CHILD_SUBREAPER`), so are those whose parents have ended.
+/// Kills a program with its process group and all its descendants, also those that have left the group. If this process
+/// adopts orphans (`PR_SET_CHILD_SUBREAPER`), it kills them too.
 pub(crate) fn kill(child: &mut Child) {
     let until = Instant::now() + WITHIN;
     let leader = i32::try_from(child.id()).map(Pid::from_raw);
     let mut pause = Duration::from_micros(200);
     loop {
-        // Looked for first: whose parent is killed is nobody's descendant any more. An error means that a process has ended
-        // meanwhile, which is what is wanted.
+        // Descendants are searched first: once a parent is killed, its children are no longer found as descendants. An
+        // error means that a process has ended meanwhile, which is fine.
         let below = leader.map(descendants).unwrap_or_default();
         if let Ok(leader) = leader {
             let _ = killpg(leader, Signal::SIGKILL);
@@ -36,7 +36,7 @@ pub(crate) fn kill(child: &mut Child) {
     }
 }
 
-/// The living descendants of a program, and the orphans that this process has adopted, with theirs.
+/// Returns the living descendants of a program, and the orphans that this process has adopted, with their descendants.
 fn descendants(program: Pid) -> BTreeSet<Pid> {
     let processes = processes();
     let adopts = nix::sys::prctl::get_child_subreaper().unwrap_or(false);
@@ -44,7 +44,7 @@ fn descendants(program: Pid) -> BTreeSet<Pid> {
     if adopts {
         found.insert(getpid());
     }
-    // Children of what was found, until there are no more.
+    // Children are added until there are no more.
     loop {
         let more: Vec<Pid> = processes
             .iter()
@@ -61,7 +61,7 @@ fn descendants(program: Pid) -> BTreeSet<Pid> {
     found
 }
 
-/// All processes that have not ended, each with its parent.
+/// Returns all processes that have not ended, each with its parent.
 fn processes() -> Vec<(Pid, Pid)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -74,7 +74,8 @@ fn processes() -> Vec<(Pid, Pid)> {
         .collect()
 }
 
-/// The parent in `/proc/PID/stat` (proc(5)), unless the process has ended. Its name stands in parentheses, and can have some.
+/// Reads the parent from `/proc/PID/stat` (proc(5)); `None` if the process has ended. The process name is in
+/// parentheses, and can contain parentheses.
 fn parent(stat: &str) -> Option<Pid> {
     let (_, after) = stat.rsplit_once(')')?;
     let mut words = after.split_ascii_whitespace();

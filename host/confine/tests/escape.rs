@@ -1,5 +1,5 @@
-//! Escapes: code of the host does, after confinement, what an attacker in its place would try. Each in a process of its
-//! own, because there is no way back.
+//! Escapes: after confinement, code of the host tries what an attacker would try. Each case runs in its own process,
+//! because confinement can't be undone.
 #![allow(unsafe_code, reason = "fork(2), and system calls that have no safe form")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test; it has no harness")]
 
@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a plain process needs to report how it went.
+/// The system calls that a plain process needs to report its result.
 const CALLS: [libc::c_long; 20] = [
     libc::SYS_read,
     libc::SYS_write,
@@ -50,7 +50,7 @@ fn confine(files: &[(&Path, Access)], extra: &[Rule]) {
     confinement.apply().unwrap();
 }
 
-/// Runs it in a child; a panic there fails here.
+/// Runs a case in a child; a panic there fails here.
 fn apart(name: &str, case: impl FnOnce()) {
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
@@ -85,7 +85,7 @@ fn the_kernel_says_so() {
     assert_eq!(status_field(&status, "Seccomp"), "2");
 }
 
-/// The bounding set is left as it is: a program that could be started all the same gains nothing from it.
+/// The bounding set stays as it is: a program that could still be started gains nothing from it.
 fn programs_gain_nothing() {
     let (read, write) = nix::unistd::pipe().unwrap();
     match unsafe { fork() }.unwrap() {
@@ -179,7 +179,7 @@ fn files_out_of_reach() {
     denied(fs::create_dir(dir.join("new")));
     denied(fs::read("/etc/passwd").map(drop));
     denied(fs::read(dir.join("mine/../foreign")).map(drop));
-    // What was open before stays open: nothing that matters may be.
+    // A file that was open before stays open, so none that matters may be.
     let mut text = String::new();
     (&open).read_to_string(&mut text).unwrap();
     assert_eq!(text, "x");

@@ -1,8 +1,8 @@
-//! What the firewall's changes cost: our own netlink transactions beside the programs that others start for them.
+//! The cost of the firewall's changes: our own netlink transactions beside the programs that other plugins start.
 //!
-//! `cargo run --release -p postern-firewall --example firewall_cost` prints medians in microseconds, wall clock, of 40
-//! rounds per line, in a network namespace of its own (the cargo runner's), with no and with 100 other attachments
-//! present.
+//! `cargo run --release -p postern-firewall --example firewall_cost` prints medians in microseconds of wall-clock time,
+//! of 40 rounds per line. It runs in its own network namespace (the cargo runner's), with 0 and with 100 other
+//! attachments.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -30,7 +30,7 @@ fn addresses() -> Result<[IpNet; 2], Box<dyn Error>> {
     Ok(["10.1.0.2/16".parse()?, "fd00:1::2/64".parse()?])
 }
 
-/// Our own transactions, with so many other attachments on the node.
+/// Measures our own transactions, with `others` other attachments on the node.
 fn netlink(others: usize) -> Outcome {
     let addrs = addresses()?;
     let mut nft = open()?;
@@ -47,8 +47,8 @@ fn netlink(others: usize) -> Outcome {
         times[1].push(timed(|| Ok(masquerade::nft_ensure(&mut nft, &ours, &addrs)?))?);
         times[2].push(timed(|| check(masquerade::nft_check(&mut nft, &ours, &addrs)?))?);
         times[3].push(timed(|| check(masquerade::nft_remove(&mut nft, &ours)? == 2))?);
-        // The kernel has something to clean up, and closing waits for it: at once, or when other work has passed the
-        // time, as deleting a link does.
+        // The kernel has something to clean up, and closing waits for it. It is closed either at once, or after the
+        // time that other work takes, as deleting a link does.
         if round % 2 == 0 {
             times[4].push(reopen(&mut nft)?);
         } else {
@@ -74,7 +74,7 @@ fn netlink(others: usize) -> Outcome {
     Ok(())
 }
 
-/// The programs that other plugins start, and we for iptables.
+/// Measures the programs that other plugins start, and that we start for iptables.
 fn programs() -> Outcome {
     println!("masquerade, two addresses, nft -f - (what a native plugin starts)");
     let mut times = [const { Vec::new() }; 3];
@@ -101,7 +101,7 @@ fn programs() -> Outcome {
     let (ours, addrs) = (key("cid1"), addresses()?);
     let one = addrs.get(..1).unwrap_or_default();
     for _ in 0..ROUNDS {
-        let deadline = iptables::Means { runner: &postern_confine::Direct, deadline: soon() };
+        let deadline = iptables::ProgramRunner { runner: &postern_confine::Direct, deadline: soon() };
         times[0].push(timed(|| Ok(iptables::ensure(&ours, one, deadline)?))?);
         times[1].push(timed(|| check(iptables::check(&ours, one, deadline)?))?);
         times[2].push(timed(|| check(iptables::remove(&ours, one, deadline)? > 0))?);
@@ -111,7 +111,7 @@ fn programs() -> Outcome {
     Ok(())
 }
 
-/// Closes the connection for another one, and says how long the closing took.
+/// Closes the connection, opens another one, and returns how long the closing took.
 fn reopen(nft: &mut Nft) -> Result<Duration, Box<dyn Error>> {
     let old = std::mem::replace(nft, open()?);
     timed(|| {

@@ -1,4 +1,4 @@
-//! What there is, for an account of the node: rules that bear the marks of attachments, whoever made them. Reading only.
+//! Reading of the rules that bear an attachment's mark, whoever made them. Nothing here changes a rule.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,25 +7,26 @@ use std::time::Instant;
 use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 
-use crate::iptables::{self, Means};
+use crate::iptables::{self, ProgramRunner};
 use crate::masquerade::{CHECKS, TABLE};
 use crate::nft::rule::{self, Rule};
 use crate::{AttachmentKey, FirewallError, Nft, macguard, masquerade};
 
-/// Rules that bear the mark of one attachment.
+/// The rules that bear the mark of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
-    /// Where: `inet cni_plugins_masquerade masq_checks`, `iptables nat CNI-…`, …
+    /// The place of the rules: `inet cni_plugins_masquerade masq_checks`, `iptables nat CNI-…`, …
     pub place: String,
-    /// Their comment, or what else names the attachment. Whoever made the rules chose it.
+    /// The rules' comment, or another text that names the attachment. Any program may have written it.
     pub mark: String,
-    /// Whose traffic they masquerade.
+    /// The addresses that the rules masquerade.
     pub addresses: Vec<IpAddr>,
-    /// What removes them, in this order; none where a shell could take more from the text than a rule.
+    /// The commands that remove the rules, in this order. Empty if a shell could read the text as more than plain
+    /// words.
     pub commands: Vec<String>,
 }
 
-/// Adds a rule to those of its attachment.
+/// Adds a rule to the rules of its attachment.
 pub(crate) fn gather(all: &mut Vec<Marked>, rule: Marked) {
     match all.iter_mut().find(|marked| marked.place == rule.place && marked.mark == rule.mark) {
         Some(marked) => {
@@ -36,51 +37,51 @@ pub(crate) fn gather(all: &mut Vec<Marked>, rule: Marked) {
     }
 }
 
-/// Masquerading rules by nftables of attachments other than these.
+/// Returns the nftables masquerading rules of all attachments except `known`.
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.
-pub fn strange_masquerades(nft: &mut Nft, known: &[AttachmentKey]) -> Result<Vec<Marked>, FirewallError> {
+pub fn unrecorded_masquerades(nft: &mut Nft, known: &[AttachmentKey]) -> Result<Vec<Marked>, FirewallError> {
     let known: Vec<String> = known.iter().map(AttachmentKey::instance).collect();
-    let mut strange = Vec::new();
+    let mut unrecorded = Vec::new();
     for rule in nft.rules(TABLE, CHECKS)? {
         if !known.iter().any(|instance| rule.commented(instance.as_bytes())) {
             let mark = String::from_utf8_lossy(rule.comment.as_deref().unwrap_or_default()).into_owned();
             let commands = vec![format!("nft delete rule {TABLE} {CHECKS} handle {}", rule.handle)];
             let addresses = rule::source_of(&rule.expressions()).map(|(source, _)| source).into_iter().collect();
-            gather(&mut strange, Marked { place: format!("{TABLE} {CHECKS}"), mark, addresses, commands });
+            gather(&mut unrecorded, Marked { place: format!("{TABLE} {CHECKS}"), mark, addresses, commands });
         }
     }
-    Ok(strange)
+    Ok(unrecorded)
 }
 
-/// Spoofing protection of attachments other than these, given by their IDs (container ID, hyphen, interface).
+/// Returns the spoofing protection of all attachments except `known`, which are IDs (container ID, hyphen, interface).
 ///
 /// # Errors
-/// As [`strange_masquerades`].
-pub fn strange_guards(nft: &mut Nft, known: &[String]) -> Result<Vec<Marked>, FirewallError> {
-    let mut strange = Vec::new();
+/// As [`unrecorded_masquerades`].
+pub fn unrecorded_guards(nft: &mut Nft, known: &[String]) -> Result<Vec<Marked>, FirewallError> {
+    let mut unrecorded = Vec::new();
     for id in macguard::ids(nft)?.into_iter().filter(|id| !known.contains(id)) {
         let (place, commands) = (macguard::TABLE.to_string(), macguard::removal(nft, &id)?);
-        strange.push(Marked { place, mark: id, addresses: Vec::new(), commands });
+        unrecorded.push(Marked { place, mark: id, addresses: Vec::new(), commands });
     }
-    Ok(strange)
+    Ok(unrecorded)
 }
 
-/// The rules of all attachments by nftables, looked at once: asked for each attachment, the kernel would show all of them
-/// as often as there are attachments.
+/// The nftables rules of all attachments, read once. A question for each attachment would make the kernel show all
+/// rules each time.
 pub struct Rules {
     masquerades: HashMap<String, Vec<Rule>>,
     guards: HashMap<String, Vec<Rule>>,
 }
 
 impl Rules {
-    /// Looks at them.
+    /// Reads the rules.
     ///
     /// # Errors
-    /// As [`strange_masquerades`].
+    /// As [`unrecorded_masquerades`].
     pub fn look(nft: &mut Nft) -> Result<Self, FirewallError> {
-        Ok(Self { masquerades: masquerade::GROUND.look(nft)?, guards: macguard::GROUND.look(nft)? })
+        Ok(Self { masquerades: masquerade::SHARED.look(nft)?, guards: macguard::SHARED.look(nft)? })
     }
 
     /// As [`masquerade::nft_check`].
@@ -100,26 +101,26 @@ impl Rules {
     }
 }
 
-/// The rules of a chain: none if there is no such chain.
+/// Returns the rules of a chain: none if there is no such chain.
 fn of<'a>(chains: &'a HashMap<String, Vec<Rule>>, chain: &str) -> &'a [Rule] {
     chains.get(chain).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The nat tables of iptables, looked at once.
+/// The nat tables of iptables, read once.
 pub struct Iptables(Option<iptables::Tables>);
 
 impl Iptables {
-    /// Looks at them, provided that there can be something of an attachment in them: reading legacy tables makes the
-    /// kernel load them.
+    /// Reads the tables, if they can hold anything of an attachment. Otherwise it doesn't, because reading legacy
+    /// tables makes the kernel load them.
     ///
     /// # Errors
-    /// The kernel refuses to show it, a program is missing or fails, or the deadline passes.
-    pub fn look(nft: &mut Nft, means: Means<'_>) -> Result<Self, FirewallError> {
+    /// The kernel refuses to show them, a program is missing or fails, or the deadline passes.
+    pub fn look(nft: &mut Nft, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
         let wanted = iptables::any_may_exist(nft)?;
-        Ok(Self(if wanted { Some(iptables::Tables::nat(means)?) } else { None }))
+        Ok(Self(if wanted { Some(iptables::Tables::nat(runner)?) } else { None }))
     }
 
-    /// Whether all masquerading of these addresses is there.
+    /// True if all masquerading of these addresses is there.
     ///
     /// # Errors
     /// A name doesn't fit.
@@ -130,18 +131,18 @@ impl Iptables {
         }
     }
 
-    /// Chains of the native plugins' names that belong to none of these attachments.
+    /// Returns the chains with a native plugin's name that belong to none of these attachments.
     #[must_use]
-    pub fn strangers(&self, known: &[AttachmentKey]) -> Vec<Marked> {
-        self.0.as_ref().map(|tables| tables.strangers(known)).unwrap_or_default()
+    pub fn unrecorded(&self, known: &[AttachmentKey]) -> Vec<Marked> {
+        self.0.as_ref().map(|tables| tables.unrecorded(known)).unwrap_or_default()
     }
 }
 
-/// The chains through which forwarded packets go (`ip filter FORWARD`), and whether they drop what no rule of theirs
-/// accepts.
+/// Returns the chains that forwarded packets go through (`ip filter FORWARD`). The flag is true if the chain drops what
+/// none of its rules accepts.
 ///
 /// # Errors
-/// As [`strange_masquerades`].
+/// As [`unrecorded_masquerades`].
 pub fn forward_chains(nft: &mut Nft) -> Result<Vec<(String, bool)>, FirewallError> {
     let mut chains = Vec::new();
     for (family, name) in
@@ -153,7 +154,7 @@ pub fn forward_chains(nft: &mut Nft) -> Result<Vec<(String, bool)>, FirewallErro
     Ok(chains)
 }
 
-/// Opens nftables for a look that takes no longer than until `deadline`; `None` if the kernel does not let us.
+/// Opens nftables for reading until `deadline`; `None` if the kernel does not let us.
 #[must_use]
 pub fn nft(deadline: Instant) -> Option<Nft> {
     let mut nft = Nft::open(deadline).ok()?;

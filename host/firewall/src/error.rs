@@ -3,22 +3,22 @@
 use nix::errno::Errno;
 use postern_netlink::Error;
 
-/// A firewall operation that failed: what was done, to what, what the kernel or the program said, and the way out.
+/// A firewall operation that failed: the operation, its object, the answer of the kernel or program, and the way out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{operation} {object}: {}{hint}", cause(*.errno))]
 pub struct FirewallError {
-    /// What was attempted, as a verb phrase ("add rule").
+    /// The operation that was attempted, as a verb phrase ("add rule").
     pub operation: &'static str,
-    /// What it was attempted on ("inet cni_plugins_masquerade masq_checks").
+    /// The object of the operation ("inet cni_plugins_masquerade masq_checks").
     pub object: String,
     /// The kernel's answer (errno(3)), if the kernel was asked.
     pub errno: Option<i32>,
-    /// What to do about it, or what a program printed.
+    /// The way out, or the text that a program printed.
     pub hint: String,
 }
 
 impl FirewallError {
-    /// An error of this crate or of who uses it; `hint` says what is wrong, and the way out.
+    /// Makes an error of this crate or of a crate that uses it; `hint` says what is wrong, and the way out.
     pub fn new(operation: &'static str, object: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { operation, object: object.into(), errno: None, hint: hint.into() }
     }
@@ -43,20 +43,20 @@ impl FirewallError {
         }
     }
 
-    /// Whether a program that this needs is not installed: nothing was done, and nothing can be done with this backend.
+    /// True if a required program is not installed. Nothing was done, and this backend can do nothing.
     #[must_use]
     pub fn is_program_missing(&self) -> bool {
         self.operation == "locate" && self.errno == Some(Errno::ENOENT as i32)
     }
 
-    /// Whether the deadline passed before the operation was done.
+    /// True if the deadline passed before the operation was done.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.errno == Some(Errno::ETIMEDOUT as i32)
     }
 }
 
-/// The way out that usually helps, by the kernel's answer to an nftables request.
+/// Returns the way out that usually helps, by the kernel's answer to an nftables request.
 fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::EPERM | Errno::EACCES => "CAP_NET_ADMIN is needed in the network namespace's user namespace",
@@ -71,12 +71,12 @@ fn hint(errno: Errno) -> &'static str {
     }
 }
 
-/// The kernel's words for its answer, where there is one.
+/// Returns the kernel's text for its answer, if there is an answer.
 fn cause(errno: Option<i32>) -> String {
     errno.map(|code| format!("{}: ", Errno::from_raw(code).desc())).unwrap_or_default()
 }
 
-/// The error number of a request that has no answer.
+/// Returns the error number for a request that got no answer.
 pub(crate) fn errno_of(error: Error) -> Errno {
     match error {
         Error::Refused { errno, .. } => Errno::from_raw(errno),

@@ -1,32 +1,32 @@
-//! Whose rules they are, and the names that the native plugins derive from that.
+//! The owners of rules, and the names that the native plugins derive from them.
 
 use sha2::{Digest as _, Sha512};
 
 use crate::FirewallError;
 
-/// nft's limit for a rule comment, which the native plugins cut theirs to (`NFTNL_UDATA_COMMENT_MAXLEN`).
+/// nft's limit for a rule comment (`NFTNL_UDATA_COMMENT_MAXLEN`). The native plugins cut their comments to it.
 const COMMENT_MAX: usize = 128;
 /// Bytes of an instance: two hashes, and a hyphen.
 pub(crate) const INSTANCE: usize = 33;
 
-/// An attachment: the owner of rules. What of it a rule tells is up to the native plugins' names.
+/// An attachment, which owns rules. The native plugins' names decide how much of it a rule shows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AttachmentKey {
     /// The network's name in its configuration.
     pub network: String,
     /// `CNI_CONTAINERID`.
     pub container_id: String,
-    /// `CNI_IFNAME`. No part of the iptables names: there, attachments of one container to one network share a chain.
+    /// `CNI_IFNAME`. The iptables names don't contain it: attachments of one container to one network share a chain.
     pub ifname: String,
 }
 
 impl AttachmentKey {
-    /// The part of the nft comment that identifies the attachment.
+    /// Returns the part of the nft comment that identifies the attachment.
     pub(crate) fn instance(&self) -> String {
         format!("{}-{}", network_hash(&self.network), instance_hash(&self.ifname, &self.container_id))
     }
 
-    /// The nft rule comment. Bytes, because the cut at [`COMMENT_MAX`] may fall into a character.
+    /// Returns the nft rule comment, in bytes, because the cut at [`COMMENT_MAX`] may fall inside a character.
     pub(crate) fn nft_comment(&self) -> Vec<u8> {
         let Self { network, container_id, ifname } = self;
         let mut comment = format!("{}, net: {network}, if: {ifname}, id: {container_id}", self.instance())
@@ -36,8 +36,8 @@ impl AttachmentKey {
         comment
     }
 
-    /// From an nft comment: whose rule it is, and whether that is all of the container ID or, as the comment was cut, only
-    /// the beginning of it. `None` if its hashes are not of what it says.
+    /// Reads the owner from an nft comment. The flag is true if the container ID is complete, and false if the comment
+    /// was cut. `None` if the hashes don't match the names.
     pub(crate) fn of_nft_comment(comment: &[u8]) -> Option<(Self, bool)> {
         let text = String::from_utf8_lossy(comment);
         let (instance, rest) = text.split_once(", net: ")?;
@@ -49,8 +49,8 @@ impl AttachmentKey {
         (whole || cut).then_some((key, whole))
     }
 
-    /// From the name of an iptables chain and the comment of a rule that jumps to it: the container's key, without an
-    /// interface. The chain's name proves that the comment is not just similar.
+    /// Reads the container's key, without an interface, from an iptables chain and the comment of a rule that jumps to
+    /// it. The chain's name proves that the comment is authentic.
     pub(crate) fn of_iptables(chain: &str, comment: &str) -> Option<Self> {
         let (network, rest) = comment.strip_prefix("name: \"")?.split_once("\" id: \"")?;
         let container_id = rest.strip_suffix('"')?;
@@ -58,17 +58,17 @@ impl AttachmentKey {
         key.iptables_chains().iter().any(|own| own == chain).then_some(key)
     }
 
-    /// The iptables chains of the container in the network: the native plugins', and one whose parts can't run together,
-    /// for who finds the first taken.
+    /// Returns the two possible iptables chains of the container in the network. The first is the native plugins' name.
+    /// The second is hashed with separators, for use if the first is taken.
     pub(crate) fn iptables_chains(&self) -> [String; 2] {
         let parts = joined(&[&self.network, &self.container_id]);
         [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(28, "CNI-", &text))
     }
 
-    /// The iptables rule comment.
+    /// Returns the iptables rule comment.
     ///
     /// # Errors
-    /// A name that the iptables text formats can't carry unchanged, which no valid CNI name is, or that is too long.
+    /// The name is too long, or iptables' text format can't carry it unchanged. Valid CNI names can always be carried.
     pub(crate) fn iptables_comment(&self) -> Result<String, FirewallError> {
         let unsafe_text = |text: &str| text.contains(|c: char| c.is_control() || c == '"' || c == '\\');
         if unsafe_text(&self.network) || unsafe_text(&self.container_id) {
@@ -92,12 +92,13 @@ impl AttachmentKey {
     }
 }
 
-/// What the nft comments of a network's attachments begin with.
+/// Returns the text that begins the nft comments of a network's attachments.
 pub(crate) fn network_hash(network: &str) -> String {
     hashed(16, "", network)
 }
 
-/// 32 hexadecimal digits of a hash of these parts, each with its length before it, so that they can't run together.
+/// Returns 32 hexadecimal digits of a hash of these parts. Each part's length comes before it, so different parts give
+/// different hashes.
 pub(crate) fn hashed_parts(parts: &[&str]) -> String {
     hashed(32, "", &joined(parts))
 }
@@ -106,21 +107,21 @@ fn joined(parts: &[&str]) -> String {
     parts.iter().map(|part| format!("{}:{part}", part.len())).collect()
 }
 
-/// The other half of an instance.
+/// Returns the second half of an instance.
 pub(crate) fn instance_hash(ifname: &str, container_id: &str) -> String {
     hashed(16, "", &format!("{ifname}:{container_id}"))
 }
 
-/// Container ID and interface as an nft comment says them; of a cut one perhaps not all.
+/// Reads container ID and interface from an nft comment. The container ID may be cut.
 pub(crate) fn named_by(comment: &[u8]) -> Option<(&str, &str)> {
     let (_, rest) = std::str::from_utf8(comment).ok()?.split_once(", if: ")?;
     let (ifname, container_id) = rest.split_once(", id: ")?;
     Some((container_id, ifname))
 }
 
-/// The first `length` characters of `prefix` and the hexadecimal SHA-512 of `text`.
+/// Returns the first `length` characters of `prefix` and the hexadecimal SHA-512 of `text`.
 fn hashed(length: usize, prefix: &str, text: &str) -> String {
-    // By hand, and no more digits than wanted: a collection of garbage makes a thousand of them.
+    // Written by hand, and only as many digits as needed: one garbage collection makes a thousand of them.
     let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
     let digest = Sha512::digest(text.as_bytes());
     let digits = digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);

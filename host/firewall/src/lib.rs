@@ -1,19 +1,19 @@
 //! The host's firewall, in the formats of the native CNI plugins: mechanism, no decisions.
 //!
-//! Everything here works in the network namespace of the calling thread, and removes only what carries the marks
-//! (comment, chain name) of what it is told to remove. What to ask for, and on whose behalf, the gate decides.
+//! Everything here works in the network namespace of the calling thread. It removes only objects with the mark
+//! (comment, chain name) of the given owner. The gate decides what to ask for, and for which attachment.
 //!
-//! | module | what it keeps |
+//! | module | content |
 //! |---|---|
 //! | [`masquerade`] | source NAT of an attachment's addresses, by nftables |
 //! | [`iptables`] | the same, by the system's iptables |
 //! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |
 //! | [`node`] | the shared tables and chains, once nothing uses them |
-//! | [`account`] | what there is, of whom |
+//! | [`account`] | a list of the rules on the node, with their owners |
 //!
-//! nftables is spoken over netlink ([`Nft`], by `postern-netlink`): a rule costs tens of microseconds that way, and milliseconds through the
-//! `nft` program. For iptables there is no such way: which of its two kernel interfaces a node uses is the
-//! distribution's choice, so the system's own programs are run, once per family and change.
+//! nftables is used over netlink ([`Nft`], by `postern-netlink`): a rule costs tens of microseconds that way, and
+//! milliseconds through the `nft` program. iptables has no such way: the distribution chooses one of its two kernel
+//! interfaces. So the system's own programs are run, once per family and change.
 //!
 //! ```no_run
 //! use std::time::{Duration, Instant};

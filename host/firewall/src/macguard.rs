@@ -7,13 +7,13 @@
 //!     chain cni-br-iface-<id>-mac    ether saddr <mac> return; drop
 //! ```
 //!
-//! `<id>` is the container ID, a hyphen and the interface name; each rule's comment is `macspoofchk-<id>`. The table is
-//! shared with ebtables and libvirt, so that nothing in it is touched that hasn't these names.
+//! `<id>` is the container ID, a hyphen and the interface name. Each rule's comment is `macspoofchk-<id>`. ebtables and
+//! libvirt use the same table, so only objects with these names are touched.
 //!
-//! Such names run together: `a-b` with `c` and `a` with `b-c` have one `<id>`, and the second chain of `c-eth0` is the
-//! first of `c-eth0-mac`. Whose the rules are, the port tells that they begin at. [`claim`] leaves a name alone that
-//! guards another port, which is there; its attachment then takes [`own_id`]. [`remove_unless`] removes no chain that
-//! another attachment's rules lead to.
+//! Different attachments can get the same name. Container `a-b` with interface `c` and container `a` with `b-c` have
+//! one `<id>`. The second chain of `c-eth0` has the name of the first chain of `c-eth0-mac`. The port in the first rule
+//! tells the owner. [`claim`] does not take a name that guards another existing port; the attachment then uses
+//! [`own_id`]. [`remove_unless`] keeps every chain that another attachment's rules lead to.
 
 use std::sync::LazyLock;
 
@@ -22,9 +22,9 @@ use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
 
 use crate::key::hashed_parts;
 use crate::nft::batch::{BaseChain, Table};
-use crate::nft::ground::{Ground, Shared};
 use crate::nft::rule::{self, Rule};
 use crate::nft::set::{Entry, Look, Mark, Owner, RuleSet};
+use crate::nft::shared::{SharedChain, SharedTable};
 use crate::{FirewallError, Nft};
 
 pub(crate) const TABLE: Table = Table { family: NetfilterProtoFamily::Bridge, name: "nat" };
@@ -34,29 +34,29 @@ const COMMENT_PREFIX: &str = "macspoofchk-";
 const CHAIN_PREFIX: &str = "cni-br-iface-";
 const MAC_SUFFIX: &str = "-mac";
 
-/// What an ID of [`own_id`] begins with. Neither a container ID nor an interface name can have the slash.
+/// The beginning of an ID of [`own_id`]. Neither a container ID nor an interface name can contain the slash.
 const OWN_PREFIX: &str = "postern/";
 
-/// The longest `<id>`: a chain name has at most 255 bytes (`NFT_NAME_MAXLEN`), and this leaves the comment within its
-/// own limit too.
+/// The longest `<id>`. A chain name has at most 255 bytes (`NFT_NAME_MAXLEN`); with that, the comment fits its limit
+/// too.
 pub const ID_MAX: usize = 255 - CHAIN_PREFIX.len() - MAC_SUFFIX.len();
 
-/// The native plugins' `<id>` of an attachment.
+/// Returns the native plugins' `<id>` of an attachment.
 #[must_use]
 pub fn native_id(container_id: &str, ifname: &str) -> String {
     format!("{container_id}-{ifname}")
 }
 
-/// An `<id>` that is one attachment's and no other's, for one whose [`native_id`] is taken.
+/// Returns an `<id>` that only this attachment can have, for use if its [`native_id`] is taken.
 #[must_use]
 pub fn own_id(network: &str, container_id: &str, ifname: &str) -> String {
     format!("{OWN_PREFIX}{}", hashed_parts(&[network, container_id, ifname]))
 }
 
-/// Whether rules can be named after `id`: asked before it is written down that they will be made.
+/// Checks that rules can be named after `id`. Call it before a record says that they will be made.
 ///
 /// # Errors
-/// It is too long, or empty.
+/// The ID is too long, or empty.
 pub fn validate(id: &str) -> Result<(), FirewallError> {
     if (1..=ID_MAX).contains(&id.len()) && !id.contains('\0') {
         return Ok(());
@@ -69,9 +69,10 @@ pub fn validate(id: &str) -> Result<(), FirewallError> {
     Err(FirewallError::new("name spoofing protection after", id, way_out))
 }
 
-/// What all guards share. An empty chain is no sign that the table is ours: it is looked at before it is removed.
-pub(crate) static GROUND: LazyLock<Ground> = LazyLock::new(|| {
-    let prerouting = Shared {
+/// The objects that all guards share. An empty chain does not prove that the table is ours: it is checked before it is
+/// removed.
+pub(crate) static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
+    let prerouting = SharedChain {
         name: PREROUTING,
         base: Some(BaseChain { kind: "filter", hook: InetHookNumber::PreRouting, priority: -300 }),
         wrong_kind: None,
@@ -79,32 +80,38 @@ pub(crate) static GROUND: LazyLock<Ground> = LazyLock::new(|| {
         rules: Vec::new(),
         has_entries: true,
     };
-    Ground { table: TABLE, comment: None, shared: vec![prerouting], kind: COMMENT_PREFIX, is_named_for_plugins: false }
+    SharedTable {
+        table: TABLE,
+        comment: None,
+        chains: vec![prerouting],
+        kind: COMMENT_PREFIX,
+        is_named_for_plugins: false,
+    }
 });
 
-/// The names that an attachment's rules and chains bear.
+/// Returns the owner with the names that an attachment's rules and chains have.
 fn owner(id: &str) -> Result<Owner<'static>, FirewallError> {
     validate(id)?;
     Ok(Owner {
-        ground: &GROUND,
-        mark: Mark { comment: format!("{COMMENT_PREFIX}{id}").into_bytes(), telling: None },
+        shared: &SHARED,
+        mark: Mark { comment: format!("{COMMENT_PREFIX}{id}").into_bytes(), identifying: None },
         chains: chains(id).into(),
-        // The attachment whose second chain has the name of this one's first.
+        // The attachment whose second chain has the same name as this one's first chain.
         outer: id.strip_suffix(MAC_SUFFIX).map(|outer| format!("{CHAIN_PREFIX}{outer}")),
     })
 }
 
-/// Its chains; the first one leads to the second.
+/// Returns the attachment's two chains; the first leads to the second.
 fn chains(id: &str) -> [String; 2] {
     [format!("{CHAIN_PREFIX}{id}"), format!("{CHAIN_PREFIX}{id}{MAC_SUFFIX}")]
 }
 
-/// The port that a guard's first rule is about.
+/// Returns the port in a guard's first rule.
 fn port_of(rule: &Rule) -> Option<String> {
     rule::input_interface_of(&rule.expressions()).map(|(port, _)| port)
 }
 
-/// The rules of an attachment.
+/// Returns the rules of an attachment.
 fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<RuleSet<'static>, FirewallError> {
     let owner = owner(id)?;
     // IFNAMSIZ, with its final NUL.
@@ -127,8 +134,8 @@ fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<RuleSet<'static>, 
     })
 }
 
-/// Makes sure that frames that enter the bridge by `host_ifname` are dropped unless `mac` is their source, in one
-/// transaction; nothing is changed if all is there. Rules of the same `id` for another port or MAC are replaced.
+/// Makes sure that frames from `host_ifname` into the bridge are dropped unless `mac` is their source. It takes one
+/// transaction, and changes nothing if all is there. Rules of the same `id` for another port or MAC are replaced.
 ///
 /// # Errors
 /// A name is too long, the kernel refuses, or the deadline passes.
@@ -136,9 +143,10 @@ pub fn ensure(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Resul
     claim(nft, id, host_ifname, mac, |_| false).map(drop)
 }
 
-/// The same, unless chains of these names guard another port for which `is_anothers` holds: then nothing is changed, and there
-/// is no answer. Who comes first has the name: look and change are one transaction. The answer is the handle of the rule by
-/// which frames enter, if it was made now: the record keeps it, and the rule is found by it again.
+/// As [`ensure`], unless chains of these names guard another port for which `is_anothers` holds. In that case it
+/// changes nothing and returns `None`. Look and change are one transaction, so the first attachment gets the name.
+///
+/// The inner value is the handle of the first rule, if it was made now. The record keeps it, to find the rule again.
 ///
 /// # Errors
 /// As [`ensure`].
@@ -157,8 +165,8 @@ pub fn claim(
     })
 }
 
-/// Whether all that [`ensure`] makes is there, and effective: an attachment's own chains hold nothing else. Of a name
-/// that no rules can have nothing is there.
+/// True if all that [`ensure`] makes is there and effective: the attachment's own chains hold nothing else. False if no
+/// rules can have the name.
 ///
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
@@ -166,7 +174,7 @@ pub fn check(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Result
     check_known(nft, id, host_ifname, mac, &[])
 }
 
-/// The same with handles from [`claim`]: where they are the attachment's still, the rules of others are not looked at.
+/// As [`check`], with handles from [`claim`]. If they are still the attachment's, no other rules are read.
 ///
 /// # Errors
 /// As [`check`].
@@ -183,7 +191,7 @@ pub fn check_known(
     rules(id, host_ifname, mac)?.check(nft, handles)
 }
 
-/// As [`check`], of the rules that each chain has by `rules`.
+/// As [`check`]; `rules` returns the rules of a chain.
 pub(crate) fn is_complete<R: AsRef<[Rule]>>(
     id: &str,
     host_ifname: &str,
@@ -196,17 +204,18 @@ pub(crate) fn is_complete<R: AsRef<[Rule]>>(
     rules(id, host_ifname, mac)?.is_complete(of_chain)
 }
 
-/// Removes the rules and chains of `id` in one transaction, and returns whether there was anything.
+/// Removes the rules and chains of `id` in one transaction. Returns true if there was anything.
 ///
 /// # Errors
-/// A rule that is no guard's refers to a chain (`EBUSY`), the kernel refuses, or the deadline passes. That nothing is
-/// there, or that nothing can be there as no rules can have the name, is no error.
+/// A rule that is not of a guard refers to a chain (`EBUSY`), the kernel refuses, or the deadline passes. It is no
+/// error if nothing is there, or if nothing can be there because no rules can have the name.
 pub fn remove(nft: &mut Nft, id: &str) -> Result<bool, FirewallError> {
     remove_unless(nft, id, &[], |_| false)
 }
 
-/// The same, but for rules that guard a port for which `is_anothers` holds, and for chains that another's rules lead to. With
-/// handles from [`claim`], where they are the attachment's still, the rules of others are not looked at.
+/// As [`remove`], with two exceptions. Rules that guard a port for which `is_anothers` holds stay. Chains that another
+/// attachment's rules lead to stay. With handles from [`claim`] that are still the attachment's, no other rules are
+/// read.
 ///
 /// # Errors
 /// As [`remove`].
@@ -221,10 +230,10 @@ pub fn remove_unless(
     owner.remove(nft, handles, goes).map(|removed| removed.entries + removed.chains > 0)
 }
 
-/// A bridge port that is guarded, as its rule says.
+/// A guarded bridge port, as its rule says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Whose it is: container ID, a hyphen, interface name.
+    /// The owner: container ID, a hyphen, interface name.
     pub id: String,
     /// The port's name.
     pub ifname: String,
@@ -241,40 +250,41 @@ impl Port {
     }
 }
 
-/// All guarded ports, whoever guards them. Rules that are not in the form of [`ensure`] are left out. Changes nothing.
+/// Returns all guarded ports, whoever guards them. Rules with another form than [`ensure`]'s are left out. Changes
+/// nothing.
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.
 pub fn list(nft: &mut Nft) -> Result<Vec<Port>, FirewallError> {
-    GROUND.list(nft, Port::read)
+    SHARED.list(nft, Port::read)
 }
 
-/// Removes the rules and chains of `id` if none of its ports is there any more, and returns whether it did. `exists` is
-/// asked after the rules were read: an attachment that is being made has its port by then.
+/// Removes the rules and chains of `id` if none of its ports exists any more. Returns true if it removed them. `exists`
+/// is called after the rules were read: an attachment that is being made has its port by then.
 ///
 /// # Errors
 /// As [`remove`].
 pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> Result<bool, FirewallError> {
     let Ok(owner) = owner(id) else { return Ok(false) };
-    // One that can't be read may be about any port.
+    // A rule that can't be read may be about any port.
     let unused = |rule: &Rule| Port::read(rule).is_some_and(|port| !exists(&port.ifname));
     let removed = owner.remove_if(nft, |own| !own.is_empty() && own.iter().all(unused))?;
     Ok(removed.is_some())
 }
 
-/// The IDs of all attachments that have rules or chains here, each once.
+/// Returns the IDs of all attachments that have rules or chains here, each once.
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.
 pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
     let mut ids: Vec<String> = nft.chain_names(TABLE)?.iter().filter_map(|chain| chain_id(chain)).collect();
-    ids.extend(GROUND.list(nft, |rule| id_of(rule).map(|id| String::from_utf8_lossy(id).into_owned()))?);
+    ids.extend(SHARED.list(nft, |rule| id_of(rule).map(|id| String::from_utf8_lossy(id).into_owned()))?);
     ids.sort_unstable();
     ids.dedup();
     Ok(ids)
 }
 
-/// The commands that remove what there is of an ID; none if a shell could take its names for more than names.
+/// Returns the commands that remove all of an ID. Empty if a shell could read its names as more than plain words.
 ///
 /// # Errors
 /// As [`ids`].
@@ -286,12 +296,12 @@ pub(crate) fn removal(nft: &mut Nft, id: &str) -> Result<Vec<String>, FirewallEr
     Ok(owner.removal(nft, |_| true)?.commands())
 }
 
-/// The ID in the comment of a rule.
+/// Returns the ID in the comment of a rule.
 fn id_of(rule: &Rule) -> Option<&[u8]> {
     rule.comment.as_deref()?.strip_prefix(COMMENT_PREFIX.as_bytes())
 }
 
-/// The ID in the name of an attachment's first chain.
+/// Returns the ID in the name of an attachment's first chain.
 fn chain_id(chain: &str) -> Option<String> {
     let id = chain.strip_prefix(CHAIN_PREFIX)?;
     (!id.ends_with(MAC_SUFFIX)).then(|| id.to_owned())

@@ -1,7 +1,6 @@
 //! Masquerading of an attachment's addresses (`ipMasq`) with nftables.
 //!
-//! Table, chains, rules and comments are the native plugins' own, so that either side finds and removes what the other
-//! made:
+//! Table, chains, rules and comments are the native plugins' own, so either side finds and removes what the other made:
 //!
 //! ```text
 //! table inet cni_plugins_masquerade
@@ -9,7 +8,7 @@
 //!     chain postrouting      multicast returns, the rest goes to masq_checks
 //! ```
 //!
-//! The table and its chains are shared by all attachments of the node and stay when the last one goes
+//! All attachments of the node share the table and its chains. They stay when the last attachment goes
 //! ([`crate::node`]).
 
 use std::cell::OnceCell;
@@ -23,16 +22,16 @@ use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
 
 use crate::key::{INSTANCE, instance_hash, named_by, network_hash};
 use crate::nft::batch::{BaseChain, Table};
-use crate::nft::ground::{Ground, Place, Shared};
 use crate::nft::rule::{self, Expression, Rule, Side};
 use crate::nft::set::{Entry, Look, Mark, Owner, RuleSet};
+use crate::nft::shared::{Place, SharedChain, SharedTable};
 use crate::{AttachmentKey, FirewallError, Nft};
 
 pub(crate) const TABLE: Table = Table { family: NetfilterProtoFamily::Inet, name: "cni_plugins_masquerade" };
 pub(crate) const CHECKS: &str = "masq_checks";
 const POSTROUTING: &str = "postrouting";
 
-// The native plugins' words: they identify the table to people and to scripts.
+// The native plugins' text: it identifies the table to people and to scripts.
 const TABLE_COMMENT: &str = "Masquerading for plugins from github.com/containernetworking/plugins";
 const CHECKS_COMMENT: &str = "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet";
 
@@ -40,15 +39,15 @@ const CHECKS_COMMENT: &str = "Masquerade traffic from certain IPs to any (non-mu
 pub(crate) const MULTICAST_V4: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4);
 pub(crate) const MULTICAST_V6: IpNet = IpNet::new_assert(IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8);
 
-/// What all attachments share: they stay when the last one goes ([`crate::node`]).
-pub(crate) static GROUND: LazyLock<Ground> = LazyLock::new(|| {
+/// The objects that all attachments share. They stay when the last attachment goes ([`crate::node`]).
+pub(crate) static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
     let [multicast_v4, multicast_v6] = [MULTICAST_V4, MULTICAST_V6].map(|network| {
         let mut rule = rule::family(network).to_vec();
         rule.extend(rule::address(Side::Destination, true, network));
         rule.push(rule::verdict(Verdict::Return));
         (Place::First, rule)
     });
-    let checks = Shared {
+    let checks = SharedChain {
         name: CHECKS,
         base: None,
         wrong_kind: None,
@@ -56,32 +55,32 @@ pub(crate) static GROUND: LazyLock<Ground> = LazyLock::new(|| {
         rules: Vec::new(),
         has_entries: true,
     };
-    let postrouting = Shared {
+    let postrouting = SharedChain {
         name: POSTROUTING,
         base: Some(BaseChain { kind: "nat", hook: InetHookNumber::PostRouting, priority: 100 }),
         wrong_kind: Some(
-            "it is no nat chain, and nothing would be masqueraded: delete the table, it will be made anew",
+            "it is no nat chain, so nothing would be masqueraded: delete the table, and the next ADD makes it again",
         ),
         comment: None,
         // Multicast is not masqueraded, everything else goes to the attachments' rules.
         rules: vec![multicast_v4, multicast_v6, (Place::Last, vec![rule::to_chain(Verdict::Goto, CHECKS)])],
         has_entries: false,
     };
-    Ground {
+    SharedTable {
         table: TABLE,
         comment: Some(TABLE_COMMENT),
-        shared: vec![checks, postrouting],
+        chains: vec![checks, postrouting],
         kind: "",
         is_named_for_plugins: true,
     }
 });
 
 fn owner(key: &AttachmentKey) -> Owner<'static> {
-    let mark = Mark { comment: key.nft_comment(), telling: Some(INSTANCE) };
-    Owner { ground: &GROUND, mark, chains: Vec::new(), outer: None }
+    let mark = Mark { comment: key.nft_comment(), identifying: Some(INSTANCE) };
+    Owner { shared: &SHARED, mark, chains: Vec::new(), outer: None }
 }
 
-/// The rules of these addresses in their order, each once.
+/// Returns the rules of these addresses in their order, each once.
 fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> RuleSet<'static> {
     let mut seen = HashSet::new();
     let each_once = addrs.iter().filter(|address| seen.insert(**address));
@@ -92,7 +91,7 @@ fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> RuleSet<'static> {
 /// Makes sure that traffic from each address to outside its network is masqueraded, and that the attachment has no
 /// other masquerading rules. `addrs` are host addresses with their network's prefix length.
 ///
-/// Nothing is changed if all is there; otherwise it is one transaction, the base objects included.
+/// Nothing is changed if all is there. Otherwise one transaction makes all changes, base objects included.
 ///
 /// # Errors
 /// The kernel refuses, the deadline passes, or a chain of our name is not of our kind.
@@ -100,8 +99,8 @@ pub fn nft_ensure(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result
     rules(key, addrs).ensure(nft, Look::All, |_| false).map(drop)
 }
 
-/// As [`nft_ensure`] for an attachment that has no rules yet, so that nobody has to look for them among those of all others.
-/// Returns the handles of the new rules: the record keeps them, and the rules are found by them again.
+/// As [`nft_ensure`], for an attachment that has no rules yet: the rules of others are not searched. Returns the
+/// handles of the new rules. The record keeps them, to find the rules again.
 ///
 /// # Errors
 /// As [`nft_ensure`].
@@ -109,7 +108,7 @@ pub fn nft_add(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<Ve
     rules(key, addrs).ensure(nft, Look::None, |_| false).map(Option::unwrap_or_default)
 }
 
-/// Whether all that [`nft_ensure`] makes is there: the rules of each address, and the way that leads to them.
+/// True if all that [`nft_ensure`] makes is there: the rules of each address, and the shared rules that lead to them.
 ///
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
@@ -117,7 +116,7 @@ pub fn nft_check(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<
     nft_check_known(nft, key, addrs, &[])
 }
 
-/// The same of rules with handles from [`nft_add`]: where they are the attachment's still, no others are looked at.
+/// As [`nft_check`], with handles from [`nft_add`]. If they are still the attachment's, no other rules are read.
 ///
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
@@ -130,7 +129,7 @@ pub fn nft_check_known(
     rules(key, addrs).check(nft, handles)
 }
 
-/// As [`nft_check`], of the rules that each chain has by `rules`.
+/// As [`nft_check`]; `rules` returns the rules of a chain.
 pub(crate) fn is_complete<R: AsRef<[Rule]>>(
     key: &AttachmentKey,
     addrs: &[IpNet],
@@ -139,16 +138,16 @@ pub(crate) fn is_complete<R: AsRef<[Rule]>>(
     rules(key, addrs).is_complete(of_chain)
 }
 
-/// Removes the attachment's masquerading rules, whichever addresses they are for, and returns how many there were.
+/// Removes the attachment's masquerading rules, for all addresses. Returns the number of rules.
 ///
 /// # Errors
-/// The kernel refuses, or the deadline passes. That nothing is there is no error.
+/// The kernel refuses, or the deadline passes. It is no error if nothing is there.
 pub fn nft_remove(nft: &mut Nft, key: &AttachmentKey) -> Result<usize, FirewallError> {
     nft_remove_known(nft, key, &[])
 }
 
-/// The same with handles from [`nft_add`]: where they are the attachment's still, they are its rules, and no others are looked
-/// at. Each comment is read before its rule is deleted.
+/// As [`nft_remove`], with handles from [`nft_add`]. If they are still the attachment's, they are all its rules, and no
+/// others are read. Each comment is read before its rule is deleted.
 ///
 /// # Errors
 /// As [`nft_remove`].
@@ -156,14 +155,14 @@ pub fn nft_remove_known(nft: &mut Nft, key: &AttachmentKey, handles: &[u64]) -> 
     owner(key).remove(nft, handles, |_| true).map(|removed| removed.entries)
 }
 
-/// Removes the masquerading rules of all attachments of `network` except the valid and the busy ones, and returns the comments
-/// of the removed rules, each once: they name network, interface and container.
+/// Removes the masquerading rules of all attachments of `network` except the valid and the busy ones. Returns the
+/// comments of the removed rules, each once. A comment names network, interface and container.
 ///
-/// Both are (container ID, interface name). Who is busy is asked only if there is something to remove, and after the rules were
-/// read: an attachment that is being made can be known by then.
+/// `valid` and the result of `busy` are pairs of container ID and interface name. `busy` is called only if there is
+/// something to remove, and after the rules were read: an attachment that is being made is known by then.
 ///
 /// # Errors
-/// The kernel refuses, the deadline passes, or who is busy can't be told.
+/// The kernel refuses, the deadline passes, or `busy` fails.
 pub fn nft_retain(
     nft: &mut Nft,
     network: &str,
@@ -175,7 +174,7 @@ pub fn nft_retain(
     let instances = |all: &[(String, String)]| -> HashSet<String> {
         all.iter().map(|(container_id, ifname)| format!("{ours}{}", instance_hash(ifname, container_id))).collect()
     };
-    // Made only if a comment alone doesn't tell: long ones are cut.
+    // Computed only if a comment alone doesn't tell: long comments are cut.
     let valid_instances = OnceCell::new();
     let is_valid = |rule: &Rule| {
         rule.comment.as_deref().and_then(named_by).is_some_and(|names| named.contains(&names))
@@ -183,7 +182,7 @@ pub fn nft_retain(
                 .is_some_and(|instance| valid_instances.get_or_init(|| instances(valid)).contains(instance))
     };
     let is_stale = |rule: &Rule| rule.commented(ours.as_bytes()) && !is_valid(rule);
-    let removed = GROUND.retain(nft, is_stale, |stale| {
+    let removed = SHARED.retain(nft, is_stale, |stale| {
         let busy = instances(&busy()?);
         stale.retain(|found| instance_of(&found.rule).is_none_or(|instance| !busy.contains(instance)));
         Ok(())
@@ -193,19 +192,19 @@ pub fn nft_retain(
     Ok(comments.map(String::from).filter(|comment| seen.insert(comment.clone())).collect())
 }
 
-/// What a rule's comment begins with: the hashes of network and attachment.
+/// Returns the beginning of a rule's comment: the hashes of network and attachment.
 fn instance_of(rule: &Rule) -> Option<&str> {
     std::str::from_utf8(rule.comment.as_deref()?.get(..INSTANCE)?).ok()
 }
 
-/// A masquerading rule as it was seen.
+/// A masquerading rule, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Whose traffic is masqueraded.
+    /// The address with masqueraded traffic.
     pub source: IpAddr,
-    /// Whose rule it is; of the container ID perhaps only the beginning.
+    /// The owner of the rule. The container ID may be cut.
     pub key: AttachmentKey,
-    /// Whether that is all of the container ID: longer comments are cut.
+    /// True if the container ID is complete: longer comments are cut.
     pub whole: bool,
     comment: Vec<u8>,
 }
@@ -220,29 +219,29 @@ impl Seen {
         rule::is_elsewhere(elsewhere, source).then_some(Self { source, key, whole, comment })
     }
 
-    /// Its comment.
+    /// Returns the rule's comment.
     #[must_use]
     pub fn mark(&self) -> String {
         String::from_utf8_lossy(&self.comment).into_owned()
     }
 }
 
-/// The masquerading rules of all attachments, whoever made them. Rules that are not in the form of [`nft_ensure`], and
-/// those whose comment doesn't tell whose they are, are left out. Changes nothing.
+/// Returns the masquerading rules of all attachments, whoever made them. Rules with another form than [`nft_ensure`]'s,
+/// or with a comment that doesn't name an attachment, are left out. Changes nothing.
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.
 pub fn nft_list(nft: &mut Nft) -> Result<Vec<Seen>, FirewallError> {
-    GROUND.list(nft, Seen::read)
+    SHARED.list(nft, Seen::read)
 }
 
-/// Removes these rules, and returns how many of them were there.
+/// Removes these rules. Returns how many of them were there.
 ///
 /// # Errors
 /// The kernel refuses, or the deadline passes.
 pub fn nft_remove_seen(nft: &mut Nft, seen: &[Seen]) -> Result<usize, FirewallError> {
     let is_seen = |rule: &Rule| Seen::read(rule).is_some_and(|rule| seen.contains(&rule));
-    GROUND.retain(nft, is_seen, |_| Ok(())).map(|removed| removed.len())
+    SHARED.retain(nft, is_seen, |_| Ok(())).map(|removed| removed.len())
 }
 
 /// `ip saddr <address> ip daddr != <network> masquerade`.

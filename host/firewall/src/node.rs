@@ -1,9 +1,9 @@
-//! What attachments share and leave behind: the base objects in nftables.
+//! The base objects in nftables, which attachments share and do not remove.
 
-use crate::nft::ground::Ground;
+use crate::nft::shared::SharedTable;
 use crate::{FirewallError, Nft, macguard, masquerade};
 
-/// A shared object that the plugins make and that no attachment removes.
+/// A shared object that the plugins make and no attachment removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BaseObject {
@@ -16,43 +16,43 @@ pub enum BaseObject {
 impl BaseObject {
     const ALL: [Self; 2] = [Self::MasqueradeTable, Self::BridgeTable];
 
-    fn ground(self) -> &'static Ground {
+    fn shared(self) -> &'static SharedTable {
         match self {
-            Self::MasqueradeTable => &masquerade::GROUND,
-            Self::BridgeTable => &macguard::GROUND,
+            Self::MasqueradeTable => &masquerade::SHARED,
+            Self::BridgeTable => &macguard::SHARED,
         }
     }
 }
 
 impl std::fmt::Display for BaseObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "table {}", self.ground().table)
+        write!(f, "table {}", self.shared().table)
     }
 }
 
-/// The base objects that exist and that nothing uses: no attachment's rule is in them, and nobody else's object.
+/// Returns the base objects that exist and are unused: they hold no attachment's rule and no foreign object.
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.
 pub fn unused(nft: &mut Nft) -> Result<Vec<BaseObject>, FirewallError> {
     let mut unused = Vec::new();
     for object in BaseObject::ALL {
-        if object.ground().is_unused(nft)? {
+        if object.shared().is_unused(nft)? {
             unused.push(object);
         }
     }
     Ok(unused)
 }
 
-/// Deletes a base object if nothing uses it, and returns whether it did.
+/// Deletes a base object if nothing uses it. Returns true if it deleted it.
 ///
 /// # Errors
 /// The kernel refuses, or the deadline passes.
 pub fn remove_unused(nft: &mut Nft, object: BaseObject) -> Result<bool, FirewallError> {
     nft.change(|nft, batch| {
-        let unused = object.ground().is_unused(nft)?;
+        let unused = object.shared().is_unused(nft)?;
         if unused {
-            batch.delete_table(object.ground().table);
+            batch.delete_table(object.shared().table);
         }
         Ok(unused)
     })

@@ -1,4 +1,4 @@
-//! The system's programs: found in fixed places, run with nothing of our environment, and never for longer than allowed.
+//! The system's programs. They come from fixed directories, get nothing of our environment, and have a deadline.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -7,7 +7,7 @@ use postern_confine::{Environment, PROGRAMS, Program, Run};
 
 use crate::FirewallError;
 
-/// The program's path.
+/// Returns the program's path.
 ///
 /// # Errors
 /// It is in none of the fixed directories ([`FirewallError::is_program_missing`]).
@@ -15,11 +15,10 @@ pub(crate) fn locate(name: &str) -> Result<PathBuf, FirewallError> {
     postern_confine::locate(name).ok_or_else(|| FirewallError::program_missing(name, &PROGRAMS.join(", ")))
 }
 
-/// Runs a program to its end and returns what it printed.
+/// Runs a program to its end and returns the text that it printed.
 ///
 /// # Errors
-/// It can't be started, it fails (the hint is what it wrote to standard error), or the deadline passes: then it is
-/// killed.
+/// It can't be started; it fails (the hint is its standard error); or the deadline passes, and it is killed.
 pub(crate) fn run(
     runner: &dyn Run,
     path: &Path,

@@ -1,5 +1,6 @@
-//! Which addresses the rules of a node lead traffic to, whoever made them: while one does, the address must not become
-//! another container's. Native portmap's DNAT outlives a container that nobody has said DEL for.
+//! The addresses that the rules of a node lead traffic to, whoever made the rules.
+//!
+//! Such an address must not become another container's. Native portmap's DNAT stays if a container goes without a DEL.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use nix::errno::Errno;
 use postern_netlink::Attributes;
 
 use crate::iptables::saved::SavedTable;
-use crate::iptables::{self, Means};
+use crate::iptables::{self, ProgramRunner};
 use crate::nft::rule::{Expression, Rule, destination_of};
 use crate::{FirewallError, Nft};
 
@@ -26,21 +27,21 @@ const DNAT: u32 = 1;
 pub struct Serving {
     /// Family, table and chain: `ip nat CNI-DN-…`.
     pub place: String,
-    /// The chain or its table has a name that the native plugins give.
+    /// True if the chain or its table has a name that the native plugins give.
     pub of_plugin: bool,
 }
 
-/// The addresses that rules lead traffic to, as they were at one moment.
+/// The addresses that rules lead traffic to, at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Served(HashMap<IpAddr, Serving>);
 
 impl Served {
-    /// Looks at nftables, in which the newer iptables has its rules as well, and at the tables of legacy iptables, if the
-    /// kernel has any.
+    /// Reads nftables, which also has the rules of newer iptables. If the kernel has tables of legacy iptables, it
+    /// reads them too.
     ///
     /// # Errors
     /// The kernel refuses to show its rules, a program fails, or the deadline passes.
-    pub fn look(nft: &mut Nft, means: Means<'_>) -> Result<Self, FirewallError> {
+    pub fn look(nft: &mut Nft, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
         let mut served = Self::default();
         let families = [
             (NetfilterProtoFamily::IPv4, "ip"),
@@ -57,20 +58,20 @@ impl Served {
             rules.into_iter().flatten().for_each(|(address, serving)| served.add(address, serving));
         }
         if iptables::has_legacy_nat() && iptables::installed().contains(&true) {
-            for (name, table) in iptables::Tables::nat(means)?.by_family() {
+            for (name, table) in iptables::Tables::nat(runner)?.by_family() {
                 of_saved(table, name).into_iter().for_each(|(address, serving)| served.add(address, serving));
             }
         }
         Ok(served)
     }
 
-    /// Where a rule leads traffic to this address.
+    /// Returns a rule that leads traffic to this address.
     #[must_use]
     pub fn by(&self, address: IpAddr) -> Option<&Serving> {
         self.0.get(&address)
     }
 
-    /// All addresses that rules of the native plugins lead traffic to, in order.
+    /// Returns all addresses that rules of the native plugins lead traffic to, in order.
     #[must_use]
     pub fn of_plugins(&self) -> Vec<(IpAddr, &Serving)> {
         let mut all: Vec<_> = self
@@ -92,7 +93,7 @@ impl Served {
 }
 
 impl Serving {
-    /// `None` for the rules of `ipMasq`, which are about what leaves a container.
+    /// `None` for the rules of `ipMasq`, which concern traffic that leaves a container.
     fn of(family: &str, table: &str, chain: &str) -> Option<Self> {
         let digits = chain.strip_prefix("CNI-").unwrap_or_default();
         if digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -103,7 +104,7 @@ impl Serving {
     }
 }
 
-/// The addresses that a rule names as destination, or sends packets to.
+/// Returns the addresses that a rule compares as destination, or sends packets to.
 fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, Serving)> {
     let name = |kind| rule.first(kind).map(|name| name.text_lossy().into_owned()).unwrap_or_default();
     let mut found = Vec::new();
@@ -122,11 +123,11 @@ fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, Serving)> {
                 let value = number(3).and_then(|register| registers.get(&register));
                 found.extend(value.and_then(|value| address(value)));
             }
-            // NFTA_TARGET_NAME, _REV, _INFO: what iptables makes.
+            // NFTA_TARGET_NAME, _REV, _INFO: the form that iptables uses.
             Some(b"target\0") if data.first(1).map(|name| name.value) == Some(b"DNAT\0") => {
                 let info = data.first(3).map(|info| info.value).unwrap_or_default();
                 let (at, length) = match (family, number(2)) {
-                    // The oldest has a counter before the flags.
+                    // The oldest revision has a counter before the flags.
                     ("ip", Some(0) | None) => (8, 4),
                     ("ip", _) => (4, 4),
                     _ => (4, 16),
@@ -153,7 +154,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The same of a table as `iptables-save` prints it.
+/// As [`read`], for a table as `iptables-save` prints it.
 fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, Serving)> {
     let mut found = Vec::new();
     for saved in &table.rules {
@@ -170,7 +171,7 @@ fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, Serving)> {
     found
 }
 
-/// `10.1.2.3:80`, `[fd00::1]:80`, or an address alone.
+/// Reads `10.1.2.3:80`, `[fd00::1]:80`, or an address alone.
 fn target(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.split(']').next());
     text.parse().ok().or_else(|| bare?.parse().ok()).or_else(|| text.rsplit_once(':')?.0.parse().ok())

@@ -1,52 +1,52 @@
-//! What there is, of whom: and that the commands which are said to remove it do.
+//! The list of rules and owners is right, and the commands that it prints do remove the rules.
 
 mod common;
 
 use common::{addrs, key, nft, own_namespace, ruleset, soon, tool};
 use postern_confine::Direct;
-use postern_firewall::account::{self, Iptables, Rules, forward_chains, strange_guards, strange_masquerades};
-use postern_firewall::iptables::{self, Means};
+use postern_firewall::account::{self, Iptables, Rules, forward_chains, unrecorded_guards, unrecorded_masquerades};
+use postern_firewall::iptables::{self, ProgramRunner};
 use postern_firewall::{macguard, masquerade};
 
 const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
 
 #[test]
-fn masquerades_of_strangers_are_found_and_their_removal() {
+fn unrecorded_masquerades_are_found_with_the_commands_that_remove_them() {
     own_namespace();
     assert!(account::nft(soon()).is_some());
     let mut nft = nft();
-    assert!(strange_masquerades(&mut nft, &[]).unwrap().is_empty(), "there is no table");
+    assert!(unrecorded_masquerades(&mut nft, &[]).unwrap().is_empty(), "there is no table");
     masquerade::nft_ensure(&mut nft, &key("known"), &addrs(&DUAL)).unwrap();
-    masquerade::nft_ensure(&mut nft, &key("stranger"), &addrs(&["10.1.0.4/16", "fd00:1::4/64"])).unwrap();
-    let strange = strange_masquerades(&mut nft, &[key("known")]).unwrap();
-    assert_eq!(strange.len(), 1, "{strange:?}");
-    assert!(strange[0].mark.ends_with("net: mynet, if: eth0, id: stranger"), "{}", strange[0].mark);
-    let addresses: Vec<_> = strange[0].addresses.iter().map(ToString::to_string).collect();
+    masquerade::nft_ensure(&mut nft, &key("unknown"), &addrs(&["10.1.0.4/16", "fd00:1::4/64"])).unwrap();
+    let unrecorded = unrecorded_masquerades(&mut nft, &[key("known")]).unwrap();
+    assert_eq!(unrecorded.len(), 1, "{unrecorded:?}");
+    assert!(unrecorded[0].mark.ends_with("net: mynet, if: eth0, id: unknown"), "{}", unrecorded[0].mark);
+    let addresses: Vec<_> = unrecorded[0].addresses.iter().map(ToString::to_string).collect();
     assert_eq!(addresses, ["10.1.0.4", "fd00:1::4"]);
-    strange[0].commands.iter().for_each(|command| drop(tool("nftables", command)));
-    assert!(strange_masquerades(&mut nft, &[key("known")]).unwrap().is_empty());
+    unrecorded[0].commands.iter().for_each(|command| drop(tool("nftables", command)));
+    assert!(unrecorded_masquerades(&mut nft, &[key("known")]).unwrap().is_empty());
     assert!(masquerade::nft_check(&mut nft, &key("known"), &addrs(&DUAL)).unwrap());
 }
 
 #[test]
-fn guards_of_strangers_are_found_and_their_removal() {
+fn unrecorded_guards_are_found_with_the_commands_that_remove_them() {
     own_namespace();
     let mut nft = nft();
-    assert!(strange_guards(&mut nft, &[]).unwrap().is_empty());
+    assert!(unrecorded_guards(&mut nft, &[]).unwrap().is_empty());
     for id in ["known-eth0", "gone-eth0", "odd$(reboot)-eth0"] {
         macguard::ensure(&mut nft, id, "veth0", [2; 6]).unwrap();
     }
     // Only half of it is there.
     tool("nftables", "nft flush chain bridge nat PREROUTING");
-    let strange = strange_guards(&mut nft, &["known-eth0".to_owned()]).unwrap();
-    let marks: Vec<_> = strange.iter().map(|marked| marked.mark.as_str()).collect();
+    let unrecorded = unrecorded_guards(&mut nft, &["known-eth0".to_owned()]).unwrap();
+    let marks: Vec<_> = unrecorded.iter().map(|marked| marked.mark.as_str()).collect();
     assert_eq!(marks, ["gone-eth0", "odd$(reboot)-eth0"]);
-    assert!(strange[1].commands.is_empty(), "not for a shell: {:?}", strange[1].commands);
-    strange[0].commands.iter().for_each(|command| drop(tool("nftables", command)));
+    assert!(unrecorded[1].commands.is_empty(), "not for a shell: {:?}", unrecorded[1].commands);
+    unrecorded[0].commands.iter().for_each(|command| drop(tool("nftables", command)));
     assert!(!ruleset().contains("gone-eth0") && ruleset().contains("known-eth0"), "{}", ruleset());
 }
 
-/// What is judged by one look is what the kernel says when it is asked for each attachment.
+/// One look at all rules gives the same answer as a question for each attachment.
 #[test]
 fn one_look_tells_what_each_check_tells() {
     own_namespace();
@@ -92,27 +92,27 @@ fn one_look_tells_what_each_check_tells() {
 }
 
 #[test]
-fn chains_of_strangers_are_found_and_their_removal() {
+fn unrecorded_chains_are_found_with_the_commands_that_remove_them() {
     own_namespace();
-    let means = Means { runner: &Direct, deadline: soon() };
-    let none = Iptables::look(&mut nft(), means).unwrap();
-    assert!(none.strangers(&[]).is_empty() && !none.has(&key("known"), &addrs(&DUAL)).unwrap());
-    for id in ["known", "stranger"] {
-        iptables::ensure(&key(id), &addrs(&DUAL), means).unwrap();
+    let runner = ProgramRunner { runner: &Direct, deadline: soon() };
+    let none = Iptables::look(&mut nft(), runner).unwrap();
+    assert!(none.unrecorded(&[]).is_empty() && !none.has(&key("known"), &addrs(&DUAL)).unwrap());
+    for id in ["known", "unknown"] {
+        iptables::ensure(&key(id), &addrs(&DUAL), runner).unwrap();
     }
     tool("iptables", "iptables -t nat -N CNI-HOSTPORT-MASQ; iptables -t nat -N CNI-short");
-    let tables = Iptables::look(&mut nft(), means).unwrap();
+    let tables = Iptables::look(&mut nft(), runner).unwrap();
     assert!(tables.has(&key("known"), &addrs(&DUAL)).unwrap());
     assert!(!tables.has(&key("other"), &addrs(&DUAL)).unwrap());
-    let strange = tables.strangers(&[key("known")]);
-    assert_eq!(strange.len(), 2, "one of each family: {strange:?}");
-    for (marked, address) in strange.iter().zip(["10.1.0.3", "fd00:1::3"]) {
-        assert_eq!(marked.mark, "name: \"mynet\" id: \"stranger\"");
+    let unrecorded = tables.unrecorded(&[key("known")]);
+    assert_eq!(unrecorded.len(), 2, "one of each family: {unrecorded:?}");
+    for (marked, address) in unrecorded.iter().zip(["10.1.0.3", "fd00:1::3"]) {
+        assert_eq!(marked.mark, "name: \"mynet\" id: \"unknown\"");
         assert_eq!(marked.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), [address]);
         marked.commands.iter().for_each(|command| drop(tool("iptables", command)));
     }
-    let tables = Iptables::look(&mut nft(), means).unwrap();
-    assert!(tables.strangers(&[key("known")]).is_empty() && tables.has(&key("known"), &addrs(&DUAL)).unwrap());
+    let tables = Iptables::look(&mut nft(), runner).unwrap();
+    assert!(tables.unrecorded(&[key("known")]).is_empty() && tables.has(&key("known"), &addrs(&DUAL)).unwrap());
 }
 
 #[test]

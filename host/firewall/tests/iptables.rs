@@ -11,12 +11,12 @@ use common::{addrs, key, nft, own_namespace, tool};
 use postern_confine::Direct;
 use postern_firewall::AttachmentKey;
 use postern_firewall::iptables::{
-    Means, check, ensure, list, may_exist, remove, remove_all, remove_seen, retain, usable,
+    ProgramRunner, check, ensure, list, may_exist, remove, remove_all, remove_seen, retain, usable,
 };
 
 const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
 
-/// What the native bridge plugin 1.9.1 leaves for network mynet, container cid1.
+/// The rules that the native bridge plugin 1.9.1 leaves for network mynet, container cid1.
 const NATIVE: [&str; 6] = [
     r#"-A POSTROUTING -s 10.1.0.3/32 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j CNI-a631aa8e1549a3b129110fd2"#,
     r#"-A CNI-a631aa8e1549a3b129110fd2 -d 10.1.0.0/16 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j ACCEPT"#,
@@ -26,12 +26,12 @@ const NATIVE: [&str; 6] = [
     r#"-A CNI-a631aa8e1549a3b129110fd2 ! -d ff00::/8 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j MASQUERADE"#,
 ];
 
-/// This process runs the programs, for some seconds at most.
-fn soon() -> Means<'static> {
-    Means { runner: &Direct, deadline: common::soon() }
+/// Returns a runner in this process, with some seconds for its programs.
+fn soon() -> ProgramRunner<'static> {
+    ProgramRunner { runner: &Direct, deadline: common::soon() }
 }
 
-/// Runs a test twice, in a namespace of its own each: with iptables on nf_tables, and with legacy iptables in its place.
+/// Runs a test twice, each time in its own namespace: with iptables on nf_tables, and with legacy iptables.
 fn both(test: impl Fn() + Sync) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -41,7 +41,7 @@ fn both(test: impl Fn() + Sync) {
         scope.spawn(|| {
             own_namespace();
             unshare(CloneFlags::CLONE_NEWNS).expect("unshare the mount namespace");
-            // One program under many names: what it is called decides what it does.
+            // One program has many names, and acts by the name that it is called by.
             let [from, onto] = ["/usr/sbin/xtables-legacy-multi", "/usr/sbin/xtables-nft-multi"];
             mount(Some(from), onto, None::<&str>, MsFlags::MS_BIND, None::<&str>).expect("apt-get install iptables");
             assert!(tool("iptables", "iptables --version").contains("legacy"));
@@ -50,18 +50,18 @@ fn both(test: impl Fn() + Sync) {
     });
 }
 
-/// The rules of both families' `nat` tables.
+/// Returns the rules of both families' `nat` tables.
 fn rules() -> Vec<String> {
     let saved = tool("iptables", "iptables-save -t nat; ip6tables-save -t nat");
     saved.lines().filter(|line| line.starts_with("-A")).map(str::to_owned).collect()
 }
 
-/// The plugins' chains in both families' `nat` tables.
+/// Counts the plugins' chains in both families' `nat` tables.
 fn chains() -> usize {
     tool("iptables", "iptables-save -t nat; ip6tables-save -t nat").matches(":CNI-").count()
 }
 
-/// The native plugin's own sequence of commands for one address.
+/// Runs the native plugin's own commands for one address.
 fn make_native(iptables: &str, address: &str, network: &str, multicast: &str) {
     tool(
         "iptables",
@@ -90,7 +90,7 @@ fn writes_what_native_writes() {
         ensure(&key("cid1"), &addrs(&DUAL), soon()).unwrap();
         assert_eq!(rules(), NATIVE);
         assert!(check(&key("cid1"), &addrs(&DUAL), soon()).unwrap());
-        // As the native plugin asks for them.
+        // The same questions that the native plugin asks.
         tool(
             "iptables",
             r#"chain=CNI-a631aa8e1549a3b129110fd2; comment='name: "mynet" id: "cid1"'
@@ -105,7 +105,7 @@ fn writes_what_native_writes() {
     });
 }
 
-/// Networks and containers whose names make one hash: each has rules of its own, and removes no others.
+/// Networks and containers with the same hash: each has its own rules, and removes no others.
 #[test]
 fn names_that_run_together() {
     let of = |network: &str, container_id: &str| AttachmentKey {
@@ -128,14 +128,14 @@ fn names_that_run_together() {
         ensure(&second, &addrs(&["10.2.0.3/16"]), soon()).unwrap();
         remove(&first, &addrs(&["10.1.0.3/16"]), soon()).unwrap();
         assert!(check(&second, &addrs(&["10.2.0.3/16"]), soon()).unwrap());
-        // A collection of the one's network spares the other's.
+        // A collection of one network keeps the other network's rules.
         assert_eq!(retain("net", &[], || Ok(Vec::new()), soon()).unwrap(), Vec::<String>::new());
         assert_eq!(retain("net1", &[], || Ok(Vec::new()), soon()).unwrap(), ["abc"]);
         assert_eq!((rules().len(), chains()), (0, 0));
     });
 }
 
-/// What can't have been made is not there, and removed.
+/// Rules that can't have been made count as absent and as removed.
 #[test]
 fn names_have_limits() {
     both(|| {
@@ -148,7 +148,7 @@ fn names_have_limits() {
     });
 }
 
-/// Of a container without known addresses all goes, but what another attachment of it claims.
+/// A container without known addresses loses all rules, except for addresses that another attachment of it holds.
 #[test]
 fn addresses_of_others_are_spared() {
     both(|| {
@@ -225,7 +225,7 @@ fn leaked_and_old_rules_go_too() {
         );
         remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap();
         assert_eq!((rules().len(), chains()), (0, 0));
-        // Flushed by a foreign hand: the chain alone is left.
+        // Another program flushed the rules: only the chain is left.
         make_native("iptables", "10.1.0.3", "10.1.0.3/16", "224.0.0.0/4");
         tool("iptables", "iptables -t nat -F");
         assert!(!check(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap());
@@ -261,7 +261,7 @@ fn the_cheap_look_sees_the_chain() {
     ensure(&key("cid1"), &addrs(&["fd00:1::3/64"]), soon()).unwrap();
     assert!(may_exist(&mut nft(), &key("cid1")).unwrap());
     assert!(!may_exist(&mut nft(), &key("cid2")).unwrap());
-    // Legacy iptables can't be looked into this way.
+    // The kernel doesn't show the content of legacy tables this way.
     tool("iptables", "iptables-legacy -t nat -S");
     assert!(may_exist(&mut nft(), &key("cid2")).unwrap());
 }
@@ -301,7 +301,7 @@ fn names_that_could_be_commands_are_refused() {
 #[test]
 fn the_deadline_holds() {
     both(|| {
-        let past = Means { deadline: std::time::Instant::now(), ..soon() };
+        let past = ProgramRunner { deadline: std::time::Instant::now(), ..soon() };
         let error = ensure(&key("cid1"), &addrs(&DUAL), past).unwrap_err();
         assert!(error.is_timeout(), "{error}");
     });
@@ -314,7 +314,7 @@ fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
         make_native("iptables", "10.1.0.3", "10.1.0.3/16", "224.0.0.0/4");
         make_native("ip6tables", "fd00:1::3", "fd00:1::3/64", "ff00::/8");
         ensure(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap();
-        // Rules of others, one of which only looks alike; and a chain that nothing leads to yet.
+        // Foreign rules, one of which looks similar; and a chain that no rule leads to yet.
         tool(
             "iptables",
             r#"iptables -t nat -A POSTROUTING -s 10.1.0.9 -j MASQUERADE

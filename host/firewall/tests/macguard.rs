@@ -11,7 +11,7 @@ const ID: &str = "cid1-eth0";
 const PORT: &str = "veth5760e373";
 const MAC: [u8; 6] = [0xc6, 0x72, 0xeb, 0x70, 0x3f, 0x85];
 
-/// What the native bridge plugin 1.9.1 leaves for container cid1, interface eth0.
+/// The rules that the native bridge plugin 1.9.1 leaves for container cid1, interface eth0.
 const NATIVE: &str = r#"table bridge nat {
 	chain PREROUTING {
 		type filter hook prerouting priority dstnat; policy accept;
@@ -29,10 +29,10 @@ const NATIVE: &str = r#"table bridge nat {
 }
 "#;
 
-/// What stays when the last attachment goes.
+/// The objects that stay when the last attachment goes.
 const BASE: &str = "table bridge nat {\n\tchain PREROUTING {\n\t\ttype filter hook prerouting priority dstnat; policy accept;\n\t}\n}\n";
 
-/// `NATIVE` as input: in the bridge family nft names the priority otherwise than it prints it.
+/// Loads `NATIVE`: in the bridge family nft reads another name for the priority than it prints.
 fn make_native() {
     let text = NATIVE.replace("priority dstnat", "priority -300");
     tool("nftables", &format!("nft -f - <<'END'\n{text}END"));
@@ -58,7 +58,7 @@ fn writes_what_native_writes() {
         let words = |line: &str| line.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ').to_owned();
         text.lines().map(words).collect::<Vec<_>>()
     };
-    // The chain's name is part of the first line of a rule, the order of chains is that of creation.
+    // The chain's name is part of a rule's first line. The order of chains is that of creation.
     assert_eq!((ruleset(), plain(&expressions())), (native.0, plain(&native.1)));
 }
 
@@ -159,7 +159,7 @@ fn names_have_limits() {
     for (id, port) in [(&*"i".repeat(ID_MAX + 1), PORT), ("", PORT), (ID, ""), (ID, "sixteen-bytes-xx")] {
         ensure(&mut nft, id, port, MAC).unwrap_err();
     }
-    // What can't have been made is removed, and not there.
+    // Rules that can't have been made count as removed, and as absent.
     let impossible = "i".repeat(ID_MAX + 1);
     assert!(validate(&longest).is_ok() && validate(&impossible).is_err() && validate("").is_err());
     assert!(!remove(&mut nft, &impossible).unwrap() && !check(&mut nft, &impossible, PORT, MAC).unwrap());
@@ -167,7 +167,7 @@ fn names_have_limits() {
     assert_eq!(ruleset(), before);
 }
 
-/// One name for two attachments, and a second chain that is another's first.
+/// One name for two attachments; and a second chain that has the name of another's first.
 #[test]
 fn names_that_run_together() {
     own_namespace();
@@ -181,18 +181,18 @@ fn names_that_run_together() {
         let own = own_id("net", "c", second);
         assert!(claim(&mut nft, &own, "veth2", MAC, all).unwrap().is_some());
         assert!(check(&mut nft, first, "veth1", MAC).unwrap() && check(&mut nft, &own, "veth2", MAC).unwrap());
-        // By the name that the second does not have nothing of the first goes.
+        // The name that the second does not have removes nothing of the first.
         let both = ruleset();
         assert!(!remove_unless(&mut nft, second, &[], |port| port == "veth1").unwrap());
         assert_eq!(ruleset(), both);
         assert!(remove(&mut nft, &own).unwrap());
         assert_eq!(ruleset(), before);
-        // The first comes again, and nothing is changed; once its port is gone the name is free.
+        // The first comes again, and nothing is changed. Once its port is gone, the name is free.
         assert!(claim(&mut nft, first, "veth1", MAC, all).unwrap().is_some());
         assert_eq!(ruleset(), before);
         assert!(claim(&mut nft, second, "veth2", MAC, |port| port != "veth1").unwrap().is_some());
         assert!(check(&mut nft, second, "veth2", MAC).unwrap());
-        // What is left of the first holds what it leads to, and never the other way round.
+        // The rest of the first keeps what it leads to, and never the other way round.
         remove_unless(&mut nft, first, &[], |port| port == "veth2").unwrap();
         assert!(check(&mut nft, second, "veth2", MAC).unwrap(), "{}", ruleset());
         remove(&mut nft, second).unwrap();
@@ -201,14 +201,14 @@ fn names_that_run_together() {
     }
 }
 
-/// What was just made is known to be whole only as long as nobody else changes anything.
+/// A set that was just made counts as complete only until another program changes a rule.
 #[test]
 fn what_others_change_is_looked_at_again() {
     own_namespace();
     let mut nft = nft();
     assert!(claim(&mut nft, ID, PORT, MAC, |_| true).unwrap().is_some());
     assert!(check(&mut nft, ID, PORT, MAC).unwrap());
-    // Changes of our own, and of others that do no harm.
+    // Changes of our own, and harmless changes of others.
     ensure(&mut nft, "cid2-eth0", "veth2", MAC).unwrap();
     assert!(check(&mut nft, ID, PORT, MAC).unwrap() && !check(&mut nft, ID, "veth2", MAC).unwrap());
     tool("nftables", "nft add table inet other");
@@ -217,7 +217,7 @@ fn what_others_change_is_looked_at_again() {
         ensure(&mut nft, ID, PORT, MAC).unwrap();
         tool("nftables", damage);
         assert!(!check(&mut nft, ID, PORT, MAC).unwrap(), "{damage}");
-        // Our own change on top of it does not hide it.
+        // Our own change after it does not hide it.
         ensure(&mut nft, "cid3-eth0", "veth3", MAC).unwrap();
         assert!(!check(&mut nft, ID, PORT, MAC).unwrap(), "{damage}");
     }
@@ -226,7 +226,7 @@ fn what_others_change_is_looked_at_again() {
     assert!(!check(&mut nft, ID, PORT, MAC).unwrap());
 }
 
-/// What a version left that did not know of it: two guards that share a chain. Each can be removed, in any order.
+/// Two guards that share a chain, as an older version left them. Each can be removed, in any order.
 #[test]
 fn a_shared_chain_keeps_nobody_from_removing() {
     own_namespace();
@@ -277,7 +277,7 @@ fn ports_are_listed_and_those_that_are_gone_lose_their_guard() {
     assert_eq!(list(&mut nft).unwrap(), []);
     make_native();
     ensure(&mut nft, "cid2-eth0", "veth2", MAC).unwrap();
-    // Such a name with rules of another kind is nobody's port.
+    // A rule of another kind with such a name is not a guarded port.
     tool("nftables", "nft add rule bridge nat PREROUTING ether type ip accept comment macspoofchk-cid3-eth0");
     let port = |id: &str, ifname: &str| Port { id: id.into(), ifname: ifname.into() };
     assert_eq!(list(&mut nft).unwrap(), [port(ID, PORT), port("cid2-eth0", "veth2")]);
@@ -291,7 +291,7 @@ fn ports_are_listed_and_those_that_are_gone_lose_their_guard() {
     assert_eq!(list(&mut nft).unwrap(), [port("cid2-eth0", "veth2")]);
     assert!(check(&mut nft, "cid2-eth0", "veth2", MAC).unwrap() && !ruleset().contains(ID));
 
-    // The same attachment again, on another port: the native plugin leaves the old rule, so both are the attachment's.
+    // The same attachment again, on another port. The native plugin leaves the old rule, so both are the attachment's.
     tool(
         "nftables",
         "nft insert rule bridge nat PREROUTING iifname old jump cni-br-iface-cid2-eth0 comment macspoofchk-cid2-eth0",
@@ -303,7 +303,7 @@ fn ports_are_listed_and_those_that_are_gone_lose_their_guard() {
     assert_eq!(ruleset(), BASE);
 }
 
-/// The handle that the record tells is enough to check and to remove a guard, if it is the guard's still.
+/// The recorded handle is enough to check and to remove a guard, if it is still the guard's.
 #[test]
 fn a_guard_is_found_by_its_handle() {
     own_namespace();
@@ -318,7 +318,7 @@ fn a_guard_is_found_by_its_handle() {
     let second = claim(&mut nft, "c2-eth0", "veth2", MAC, none).unwrap().unwrap();
     assert!(remove_unless(&mut nft, "c2-eth0", &second, none).unwrap());
     assert_eq!(ruleset(), before);
-    // Another's rule leads to the chain: that the handle doesn't tell, and the kernel does.
+    // Another rule leads to the chain. The kernel's count shows it; the handle does not.
     let both =
         "add rule bridge nat PREROUTING iifname \"veth9\" jump cni-br-iface-c1-eth0 comment \"macspoofchk-c1-eth0\"";
     tool("nftables", &format!("nft '{both}'"));
@@ -328,7 +328,7 @@ fn a_guard_is_found_by_its_handle() {
         left.contains("veth9") && !left.contains("veth1") && left.contains("chain cni-br-iface-c1-eth0-mac"),
         "{left}"
     );
-    // The handles start over, and are another's.
+    // The handles start again, and are another's.
     tool("nftables", "nft delete table bridge nat");
     let other = claim(&mut nft, "c3-eth0", "veth3", MAC, none).unwrap().unwrap();
     let before = ruleset();

@@ -9,7 +9,7 @@ use postern_firewall::masquerade::{
 };
 use postern_firewall::{AttachmentKey, Nft};
 
-/// What the native bridge plugin 1.9.1 leaves for network mynet, container cid1, interface eth0.
+/// The rules that the native bridge plugin 1.9.1 leaves for network mynet, container cid1, interface eth0.
 const NATIVE: &str = r#"table inet cni_plugins_masquerade {
 	comment "Masquerading for plugins from github.com/containernetworking/plugins"
 	chain masq_checks {
@@ -29,17 +29,17 @@ const NATIVE: &str = r#"table inet cni_plugins_masquerade {
 
 const DUAL: [&str; 2] = ["10.1.0.2/16", "fd00:1::2/64"];
 
-/// `NATIVE` as input for nft 1.0.1 and later.
+/// Loads `NATIVE`, for nft 1.0.1 and later.
 fn make_native() {
     tool("nftables", &format!("nft -f - <<'END'\n{NATIVE}END"));
 }
 
-/// Handles too: they tell whether a rule was replaced.
+/// Returns the rule set with handles: they show if a rule was replaced.
 fn handles() -> String {
     tool("nftables", "nft -a list ruleset")
 }
 
-/// The expressions as the kernel has them: what nft prints could hide a difference.
+/// Returns the expressions as the kernel has them: the text that nft prints could hide a difference.
 fn expressions() -> String {
     tool("nftables", "nft --debug=netlink list ruleset")
 }
@@ -52,7 +52,7 @@ fn writes_what_native_writes() {
     tool("nftables", "nft flush ruleset");
     nft_ensure(&mut nft(), &key("cid1"), &addrs(&DUAL)).unwrap();
     assert_eq!(ruleset(), NATIVE);
-    // Handles count on through the flush: they alone may differ.
+    // Handles count on after the flush: only they may differ.
     let plain = |text: &str| {
         let words = |line: &str| line.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ').to_owned();
         text.lines().map(words).collect::<Vec<_>>()
@@ -60,7 +60,7 @@ fn writes_what_native_writes() {
     assert_eq!((ruleset(), plain(&expressions())), (native.0, plain(&native.1)));
 }
 
-/// Each rule once, in the order of the addresses, and in no time that a plugin could make others wait by.
+/// Each rule comes once, in the order of the addresses, and fast enough that no other plugin has to wait.
 #[test]
 fn many_addresses_keep_their_order() {
     own_namespace();
@@ -116,7 +116,7 @@ fn ensuring_again_changes_nothing() {
         nft_ensure(&mut nft, &key("cid1"), &addrs(&DUAL)).unwrap();
     }
     let before = handles();
-    // Each address once, whatever the number of times it is asked for.
+    // Each address counts once, even if it is given several times.
     nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16", "fd00:1::2/64", "10.1.0.2/16"])).unwrap();
     assert_eq!(handles(), before);
     assert_eq!(ruleset(), NATIVE);
@@ -209,11 +209,11 @@ fn collection_of_thousands() {
 }
 
 #[test]
-fn a_flush_in_between_makes_no_stranger_suffer() {
+fn a_flush_in_between_spares_foreign_rules() {
     own_namespace();
     let mut nft = nft();
     nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16"])).unwrap();
-    // Handles begin anew with the table: the stranger's rule gets the one that ours had.
+    // Handles start again with the table: the foreign rule gets the handle that ours had.
     tool(
         "nftables",
         "nft flush ruleset
@@ -331,7 +331,7 @@ fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
     let table = "inet cni_plugins_masquerade masq_checks";
     let comment = r#""d23676b4f2d9fe04-0b65a318f52e521b, net: mynet, if: eth0, id: cid1""#;
     let others = [
-        // Not in the form of the plugins, whatever the comment says; and the other way round.
+        // Rules in another form than the plugins', with a matching comment; and the other way round.
         format!("ip saddr 10.1.0.0/24 ip daddr != 10.1.0.0/16 masquerade comment {comment}"),
         format!("ip saddr 10.1.0.4 ip daddr 10.1.0.0/16 masquerade comment {comment}"),
         format!("ip saddr 10.1.0.5 ip daddr != 10.1.0.0/16 accept comment {comment}"),
@@ -356,7 +356,7 @@ fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
     assert_eq!(left.matches("ip saddr").count(), others.len(), "{left}");
 }
 
-/// The handles that the record tells are enough to check and to remove rules, if they are the attachment's still.
+/// The recorded handles are enough to check and to remove rules, if they are still the attachment's.
 #[test]
 fn rules_are_found_by_their_handles() {
     own_namespace();
@@ -369,9 +369,9 @@ fn rules_are_found_by_their_handles() {
     let other = nft_add(&mut nft, &key("cid2"), &addrs(&["10.1.0.3/16"])).unwrap();
     assert_eq!(nft_remove_known(&mut nft, &key("cid2"), &other).unwrap(), 1);
     assert_eq!(ruleset(), NATIVE);
-    // Of some that are gone nobody is believed.
+    // If some rules are gone, none of the handles are believed.
     assert_eq!(nft_remove_known(&mut nft, &key("cid1"), &[made[0], other[0]]).unwrap(), 2);
-    // The handles start over, and are another's.
+    // The handles start again, and are another's.
     tool("nftables", "nft delete table inet cni_plugins_masquerade");
     let again = nft_add(&mut nft, &key("cid2"), &addrs(&DUAL)).unwrap();
     let before = ruleset();
@@ -380,7 +380,7 @@ fn rules_are_found_by_their_handles() {
     assert_eq!(ruleset(), before);
 }
 
-/// A comment that is cut tells by its hashes alone whose it is.
+/// The hashes alone identify the owner of a comment that was cut.
 #[test]
 fn collection_knows_the_valid_by_name_and_by_hash() {
     own_namespace();
@@ -390,8 +390,8 @@ fn collection_knows_the_valid_by_name_and_by_hash() {
         nft_add(&mut nft, &key(id), &addrs(&[&format!("10.1.0.{number}/16")])).unwrap();
     }
     let all = |ids: &[&str]| ids.iter().map(|id| ((*id).to_owned(), "eth0".to_owned())).collect::<Vec<_>>();
-    let nobody = || panic!("nobody is asked who is busy where all are valid");
-    assert!(nft_retain(&mut nft, "mynet", &all(&["short", &long, "stale", "busy"]), nobody).unwrap().is_empty());
+    let never = || panic!("the busy ones are asked for only if some are not valid");
+    assert!(nft_retain(&mut nft, "mynet", &all(&["short", &long, "stale", "busy"]), never).unwrap().is_empty());
     let removed = nft_retain(&mut nft, "mynet", &all(&["short", &long]), || Ok(all(&["busy"]))).unwrap();
     assert!(removed.len() == 1 && removed[0].ends_with("id: stale"), "{removed:?}");
     assert_eq!(nft_list(&mut nft).unwrap().len(), 3);

@@ -10,7 +10,7 @@ use postern_firewall::{macguard, masquerade};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// Both tables, with an attachment each that has come and gone.
+/// Makes both tables, each with an attachment that has come and gone.
 fn used_once() {
     let mut nft = nft();
     masquerade::nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16"])).unwrap();

@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
 use postern_confine::Capability as Right;
 use postern_confine::{
-    Access, Allowed, ConfineError, Confinement, Files, Filter, Helper, Nobody, Refusal, Rule, Tidier,
+    Access, Allowed, ConfineError, Confinement, Files, Filter, Helper, NoPrograms, Refusal, Rule, Tidier,
     forget_environment,
 };
 use postern_firewall::iptables;
@@ -83,7 +83,7 @@ fn give_up(
     // Asked while /proc is in reach: the answer is kept.
     postern_state::boot_id().map_err(|error| failed(&error))?;
     session.runner = if needs.programs.is_empty() {
-        Rc::new(Nobody)
+        Rc::new(NoPrograms)
     } else {
         // Its programs have the record's lock: should this process be killed, nobody cleans up before they have ended.
         session.begin_for(namespace.as_ref()).map_err(internal)?;

@@ -25,7 +25,7 @@ use postern_cni::{
     Env, Error, Json, Lists, NetConf, NumericVersion, Verb, Version, about, check_version, code, config_version,
     read_conf, validate_conf,
 };
-use postern_confine::{Nobody, close_all_but};
+use postern_confine::{NoPrograms, close_all_but};
 use postern_kernel::{Namespace, OpenError};
 use postern_policy::{Granted, Limits, Policy};
 use postern_types::Capability;
@@ -121,7 +121,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     made.tidy();
     if outcome.is_ok() && verb == Verb::Add {
         // A runtime believes this process only when it has ended: what takes time comes before the last word.
-        session.runner = Rc::new(Nobody);
+        session.runner = Rc::new(NoPrograms);
         drop(launcher);
         process::reap();
         session.given();

@@ -20,7 +20,7 @@ use crate::places::Places;
 use ipnet::IpNet;
 use postern_cni::{CniResult, Json, NetConf, Verb, Version, print};
 use postern_confine::{Direct, Run};
-use postern_firewall::iptables::Means;
+use postern_firewall::iptables::ProgramRunner;
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
 use postern_kernel::{Namespace, Netlink, Worker};
 use postern_policy::{Granted, Policy, PolicyError};
@@ -493,8 +493,8 @@ impl Session {
     }
 
     /// Who runs the programs of iptables, and until when.
-    pub fn means(&self) -> Means<'_> {
-        Means { runner: &*self.runner, deadline: self.deadline }
+    pub fn means(&self) -> ProgramRunner<'_> {
+        ProgramRunner { runner: &*self.runner, deadline: self.deadline }
     }
 
     /// The leases of the network in a data directory; `create` makes it if it is missing.

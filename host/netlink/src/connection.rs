@@ -1,4 +1,4 @@
-//! The blocking socket: one request, its answer.
+//! The blocking socket: one request and its answer.
 
 use crate::message::{HEADER, Message, Messages};
 use netlink_packet_core::{
@@ -13,22 +13,22 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::time::Instant;
 
-/// The kernel never makes a dump's datagram larger than 32 KiB, nor larger than the buffer that it was last read with. Its
-/// single answers and acknowledgements are far smaller.
+/// The size of the buffer. The kernel makes a dump's datagram at most 32 KiB long, and never longer than the last
+/// buffer. Its single answers and acknowledgements are far smaller.
 const BUFFER: usize = 32 * 1024;
 
-/// A dump that others keep changing is read once, and again three times at most.
+/// The most times that a dump is read: once, and three times more if other processes change it meanwhile.
 pub const MOST_ATTEMPTS: usize = 4;
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel refused, and perhaps said why.
+    /// The kernel refused, and may have explained it.
     #[error("{}", io::Error::from_raw_os_error(*errno))]
     Refused {
         /// errno(3).
         errno: i32,
-        /// The kernel's own words (extended acknowledgement, `NLMSGERR_ATTR_MSG`).
+        /// The kernel's own text (extended acknowledgement, `NLMSGERR_ATTR_MSG`).
         explanation: Option<String>,
     },
     /// A system call failed.
@@ -37,30 +37,30 @@ pub enum Error {
     /// The deadline passed.
     #[error("the kernel's answer took too long")]
     Late,
-    /// A request that the kernel did not take as a whole.
+    /// The kernel took only a part of the request.
     #[error("the kernel took only a part of the request")]
     Partial,
-    /// No whole messages.
+    /// The answer does not consist of whole messages.
     #[error("the kernel's answer is malformed")]
     Malformed,
-    /// An object that the caller could not read.
+    /// The caller could not read an object.
     #[error("the kernel's answer can't be understood")]
     NotUnderstood,
     /// The socket's buffer ran over.
     #[error("the kernel's answer was lost")]
     Lost,
-    /// A datagram that is larger than the kernel makes them.
+    /// A datagram is longer than the kernel makes them.
     #[error("the kernel's answer of {0} bytes is too long")]
     TooLong(usize),
-    /// More objects than the caller wants.
+    /// There are more objects than the caller allows.
     #[error("there are more than {0}")]
     TooMany(usize),
-    /// Others kept changing what was being listed.
+    /// Other processes kept changing the list.
     #[error("the list keeps changing while it is read")]
     Changing,
 }
 
-/// A message ready to be sent but for its sequence number.
+/// A message that is ready to be sent; only its sequence number is missing.
 #[derive(Clone, Debug)]
 pub struct Request {
     kind: u16,
@@ -69,20 +69,20 @@ pub struct Request {
 }
 
 impl Request {
-    /// A message of one of the netlink-packet crates. `NLM_F_REQUEST` is added to the flags.
+    /// Makes a request of a message from the netlink-packet crates. `NLM_F_REQUEST` is added to the flags.
     pub fn new(message: &impl NetlinkSerializable, flags: u16) -> Self {
         let mut payload = vec![0; message.buffer_len()];
         message.serialize(&mut payload);
         Self::raw(message.message_type(), flags, payload)
     }
 
-    /// A message that they have no type for.
+    /// Makes a request of a message for which they have no type.
     #[must_use]
     pub fn raw(kind: u16, flags: u16, payload: Vec<u8>) -> Self {
         Self { kind, flags: flags | NLM_F_REQUEST, payload }
     }
 
-    /// Type, flags and payload.
+    /// Returns type, flags and payload.
     #[must_use]
     pub fn parts(&self) -> (u16, u16, &[u8]) {
         (self.kind, self.flags, &self.payload)
@@ -102,16 +102,16 @@ impl Request {
     }
 }
 
-/// One of several requests that the kernel refused.
+/// A refusal of one of several requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Which one.
+    /// The index of the request.
     pub request: usize,
     /// errno(3).
     pub errno: i32,
 }
 
-/// What one message of an answer says.
+/// The content of one message of an answer.
 enum Answer<'a> {
     Object(&'a [u8]),
     Refused(Message<'a>),
@@ -119,10 +119,10 @@ enum Answer<'a> {
     Done,
 }
 
-/// A netlink socket. It keeps acting in the network namespace that it was opened in, whichever thread uses it.
+/// A netlink socket. It always acts in the network namespace where it was opened, in every thread.
 ///
-/// Being connected to the kernel, it takes messages from nobody else: a privileged process in the same namespace could
-/// otherwise send it answers.
+/// It is connected to the kernel and takes messages from no other sender. Otherwise a privileged process in the same
+/// namespace could send it answers.
 #[derive(Debug)]
 pub struct Connection {
     socket: Socket,
@@ -131,10 +131,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Opens one of this protocol (`NETLINK_ROUTE`, …) in the calling thread's network namespace, with what `configure` sets.
+    /// Opens a socket of this protocol (`NETLINK_ROUTE`, …) in the calling thread's network namespace. `configure` sets
+    /// its options.
     ///
     /// # Errors
-    /// `EPROTONOSUPPORT` if the kernel has no such protocol, and what `configure` says.
+    /// `EPROTONOSUPPORT` if the kernel has no such protocol, and the errors of `configure`.
     pub fn open(protocol: isize, configure: impl FnOnce(&Socket) -> io::Result<()>) -> io::Result<Self> {
         let socket = Socket::new(protocol)?;
         configure(&socket)?;
@@ -142,14 +143,16 @@ impl Connection {
         Ok(Self { socket, sequence: Cell::new(1), buffer: RefCell::default() })
     }
 
-    /// The socket, for its options.
+    /// Returns the socket, for its options.
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// Sends requests in one datagram, to be carried out in order, and hands every object of the answer to `each`. The last
-    /// request must be one that is answered. One that fails does not keep the kernel from the next, but its error is the
-    /// one reported. Returns whether objects changed while they were being listed.
+    /// Sends requests in one datagram, and gives every object of the answer to `each`. The kernel carries them out in
+    /// order. The last request must be one that is answered.
+    ///
+    /// If one fails, the kernel still carries out the next, but the error is returned. The result is true if objects
+    /// changed while they were listed.
     ///
     /// # Errors
     /// The kernel refuses one, its answer makes no sense, or the deadline passes.
@@ -178,7 +181,7 @@ impl Connection {
     /// Asks for one object; `None` if the kernel answers without one.
     ///
     /// # Errors
-    /// As [`Connection::ask`], and [`Error::NotUnderstood`] if `read` makes nothing of it.
+    /// As [`Connection::ask`], and [`Error::NotUnderstood`] if `read` returns nothing.
     pub fn get<T>(
         &self,
         request: Request,
@@ -193,11 +196,10 @@ impl Connection {
         if understood { Ok(object) } else { Err(Error::NotUnderstood) }
     }
 
-    /// Asks for many objects; `read` appends those of one message, and returns `None` if it can't understand it.
+    /// Asks for many objects. `read` appends those of one message, and returns `None` if it can't understand it.
     ///
-    /// If others change them meanwhile they are read again, `attempts` times in all. There may be `most`; of more none is
-    /// kept. They are read all the same, as they are after one that is not understood: a dump must be read to its end, or
-    /// the socket stays busy.
+    /// If other processes change them meanwhile, they are read again, `attempts` times in all. If there are more than
+    /// `most`, none is kept. A dump is always read to its end, even after an error: otherwise the socket stays busy.
     ///
     /// # Errors
     /// As [`Connection::ask`]; also [`Error::TooMany`], [`Error::NotUnderstood`] and [`Error::Changing`].
@@ -230,14 +232,15 @@ impl Connection {
         Err(Error::Changing)
     }
 
-    /// Sends the requests of one transaction (a batch of nfnetlink), of which `acknowledged` alone asks for an
-    /// acknowledgement, and hands every object that the kernel shows meanwhile to `each`.
+    /// Sends the requests of one transaction (a batch of nfnetlink), and gives every object that the kernel shows
+    /// meanwhile to `each`. Only the request `acknowledged` asks for an acknowledgement.
     ///
-    /// Errors come in the order of the requests, and one of the transaction as a whole comes first, or alone. So the first
-    /// one is returned, and success only after all others: that of the last request means nothing if an earlier one failed.
+    /// Errors come in the order of the requests; an error of the whole transaction comes first, or alone. So the first
+    /// error is returned. Success is returned only after all answers: the last request's success means nothing if an
+    /// earlier one failed.
     ///
     /// # Errors
-    /// As [`Connection::ask`], but for what the kernel refuses.
+    /// As [`Connection::ask`], except the refusals, which are returned.
     pub fn transact(
         &self,
         requests: &[Request],
@@ -266,8 +269,8 @@ impl Connection {
         Ok(refusal)
     }
 
-    /// Sends requests in one datagram, and returns the first one's sequence number. The kernel works it off before this
-    /// returns, so no deadline can apply.
+    /// Sends requests in one datagram, and returns the first one's sequence number. The kernel carries them out before
+    /// this returns, so no deadline can apply.
     fn send(&self, requests: &[Request], acknowledged: Option<usize>) -> Result<u32, Error> {
         let first = self.sequence.get();
         let mut datagram = Vec::new();
@@ -292,8 +295,8 @@ impl Connection {
         }
     }
 
-    /// Hands every message that answers one of the sequence numbers from `first` to `last` to `take`, until that says that
-    /// it was the last one. At `deadline` to leave some unread is the lesser evil.
+    /// Gives every message that answers a sequence number from `first` to `last` to `take`. It stops when `take` says
+    /// that it was the last. At `deadline` it leaves the others unread.
     fn receive(
         &self,
         first: u32,
@@ -306,7 +309,7 @@ impl Connection {
             self.receive_datagram(&mut buffer, deadline)?;
             for message in Messages(&buffer) {
                 let message = message.map_err(|_| Error::Malformed)?;
-                // Left over from an exchange that ended early, by an error or a timeout.
+                // The rest of an exchange that ended early, by an error or a timeout.
                 if message.sequence.wrapping_sub(first) > last.wrapping_sub(first) {
                     continue;
                 }
@@ -324,11 +327,12 @@ impl Connection {
         }
     }
 
-    /// Reads one datagram into `buffer`. The kernel answers while the request is being sent, so a wait is the exception.
+    /// Reads one datagram into `buffer`. The kernel answers while the request is being sent, so waiting is the
+    /// exception.
     fn receive_datagram(&self, buffer: &mut Vec<u8>, deadline: Instant) -> Result<(), Error> {
         buffer.clear();
         buffer.reserve(BUFFER);
-        // With MSG_TRUNC the datagram's true length is returned even if the buffer was too small for it.
+        // With MSG_TRUNC the datagram's full length is returned, even if the buffer was too small for it.
         let mut flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -340,7 +344,7 @@ impl Connection {
                 Ok(length) => return Err(Error::TooLong(length)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // No timeout at all would be that of nought.
+                    // A timeout of 0 would mean no timeout.
                     let microseconds = i64::try_from(left.as_micros()).unwrap_or(i64::MAX).max(1);
                     setsockopt(&self.socket, sockopt::ReceiveTimeout, &TimeVal::microseconds(microseconds))
                         .map_err(io::Error::from)?;
@@ -392,11 +396,11 @@ mod tests {
         let mut own = SocketAddr::new(0, 0);
         connection.socket.get_address(&mut own).unwrap();
         assert_ne!(own.port_number(), 0);
-        // This process may send to any netlink socket of its namespace, as a container's may to those opened there.
-        let stranger = Socket::new(NETLINK_ROUTE).unwrap();
+        // This process may send to any netlink socket of its namespace, as a container's process may.
+        let foreign = Socket::new(NETLINK_ROUTE).unwrap();
         let open = Socket::new(NETLINK_ROUTE).map(|mut socket| (socket.bind_auto().unwrap(), socket)).unwrap();
-        stranger.send_to(&[0; 20], &open.0, 0).unwrap();
-        let error = stranger.send_to(&[0; 20], &own, 0).unwrap_err();
+        foreign.send_to(&[0; 20], &open.0, 0).unwrap();
+        let error = foreign.send_to(&[0; 20], &own, 0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     }
 
@@ -410,11 +414,11 @@ mod tests {
         assert!(count(&connection) > 0);
     }
 
-    /// A list that is longer than what is wanted is read to its end, and not kept.
+    /// A list that is longer than allowed is read to its end, and not kept.
     #[test]
     fn long_dumps_are_refused() {
         let connection = open();
-        // Each message has as many as there may be, and one of them is enough.
+        // Each message has as many as allowed, and one of them is enough.
         let many = |more: usize| {
             move |_: &[u8], all: &mut Vec<u8>| {
                 all.resize(1000 + more, 0);
@@ -427,7 +431,7 @@ mod tests {
         assert_eq!(dump(0).unwrap().len(), 1000);
     }
 
-    /// However many messages come, each within the time for a single one.
+    /// The deadline holds for all messages together, however many come.
     #[test]
     fn an_exchange_has_a_deadline() {
         let connection = open();
@@ -437,7 +441,7 @@ mod tests {
         let soon = before + Duration::from_millis(50);
         let late = connection.ask(&[request], soon, |_| std::thread::sleep(Duration::from_millis(60)));
         assert!(matches!(late, Err(Error::Late)), "{late:?}");
-        // An acknowledgement that nobody asked for never comes.
+        // An acknowledgement that was not requested never comes.
         let before = Instant::now();
         let late = connection.ask(&[up(0)], before + Duration::from_millis(50), |_| {});
         assert!(matches!(late, Err(Error::Late)), "{late:?}");

@@ -1,5 +1,5 @@
-//! Netlink's wire format as far as answers need it (`linux/netlink.h`, RFC 3549): messages in a datagram, attributes
-//! in a message. Nothing here trusts a length, and nothing panics.
+//! Netlink's wire format, as far as answers need it (`linux/netlink.h`, RFC 3549): messages in a datagram, attributes
+//! in a message. The code trusts no length, and never panics.
 
 use netlink_packet_core::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE, NetlinkBuffer, NlasIterator};
 use std::borrow::Cow;
@@ -10,24 +10,24 @@ pub(crate) const HEADER: usize = 16;
 /// `NLMSGERR_ATTR_MSG`: the explanation in an extended acknowledgement.
 const EXPLANATION: u16 = 1;
 
-/// A little piece of a message, `None` if the message is too short for it.
+/// Returns `N` bytes of a message, `None` if the message is too short.
 fn bytes<const N: usize>(buffer: &[u8], offset: usize) -> Option<[u8; N]> {
     buffer.get(offset..)?.first_chunk().copied()
 }
 
-/// The byte at `offset`.
+/// Returns the byte at `offset`.
 #[must_use]
 pub fn u8_at(buffer: &[u8], offset: usize) -> Option<u8> {
     buffer.get(offset).copied()
 }
 
-/// Two bytes at `offset` in the machine's byte order.
+/// Returns two bytes at `offset` in the machine's byte order.
 #[must_use]
 pub fn u16_at(buffer: &[u8], offset: usize) -> Option<u16> {
     bytes(buffer, offset).map(u16::from_ne_bytes)
 }
 
-/// Four bytes at `offset` in the machine's byte order.
+/// Returns four bytes at `offset` in the machine's byte order.
 #[must_use]
 pub fn u32_at(buffer: &[u8], offset: usize) -> Option<u32> {
     bytes(buffer, offset).map(u32::from_ne_bytes)
@@ -43,12 +43,13 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The negative error number of `NLMSG_ERROR` and `NLMSG_DONE`, made positive; 0 is success, as is an absent one.
+    /// Returns the error number of `NLMSG_ERROR` and `NLMSG_DONE`, made positive. 0 means success; so does a missing
+    /// number.
     pub fn errno(&self) -> i32 {
         u32_at(self.payload, 0).map_or(0, |code| code.cast_signed().saturating_neg())
     }
 
-    /// The kernel's explanation of an error.
+    /// Returns the kernel's explanation of an error.
     pub fn explanation(&self) -> Option<&'a str> {
         if self.flags & NLM_F_ACK_TLVS == 0 {
             return None;
@@ -90,53 +91,53 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// One attribute (`struct nlattr`). Netfilter's numbers are big-endian (`be32`), those of the other families are not.
+/// One attribute (`struct nlattr`). Netfilter's numbers are big-endian (`be32`); those of the other families are not.
 #[derive(Clone, Copy, Debug)]
 pub struct Attribute<'a> {
     /// Its type, without the flags for nesting and byte order.
     pub kind: u16,
-    /// What it holds.
+    /// Its content.
     pub value: &'a [u8],
 }
 
 impl<'a> Attribute<'a> {
-    /// A number of one byte.
+    /// Returns a number of one byte.
     #[must_use]
     pub fn u8(&self) -> Option<u8> {
         u8_at(self.value, 0)
     }
 
-    /// A number of two bytes in the machine's byte order.
+    /// Returns a number of two bytes in the machine's byte order.
     #[must_use]
     pub fn u16(&self) -> Option<u16> {
         u16_at(self.value, 0)
     }
 
-    /// A number of four bytes in the machine's byte order.
+    /// Returns a number of four bytes in the machine's byte order.
     #[must_use]
     pub fn u32(&self) -> Option<u32> {
         u32_at(self.value, 0)
     }
 
-    /// A number of four bytes in network byte order.
+    /// Returns a number of four bytes in network byte order.
     #[must_use]
     pub fn be32(&self) -> Option<u32> {
         self.value.try_into().ok().map(u32::from_be_bytes)
     }
 
-    /// A number of eight bytes in network byte order.
+    /// Returns a number of eight bytes in network byte order.
     #[must_use]
     pub fn be64(&self) -> Option<u64> {
         self.value.try_into().ok().map(u64::from_be_bytes)
     }
 
-    /// A string up to its terminating zero byte; `None` if it is not UTF-8.
+    /// Returns a string up to its terminating zero byte; `None` if it is not UTF-8.
     #[must_use]
     pub fn text(&self) -> Option<&'a str> {
         std::str::from_utf8(self.string()).ok()
     }
 
-    /// The same to be shown: what is not UTF-8 is replaced.
+    /// Returns the string for display: bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn text_lossy(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.string())
@@ -146,19 +147,19 @@ impl<'a> Attribute<'a> {
         self.value.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
-    /// The attributes in it.
+    /// Returns the attributes inside it.
     #[must_use]
     pub fn nested(&self) -> Attributes<'a> {
         Attributes(self.value)
     }
 }
 
-/// A run of attributes; it ends where a length makes no sense.
+/// A sequence of attributes; it ends where a length makes no sense.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a>(pub &'a [u8]);
 
 impl<'a> Attributes<'a> {
-    /// The first one of this type.
+    /// Returns the first attribute of this type.
     #[must_use]
     pub fn first(self, kind: u16) -> Option<Attribute<'a>> {
         self.into_iter().find(|attribute| attribute.kind == kind)
@@ -174,7 +175,7 @@ impl<'a> IntoIterator for Attributes<'a> {
     }
 }
 
-/// The attributes of a run, one after the other.
+/// An iterator over the attributes of a sequence.
 pub struct Iter<'a>(NlasIterator<&'a [u8]>);
 
 impl<'a> Iterator for Iter<'a> {
@@ -183,7 +184,7 @@ impl<'a> Iterator for Iter<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let attribute = self.0.next()?.ok()?;
         let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
-        // Not `value()`, which lives no longer than the iterator's item.
+        // Not `value()`, whose result lives only as long as the iterator's item.
         Some(Attribute { kind, value: attribute.into_inner().get(4..length)? })
     }
 }

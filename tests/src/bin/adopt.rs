@@ -1,9 +1,9 @@
-//! `postern gc --native` as it is where all namespaces can be looked at, for tests in a user namespace: from there the
-//! machine's own processes can't be looked into, and `postern gc` itself rightly refuses to conclude anything.
+//! `postern gc --native` for tests in a user namespace. From there the machine's own processes can't be looked into, so
+//! `postern gc` itself correctly refuses to judge.
 //!
-//! The search is the real one, and finds all namespaces of the test; this says of the rest of the machine that nothing in it
-//! has the test's addresses, which the test knows. With `remove` it removes what it found; it prints what it found, a line
-//! each, and then why something stays.
+//! The search is the real one, and finds all namespaces of the test. This program adds one fact that the test knows:
+//! nothing else on the machine has the test's addresses. With `remove` it removes what it found. It prints each object
+//! that it found on a line, and then the reasons why something stays.
 
 use anyhow::{Error, Result, ensure};
 use postern_account::{

@@ -1,7 +1,8 @@
-//! Pairs each plugin and verb with its native counterpart: interleaved runs in one private namespace, wall time from
-//! before the spawn until the process is reaped, CPU time of the process and everything that it waited for.
+//! A benchmark of each plugin and verb beside its native counterpart: interleaved runs in one private namespace. Wall
+//! time is from before the spawn until the process is reaped. CPU time is that of the process and of everything that it
+//! waited for.
 //!
-//! `postern-bench [--runs N] [--json FILE] [PATTERN...]`, under `tests/in-namespaces`. Believe the ratio: both columns
+//! `postern-bench [--runs N] [--json FILE] [PATTERN...]`, under `tests/in-namespaces`. Trust the ratio: both columns
 //! saw the same machine at the same time.
 
 #![allow(clippy::print_stdout, reason = "its output is a table")]
@@ -19,7 +20,7 @@ use std::time::Instant;
 /// The link that others are stacked on.
 const WIRE: &str = "wire0";
 
-/// Runs before the first that counts.
+/// The number of runs before the first that counts.
 const WARM_UP: usize = 3;
 
 /// A plugin, a configuration and the verbs that make one round.
@@ -30,14 +31,14 @@ struct Scenario {
     verbs: &'static [&'static str],
 }
 
-/// Microseconds of one call.
+/// The microseconds of one call.
 #[derive(Clone, Copy)]
 struct Sample {
     wall: u64,
     cpu: u64,
 }
 
-/// One of the two sets of plugins, with a host-side network of its own.
+/// One of the two sets of plugins, with its own network on the host's side.
 struct Contestant {
     bin: PathBuf,
     netns: String,
@@ -158,7 +159,7 @@ fn measure(scenario: &Scenario, contestants: &[Contestant; 2], runs: usize) -> R
     let mut samples = vec![[Vec::new(), Vec::new()]; scenario.verbs.len()];
     let mut failures = vec![[(0, String::new()), (0, String::new())]; scenario.verbs.len()];
     for run in 0..WARM_UP + runs {
-        // Whoever comes first may find colder caches: take turns.
+        // The first of a pair may find colder caches, so the sides take turns.
         for index in if run % 2 == 0 { [0, 1] } else { [1, 0] } {
             let Some(contestant) = contestants.get(index) else { continue };
             let mut previous = Value::Null;
@@ -172,7 +173,8 @@ fn measure(scenario: &Scenario, contestants: &[Contestant; 2], runs: usize) -> R
                 }
                 if let (Some(failure), Some(failed)) = (failure, failed.get_mut(index)) {
                     *failed = (failed.0 + 1, failure);
-                    // A failed DEL left something: the native one with nftables fails first where iptables 1.8.9 is in use.
+                    // A failed DEL left something. With iptables 1.8.9, the native DEL with nftables fails the first
+                    // time.
                     if *verb == "DEL" {
                         call(scenario, contestant, verb, &previous)?;
                     }
@@ -234,7 +236,7 @@ fn call(
     Ok((sample, (!status.success()).then(|| stdout.clone()), stdout))
 }
 
-/// CPU time of all children waited for so far, theirs included, µs.
+/// Returns the CPU time of all children waited for so far, with their children, in µs.
 fn children_cpu() -> Result<u64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     Ok(u64::try_from(usage.user_time().num_microseconds() + usage.system_time().num_microseconds())?)
@@ -265,7 +267,7 @@ fn row(name: &str, native: Vec<Sample>, ours: Vec<Sample>) -> Value {
     })
 }
 
-/// Of one column, ms.
+/// The figures of one column, in ms.
 struct Statistics {
     minimum: f64,
     median: f64,

@@ -1,7 +1,8 @@
-//! Many at once: 1, 10, 100 and 200 ADDs that begin together, then as many DELs, ours beside native in the same run,
-//! taking turns. Wall time until the last is done, and how long each single call took.
+//! A benchmark of many calls at once: 1, 10, 100 and 200 ADDs that begin together, then as many DELs. Ours and the
+//! native plugins take turns in the same run. It measures the wall time until the last is done, and the time of each
+//! call.
 //!
-//! `postern-bench-parallel [--rounds N] [--json FILE]`, under `tests/in-namespaces`. Believe the ratio.
+//! `postern-bench-parallel [--rounds N] [--json FILE]`, under `tests/in-namespaces`. Trust the ratio.
 
 #![allow(clippy::print_stdout, reason = "its output is a table")]
 
@@ -14,13 +15,13 @@ use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// How many at once.
+/// The numbers of calls at once.
 const COUNTS: [usize; 4] = [1, 10, 100, 200];
-/// Times that a DEL which fails is tried again, so that the next round begins with nothing: a native one with `ipMasq` may
-/// fail the first time.
+/// The number of further tries for a DEL that fails, so that the next round begins with nothing. A native DEL with
+/// `ipMasq` may fail the first time.
 const RETRIES: usize = 5;
 
-/// What is attached to: a bridge of its own for each of the two.
+/// The network to attach to: each side has its own bridge.
 struct Scenario {
     name: &'static str,
     patch: Value,
@@ -32,13 +33,13 @@ struct Batch {
     wall: Duration,
     single: Vec<Duration>,
     errors: usize,
-    /// What the first one that failed said.
+    /// The message of the first one that failed.
     said: String,
-    /// What each printed.
+    /// The output of each.
     results: Vec<Value>,
 }
 
-/// One contestant's rounds of one verb.
+/// The rounds of one side and one verb.
 #[derive(Default)]
 struct Column {
     walls: Vec<Duration>,
@@ -57,7 +58,7 @@ impl Column {
         }
     }
 
-    /// Median of the rounds, median and 95th of a hundred single calls, ms.
+    /// Returns the median of the rounds, and the median and 95th percentile of single calls, in ms.
     fn figures(&self) -> [f64; 3] {
         [part(&self.walls, 50), part(&self.single, 50), part(&self.single, 95)]
     }
@@ -177,7 +178,7 @@ fn measure(scenario: &Scenario, bins: &[PathBuf; 2], count: usize, rounds: usize
     Ok(rows)
 }
 
-/// One verb for as many containers as there are configurations, all begun together.
+/// Runs one verb for as many containers as there are configurations, all started together.
 fn all_at_once(bin: &Path, verb: &str, configs: &[Value]) -> Result<Batch> {
     let barrier = Barrier::new(configs.len() + 1);
     std::thread::scope(|scope| {
@@ -209,7 +210,7 @@ fn all_at_once(bin: &Path, verb: &str, configs: &[Value]) -> Result<Batch> {
     })
 }
 
-/// One call: how long it took, whether it succeeded, and what it printed.
+/// Makes one call. Returns its time, its success and its output.
 fn call(bin: &Path, verb: &str, number: usize, config: &Value) -> Result<(Duration, bool, String)> {
     let start = Instant::now();
     let mut child = Command::new(bin.join("bridge"))

@@ -1,23 +1,23 @@
-//! The host with a sandbox that has been taken over: what an escape from wasmtime could say to the gate.
+//! The host with a sandbox under an attacker's control: an escape from wasmtime could send these messages to the gate.
 //!
-//! `tests/setup` places it in `target/cni/test-bin` under the plugin name `rogue`. Gate, policy and catalog are the real
-//! ones; only the child is another. It does the steps that the network's key `rogue` lists, on the verb `on` (ADD unless
-//! said), with raw messages, and ends with an error object of the first refusal that it met.
+//! `tests/setup` places it in `target/cni/test-bin` under the plugin name `rogue`. Gate, policy and catalog are the
+//! real ones; only the child is different. The network's key `rogue` lists its steps. It does them with raw messages on
+//! the verb `on` (default: ADD), and ends with an error object of the first refusal.
 //!
 //! | step | what it does |
 //! |---|---|
 //! | `{"call": OPERATION}` | asks, and reads the answer: code 110 if it is denied, 999 for any other error |
-//! | `{"try": OPERATION}` | asks, and goes on whatever the answer |
-//! | `{"say": MESSAGE}` | says something else than a call, and expects no answer |
+//! | `{"try": OPERATION}` | asks, and goes on with any answer |
+//! | `{"say": MESSAGE}` | sends a message that is no call, and expects no answer |
 //! | `{"text": TEXT}` | one frame with this text, JSON or not |
-//! | `{"frame": [LENGTH, TEXT]}` | a length, and a text that needn't have it |
+//! | `{"frame": [LENGTH, TEXT]}` | a length, and a text that may have another length |
 //! | `{"drip": MS}` | announces 1000 bytes, and sends one every so many milliseconds |
-//! | `{"times": N, "step": STEP}` | a step N times; 0 is for ever |
-//! | `{"deep": N}`, `{"name": N}`, `{"sets": N}`, `{"routes": N}`, `{"vlans": N}` | a message that the test's own input would be too small for |
-//! | `{"sleep": MS}`, `{"hang": true}`, `{"leave": true}` | says nothing: for a while, for ever, or goes |
+//! | `{"times": N, "step": STEP}` | a step N times; 0 means for ever |
+//! | `{"deep": N}`, `{"name": N}`, `{"sets": N}`, `{"routes": N}`, `{"vlans": N}` | a message that the test's own input could not hold |
+//! | `{"sleep": MS}`, `{"hang": true}`, `{"leave": true}` | sends nothing: for a while, for ever, or exits |
 //! | `{"print": TEXT}` | ends with this on standard output, as success |
 //!
-//! With `ROGUE_EARLY` in the environment it claims to be finished before it was told to start.
+//! With `ROGUE_EARLY` in the environment it reports its end before it was told to start.
 
 use postern_gate::Engine;
 use postern_types::channel::{MAX_MESSAGE, receive_in_sandbox, send};
@@ -37,7 +37,7 @@ fn main() {
     std::process::exit(postern_gate::protocol::main(&name, engine).into());
 }
 
-/// What the catalog's code was compiled for: it is never looked at here.
+/// Returns a fingerprint for the catalog's code. It is never compared here.
 fn fingerprint() -> String {
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let manifest = std::fs::read(own.with_file_name("postern.d").join("rogue.json")).unwrap_or_default();
@@ -45,7 +45,7 @@ fn fingerprint() -> String {
     manifest.get("engine").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// How the script goes on.
+/// The continuation of the script.
 enum Then {
     Next,
     End(Value),
@@ -80,7 +80,7 @@ fn play(line: &UnixStream, start: &Start) -> Value {
 }
 
 fn follow(line: &UnixStream, step: &Value) -> Then {
-    // Keys are sorted: of `step` and `times`, this is the latter.
+    // The keys are sorted: of `step` and `times`, this is `times`.
     let Some((key, value)) = step.as_object().and_then(|map| map.iter().next_back()) else { return Then::Next };
     let number = || usize::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
     let pause = || Duration::from_millis(value.as_u64().unwrap_or_default());
@@ -145,7 +145,7 @@ fn follow(line: &UnixStream, step: &Value) -> Then {
     Then::Next
 }
 
-/// One call and its answer; a refusal ends the script.
+/// Makes one call and reads its answer; a refusal ends the script.
 fn ask(line: &UnixStream, message: &str) -> Then {
     if message.len() > MAX_MESSAGE {
         return Then::End(failed(999, "the test asks for a message that is too long", ""));

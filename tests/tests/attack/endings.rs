@@ -246,9 +246,11 @@ fn plugins_that_are_half_there_are_not_run() -> Result<()> {
             let answer = call(&fortress, plugin, "DEL", &orders("good", json!({"type": plugin, "make": true})))?;
             fortress.unchanged()?;
             ensure!(answer.status == 0 && answer.stderr.contains("can't be run"), "{answer:?}");
-            // What another made is removed all the same, by its record.
+            // The link of another plugin stays for that plugin's own DEL.
             call(&fortress, "hostile", "ADD", &good())?.success()?;
             call(&fortress, plugin, "DEL", &orders("good", json!({"type": plugin})))?.success()?;
+            call(&fortress, "hostile", "CHECK", &good())?.success()?;
+            call(&fortress, "hostile", "DEL", &good())?.success()?;
             fortress.unchanged()
         },
     )

@@ -2,18 +2,22 @@
 //! call exit status, stdout, links, addresses, routes, rules, sysctls, nftables, iptables and files must be equal,
 //! apart from what `tests/differences.toml` lists with a reason.
 //!
-//! `cargo test -p postern-tests --test differential -- [--list] [--show] [--jobs N] [--all] [PATTERN...]`: only cases whose name
-//! contains a pattern; `--all` prints every mismatch, `--show` only runs our side and prints all it observed. `POSTERN_CNI_BIN` pointing at the native plugins checks the test itself.
+//! `cargo test -p postern-tests --test differential -- [--list] [--show] [--jobs N] [--all] [--fresh] [PATTERN...]`:
+//! only cases whose name contains a pattern; `--all` prints every mismatch, `--show` only runs our side and prints all it
+//! observed, `--fresh` observes the native side anew ([`observed`]). `POSTERN_CNI_BIN` pointing at the native plugins checks
+//! the test itself.
 
 mod bridge;
 mod cross;
 mod host_device;
 mod ipam;
 mod macvlan;
+mod observed;
 mod protocol;
 mod ptp;
 
 use anyhow::{Context, Result, bail};
+use observed::Observed;
 use postern_tests::{Case, Differences, Mismatch, Side, compare, native_bin, plugin_bin};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -28,10 +32,11 @@ struct Options {
     list: bool,
     show: bool,
     all: bool,
+    fresh: bool,
 }
 
 fn options() -> Result<Options> {
-    let mut options = Options { patterns: Vec::new(), jobs: 2, list: false, show: false, all: false };
+    let mut options = Options { patterns: Vec::new(), jobs: 2, list: false, show: false, all: false, fresh: false };
     options.jobs = std::thread::available_parallelism().map_or(2, |count| count.get() + 1);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -39,6 +44,7 @@ fn options() -> Result<Options> {
             "--list" => options.list = true,
             "--show" => options.show = true,
             "--all" => options.all = true,
+            "--fresh" => options.fresh = true,
             "--jobs" => options.jobs = arguments.next().context("--jobs needs a number")?.parse()?,
             // What `cargo test` passes to every test.
             flag if flag.starts_with('-') => {}
@@ -97,6 +103,7 @@ fn test() -> Result<()> {
     };
     println!("differential: {} of {total} cases, {} against {}", cases.len(), ours.display(), native.display());
 
+    let observed = if itself || options.fresh { None } else { Some(Observed::new(&native)?) };
     let start = Instant::now();
     let (complete, calls) = (cases.len() == total, cases.iter().map(Case::calls).sum::<usize>());
     let (count, queue) = (cases.len(), Mutex::new(VecDeque::from(cases)));
@@ -105,7 +112,7 @@ fn test() -> Result<()> {
         for _ in 0..options.jobs {
             scope.spawn(|| {
                 while let Some(case) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
-                    let outcome = run(&case, &native, &ours, &differences);
+                    let outcome = run(&case, &native, &ours, &differences, observed.as_ref());
                     report(&case.name, &outcome, options.all);
                     if let Ok(mut outcomes) = outcomes.lock() {
                         outcomes.push(outcome);
@@ -119,8 +126,10 @@ fn test() -> Result<()> {
     let good: Vec<_> = outcomes.iter().flatten().filter(|outcome| outcome.unintended.is_empty()).collect();
     let intended = good.iter().filter(|outcome| outcome.intended > 0).count();
     let failed = count - good.len();
+    let known = outcomes.iter().flatten().filter(|outcome| outcome.known).count();
     println!(
-        "differential: {count} cases, {calls} calls on each side: {} equal, {intended} equal but for intended differences, {failed} different, in {:.1} s",
+        "differential: {count} cases ({known} of them known from the native side), {calls} calls on each side: {} equal, \
+         {intended} equal but for intended differences, {failed} different, in {:.1} s",
         good.len() - intended,
         start.elapsed().as_secs_f32()
     );
@@ -139,18 +148,29 @@ fn test() -> Result<()> {
 
 /// What a comparison found.
 struct Outcome {
+    /// Whether the native side was observed earlier.
+    known: bool,
     intended: usize,
     unintended: Vec<Mismatch>,
 }
 
-fn run(case: &Case, native: &Path, ours: &Path, differences: &Differences) -> Result<Outcome> {
+fn run(
+    case: &Case,
+    native: &Path,
+    ours: &Path,
+    differences: &Differences,
+    observed: Option<&Observed>,
+) -> Result<Outcome> {
     let (left, right) = std::thread::scope(|scope| {
-        let left = scope.spawn(|| case.run(Side::Native, native, ours));
+        let left = scope.spawn(|| match observed {
+            Some(observed) => observed.native(case, native, ours),
+            None => Ok((case.run(Side::Native, native, ours)?, false)),
+        });
         let right = case.run(Side::Ours, native, ours);
         (left.join(), right)
     });
     let Ok(left) = left else { bail!("the native side panicked") };
-    let (left, right) = (left.context("native side")?, right.context("our side")?);
+    let ((left, known), right) = (left.context("native side")?, right.context("our side")?);
     let mismatches = compare(&left, &right);
     // The status of the step that a mismatch is in, if both sides ended it with the same.
     let exit = |mismatch: &Mismatch| {
@@ -173,7 +193,7 @@ fn run(case: &Case, native: &Path, ours: &Path, differences: &Differences) -> Re
         .into_iter()
         .filter(|mismatch| !told(mismatch))
         .partition(|mismatch| differences.intended(&case.name, mismatch, exit(mismatch)));
-    Ok(Outcome { intended: intended.len(), unintended })
+    Ok(Outcome { known, intended: intended.len(), unintended })
 }
 
 fn report(name: &str, outcome: &Result<Outcome>, all: bool) {

@@ -6,7 +6,7 @@ use crate::scenarios::{MASTER, NATIVE, SCRIPT, Scenario};
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, merge, plugin_bin, shipped};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,8 @@ pub struct Place {
     before: Value,
     /// What the last ADD printed.
     previous: Value,
+    /// The kinds of effect that an ADD has.
+    pub kinds: BTreeSet<String>,
 }
 
 impl Place {
@@ -70,10 +72,18 @@ impl Place {
         // What `postern gc` runs a native program with.
         node.sh("mkdir -p /etc/cni/net.d")?;
         std::fs::write(node.path("/etc/cni/net.d/10-net.conf"), scenario.config.to_string())?;
-        let mut place = Self { node, scenario: scenario.clone(), verb, before: Value::Null, previous: Value::Null };
+        let mut place = Self {
+            node,
+            scenario: scenario.clone(),
+            verb,
+            before: Value::Null,
+            previous: Value::Null,
+            kinds: BTreeSet::new(),
+        };
         place.policy(None)?;
         for container in ["c1", "c2"] {
             place.add(container)?;
+            place.kinds = place.effects()?;
             place.call("CHECK", container)?.success().context("CHECK before any fault")?;
             place.call("DEL", container)?.success()?;
         }
@@ -156,6 +166,17 @@ impl Place {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What the records of attachments and of shared objects list: the kind of each effect, and its backend.
+    fn effects(&self) -> Result<BTreeSet<String>> {
+        let lines = self.node.sh("cat /run/postern/attachments/* 2>/dev/null || true")?;
+        let lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let text = |line: &Value, key| Some(line.get("effect")?.get(key)?.as_str()?.to_owned());
+        let own = lines.filter_map(|line| Some(text(&line, "effect")? + &text(&line, "backend").unwrap_or_default()));
+        let shared = self.node.sh("ls /run/postern/node 2>/dev/null || true")?;
+        let shared = shared.lines().filter_map(|name| Some(format!("node {}", name.split('-').next()?)));
+        Ok(own.chain(shared).collect())
     }
 
     /// All faults that a run of this verb can have, by kind.

@@ -1,4 +1,4 @@
-//! Reading results of every version.
+//! Reading of results of every version.
 
 use super::{CniResult, Dns, Family, Interface, IpConfig, Route};
 use crate::error::Error;
@@ -11,20 +11,20 @@ use ipnet::IpNet;
 const STRUCTURE: &str = "Result";
 
 impl CniResult {
-    /// Reads what a plugin printed for ADD: at most `limit` bytes of JSON.
+    /// Reads the output of a plugin for ADD: at most `limit` bytes of JSON.
     ///
     /// # Errors
-    /// Code 999 for anything else than one result, see [`CniResult::parse`].
+    /// Code 999 if it is not exactly one result, see [`CniResult::parse`].
     pub fn parse_output(stdout: &[u8], limit: usize, config_version: &str) -> Result<CniResult, Error> {
         let json = Json::parse(stdout, limit).map_err(not_a_result)?;
         CniResult::parse(&json, config_version)
     }
 
-    /// Reads a result. It declares its version itself; without a `cniVersion` (spelt exactly so), or with an empty one,
-    /// it has the version of the configuration. `null` is an empty result of that version.
+    /// Reads a result, which declares its own version. If `cniVersion` (in exactly this spelling) is missing or empty,
+    /// the result has the version of the configuration. `null` is an empty result of that version.
     ///
     /// # Errors
-    /// Code 999 for a version that has no result, for one that disagrees with another spelling of `cniVersion`, and
+    /// Code 999 for a version without results, for a version that differs from another spelling of `cniVersion`, and
     /// for keys of the wrong type.
     pub fn parse(json: &Json, config_version: &str) -> Result<CniResult, Error> {
         let entries = match json {
@@ -46,8 +46,8 @@ impl CniResult {
         }
     }
 
-    /// Reads a `prevResult`, which must have a version of the configuration's family, or none at all. A `cniVersion`
-    /// that is there but empty is a version of 0.1.0 and 0.2.0 only.
+    /// Reads a `prevResult`. Its version must be of the configuration's family, or absent. An empty `cniVersion` is
+    /// valid only for 0.1.0 and 0.2.0.
     ///
     /// # Errors
     /// Code 999.
@@ -62,8 +62,8 @@ impl CniResult {
                 ))));
             }
         };
-        // Native plugins look for this spelling, not the specification's, and insert it if it is absent or empty.
-        // Sorted as the keys then are, a `cniVersion` comes later and wins.
+        // Native plugins look for this spelling, not the specification's, and insert it if it is absent or empty. The
+        // keys are sorted then, so a `cniVersion` comes later and wins.
         let declared = entries.iter().rev().find(|(key, _)| key == "CNIVersion").map(|(_, value)| value);
         let json = match declared {
             Some(version) if *version != Json::from("") => json.sorted(),
@@ -77,7 +77,7 @@ fn not_a_result(error: Error) -> Error {
     error.with_code(crate::code::INTERNAL).context("failed to unmarshal raw result")
 }
 
-/// The members, sorted as natives pass them on, with `key` set to `version`.
+/// Returns the members, sorted as native plugins pass them on, with `key` set to `version`.
 fn with_version(entries: &[(String, Json)], key: &str, version: &str) -> Json {
     let mut entries = entries.to_vec();
     entries.push((key.to_owned(), Json::from(version)));
@@ -132,7 +132,7 @@ fn interface(fields: &Fields<'_>, family: Family) -> Result<Interface, Error> {
         sandbox: fields.string("sandbox")?.unwrap_or_default(),
         ..Interface::default()
     };
-    // Foreign to the older type: not even looked at there.
+    // The older type does not have this key, so it is not read.
     if family == Family::Plain {
         interface.mtu = fields.int("mtu")?.unwrap_or(0);
         interface.socket_path = fields.string("socketPath")?.unwrap_or_default();
@@ -143,7 +143,7 @@ fn interface(fields: &Fields<'_>, family: Family) -> Result<Interface, Error> {
 
 fn ip_config(fields: &Fields<'_>, family: Family) -> Result<IpConfig, Error> {
     if family == Family::Labelled {
-        // Redundant beside the address, and never compared with it; but it must be a text.
+        // The address already shows the version, and the two are never compared. But the version must be a text.
         fields.str("version")?;
     }
     Ok(IpConfig {
@@ -153,19 +153,20 @@ fn ip_config(fields: &Fields<'_>, family: Family) -> Result<IpConfig, Error> {
     })
 }
 
-/// An index below zero is refused, although native plugins carry one on: the specification has an unsigned number.
+/// Reads an index and refuses a negative one. Native plugins pass it on, but the specification has an unsigned number.
 fn index(fields: &Fields<'_>) -> Result<Option<usize>, Error> {
     let Some(index) = fields.uint("interface")? else { return Ok(None) };
     let too_large = |_| fields.mismatch("interface", &Json::Number(index.into()), "uint");
     usize::try_from(index).map(Some).map_err(too_large)
 }
 
-/// Native plugins carry a missing address on as `<nil>`, which the next reader refuses; it is refused here at once.
+/// Reads an address, and refuses a missing one at once. Native plugins pass it on as `<nil>`, and the next reader
+/// refuses it.
 fn address(fields: &Fields<'_>, key: &str, place: &str) -> Result<IpNet, Error> {
     fields.cidr(key)?.ok_or_else(|| Error::internal(format!("result has an entry without {key} in {place}")))
 }
 
-/// Attributes of 1.1.0 are read in every version, as the native type has them in every version.
+/// Reads routes. The attributes of 1.1.0 are read in every version, as the native type has them in every version.
 fn routes(fields: &Fields<'_>) -> Result<Vec<Route>, Error> {
     let read = |fields: &Fields<'_>| {
         Ok(Route {
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(ips(r#"{"ips":[{"address":"10.0.0.1/8"}],"cniVersion":""}"#, "1.1.0"), 1);
         assert_eq!(ips(r#"{"ips":[{"address":"10.0.0.1/8"}],"cniVersion":"1.0.0"}"#, "0.2.0"), 1);
         assert_eq!(output("null", "1.0.0"), Ok(CniResult::default()));
-        // Inserted and sorted, the configuration's version is the last spelling.
+        // The inserted version is sorted and so becomes the last spelling.
         assert_eq!(ips(r#"{"ips":[{"address":"10.0.0.1/8"}],"CNIVersion":"0.2.0"}"#, "1.1.0"), 1);
     }
 

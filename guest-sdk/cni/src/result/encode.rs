@@ -1,4 +1,4 @@
-//! Printing results in every version.
+//! Printing of results in every version.
 
 use super::{CniResult, Dns, Family, Interface, IpConfig, Route};
 use crate::error::Error;
@@ -9,18 +9,18 @@ use ipnet::IpNet;
 use std::net::IpAddr;
 
 impl CniResult {
-    /// The result as native plugins print it in `version`: indented by 4, without a newline at its end. What the
-    /// version has no place for is dropped, except the routes' attributes of 1.1.0, which natives print in 0.3.0 to
-    /// 1.0.0 too.
+    /// Returns the result as native plugins print it in `version`: indented by 4, without a newline at its end. Data
+    /// that the version can't express is dropped. The exception are the routes' attributes of 1.1.0, which native
+    /// plugins print in 0.3.0 to 1.0.0 too.
     ///
     /// # Errors
-    /// Code 999 if `version` is 0.1.0 or 0.2.0 and the result has no address. The caller should find that out before it
-    /// has acted.
+    /// Code 999 if `version` is 0.1.0 or 0.2.0 and the result has no address. The caller should check that before it
+    /// changes anything.
     pub fn to_json(&self, version: Version) -> Result<String, Error> {
         self.to_tree(version).map(|tree| pretty(&tree))
     }
 
-    /// What [`CniResult::to_json`] prints, to be put into a configuration as `prevResult`.
+    /// Returns the output of [`CniResult::to_json`] as a tree, for use as `prevResult` in a configuration.
     ///
     /// # Errors
     /// As for [`CniResult::to_json`].
@@ -39,18 +39,18 @@ impl CniResult {
             members.put("dns", self.dns.to_tree());
         }
         let tree = members.object();
-        // From 1.0.0 on, natives print by way of a map.
+        // From 1.0.0 on, native plugins print through a map.
         Ok(if family == Family::Plain { tree.sorted() } else { tree })
     }
 
-    /// The first address of each IP family with the routes of that family, which lose all but destination and gateway.
+    /// Adds the first address of each IP family, and the routes of that family with only destination and gateway.
     fn pair(&self, members: &mut Members) -> Result<(), Error> {
         if self.ips.is_empty() {
             return Err(Error::internal("cannot convert: no valid IP addresses"));
         }
         for (name, v4) in [("ip4", true), ("ip6", false)] {
             let Some(ip) = self.ips.iter().find(|ip| is_v4(&ip.address) == v4) else { continue };
-            // A route without destination counts as IPv6: natives ask whether it is IPv4.
+            // A route without destination counts as IPv6: native plugins only test if it is IPv4.
             let routes = self.routes.iter().filter(|route| route.dst.as_ref().is_some_and(is_v4) == v4);
             let mut pair = Members::default();
             pair.text("ip", &ip.address.to_string());
@@ -128,7 +128,7 @@ impl Dns {
     }
 }
 
-/// An object in the making, in the order of declaration. All but `put` leave out what is empty.
+/// An object that is being built, in the order of declaration. Only `put` keeps empty values.
 #[derive(Default)]
 struct Members(Vec<(String, Json)>);
 

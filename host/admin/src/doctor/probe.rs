@@ -5,7 +5,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid};
 use postern_confine::{Direct, Files};
-use postern_firewall::iptables::{self, Means};
+use postern_firewall::iptables::{self, ProgramRunner};
 use postern_firewall::{AttachmentKey, Nft, macguard, masquerade};
 use postern_kernel::{Namespace, Netlink, VethSpec, random_mac};
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ fn inside(trials: &mut Trials) {
     let none = None::<&str>;
     let private = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
         .and_then(|()| mount(Some("probe"), "/run", Some("tmpfs"), MsFlags::empty(), none));
-    trials.iptables = private.ok().map(|()| match iptables::usable(Means { runner: &Direct, deadline }) {
+    trials.iptables = private.ok().map(|()| match iptables::usable(ProgramRunner { runner: &Direct, deadline }) {
         true => Ok(()),
         false => Err("iptables is not installed, or the kernel does not answer it".to_owned()),
     });

@@ -6,7 +6,7 @@
 use super::{Examination, Node, Remedy, Severity};
 use postern_account::drift::Account;
 use postern_account::sight::Sight;
-use postern_firewall::account::{Marked, strange_guards, strange_masquerades};
+use postern_firewall::account::{Marked, unrecorded_guards, unrecorded_masquerades};
 use postern_firewall::macguard;
 use std::collections::BTreeMap;
 
@@ -95,9 +95,9 @@ fn strangers(sight: &Sight, known: &[Account], leave_out: &mut dyn FnMut(String)
     let keys: Vec<_> = known.iter().filter_map(Account::masquerade_key).collect();
     let ids: Vec<String> = known.iter().flat_map(Account::guard_ids).collect();
     let looks = [
-        ("nftables", sight.nft(|nft| strange_masquerades(nft, &keys).map_err(|e| e.to_string()))),
-        ("spoofing protection", sight.nft(|nft| strange_guards(nft, &ids).map_err(|e| e.to_string()))),
-        ("iptables", sight.iptables().map(|tables| tables.strangers(&keys))),
+        ("nftables", sight.nft(|nft| unrecorded_masquerades(nft, &keys).map_err(|e| e.to_string()))),
+        ("spoofing protection", sight.nft(|nft| unrecorded_guards(nft, &ids).map_err(|e| e.to_string()))),
+        ("iptables", sight.iptables().map(|tables| tables.unrecorded(&keys))),
     ];
     let mut all = Vec::new();
     for (name, marked) in looks {

@@ -4,7 +4,7 @@
 use super::{Examination, Node, Remedy, Severity};
 use postern_confine::Direct;
 use postern_firewall::Served;
-use postern_firewall::iptables::Means;
+use postern_firewall::iptables::ProgramRunner;
 use std::time::{Duration, Instant};
 
 /// How long looking at all rules may take.
@@ -13,7 +13,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 pub fn examine(examination: &mut Examination, node: &Node) {
     let Ok(sight) = &node.sight else { return };
     examination.look("served", "rules that lead to addresses: nftables, iptables");
-    let means = || Means { runner: &Direct, deadline: Instant::now() + WITHIN };
+    let means = || ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN };
     let served = match sight.nft(|nft| Served::look(nft, means()).map_err(|error| error.to_string())) {
         Ok(served) => served,
         Err(reason) => return examination.leave_out(format!("rules that lead to addresses: {reason}")),

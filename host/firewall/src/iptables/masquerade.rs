@@ -1,7 +1,7 @@
 //! Masquerading of an attachment's addresses (`ipMasq`) with the system's iptables.
 //!
-//! Chain, rules and comments are the native plugins' own, so that either side finds and removes what the other made.
-//! In table `nat` of the address's family:
+//! Chain, rules and comments are the native plugins' own, so either side finds and removes what the other made. They
+//! are in table `nat` of the address's family:
 //!
 //! ```text
 //! -A POSTROUTING -s <address> -j CNI-<hash>           one per address
@@ -9,18 +9,19 @@
 //! -A CNI-<hash> ! -d <multicast> -j MASQUERADE
 //! ```
 //!
-//! The chain belongs to container and network: attachments of one container to one network share it. So it goes with
-//! the last rule that refers to it, not before.
+//! The chain belongs to container and network: attachments of one container to one network share it. It is removed
+//! together with the last rule that refers to it.
 //!
-//! Its name is a hash of the two run together, so that network `net` with container `1abc` and network `net1` with
-//! container `abc` have one name. Who comes first has it; the other takes a chain whose name can't run together.
+//! The chain's name is a hash of network and container written without a separator. So network `net` with container
+//! `1abc` and network `net1` with container `abc` get the same name. The first of them keeps it. The other gets a chain
+//! whose name is hashed with separators.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::programs::{Means, Programs, families};
+use super::programs::{ProgramRunner, Programs, families};
 use super::saved::{Rule, SavedRule};
 use super::set::{Owner, Place, Placed, RuleSet, stale_owners};
 use super::{NAT, Tables};
@@ -31,7 +32,7 @@ use crate::{AttachmentKey, FirewallError};
 const POSTROUTING: &str = "POSTROUTING";
 pub(super) const CHAIN_PREFIX: &str = "CNI-";
 
-/// Whether rules can be named after `key`: asked before it is written down that they will be made.
+/// Checks that rules can be named after `key`. Call it before a record says that they will be made.
 ///
 /// # Errors
 /// Network and container are too long together for a comment.
@@ -39,7 +40,8 @@ pub fn validate(key: &AttachmentKey) -> Result<(), FirewallError> {
     key.iptables_comment().map(drop)
 }
 
-/// The rules of these addresses of one family: by the native plugins' name, and by the one for who finds that taken.
+/// Returns two forms of the rules of these addresses of one family: with the native plugins' name, and with the name to
+/// use if that one is taken.
 fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], FirewallError> {
     let comment = key.iptables_comment()?;
     Ok(key.iptables_chains().map(|chain| {
@@ -50,7 +52,7 @@ fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], 
             ..Rule::default()
         };
         let multicast = if v6 { MULTICAST_V6 } else { MULTICAST_V4 };
-        // Accepting comes before masquerading, or a second network's own traffic would be masqueraded.
+        // The ACCEPT rules come before MASQUERADE. Otherwise a second network's own traffic would be masqueraded.
         let accept = addrs.iter().map(|address| {
             let rule = Rule { destination: Some((true, address.trunc())), ..rule(&chain, "ACCEPT") };
             Placed { place: Place::Early, rule }
@@ -66,12 +68,12 @@ fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], 
     }))
 }
 
-/// Both owners that a key can be; none if no rules can have the name.
+/// Returns both owners that a key can stand for; none if no rules can have the name.
 fn owners(key: &AttachmentKey) -> Vec<Owner> {
     sets(key, &[], false).map(|sets| sets.map(|set| set.owner).into()).unwrap_or_default()
 }
 
-/// Whether a rule begins the masquerading of traffic from `source`, by one of these owners.
+/// True if a rule of one of these owners starts the masquerading of traffic from `source`.
 fn begins(rule: &Rule, owners: &[Owner], source: IpNet) -> bool {
     owners.iter().any(|owner| {
         let wanted = Rule {
@@ -90,37 +92,37 @@ fn begins(rule: &Rule, owners: &[Owner], source: IpNet) -> bool {
 ///
 /// # Errors
 /// A name doesn't fit, a program is missing or fails, or the deadline passes.
-pub fn ensure(key: &AttachmentKey, addrs: &[IpNet], means: Means<'_>) -> Result<(), FirewallError> {
+pub fn ensure(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<(), FirewallError> {
     validate(key)?;
     for (v6, addrs) in by_family(addrs) {
-        RuleSet::ensure(&sets(key, &addrs, v6)?, &Programs::locate(v6, means)?)?;
+        RuleSet::ensure(&sets(key, &addrs, v6)?, &Programs::locate(v6, runner)?)?;
     }
     Ok(())
 }
 
-/// Whether all that [`ensure`] makes is there.
+/// True if all that [`ensure`] makes is there.
 ///
 /// # Errors
 /// As [`ensure`].
-pub fn check(key: &AttachmentKey, addrs: &[IpNet], means: Means<'_>) -> Result<bool, FirewallError> {
+pub fn check(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
     if validate(key).is_err() {
         return Ok(addrs.is_empty());
     }
     for (v6, addrs) in by_family(addrs) {
-        if !RuleSet::is_whole(&sets(key, &addrs, v6)?, &Programs::locate(v6, means)?.look(NAT)?) {
+        if !RuleSet::is_complete(&sets(key, &addrs, v6)?, &Programs::locate(v6, runner)?.look(NAT)?) {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Removes the masquerading of these addresses, and the container's chain unless another attachment uses it. Returns
-/// how many changes that took.
+/// Removes the masquerading of these addresses. The container's chain is removed too, unless another attachment uses
+/// it. Returns the number of changes.
 ///
 /// # Errors
-/// As [`ensure`]; a family whose programs are missing is passed over, unless both are. That nothing is there, or can be there
-/// as no rules can have the name, is no error.
-pub fn remove(key: &AttachmentKey, addrs: &[IpNet], means: Means<'_>) -> Result<usize, FirewallError> {
+/// As [`ensure`]. A family with missing programs is skipped, unless both families miss them. It is no error if nothing
+/// is there, or if nothing can be there because no rules can have the name.
+pub fn remove(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let owners = owners(key);
     let mut changes = 0;
     for (v6, addrs) in by_family(addrs).filter(|_| !owners.is_empty()) {
@@ -130,42 +132,42 @@ pub fn remove(key: &AttachmentKey, addrs: &[IpNet], means: Means<'_>) -> Result<
                 begins(rule, &owners, address.addr().into()) || begins(rule, &owners, address.trunc())
             })
         };
-        match Programs::locate(v6, means) {
+        match Programs::locate(v6, runner) {
             Ok(programs) => changes += RuleSet::remove(&owners, &programs, goes)?,
-            Err(error) if Programs::locate(!v6, means).is_err() => return Err(error),
-            // Nobody could make rules of this family here.
+            Err(error) if Programs::locate(!v6, runner).is_err() => return Err(error),
+            // No program on this node could have made rules of this family.
             Err(_) => {}
         }
     }
     Ok(changes)
 }
 
-/// Removes the masquerading of all attachments of the container to the network, whatever their addresses but those of
-/// `spared`, in both families. Returns how many changes that took.
+/// Removes the masquerading of all attachments of the container to the network, in both families. The addresses in
+/// `spared` keep theirs. Returns the number of changes.
 ///
 /// # Errors
-/// As [`ensure`]; a family whose programs are missing is passed over, unless both are.
-pub fn remove_all(key: &AttachmentKey, spared: &[IpAddr], means: Means<'_>) -> Result<usize, FirewallError> {
+/// As [`ensure`]. A family with missing programs is skipped, unless both families miss them.
+pub fn remove_all(key: &AttachmentKey, spared: &[IpAddr], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let owners = owners(key);
     if owners.is_empty() {
         return Ok(0);
     }
-    // All that bears our mark goes; what another's rule refers to stays.
+    // Every rule with our mark is removed. A chain stays if a foreign rule refers to it.
     let goes = |rule: &Rule| {
         rule.chain == POSTROUTING
             && owners.iter().any(|owner| rule.comment == owner.comment)
             && !rule.source.is_some_and(|source| spared.contains(&source.addr()))
     };
     let mut changes = 0;
-    for programs in families(means)? {
+    for programs in families(runner)? {
         changes += RuleSet::remove(&owners, &programs, goes)?;
     }
     Ok(changes)
 }
 
-/// Removes the masquerading of all containers in `network` except those with a valid or busy container ID, in both families,
-/// and returns the removed container IDs. Who is busy is asked only if there is something to remove, and after the rules were
-/// read, as by [`crate::masquerade::nft_retain`].
+/// Removes the masquerading of all containers in `network`, in both families, except those with a valid or busy
+/// container ID. Returns the removed container IDs. `busy` is called only if there is something to remove, and after
+/// the rules were read, as in [`crate::masquerade::nft_retain`].
 ///
 /// # Errors
 /// As [`remove_all`].
@@ -173,11 +175,11 @@ pub fn retain(
     network: &str,
     valid: &[(String, String)],
     busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
-    means: Means<'_>,
+    runner: ProgramRunner<'_>,
 ) -> Result<Vec<String>, FirewallError> {
     let valid: HashSet<&str> = valid.iter().map(|(container_id, _)| container_id.as_str()).collect();
     let mut removed: Vec<String> = Vec::new();
-    for programs in families(means)? {
+    for programs in families(runner)? {
         let read = |rule: &Rule| container_of(rule, network);
         let is_valid = |id: &String| valid.contains(id.as_str());
         let busy = || Ok(busy()?.into_iter().map(|(container_id, _)| container_id).collect());
@@ -187,17 +189,17 @@ pub fn retain(
     for container_id in &removed {
         let key =
             AttachmentKey { network: network.to_owned(), container_id: container_id.clone(), ifname: String::new() };
-        remove_all(&key, &[], means)?;
+        remove_all(&key, &[], runner)?;
     }
     Ok(removed)
 }
 
-/// The rule that begins the masquerading of a container's traffic, as it was seen.
+/// The first rule of a container's masquerading, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Whose traffic: one address or, of old releases of the native plugins, its whole network.
+    /// The source of the traffic: one address, or its whole network in rules of old native plugins.
     pub source: IpNet,
-    /// The container and its network; no interface.
+    /// The container and its network; the interface is empty.
     pub key: AttachmentKey,
 }
 
@@ -208,28 +210,28 @@ impl Seen {
         begins(rule, &owners(&seen.key), seen.source).then_some(seen)
     }
 
-    /// Its comment.
+    /// Returns the rule's comment.
     #[must_use]
     pub fn mark(&self) -> String {
         self.key.iptables_comment().unwrap_or_default()
     }
 }
 
-/// The rules that begin the masquerading of all containers, in both families, whoever made them. Changes nothing.
+/// Returns the first masquerading rule of every container, in both families, whoever made it. Changes nothing.
 ///
 /// # Errors
 /// As [`remove_all`].
-pub fn list(means: Means<'_>) -> Result<Vec<Seen>, FirewallError> {
-    let tables = Tables::nat(means)?;
+pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
+    let tables = Tables::nat(runner)?;
     let rules = tables.by_family().flat_map(|(_, table)| &table.rules);
     Ok(rules.filter_map(|saved| Seen::read(&saved.rule)).collect())
 }
 
-/// Removes these rules, with the chains to which no others lead. Returns how many changes that took.
+/// Removes these rules, and the chains that no other rule leads to. Returns the number of changes.
 ///
 /// # Errors
 /// As [`remove_all`].
-pub fn remove_seen(seen: &[Seen], means: Means<'_>) -> Result<usize, FirewallError> {
+pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let mut keys: Vec<&AttachmentKey> = Vec::new();
     for Seen { key, .. } in seen {
         if !keys.contains(&key) {
@@ -239,9 +241,9 @@ pub fn remove_seen(seen: &[Seen], means: Means<'_>) -> Result<usize, FirewallErr
     let owners: Vec<Owner> = keys.into_iter().flat_map(owners).collect();
     let goes = |rule: &Rule| Seen::read(rule).is_some_and(|rule| seen.contains(&rule));
     let mut changes = 0;
-    for programs in families(means)? {
+    for programs in families(runner)? {
         changes += programs.change(NAT, |table| {
-            // A chain without any of these rules is not looked after here: it may be the beginning of another's work.
+            // A chain that none of these rules leads to is left alone: another process may be about to use it.
             let leads = |owner: &&Owner| {
                 let leads_there = |rule: &Rule| rule.target.as_ref().is_some_and(|chain| owner.chains.contains(chain));
                 table.rules.iter().any(|saved| leads_there(&saved.rule) && goes(&saved.rule))
@@ -260,20 +262,21 @@ impl Tables {
         }
         for (v6, addrs) in by_family(addrs) {
             let sets = sets(key, &addrs, v6)?;
-            if !self.of(v6).is_some_and(|table| RuleSet::is_whole(&sets, table)) {
+            if !self.of(v6).is_some_and(|table| RuleSet::is_complete(&sets, table)) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Chains of the native plugins' names that belong to none of these attachments, and what leads to them.
-    pub(crate) fn strangers(&self, known: &[AttachmentKey]) -> Vec<Marked> {
+    /// Returns the chains with a native plugin's name that belong to none of these attachments, and the rules that lead
+    /// to them.
+    pub(crate) fn unrecorded(&self, known: &[AttachmentKey]) -> Vec<Marked> {
         let known: Vec<String> = known.iter().flat_map(AttachmentKey::iptables_chains).collect();
-        let mut strange = Vec::new();
+        let mut unrecorded = Vec::new();
         for (v6, table) in &self.0 {
             let program = if *v6 { "ip6tables" } else { "iptables" };
-            // `CNI-` and 24 hexadecimal digits: other plugins' chains (`CNI-HOSTPORT-…`) are not for us to judge.
+            // `CNI-` and 24 hexadecimal digits. Chains of other plugins (`CNI-HOSTPORT-…`) are not ours to judge.
             let is_ours = |chain: &&String| {
                 let digits = chain.strip_prefix(CHAIN_PREFIX).unwrap_or_default();
                 digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known.contains(chain)
@@ -288,21 +291,21 @@ impl Tables {
                 let mut commands: Vec<String> =
                     leads.map(|saved| format!("{program} -w -t nat -D {}", saved.line)).collect();
                 commands.extend(["-F", "-X"].map(|flag| format!("{program} -w -t nat {flag} {chain}")));
-                // What a shell could take for more than a word, whether it stands between quotes or not.
+                // Plain characters: a shell reads them as a word, with or without quotes.
                 let is_plain = |c: char| c.is_ascii_alphanumeric() || " -_./:,=+\"\\".contains(c);
                 if !commands.iter().all(|command| command.chars().all(is_plain)) {
                     commands.clear();
                 }
                 let addresses =
                     rules.iter().filter_map(|saved| saved.rule.source).map(|source| source.addr()).collect();
-                gather(&mut strange, Marked { place, mark, addresses, commands });
+                gather(&mut unrecorded, Marked { place, mark, addresses, commands });
             }
         }
-        strange
+        unrecorded
     }
 }
 
-/// The addresses of IPv4 and of IPv6, where there are any.
+/// Splits the addresses into IPv4 and IPv6; an empty family is left out.
 fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
     [false, true].into_iter().filter_map(|v6| {
         let of_family = |address: &IpNet| matches!(address, IpNet::V6(_)) == v6;
@@ -311,14 +314,14 @@ fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
     })
 }
 
-/// The container whose masquerading this rule begins, with its network.
+/// Returns the container and network of the masquerading that this rule starts.
 fn key_of(rule: &Rule) -> Option<AttachmentKey> {
     let chain = rule.target.as_deref().filter(|target| target.starts_with(CHAIN_PREFIX))?;
     let key = AttachmentKey::of_iptables(chain, rule.comment.as_deref()?)?;
     (rule.chain == POSTROUTING).then_some(key)
 }
 
-/// The container whose masquerading in `network` this rule begins.
+/// Returns the container in `network` of the masquerading that this rule starts.
 fn container_of(rule: &Rule, network: &str) -> Option<String> {
     key_of(rule).filter(|key| key.network == network).map(|key| key.container_id)
 }

@@ -1,15 +1,15 @@
 //! Rules with the system's iptables.
 //!
-//! Each call costs one `iptables-save` per family and, if there is something to change, one `iptables-restore`, which
-//! makes all changes at once.
+//! Each call costs one `iptables-save` per family. If something has to change, it also costs one `iptables-restore`,
+//! which makes all changes at once.
 //!
 //! | module | |
 //! |---|---|
-//! | `programs` | which programs are run, and with what |
-//! | `saved` | what they print and read |
-//! | `set` | a set of rules with an owner, in any table and chains |
+//! | `programs` | the programs that are run, and their arguments |
+//! | `saved` | the text that they print and read |
+//! | `set` | a set of rules with one owner, in any table and chains |
 //! | `masquerade` | the rules of `ipMasq` |
-//! | `presence` | whether there can be any: asked of the kernel |
+//! | `presence` | a fast question to the kernel: can there be any rules? |
 
 mod masquerade;
 mod presence;
@@ -19,35 +19,35 @@ mod set;
 
 pub use masquerade::{Seen, check, ensure, list, remove, remove_all, remove_seen, retain, validate};
 pub use presence::{any_may_exist, chains, has_legacy_nat, may_exist, others_may_exist};
-pub use programs::{Means, installed, missing, programs, usable};
+pub use programs::{ProgramRunner, installed, missing, programs, usable};
 
 use crate::FirewallError;
 use programs::families;
 use saved::SavedTable;
 
-/// The table in which addresses are translated.
+/// The table for address translation.
 const NAT: &str = "nat";
 
-/// A table of both families at one moment; a family without programs has none.
+/// A table of both families at one moment. A family without programs has none.
 pub(crate) struct Tables(Vec<(bool, SavedTable)>);
 
 impl Tables {
-    pub(crate) fn look(table: &str, means: Means<'_>) -> Result<Self, FirewallError> {
-        let tables = families(means)?.into_iter().map(|programs| Ok((programs.v6, programs.look(table)?)));
+    pub(crate) fn look(table: &str, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
+        let tables = families(runner)?.into_iter().map(|programs| Ok((programs.v6, programs.look(table)?)));
         tables.collect::<Result<_, _>>().map(Self)
     }
 
-    /// The `nat` tables.
-    pub(crate) fn nat(means: Means<'_>) -> Result<Self, FirewallError> {
-        Self::look(NAT, means)
+    /// Reads the `nat` tables.
+    pub(crate) fn nat(runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
+        Self::look(NAT, runner)
     }
 
-    /// Of each family whose programs are installed, by the name that nftables give it.
+    /// Returns the table of each family that has its programs, with the family's nftables name.
     pub(crate) fn by_family(&self) -> impl Iterator<Item = (&'static str, &SavedTable)> {
         self.0.iter().map(|(v6, table)| (if *v6 { "ip6" } else { "ip" }, table))
     }
 
-    /// Of one family.
+    /// Returns the table of one family.
     fn of(&self, v6: bool) -> Option<&SavedTable> {
         self.0.iter().find(|(family, _)| *family == v6).map(|(_, table)| table)
     }

@@ -1,4 +1,4 @@
-//! Whether there can be rules of an owner: asked of the kernel, which is cheaper than to start programs that find nothing.
+//! A fast look for rules of an owner: a question to the kernel costs less than programs that find nothing.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -10,10 +10,10 @@ use super::masquerade::CHAIN_PREFIX;
 use crate::nft::batch::Table;
 use crate::{AttachmentKey, FirewallError, Nft};
 
-/// Whether masquerading by iptables may be there for this container and network. Where it says no, which takes
-/// microseconds, [`super::remove`] would find nothing, which takes programs and milliseconds.
+/// True if there may be iptables masquerading for this container and network. The look takes microseconds. If it is
+/// false, [`super::remove`] would start programs for milliseconds and find nothing.
 ///
-/// It says yes whenever the kernel has a `nat` table of legacy iptables, into which there is no other look.
+/// It is true whenever the kernel has a `nat` table of legacy iptables: only the programs can read that table.
 ///
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
@@ -21,7 +21,7 @@ pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallErr
     Ok(has_legacy_nat() || chains(nft, key)?.contains(&true))
 }
 
-/// Whether there is a chain of this container and network, in IPv4 and in IPv6, as far as iptables works by nftables.
+/// True, for IPv4 and for IPv6, if iptables over nftables has a chain of this container and network.
 ///
 /// # Errors
 /// As [`may_exist`].
@@ -36,7 +36,7 @@ pub fn chains(nft: &mut Nft, key: &AttachmentKey) -> Result<[bool; 2], FirewallE
     Ok(seen)
 }
 
-/// The same for all containers and networks.
+/// As [`may_exist`], for all containers and networks.
 ///
 /// # Errors
 /// As [`may_exist`].
@@ -44,7 +44,8 @@ pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
     others_may_exist(nft, "", &[])
 }
 
-/// The same for all containers and networks but these containers of `network`. Given are container IDs and interface names.
+/// As [`any_may_exist`], without the containers `known` of `network`. `known` has pairs of container ID and interface
+/// name.
 ///
 /// # Errors
 /// As [`may_exist`].
@@ -67,13 +68,13 @@ pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]
     Ok(has_legacy_nat())
 }
 
-/// Whether the kernel has, or may have, a `nat` table of legacy iptables.
+/// True if the kernel has, or may have, a `nat` table of legacy iptables.
 #[must_use]
 pub fn has_legacy_nat() -> bool {
     has_legacy(NAT)
 }
 
-/// The same of any table.
+/// As [`has_legacy_nat`], for any table.
 fn has_legacy(table: &str) -> bool {
     for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
         match std::fs::read_to_string(names) {

@@ -1,4 +1,4 @@
-//! The system's programs for iptables: one `iptables-save` to look, one `iptables-restore` to make all changes at once.
+//! The system's programs for iptables: one `iptables-save` to read, one `iptables-restore` to make all changes at once.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -9,22 +9,22 @@ use super::saved::SavedTable;
 use crate::FirewallError;
 use crate::program;
 
-/// The tables that a helper changes for a gate: those in which some capability has rules.
+/// The tables that a helper may change for a gate: those in which a capability has rules.
 const TABLES: [&str; 1] = [super::NAT];
 
-/// How often a change that another program was faster with is planned again.
+/// The number of new plans for a change that failed, because another program changed the rules first.
 const RETRIES: usize = 3;
 
-/// Who runs the programs, and how long they may take.
+/// The runner of programs, and the time that they may take.
 #[derive(Clone, Copy)]
-pub struct Means<'a> {
-    /// This process, or a helper.
+pub struct ProgramRunner<'a> {
+    /// The process that starts the programs: this one, or a helper.
     pub runner: &'a dyn Run,
-    /// When a program is killed.
+    /// The moment when a running program is killed.
     pub deadline: Instant,
 }
 
-/// The programs that this may run, as far as they are installed.
+/// Returns the programs that this module may run, if they are installed.
 #[must_use]
 pub fn programs() -> Vec<Allowed> {
     let save = Rules { arguments: is_save, input: str::is_empty, variable: None };
@@ -40,7 +40,7 @@ pub fn programs() -> Vec<Allowed> {
 
 const RESTORE: [&str; 2] = ["--noflush", "-w"];
 
-/// Changes of one of these tables, line by line, that name no program: iptables runs the one of `--modprobe`.
+/// True if the input changes one of these tables and names no program. iptables would run the program of `--modprobe`.
 fn is_change(input: &str) -> bool {
     input.lines().all(|line| {
         let mut words = line.split_whitespace();
@@ -56,43 +56,43 @@ fn is_change(input: &str) -> bool {
     })
 }
 
-/// The arguments of a look at one of these tables.
+/// True for the arguments that read one of these tables.
 fn is_save(arguments: &[String]) -> bool {
     matches!(arguments, [option, table] if option == "-t" && TABLES.contains(&table.as_str()))
 }
 
-/// The arguments of a change, the last of which is a number of seconds.
+/// True for the arguments of a change. The last one is a number of seconds.
 fn is_restore(arguments: &[String]) -> bool {
     matches!(arguments, [first, second, seconds] if [first, second] == RESTORE && seconds.parse::<u64>().is_ok())
 }
 
-/// One family's programs.
+/// The programs of one family.
 pub(super) struct Programs<'a> {
     pub(super) v6: bool,
     save: PathBuf,
     restore: PathBuf,
-    means: Means<'a>,
+    runner: ProgramRunner<'a>,
 }
 
 impl<'a> Programs<'a> {
-    pub(super) fn locate(v6: bool, means: Means<'a>) -> Result<Self, FirewallError> {
+    pub(super) fn locate(v6: bool, runner: ProgramRunner<'a>) -> Result<Self, FirewallError> {
         let name = if v6 { "ip6tables" } else { "iptables" };
         Ok(Self {
             v6,
             save: program::locate(&format!("{name}-save"))?,
             restore: program::locate(&format!("{name}-restore"))?,
-            means,
+            runner,
         })
     }
 
     pub(super) fn look(&self, table: &str) -> Result<SavedTable, FirewallError> {
-        let Means { runner, deadline } = self.means;
+        let ProgramRunner { runner, deadline } = self.runner;
         let text = program::run(runner, &self.save, &["-t", table], "", deadline)?;
         Ok(SavedTable::parse(&text))
     }
 
-    /// Makes the changes that `plan` finds necessary, all or none. It plans again if they fail: the usual cause is
-    /// that somebody else has just made (or removed) the same.
+    /// Makes the changes that `plan` finds necessary, all or none. It plans again if they fail: the usual cause is that
+    /// another program has just made or removed the same.
     pub(super) fn change(
         &self,
         table: &str,
@@ -105,8 +105,8 @@ impl<'a> Programs<'a> {
                 return Ok(0);
             }
             let input = format!("*{table}\n{}\nCOMMIT\n", changes.join("\n"));
-            // The wait is for the lock that legacy iptables takes; our own deadline ends it in any case.
-            let Means { runner, deadline } = self.means;
+            // `-w` waits for the lock that legacy iptables takes. Our own deadline ends the wait in any case.
+            let ProgramRunner { runner, deadline } = self.runner;
             let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().max(1);
             let wait = seconds.to_string();
             let [noflush, lock] = RESTORE;
@@ -121,24 +121,24 @@ impl<'a> Programs<'a> {
     }
 }
 
-/// Whether iptables can be used here: the programs are installed, and the kernel answers them. IPv4 only, as the
-/// native plugins test it.
+/// True if iptables can be used here: the programs are installed, and the kernel answers them. Only IPv4 is tested, as
+/// the native plugins do.
 #[must_use]
-pub fn usable(means: Means<'_>) -> bool {
-    Programs::locate(false, means).is_ok()
+pub fn usable(runner: ProgramRunner<'_>) -> bool {
+    Programs::locate(false, runner).is_ok()
         && program::locate("iptables")
-            .and_then(|path| program::run(means.runner, &path, &["-t", "filter", "-S", "INPUT"], "", means.deadline))
+            .and_then(|path| program::run(runner.runner, &path, &["-t", "filter", "-S", "INPUT"], "", runner.deadline))
             .is_ok()
 }
 
-/// Whether the programs are installed, of IPv4 and of IPv6.
+/// True if the programs are installed, for IPv4 and for IPv6.
 #[must_use]
 pub fn installed() -> [bool; 2] {
     ["iptables", "ip6tables"]
         .map(|name| ["save", "restore"].iter().all(|part| program::locate(&format!("{name}-{part}")).is_ok()))
 }
 
-/// What to say of rules of a family whose programs are missing.
+/// Returns the error to report for rules of a family that has no programs.
 #[must_use]
 pub fn missing(v6: bool) -> FirewallError {
     let name = if v6 { "ip6tables-restore" } else { "iptables-restore" };
@@ -147,9 +147,9 @@ pub fn missing(v6: bool) -> FirewallError {
         .unwrap_or_else(|| FirewallError::new("locate", name, "it was not there a moment ago: try again"))
 }
 
-/// The programs that are installed: those of one family may be missing, not both.
-pub(super) fn families(means: Means<'_>) -> Result<Vec<Programs<'_>>, FirewallError> {
-    match (Programs::locate(false, means), Programs::locate(true, means)) {
+/// Returns the installed programs. One family may miss them, but not both.
+pub(super) fn families(runner: ProgramRunner<'_>) -> Result<Vec<Programs<'_>>, FirewallError> {
+    match (Programs::locate(false, runner), Programs::locate(true, runner)) {
         (Err(error), Err(_)) => Err(error),
         (v4, v6) => Ok(v4.into_iter().chain(v6).collect()),
     }

@@ -1,25 +1,25 @@
-//! What `iptables-save` prints and `iptables-restore` reads: the rules of one table.
+//! The text that `iptables-save` prints and `iptables-restore` reads: the rules of one table.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// A rule: the matches by which ours are told, and the rest as it was printed.
+/// A rule: the matches that identify our rules, and the rest as it was printed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Rule {
     pub(crate) chain: String,
     pub(crate) source: Option<IpNet>,
-    /// With whether it must be this network, or any other.
+    /// The destination network. The flag is true for `-d`, and false for `! -d`.
     pub(crate) destination: Option<(bool, IpNet)>,
     pub(crate) comment: Option<String>,
-    /// Other matches, word by word.
+    /// The other matches, word by word.
     pub(crate) matches: Vec<String>,
     pub(crate) target: Option<String>,
     /// The target's options, word by word.
     pub(crate) options: Vec<String>,
 }
 
-/// A rule with the line that it was printed as, without the leading `-A`: the most exact way to delete it.
+/// A rule with its printed line, without the leading `-A`: the most exact way to delete it.
 #[derive(Clone, Debug)]
 pub(crate) struct SavedRule {
     pub(crate) rule: Rule,
@@ -52,7 +52,7 @@ impl SavedTable {
 }
 
 impl Rule {
-    /// From the line that follows `-A`.
+    /// Reads the line after `-A`.
     pub(crate) fn parse(line: &str) -> Self {
         let mut words = words(line).into_iter();
         let mut rule = Self { chain: words.next().unwrap_or_default(), ..Self::default() };
@@ -79,7 +79,7 @@ impl Rule {
         rule
     }
 
-    /// As a line of input for `iptables-restore`, after `-A` or `-I`.
+    /// Returns the rule as a line of input for `iptables-restore`, after `-A` or `-I`.
     pub(crate) fn line(&self) -> String {
         let mut line = self.chain.clone();
         if let Some(source) = self.source {
@@ -174,7 +174,7 @@ COMMIT
         assert_eq!(table.rules.len(), 3);
         assert_eq!(table.rules[0].rule, jump);
         assert_eq!(table.rules[2].rule, masquerade);
-        // What ours have no match of is still seen to refer to the chain.
+        // A rule that our rules don't look like still shows that it refers to the chain.
         assert_eq!(table.rules[1].rule.matches, ["-p", "tcp", "-m", "tcp", "--dport", "80"]);
         assert_eq!(table.rules[1].rule.target, jump.target);
     }

@@ -1,8 +1,8 @@
-//! A set of iptables rules that belongs to one owner: the one way in which rules are made, compared, removed and listed,
-//! whichever table and chains they are in.
+//! A set of iptables rules with one owner. All tables and chains use the code here to make, compare, remove and list
+//! rules.
 //!
-//! A set has rules in chains that all owners share, and chains of its own, which go when nobody's rule leads to them any
-//! more. What the rules say and what they are called is the user's affair.
+//! A set has rules in chains that all owners share, and chains of its own. Its own chains are removed when no rule
+//! leads to them. The caller decides the content and the names of the rules.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +10,18 @@ use super::programs::Programs;
 use super::saved::{Rule, SavedTable};
 use crate::FirewallError;
 
-/// Where a rule goes if it is missing.
+/// The place for a rule that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// At the chain's beginning, before everybody's.
+    /// The beginning of the chain, before all other rules.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "masquerading has none; the jumps of portmap and firewall are such")
     )]
     First,
-    /// Before those of the set that are to be last in the chain, where they are there; else at its end.
+    /// Before the rules of this set with [`Place::Last`], if they are there; else the chain's end.
     Early,
-    /// At the chain's end.
+    /// The end of the chain.
     Last,
 }
 
@@ -36,17 +36,18 @@ pub(crate) struct Placed {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owner {
     pub(crate) table: &'static str,
-    /// What its rules bear, if they can be told by that.
+    /// The comment of its rules, if a comment identifies them.
     pub(crate) comment: Option<String>,
-    /// Chains of its own; each may lead to those after it.
+    /// The owner's chains; each may lead to those after it.
     pub(crate) chains: Vec<String>,
 }
 
-/// All rules that an owner is to have, in the order in which they are made.
+/// All rules that an owner should have, in the order in which they are made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleSet {
     pub(crate) owner: Owner,
-    /// Chains that all owners share and that are not iptables' own: made if they are missing, removed by nobody.
+    /// Chains that all owners share and that iptables does not have itself. They are made if missing, and never
+    /// removed.
     pub(crate) shared: Vec<String>,
     pub(crate) rules: Vec<Placed>,
 }
@@ -56,8 +57,9 @@ impl Owner {
         rule.target.as_ref().is_some_and(|target| self.chains.contains(target))
     }
 
-    /// The changes that remove the rules for which `goes` holds, and the chains to which nothing else leads. Of an owner with
-    /// chains, only rules that lead to them are asked about: what is in the chains goes with them.
+    /// Returns the changes that remove the rules for which `goes` holds, and the chains that no other rule leads to.
+    /// For an owner with chains, `goes` is asked only about rules that lead to them: the rules inside are removed with
+    /// the chain.
     pub(crate) fn removals(&self, saved: &SavedTable, goes: impl Fn(&Rule) -> bool) -> Vec<String> {
         let mut changes = Vec::new();
         let mut targets = Vec::new();
@@ -72,7 +74,7 @@ impl Owner {
                 targets.extend(&saved.rule.target);
             }
         }
-        // A chain that stays holds those that it leads to.
+        // A chain that stays keeps the chains that it leads to.
         let (mut held, mut going) = (false, Vec::new());
         for chain in &self.chains {
             held |= targets.contains(&chain);
@@ -88,8 +90,8 @@ impl Owner {
 }
 
 impl RuleSet {
-    /// The one of two sets that is the owner's here, which differ by the names of their chains: the first, unless another
-    /// owner's rules lead to its chains, or the second's are in use.
+    /// Returns the one of two sets that this owner uses. They differ by the names of their chains. It is the first,
+    /// unless foreign rules lead to its chains, or the second's are in use.
     fn choose<'a>([first, second]: &'a [Self; 2], saved: &SavedTable) -> &'a Self {
         let is_ours = |rule: &Rule| rule.comment == first.owner.comment;
         let taken = saved.rules.iter().any(|saved| first.owner.leads_here(&saved.rule) && !is_ours(&saved.rule));
@@ -97,7 +99,7 @@ impl RuleSet {
         if taken || has { second } else { first }
     }
 
-    /// The changes that make the set whole.
+    /// Returns the changes that complete the set.
     fn additions(&self, saved: &SavedTable) -> Vec<String> {
         let mut changes: Vec<String> = Vec::new();
         let mut change = |line| {
@@ -120,18 +122,18 @@ impl RuleSet {
         changes
     }
 
-    /// Makes the one of two sets whole that is the owner's ([`RuleSet::choose`]). Returns how many changes that took.
+    /// Completes the one of two sets that the owner uses ([`RuleSet::choose`]). Returns the number of changes.
     pub(crate) fn ensure(sets: &[Self; 2], programs: &Programs<'_>) -> Result<usize, FirewallError> {
         let table = sets.first().map_or("", |set| set.owner.table);
         programs.change(table, |saved| Self::choose(sets, saved).additions(saved))
     }
 
-    /// Whether that one is whole.
-    pub(crate) fn is_whole(sets: &[Self; 2], saved: &SavedTable) -> bool {
+    /// True if the one of two sets that the owner uses is complete.
+    pub(crate) fn is_complete(sets: &[Self; 2], saved: &SavedTable) -> bool {
         Self::choose(sets, saved).additions(saved).is_empty()
     }
 
-    /// Removes what owners have, as [`Owner::removals`]. Returns how many changes that took.
+    /// Removes the rules of these owners, as [`Owner::removals`]. Returns the number of changes.
     pub(crate) fn remove(
         owners: &[Owner],
         programs: &Programs<'_>,
@@ -142,8 +144,9 @@ impl RuleSet {
     }
 }
 
-/// The owners, as `read` tells them by their rules, of whom nothing is to stay. `is_valid` tells who stays; `busy` then who is
-/// at work: it is asked only if there is something to remove, and after the rules were read.
+/// Returns the owners that are to lose all rules; `read` tells the owner of a rule. `is_valid` is true for owners that
+/// stay. `busy` returns the owners at work. It is called only if there is something to remove, and after the rules were
+/// read.
 pub(crate) fn stale_owners<T: Ord>(
     saved: &SavedTable,
     read: impl Fn(&Rule) -> Option<T>,
@@ -163,8 +166,8 @@ pub(crate) fn stale_owners<T: Ord>(
 mod tests {
     use super::*;
 
-    /// As issue 12's plugins will have them: another table, shared chains, rules at a chain's beginning, chains that lead to
-    /// each other, and matches that are only compared.
+    /// A set as issue 12's plugins will have it: another table, shared chains, rules at a chain's beginning. Its chains
+    /// lead to each other, and it has matches that are only compared.
     fn set(container: &str, place: Place) -> RuleSet {
         let own = [format!("OWN-{container}"), format!("OWN-{container}-2")];
         let rule = |text: String| Rule::parse(&text);
@@ -182,7 +185,7 @@ mod tests {
         }
     }
 
-    /// What `iptables-save` would show after these changes.
+    /// Returns the table as `iptables-save` would show it after these changes.
     fn apply(table: &mut SavedTable, changes: &[String]) {
         for change in changes {
             let (flag, rest) = change.split_once(' ').unwrap();
@@ -209,12 +212,12 @@ mod tests {
         let second = two.additions(&table);
         assert!(!second.iter().any(|change| change.contains("FORWARD") || change == "-N SHARED"), "{second:?}");
         apply(&mut table, &second);
-        // What has to come early is put before the rest, which is there.
+        // A rule with `Place::Early` is put before the others, which are there.
         table.rules.retain(|saved| !saved.line.starts_with("OWN-one -p"));
         let repair = one.additions(&table);
         assert_eq!(repair, ["-I OWN-one -p tcp -m conntrack --ctstate RELATED -j OWN-one-2"]);
         apply(&mut table, &repair);
-        // A rule that is not to go holds the chain it leads to, and that one the next.
+        // A rule that stays keeps the chain that it leads to, and that chain keeps the next.
         let held = one.owner.removals(&table, |_| false);
         assert!(held.is_empty(), "{held:?}");
         let removals = one.owner.removals(&table, |rule| rule.comment == one.owner.comment);

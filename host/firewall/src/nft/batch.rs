@@ -1,4 +1,4 @@
-//! One nftables transaction: all of it happens, or nothing.
+//! One nftables transaction: the kernel makes all its changes, or none.
 
 use netlink_packet_core::{DefaultNla, NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL};
 use netlink_packet_netfilter::nftables::{
@@ -37,7 +37,7 @@ impl std::fmt::Display for Table {
     }
 }
 
-/// Where a base chain hooks in.
+/// The hook, type and priority of a base chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BaseChain {
     pub(crate) kind: &'static str,
@@ -45,14 +45,14 @@ pub(crate) struct BaseChain {
     pub(crate) priority: i32,
 }
 
-/// One change of a batch, with what an error says about it.
+/// One change of a batch, with the text for an error about it.
 struct Change {
     operation: &'static str,
     object: String,
     request: Request,
 }
 
-/// Changes that the kernel makes together, if the rule set is still the one of `generation`.
+/// Changes that the kernel makes together, if the rule set still has `generation`.
 pub(crate) struct Batch {
     generation: u32,
     changes: Vec<Change>,
@@ -72,7 +72,7 @@ impl Batch {
         Self { generation, changes: Vec::new() }
     }
 
-    /// The generation that the changes were planned on.
+    /// Returns the generation for which the changes were planned.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
@@ -81,12 +81,13 @@ impl Batch {
         self.changes.is_empty()
     }
 
-    /// The operation and object of a request of [`Batch::write`]; none for the first one, which is the transaction's own.
+    /// Returns the operation and object of a request of [`Batch::write`]. `None` for the first request, which begins
+    /// the transaction.
     pub(crate) fn describe(&self, request: usize) -> Option<(&'static str, &str)> {
         self.changes.get(request.checked_sub(1)?).map(|change| (change.operation, change.object.as_str()))
     }
 
-    /// Fails with `EEXIST` if the table is there: declaring it again would cost milliseconds for nothing.
+    /// Adds a table. It fails with `EEXIST` if the table is there: a second declaration would cost milliseconds.
     pub(crate) fn add_table(&mut self, table: Table, comment: Option<&str>) {
         let mut attributes = vec![TableAttribute::Name(table.name.to_owned())];
         attributes.extend(comment.map(|text| TableAttribute::UserData(comment_data(text.as_bytes()))));
@@ -104,7 +105,7 @@ impl Batch {
         self.push("delete table", table, None, 0, NfTablesMessage::DeleteTable(TableMessage { attributes }));
     }
 
-    /// Fails with `EEXIST` if the chain is there.
+    /// Adds a chain. It fails with `EEXIST` if the chain is there.
     pub(crate) fn add_chain(&mut self, table: Table, name: &str, base: Option<BaseChain>, comment: Option<&str>) {
         let mut attributes = chain_name(table, name);
         if let Some(BaseChain { kind, hook, priority }) = base {
@@ -135,7 +136,7 @@ impl Batch {
         self.new_rule(table, chain, NLM_F_CREATE | NLM_F_APPEND, rule, comment);
     }
 
-    /// The same, and the kernel shows what it made: with the handle by which the rule is found again.
+    /// As [`Batch::append_rule`]. The kernel returns the new rule with its handle, by which the rule is found again.
     pub(crate) fn append_seen_rule(&mut self, table: Table, chain: &str, rule: &[Expression], comment: Option<&[u8]>) {
         self.new_rule(table, chain, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ECHO, rule, comment);
     }
@@ -152,7 +153,7 @@ impl Batch {
         self.push("add rule to", table, Some(chain), flags, NfTablesMessage::NewRule(RuleMessage { attributes }));
     }
 
-    /// Deletes one rule. Handles are only meaningful within the generation in which they were read.
+    /// Deletes one rule. A handle is valid only in the generation in which it was read.
     pub(crate) fn delete_rule(&mut self, table: Table, chain: &str, handle: u64) {
         let mut attributes = rule_place(table, chain);
         attributes.push(RuleAttribute::Handle(handle));
@@ -183,7 +184,7 @@ impl Batch {
         });
     }
 
-    /// The batch as requests, and which of them is the last change.
+    /// Returns the batch as requests, and the index of the last change.
     pub(crate) fn write(&self) -> (Vec<Request>, usize) {
         let control =
             |control: ControlMessage| Request::new(&message(NetfilterProtoFamily::Unspec, NFTABLES, control), 0);

@@ -1,9 +1,9 @@
-//! nf_tables of one network namespace: look, then change what is missing, in one transaction.
+//! nf_tables of one network namespace: read, then make the missing changes in one transaction.
 
 pub(crate) mod batch;
-pub(crate) mod ground;
 pub(crate) mod rule;
 pub(crate) mod set;
+pub(crate) mod shared;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,9 +20,9 @@ use crate::FirewallError;
 use crate::error::errno_of;
 use batch::{Batch, Table, message};
 use rule::Rule;
-use set::{Owner, Whole};
+use set::{CompleteSet, Owner};
 
-/// How often a state that need not pass (a foreign reference, a name that is taken) is looked at again.
+/// The number of further tries for a state that may not pass: a foreign reference, or a name that is taken.
 const RETRIES: u32 = 3;
 
 /// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_CHAIN`
@@ -37,24 +37,25 @@ const CHAIN_USE: u16 = 6;
 const CHAIN_TYPE: u16 = 7;
 const RULE_CHAIN: u16 = 2;
 const RULE_EXPRESSIONS: u16 = 4;
-/// `NFTA_HOOK_HOOKNUM`, and the values of it and of the policy that are looked for (linux/netfilter.h).
+/// `NFTA_HOOK_HOOKNUM`, with the hook and the policy that we look for (linux/netfilter.h).
 const HOOK_NUMBER: u16 = 1;
 const NF_INET_FORWARD: u32 = 2;
 const NF_DROP: u32 = 0;
 
-/// A connection to nf_tables, in the network namespace of the thread that opened it, with a deadline for all it does.
+/// A connection to nf_tables, in the network namespace of the thread that opened it. One deadline covers all its
+/// requests.
 ///
-/// Closing it after something was deleted waits for an RCU grace period (some 10 ms) unless the kernel's clean-up is
-/// through: on DEL, keep it open while links are deleted, and drop it last.
+/// Closing it after a deletion waits for an RCU grace period (some 10 ms), unless the kernel has already cleaned up. On
+/// DEL, keep it open while links are deleted, and drop it last.
 #[derive(Debug)]
 pub struct Nft {
     connection: Connection,
     deadline: Instant,
-    /// What this connection has made whole, and the generation of the rules since then.
-    witness: (Vec<Whole>, u32),
+    /// The sets that this connection has completed, and the generation of the rules since then.
+    complete: (Vec<CompleteSet>, u32),
 }
 
-/// Whether an error number of a socket says that the kernel has no netfilter netlink at all (socket(2)).
+/// True if a socket's error number says that the kernel has no netfilter netlink at all (socket(2)).
 #[must_use]
 pub fn is_absence(errno: i32) -> bool {
     [Errno::EPROTONOSUPPORT, Errno::EAFNOSUPPORT, Errno::ESOCKTNOSUPPORT, Errno::EOPNOTSUPP]
@@ -63,43 +64,43 @@ pub fn is_absence(errno: i32) -> bool {
 
 /// A table as the kernel reported it.
 pub(crate) struct TableState {
-    /// Chains, sets, objects and flow tables in it.
+    /// The number of chains, sets, objects and flow tables in it.
     pub(crate) uses: u32,
 }
 
 /// A chain as the kernel reported it.
 pub(crate) struct ChainState {
-    /// "nat", "filter", …: base chains only.
+    /// "nat", "filter", …; only base chains have a type.
     pub(crate) kind: Option<String>,
-    /// Rules in it, and rules that lead to it.
+    /// The number of rules in it, and of rules that lead to it.
     pub(crate) uses: u32,
 }
 
 impl Nft {
-    /// Opens a connection. Whatever is done with it fails with a timeout once `deadline` has passed; one transaction
-    /// that the kernel is working on is not interrupted.
+    /// Opens a connection. Every operation fails with a timeout once `deadline` has passed. A transaction that the
+    /// kernel is working on is not interrupted.
     ///
     /// # Errors
     /// The kernel has no nfnetlink, or no descriptor is left.
     pub fn open(deadline: Instant) -> Result<Self, FirewallError> {
-        // Without this option an error repeats the whole request.
+        // This option keeps the request out of the kernel's error messages.
         Connection::open(NETLINK_NETFILTER, |socket| socket.set_cap_ack(true))
-            .map(|connection| Self { connection, deadline, witness: (Vec::new(), 0) })
+            .map(|connection| Self { connection, deadline, complete: (Vec::new(), 0) })
             .map_err(|error| FirewallError::io("open", "netlink socket to nf_tables", &error))
     }
 
-    /// Sets another deadline.
+    /// Sets a new deadline.
     pub fn set_deadline(&mut self, deadline: Instant) {
         self.deadline = deadline;
     }
 
-    /// Whether nftables can be used here: the kernel has it, and we may see it.
+    /// True if nftables can be used here: the kernel has it, and we may read it.
     #[must_use]
     pub fn usable(deadline: Instant) -> bool {
         Self::open(deadline).is_ok_and(|mut nft| nft.generation().is_ok())
     }
 
-    /// Whether the kernel has no nf_tables: it knows nobody who would answer.
+    /// True if the kernel has no nf_tables.
     #[must_use]
     pub fn is_absent(&mut self) -> bool {
         let absent =
@@ -107,7 +108,7 @@ impl Nft {
         self.generation().is_err_and(absent)
     }
 
-    /// The rule set's generation: every change in the namespace, whoever makes it, increments it.
+    /// Returns the rule set's generation. Every change in the namespace increments it, whoever makes the change.
     pub(crate) fn generation(&mut self) -> Result<u32, FirewallError> {
         let request = NfTablesMessage::GetGen(GenMessage { attributes: Vec::new() });
         self.get(NetfilterProtoFamily::Unspec, request)
@@ -115,7 +116,7 @@ impl Nft {
             .map_err(|errno| FirewallError::errno("read", "the nftables generation", errno))
     }
 
-    /// The table, if it exists.
+    /// Returns the table, if it exists.
     pub(crate) fn table(&mut self, table: Table) -> Result<Option<TableState>, FirewallError> {
         let attributes = vec![TableAttribute::Name(table.name.to_owned())];
         match self.get(table.family, NfTablesMessage::GetTable(TableMessage { attributes })) {
@@ -125,7 +126,7 @@ impl Nft {
         }
     }
 
-    /// The chain, if it exists (and its table).
+    /// Returns the chain, if it and its table exist.
     pub(crate) fn chain(&mut self, table: Table, name: &str) -> Result<Option<ChainState>, FirewallError> {
         let attributes = vec![ChainAttribute::Table(table.name.to_owned()), ChainAttribute::Name(name.to_owned())];
         match self.get(table.family, NfTablesMessage::GetChain(ChainMessage { attributes })) {
@@ -138,7 +139,7 @@ impl Nft {
         }
     }
 
-    /// The names of all chains of a table: none if there is no such table.
+    /// Returns the names of all chains of a table: none if there is no such table.
     pub(crate) fn chain_names(&mut self, table: Table) -> Result<Vec<String>, FirewallError> {
         let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
         self.dump(table.family, request, |chain| {
@@ -147,8 +148,8 @@ impl Nft {
         .map_err(|errno| FirewallError::errno("list chains of", table.to_string(), errno))
     }
 
-    /// The chains of a family through which forwarded packets go, each with its table and whether what no rule decides is
-    /// dropped.
+    /// Returns a family's chains for forwarded packets, each with its table. The flag is true if the chain's policy is
+    /// to drop.
     pub(crate) fn forward_chains(
         &mut self,
         family: NetfilterProtoFamily,
@@ -163,7 +164,7 @@ impl Nft {
         .map_err(|errno| FirewallError::errno("list", "chains", errno))
     }
 
-    /// The rules of a chain in their order: none if there is no such chain.
+    /// Returns the rules of a chain in their order: none if there is no such chain.
     pub(crate) fn rules(&mut self, table: Table, chain: &str) -> Result<Vec<Rule>, FirewallError> {
         let attributes = vec![RuleAttribute::Table(table.name.to_owned()), RuleAttribute::Chain(chain.to_owned())];
         let request = NfTablesMessage::GetRule(RuleMessage { attributes });
@@ -171,7 +172,7 @@ impl Nft {
             .map_err(|errno| FirewallError::errno("list rules of", format!("{table} {chain}"), errno))
     }
 
-    /// The rule of this handle, without a look at the others of its chain; `None` if there is none.
+    /// Returns the rule with this handle, without reading the others of its chain; `None` if there is none.
     pub(crate) fn rule(&mut self, table: Table, chain: &str, handle: u64) -> Result<Option<Rule>, FirewallError> {
         let attributes = vec![
             RuleAttribute::Table(table.name.to_owned()),
@@ -185,7 +186,7 @@ impl Nft {
         }
     }
 
-    /// The rules of all chains of a table, as [`Nft::rules`], by chain and in one request: none if there is no such table.
+    /// Returns the rules of all chains of a table, by chain, in one request: none if there is no such table.
     pub(crate) fn rules_by_chain(&mut self, table: Table) -> Result<HashMap<String, Vec<Rule>>, FirewallError> {
         let attributes = vec![RuleAttribute::Table(table.name.to_owned())];
         let request = NfTablesMessage::GetRule(RuleMessage { attributes });
@@ -199,8 +200,8 @@ impl Nft {
         Ok(chains)
     }
 
-    /// Runs `plan`, which looks at the rule set and puts what is to change into a batch, then makes these changes,
-    /// provided that nobody changed anything since `plan` began to look. If somebody did, all of it is done again.
+    /// Runs `plan`, then makes the changes that it put into the batch. `plan` reads the rule set first. If another
+    /// program changes the rules after `plan` began, all of it is done again.
     ///
     /// An empty batch costs nothing.
     pub(crate) fn change<T>(
@@ -210,7 +211,8 @@ impl Nft {
         self.change_and_see(plan).map(|(value, _)| value)
     }
 
-    /// As [`Nft::change`], and the rules of [`Batch::append_seen_rule`] as the kernel made them, in their order.
+    /// As [`Nft::change`]. It also returns the rules of [`Batch::append_seen_rule`] as the kernel made them, in their
+    /// order.
     pub(crate) fn change_and_see<T>(
         &mut self,
         mut plan: impl FnMut(&mut Self, &mut Batch) -> Result<T, FirewallError>,
@@ -223,8 +225,8 @@ impl Nft {
                 self.passed(&batch);
                 return outcome;
             };
-            // What the plan was to make whole was not made.
-            self.witness.0.clear();
+            // The failed plan completed no set.
+            self.complete.0.clear();
             attempt += 1;
             let again = match error.errno.map(Errno::from_raw) {
                 Some(Errno::ERESTART | Errno::EINTR | Errno::EAGAIN) => Instant::now() < self.deadline,
@@ -234,44 +236,44 @@ impl Nft {
             if !again {
                 return Err(error);
             }
-            // The first retries follow at once: conflicts last as long as one transaction.
+            // The first retries follow at once: a conflict lasts as long as one transaction.
             if attempt > RETRIES {
                 std::thread::sleep(Duration::from_micros(u64::from(attempt.min(20)) * 50));
             }
         }
     }
 
-    /// A change of our own was made: what was whole is so still, as long as nobody else changed anything meanwhile.
+    /// Notes a change of our own. A complete set stays complete if no other program changed a rule meanwhile.
     fn passed(&mut self, batch: &Batch) {
-        let (whole, generation) = &mut self.witness;
+        let (complete, generation) = &mut self.complete;
         if *generation != batch.generation() {
-            whole.clear();
+            complete.clear();
         } else if !batch.is_empty() {
-            // The kernel leaves 0 out.
+            // The kernel skips generation 0.
             *generation = generation.checked_add(1).unwrap_or(1);
         }
     }
 
-    /// Remembers what is being made whole by the change that is planned.
-    pub(crate) fn witness(&mut self, made: Whole, batch: &Batch) {
-        let (whole, generation) = &mut self.witness;
+    /// Notes the set that the planned change completes.
+    pub(crate) fn note_complete(&mut self, made: CompleteSet, batch: &Batch) {
+        let (complete, generation) = &mut self.complete;
         if *generation != batch.generation() {
-            whole.clear();
+            complete.clear();
             *generation = batch.generation();
         }
-        whole.push(made);
+        complete.push(made);
     }
 
-    /// Forgets what an owner has: it is being removed, or made anew.
+    /// Forgets the sets of an owner: they are being removed or made again.
     pub(crate) fn forget(&mut self, owner: &Owner<'_>) {
-        self.witness.0.retain(|whole| !whole.is_of(owner));
+        self.complete.0.retain(|complete| !complete.is_of(owner));
     }
 
-    /// Whether that was whole, and nobody but this connection has changed any rule of the namespace since.
-    pub(crate) fn is_untouched(&mut self, set: &Whole) -> Result<bool, FirewallError> {
-        let (whole, generation) = &self.witness;
+    /// True if that set was complete, and no other connection has changed a rule of the namespace since.
+    pub(crate) fn is_untouched(&mut self, set: &CompleteSet) -> Result<bool, FirewallError> {
+        let (complete, generation) = &self.complete;
         let generation = *generation;
-        Ok(whole.contains(set) && self.generation()? == generation)
+        Ok(complete.contains(set) && self.generation()? == generation)
     }
 
     fn commit(&mut self, batch: &Batch) -> Result<Vec<Rule>, FirewallError> {
@@ -287,7 +289,7 @@ impl Nft {
         let refusal = self
             .connection
             .transact(&requests, last, self.deadline, |echo| {
-                // The new generation is told as well, which has no expressions.
+                // The kernel also reports the new generation, which has no expressions.
                 let rule = attributes(echo);
                 made.extend(rule.first(RULE_EXPRESSIONS).map(|_| Rule::read(rule)));
             })
@@ -295,14 +297,14 @@ impl Nft {
         refusal.map_or(Ok(made), |refusal| Err(failed(refusal.request, Errno::from_raw(refusal.errno))))
     }
 
-    /// Asks for one object: its attributes.
+    /// Requests one object. Returns its attributes.
     fn get(&mut self, family: NetfilterProtoFamily, request: NfTablesMessage) -> Result<Vec<u8>, Errno> {
         let request = Request::new(&message(family, 0, request), 0);
         let answer = self.connection.get(request, self.deadline, |answer| Some(attributes(answer).0.to_vec()));
         Ok(answer.map_err(errno_of)?.unwrap_or_default())
     }
 
-    /// Asks for all objects, again and again while changes get in between, and collects what `read` makes of them.
+    /// Requests all objects and collects the results of `read`. It asks again while other changes interrupt the answer.
     pub(crate) fn dump<T>(
         &mut self,
         family: NetfilterProtoFamily,
@@ -310,7 +312,7 @@ impl Nft {
         read: impl Fn(Attributes<'_>) -> Option<T>,
     ) -> Result<Vec<T>, Errno> {
         let request = Request::new(&message(family, 0, request), 0);
-        // The deadline is what ends it: a node's rules are as many as they are.
+        // Only the deadline limits the answer: a node can have any number of rules.
         let limits = (usize::MAX, usize::MAX);
         let objects = self.connection.dump(request, self.deadline, limits, |answer, all| {
             all.extend(read(attributes(answer)));
@@ -320,7 +322,7 @@ impl Nft {
     }
 }
 
-/// The attributes of an answer, which come after `struct nfgenmsg`.
+/// Returns the attributes of an answer, which follow `struct nfgenmsg`.
 fn attributes(answer: &[u8]) -> Attributes<'_> {
     Attributes(answer.get(4..).unwrap_or_default())
 }
@@ -338,9 +340,9 @@ mod tests {
     use netlink_packet_netfilter::nftables::Verdict;
     use nix::sched::{CloneFlags, unshare};
 
-    use super::ground::{Ground, Shared};
     use super::rule::verdict;
     use super::set::{Entry, Look, Mark, RuleSet};
+    use super::shared::{SharedChain, SharedTable};
     use super::*;
 
     const TABLE: Table = Table { family: NetfilterProtoFamily::Inet, name: "t" };
@@ -349,7 +351,7 @@ mod tests {
         Nft::open(Instant::now() + Duration::from_secs(5)).unwrap()
     }
 
-    /// The table with one rule.
+    /// Makes the table with one rule.
     fn make(nft: &mut Nft, comment: &[u8]) {
         nft.change(|_, batch| {
             batch.add_table(TABLE, None);
@@ -374,13 +376,13 @@ mod tests {
                 batch.delete_rule(TABLE, "c", rule.handle);
             }
             if plans == 1 {
-                // Between look and change, a stranger's rule takes the place and the handle of ours.
-                let mut stranger = open();
-                stranger.change(|_, batch| {
+                // Between look and change, a foreign rule takes the place and the handle of ours.
+                let mut foreign = open();
+                foreign.change(|_, batch| {
                     batch.delete_table(TABLE);
                     Ok(())
                 })?;
-                make(&mut stranger, b"theirs");
+                make(&mut foreign, b"theirs");
             }
             Ok(())
         })
@@ -410,17 +412,23 @@ mod tests {
         assert!(nft.table(TABLE).unwrap().is_none(), "all or nothing");
     }
 
-    /// Shared chains of any table, with a rule that leads to the owners'.
-    fn ground() -> Ground {
-        let chain =
-            |name, has_entries, rules| Shared { name, base: None, wrong_kind: None, comment: None, rules, has_entries };
-        let lead = (ground::Place::Last, vec![rule::to_chain(Verdict::Jump, "ours")]);
-        let shared =
+    /// Returns shared chains of a table, with a rule that leads to the owners' chains.
+    fn shared() -> SharedTable {
+        let chain = |name, has_entries, rules| SharedChain {
+            name,
+            base: None,
+            wrong_kind: None,
+            comment: None,
+            rules,
+            has_entries,
+        };
+        let lead = (shared::Place::Last, vec![rule::to_chain(Verdict::Jump, "ours")]);
+        let chains =
             vec![chain("ours", true, Vec::new()), chain("theirs", true, Vec::new()), chain("top", false, vec![lead])];
-        Ground { table: TABLE, comment: None, shared, kind: "kind-", is_named_for_plugins: true }
+        SharedTable { table: TABLE, comment: None, chains, kind: "kind-", is_named_for_plugins: true }
     }
 
-    fn set<'a>(ground: &'a Ground, owner: &str, chains: &[&str]) -> RuleSet<'a> {
+    fn set<'a>(shared: &'a SharedTable, owner: &str, chains: &[&str]) -> RuleSet<'a> {
         let entry = |chain, target: Option<&&str>| {
             let verdict = match target {
                 Some(target) => rule::to_chain(Verdict::Jump, target),
@@ -430,8 +438,8 @@ mod tests {
         };
         RuleSet {
             owner: Owner {
-                ground,
-                mark: Mark { comment: format!("kind-{owner}").into_bytes(), telling: None },
+                shared,
+                mark: Mark { comment: format!("kind-{owner}").into_bytes(), identifying: None },
                 chains: chains.iter().map(|chain| (*chain).to_owned()).collect(),
                 outer: None,
             },
@@ -445,30 +453,31 @@ mod tests {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
     }
 
-    /// In several shared chains, with chains of its own and without: made, compared, listed, found by handles, removed.
+    /// A set in several shared chains, with its own chains and without. It is made, compared, listed, found by handles
+    /// and removed.
     #[test]
     fn a_set_may_lie_in_any_chains() {
         private();
         let mut nft = open();
-        let ground = ground();
+        let shared = shared();
         for (chains, others) in [(&["own"][..], &["other"][..]), (&[], &[])] {
-            let (mine, other) = (set(&ground, "mine", chains), set(&ground, "other", others));
+            let (mine, other) = (set(&shared, "mine", chains), set(&shared, "other", others));
             let handles = mine.ensure(&mut nft, Look::All, |_| false).unwrap().unwrap();
             assert_eq!(handles.len(), 2);
             assert!(mine.check(&mut nft, &[]).unwrap() && !other.check(&mut nft, &[]).unwrap());
             other.ensure(&mut nft, Look::None, |_| false).unwrap();
             assert!(mine.check(&mut open(), &handles).unwrap() && other.check(&mut open(), &[]).unwrap());
             assert_eq!(mine.ensure(&mut nft, Look::All, |_| false).unwrap(), Some(Vec::new()), "all there");
-            assert_eq!(ground.list(&mut nft, |rule| rule.comment.clone()).unwrap().len(), 4);
-            assert!(!ground.is_unused(&mut nft).unwrap());
+            assert_eq!(shared.list(&mut nft, |rule| rule.comment.clone()).unwrap().len(), 4);
+            assert!(!shared.is_unused(&mut nft).unwrap());
             let removed = mine.owner.remove(&mut nft, &handles, |_| true).unwrap();
             assert_eq!((removed.entries, removed.chains), (2, chains.len()));
             assert!(!mine.check(&mut nft, &[]).unwrap() && other.check(&mut nft, &[]).unwrap());
-            let gone = ground.retain(&mut nft, |rule| rule.commented(b"kind-other"), |_| Ok(())).unwrap();
+            let gone = shared.retain(&mut nft, |rule| rule.commented(b"kind-other"), |_| Ok(())).unwrap();
             assert_eq!(gone.len(), 2);
-            assert_eq!(ground.is_unused(&mut nft).unwrap(), others.is_empty(), "a chain that nothing leads to");
+            assert_eq!(shared.is_unused(&mut nft).unwrap(), others.is_empty(), "a chain that nothing leads to");
             other.owner.remove(&mut nft, &[], |_| true).unwrap();
-            assert!(ground.is_unused(&mut nft).unwrap());
+            assert!(shared.is_unused(&mut nft).unwrap());
             nft.change(|_, batch| {
                 batch.delete_table(TABLE);
                 Ok(())
@@ -477,23 +486,23 @@ mod tests {
         }
     }
 
-    /// What a refused change was to make does not count as made.
+    /// A refused change does not count as made.
     #[test]
-    fn a_refused_change_makes_nothing_whole() {
+    fn a_refused_change_completes_nothing() {
         private();
         let mut nft = open();
-        let ground = ground();
-        let mine = set(&ground, "mine", &[]);
+        let shared = shared();
+        let mine = set(&shared, "mine", &[]);
         mine.ensure(&mut nft, Look::All, |_| false).unwrap();
-        let whole = nft.witness.0.first().cloned().unwrap();
-        assert!(nft.is_untouched(&whole).unwrap());
+        let complete = nft.complete.0.first().cloned().unwrap();
+        assert!(nft.is_untouched(&complete).unwrap());
         mine.owner.remove(&mut nft, &[], |_| true).unwrap();
-        assert!(!nft.is_untouched(&whole).unwrap());
+        assert!(!nft.is_untouched(&complete).unwrap());
         let refused = nft.change(|nft, batch| {
-            nft.witness(whole.clone(), batch);
+            nft.note_complete(complete.clone(), batch);
             batch.flush_chain(TABLE, "missing");
             Ok(())
         });
-        assert!(refused.is_err() && !nft.is_untouched(&whole).unwrap());
+        assert!(refused.is_err() && !nft.is_untouched(&complete).unwrap());
     }
 }

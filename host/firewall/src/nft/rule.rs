@@ -1,4 +1,4 @@
-//! nftables rules: the few expressions that ours are made of, both ways, and comments.
+//! nftables rules: the few expressions of our rules, written and read, and comments.
 
 use std::net::IpAddr;
 
@@ -43,7 +43,7 @@ pub(crate) enum Expression {
         chain: Option<String>,
     },
     Masquerade,
-    /// Anything else: never ours.
+    /// Any other expression; our rules never have one.
     Foreign,
 }
 
@@ -52,18 +52,19 @@ pub(crate) enum Expression {
 pub(crate) struct Rule {
     pub(crate) handle: u64,
     pub(crate) comment: Option<Vec<u8>>,
-    /// As netlink attributes: most rules that we come across are not ours, and nobody wants to know what they say.
+    /// The expressions as netlink attributes. They are decoded only when needed: most rules that we read are not ours.
     expressions: Vec<u8>,
 }
 
-/// Which of a packet's addresses.
+/// The source or the destination address of a packet.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     Source,
     Destination,
 }
 
-/// `ip saddr`/`ip6 daddr`/… equal (or not) to `network`, in the form that `nft` gives it in an `inet` table.
+/// Returns expressions that compare an address with `network` for equality or inequality (`ip saddr`, `ip6 daddr`, …).
+/// The form is the one that `nft` uses in an `inet` table.
 ///
 /// Prefixes that end at a byte are compared without a mask, as `nft` does.
 pub(crate) fn address(side: Side, equal: bool, network: IpNet) -> Vec<Expression> {
@@ -96,7 +97,7 @@ pub(crate) fn address(side: Side, equal: bool, network: IpNet) -> Vec<Expression
     expressions
 }
 
-/// The packet is of `network`'s family: what `nft` puts before an address in an `inet` table.
+/// Returns expressions for packets of `network`'s family. `nft` puts them before an address in an `inet` table.
 pub(crate) fn family(network: IpNet) -> [Expression; 2] {
     let protocol = match network {
         IpNet::V4(_) => NFPROTO_IPV4,
@@ -105,8 +106,8 @@ pub(crate) fn family(network: IpNet) -> [Expression; 2] {
     [Expression::Meta(MetaKey::Nfproto), Expression::Compare { equal: true, value: vec![protocol] }]
 }
 
-/// The address that a rule is for, if it begins with what [`family`] and [`address`] make of a source address; and what
-/// follows.
+/// Reads a rule that begins with the expressions of [`family`] and [`address`] for a source. Returns that address and
+/// the expressions after it.
 pub(crate) fn source_of(expressions: &[Expression]) -> Option<(IpAddr, &[Expression])> {
     let [_, _, _, Expression::Compare { value, .. }, rest @ ..] = expressions else { return None };
     let octets = value.as_slice();
@@ -120,7 +121,7 @@ pub(crate) fn source_of(expressions: &[Expression]) -> Option<(IpAddr, &[Express
     expressions.starts_with(&wanted).then_some((source, rest))
 }
 
-/// The one destination that a rule is for, wherever it compares it.
+/// Returns the one destination that a rule compares, anywhere in the rule.
 pub(crate) fn destination_of(expressions: &[Expression]) -> Option<IpAddr> {
     expressions.windows(2).find_map(|pair| {
         let [Expression::Payload { base: NETWORK_HEADER, offset, length }, Expression::Compare { equal: true, value }] =
@@ -136,7 +137,7 @@ pub(crate) fn destination_of(expressions: &[Expression]) -> Option<IpAddr> {
     })
 }
 
-/// Whether these are what [`address`] makes of a destination outside of a network of `ip`'s family.
+/// True if these are the expressions of [`address`] for a destination outside a network of `ip`'s family.
 pub(crate) fn is_elsewhere(expressions: &[Expression], ip: IpAddr) -> bool {
     let whole = address(Side::Destination, false, ip.into());
     let (Some(Expression::Payload { offset: wanted, .. }), Some(Expression::Payload { base, offset, .. })) =
@@ -151,7 +152,7 @@ pub(crate) fn is_elsewhere(expressions: &[Expression], ip: IpAddr) -> bool {
     *base == NETWORK_HEADER && offset == wanted && compared
 }
 
-/// `iifname <name>`.
+/// Returns the expressions of `iifname <name>`.
 pub(crate) fn input_interface(name: &str) -> [Expression; 2] {
     let mut value = name.as_bytes().to_vec();
     // The register holds IFNAMSIZ bytes.
@@ -159,7 +160,7 @@ pub(crate) fn input_interface(name: &str) -> [Expression; 2] {
     [Expression::Meta(MetaKey::Iifname), Expression::Compare { equal: true, value }]
 }
 
-/// The name that a rule compares the input interface with first; and what follows.
+/// Returns the interface name in a rule's first comparison, and the expressions after it.
 pub(crate) fn input_interface_of(expressions: &[Expression]) -> Option<(String, &[Expression])> {
     let [_, Expression::Compare { value, .. }, rest @ ..] = expressions else { return None };
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
@@ -167,7 +168,7 @@ pub(crate) fn input_interface_of(expressions: &[Expression]) -> Option<(String, 
     expressions.starts_with(&input_interface(&name)).then_some((name, rest))
 }
 
-/// `ether saddr <mac>`.
+/// Returns the expressions of `ether saddr <mac>`.
 pub(crate) fn source_mac(mac: [u8; 6]) -> [Expression; 2] {
     [
         Expression::Payload { base: LINK_HEADER, offset: 6, length: 6 },
@@ -175,22 +176,22 @@ pub(crate) fn source_mac(mac: [u8; 6]) -> [Expression; 2] {
     ]
 }
 
-/// A verdict that ends the rule.
+/// Returns a verdict that ends the rule.
 pub(crate) fn verdict(verdict: Verdict) -> Expression {
     Expression::Verdict { verdict, chain: None }
 }
 
-/// `drop`.
+/// Returns the expression of `drop`.
 pub(crate) fn drop_packet() -> Expression {
     verdict(Verdict::Other(NF_DROP))
 }
 
-/// `jump` or `goto` a chain.
+/// Returns the expression that jumps or goes to a chain.
 pub(crate) fn to_chain(verdict: Verdict, chain: &str) -> Expression {
     Expression::Verdict { verdict, chain: Some(chain.to_owned()) }
 }
 
-/// A comment as the user data of a table, chain or rule: type, length, text with a final NUL.
+/// Returns a comment as the user data of a table, chain or rule: type, length, text with a final NUL.
 ///
 /// Callers keep comments within 253 bytes: the kernel takes 256 bytes of user data (`NFT_USERDATA_MAXLEN`).
 pub(crate) fn comment_data(comment: &[u8]) -> Vec<u8> {
@@ -201,7 +202,7 @@ pub(crate) fn comment_data(comment: &[u8]) -> Vec<u8> {
     data
 }
 
-/// The comment in user data, where other entries may surround it.
+/// Returns the comment in user data, which may have other entries too.
 fn comment_in(mut data: &[u8]) -> Option<Vec<u8>> {
     while let [kind, length, rest @ ..] = data {
         let (value, after) = rest.split_at_checked(usize::from(*length))?;
@@ -214,7 +215,7 @@ fn comment_in(mut data: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Rule {
-    /// From the attributes of a rule (`NFTA_RULE_*`).
+    /// Reads the attributes of a rule (`NFTA_RULE_*`).
     pub(crate) fn read(attributes: Attributes<'_>) -> Self {
         let mut rule = Self { handle: 0, comment: None, expressions: Vec::new() };
         for attribute in attributes {
@@ -228,22 +229,22 @@ impl Rule {
         rule
     }
 
-    /// Whether the rule consists of these expressions.
+    /// True if the rule consists of these expressions.
     pub(crate) fn is(&self, expressions: &[Expression]) -> bool {
         self.parts().eq(expressions.iter().cloned())
     }
 
-    /// What the rule consists of.
+    /// Returns the rule's expressions.
     pub(crate) fn expressions(&self) -> Vec<Expression> {
         self.parts().collect()
     }
 
-    /// The same one after the other: most rules are told apart by the first.
+    /// Returns the rule's expressions one by one: the first one is enough to tell most rules apart.
     fn parts(&self) -> impl Iterator<Item = Expression> {
         Attributes(&self.expressions).into_iter().map(|expression| Expression::read(&expression))
     }
 
-    /// The chain that it leads to.
+    /// Returns the chain that the rule leads to.
     pub(crate) fn target(&self) -> Option<String> {
         self.parts().find_map(|part| match part {
             Expression::Verdict { chain, .. } => chain,
@@ -251,14 +252,14 @@ impl Rule {
         })
     }
 
-    /// Whether the comment begins with `prefix`.
+    /// True if the comment begins with `prefix`.
     pub(crate) fn commented(&self, prefix: &[u8]) -> bool {
         self.comment.as_deref().is_some_and(|comment| comment.starts_with(prefix))
     }
 }
 
 impl Expression {
-    /// As netlink attributes, in the order in which the kernel reports them.
+    /// Returns netlink attributes in the order in which the kernel reports them.
     pub(crate) fn write(&self) -> ListAttribute<ExpressionAttribute> {
         match self {
             Self::Meta(key) => Expressions::Meta(vec![Meta::Key(*key), Meta::DestinationRegister(Register::Reg1)]),
@@ -294,7 +295,7 @@ impl Expression {
         .into()
     }
 
-    /// From the attributes of one expression (`NFTA_EXPR_NAME`, `NFTA_EXPR_DATA`).
+    /// Reads the attributes of one expression (`NFTA_EXPR_NAME`, `NFTA_EXPR_DATA`).
     fn read(expression: &Attribute<'_>) -> Self {
         let parts = expression.nested();
         let data = parts.first(2).map_or(Attributes(&[]), |data| data.nested());
@@ -304,7 +305,7 @@ impl Expression {
             Some(b"bitwise\0") => read_mask(data),
             Some(b"cmp\0") => read_compare(data),
             Some(b"immediate\0") => read_verdict(data),
-            // Port ranges and flags are attributes: ours has none.
+            // Port ranges and flags would be attributes: our expression has none.
             Some(b"masq\0") if data.0.is_empty() => Some(Self::Masquerade),
             _ => None,
         };
@@ -316,17 +317,17 @@ fn named(expression_type: &str) -> Expressions {
     Expressions::Other { expression_type: expression_type.to_owned(), attributes: Vec::new() }
 }
 
-/// Whether this is the register that all values pass through: `NFT_REG_1`, and never its other name `NFT_REG32_00`.
+/// True if this is the register for all values: `NFT_REG_1`, and never its other name `NFT_REG32_00`.
 fn is_register_1(part: &Attribute<'_>) -> bool {
     part.be32() == Some(1)
 }
 
-/// The value in an attribute of data.
+/// Returns the value in a data attribute.
 fn value_in<'a>(part: &Attribute<'a>) -> Option<&'a [u8]> {
     part.nested().first(DATA_VALUE).map(|data| data.value)
 }
 
-/// `NFTA_META_DREG`, `NFTA_META_KEY`.
+/// Reads `NFTA_META_DREG` and `NFTA_META_KEY`.
 fn read_meta(data: Attributes<'_>) -> Option<Expression> {
     let mut key = None;
     for part in data {
@@ -339,7 +340,7 @@ fn read_meta(data: Attributes<'_>) -> Option<Expression> {
     key.map(|key| Expression::Meta(key.into()))
 }
 
-/// `NFTA_PAYLOAD_DREG`, `_BASE`, `_OFFSET`, `_LEN`.
+/// Reads `NFTA_PAYLOAD_DREG`, `_BASE`, `_OFFSET` and `_LEN`.
 fn read_payload(data: Attributes<'_>) -> Option<Expression> {
     let (mut base, mut offset, mut length) = (None, None, None);
     for part in data {
@@ -354,7 +355,7 @@ fn read_payload(data: Attributes<'_>) -> Option<Expression> {
     Some(Expression::Payload { base: base?, offset: offset?, length: length? })
 }
 
-/// `NFTA_BITWISE_SREG`, `_DREG`, `_LEN`, `_MASK`, `_XOR`, `_OP`.
+/// Reads `NFTA_BITWISE_SREG`, `_DREG`, `_LEN`, `_MASK`, `_XOR` and `_OP`.
 fn read_mask(data: Attributes<'_>) -> Option<Expression> {
     let mut mask = None;
     for part in data {
@@ -371,7 +372,7 @@ fn read_mask(data: Attributes<'_>) -> Option<Expression> {
     mask.map(|mask| Expression::Mask(mask.to_vec()))
 }
 
-/// `NFTA_CMP_SREG`, `_OP`, `_DATA`.
+/// Reads `NFTA_CMP_SREG`, `_OP` and `_DATA`.
 fn read_compare(data: Attributes<'_>) -> Option<Expression> {
     let (mut equal, mut compared) = (None, None);
     for part in data {
@@ -386,7 +387,7 @@ fn read_compare(data: Attributes<'_>) -> Option<Expression> {
     Some(Expression::Compare { equal: equal?, value: compared?.to_vec() })
 }
 
-/// `NFTA_IMMEDIATE_DREG`, `_DATA`, in it `NFTA_VERDICT_CODE` and `_CHAIN`.
+/// Reads `NFTA_IMMEDIATE_DREG` and `_DATA` with `NFTA_VERDICT_CODE` and `_CHAIN` in it.
 fn read_verdict(data: Attributes<'_>) -> Option<Expression> {
     let verdict = data.first(2)?.nested().first(DATA_VERDICT)?.nested();
     let code = verdict.first(1).and_then(|code| code.be32())?;
@@ -409,7 +410,7 @@ mod tests {
             let comment = vec![b'x'; length];
             assert_eq!(comment_in(&comment_data(&comment)), Some(comment));
         }
-        // Another entry first, as newer nft releases write it.
+        // Newer nft releases write another entry first.
         assert_eq!(comment_in(b"\x01\x04\x00\x00\x00\x01\x00\x03ab\x00"), Some(b"ab".to_vec()));
         for broken in [&b""[..], b"\x00", b"\x00\x09ab", b"\x01\x00"] {
             assert_eq!(comment_in(broken), None);

@@ -1,41 +1,42 @@
-//! A set of nftables rules that belongs to one owner: the one way in which rules are made, compared, found and removed,
-//! whichever table and chains they are in.
+//! A set of nftables rules with one owner. All tables and chains use the code here to make, compare, find and remove
+//! rules.
 //!
-//! A set has *entries*, which are rules in chains that all owners share ([`Ground`]), and *chains* of its own, which hold
-//! nothing else. Every rule bears the owner's comment. What the rules say and what they are called is the user's affair.
+//! A set has *entries*, which are rules in chains that all owners share ([`SharedTable`]). It also has *chains* of its
+//! own, which hold nothing else. Every rule has the owner's comment. The caller decides the content and the names of
+//! the rules.
 
 use super::batch::{Batch, Table};
-use super::ground::{Found, Ground};
 use super::rule::{Expression, Rule};
+use super::shared::{Found, SharedTable};
 use crate::{FirewallError, Nft};
 
-/// By what an owner's rules are told from others'.
+/// The comment that tells an owner's rules from others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// What each rule bears.
+    /// The comment of each rule.
     pub(crate) comment: Vec<u8>,
-    /// How much of it tells the owner; `None`: all.
-    pub(crate) telling: Option<usize>,
+    /// The length of the part that identifies the owner; `None`: the whole comment.
+    pub(crate) identifying: Option<usize>,
 }
 
 impl Mark {
-    /// Whether a rule is the owner's.
+    /// True if the rule belongs to the owner.
     pub(crate) fn is_on(&self, rule: &Rule) -> bool {
-        match self.telling.and_then(|telling| self.comment.get(..telling)) {
+        match self.identifying.and_then(|identifying| self.comment.get(..identifying)) {
             Some(beginning) => rule.commented(beginning),
             None => rule.comment.as_ref() == Some(&self.comment),
         }
     }
 }
 
-/// An owner, and where rules of it can be.
+/// An owner, and the places where its rules can be.
 #[derive(Clone)]
 pub(crate) struct Owner<'a> {
-    pub(crate) ground: &'a Ground,
+    pub(crate) shared: &'a SharedTable,
     pub(crate) mark: Mark,
-    /// Chains of its own; each leads to the ones after it.
+    /// The owner's chains; each leads to the ones after it.
     pub(crate) chains: Vec<String>,
-    /// A chain of another owner that leads to the first of these, if it is there: names can run together.
+    /// A chain of another owner that leads to the first of these, if it exists: two owners' names can be the same.
     pub(crate) outer: Option<String>,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Entry {
     pub(crate) rule: Vec<Expression>,
 }
 
-/// All rules that an owner is to have.
+/// All rules that an owner should have.
 pub(crate) struct RuleSet<'a> {
     pub(crate) owner: Owner<'a>,
     pub(crate) entries: Vec<Entry>,
@@ -54,36 +55,36 @@ pub(crate) struct RuleSet<'a> {
     pub(crate) contents: Vec<Vec<Vec<Expression>>>,
 }
 
-/// A set that was whole.
+/// A set that was complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Whole {
+pub(crate) struct CompleteSet {
     table: Table,
     mark: Mark,
     entries: Vec<Entry>,
     contents: Vec<Vec<Vec<Expression>>>,
 }
 
-impl Whole {
+impl CompleteSet {
     pub(crate) fn is_of(&self, owner: &Owner<'_>) -> bool {
-        (self.table, &self.mark) == (owner.ground.table, &owner.mark)
+        (self.table, &self.mark) == (owner.shared.table, &owner.mark)
     }
 }
 
-/// Whose entries have to be looked at before a set is made.
+/// The entries to look at before a set is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     All,
-    /// Nobody's: the owner has none yet.
+    /// None: the owner has no entries yet.
     None,
 }
 
 impl<'a> RuleSet<'a> {
     fn table(&self) -> Table {
-        self.owner.ground.table
+        self.owner.shared.table
     }
 
-    fn whole(&self) -> Whole {
-        Whole {
+    fn complete(&self) -> CompleteSet {
+        CompleteSet {
             table: self.table(),
             mark: self.owner.mark.clone(),
             entries: self.entries.clone(),
@@ -95,9 +96,10 @@ impl<'a> RuleSet<'a> {
         self.owner.chains.iter().zip(&self.contents)
     }
 
-    /// Makes sure that the owner has these rules and no others, in one transaction; nothing is changed if all is there, and
-    /// where an entry for which `is_taken` holds has the set's names, which is answered by `None`. Else the answer is the
-    /// handles of the entries that were made now: the record keeps them, and the entries are found by them again.
+    /// Makes sure that the owner has these rules and no others, in one transaction. It changes nothing if all is there.
+    ///
+    /// It returns `None`, and changes nothing, if an entry for which `is_taken` holds has the set's names. Otherwise it
+    /// returns the handles of the new entries. The record keeps them, to find the entries again.
     pub(crate) fn ensure(
         &self,
         nft: &mut Nft,
@@ -108,14 +110,14 @@ impl<'a> RuleSet<'a> {
         let (is_ours, made) = nft.change_and_see(|nft, batch| {
             let exists = nft.table(self.table())?.is_some();
             let there = if exists { owner.chains_there(nft)? } else { Vec::new() };
-            // Where no chain has one of the names, no entry can lead to it.
+            // If no chain has one of the names, no entry can lead to it.
             let looks = exists && look == Look::All && (owner.chains.is_empty() || !there.is_empty());
-            let present = if looks { owner.ground.entries(nft)? } else { Vec::new() };
+            let present = if looks { owner.shared.entries(nft)? } else { Vec::new() };
             nft.forget(owner);
             if present.iter().any(|found| is_taken(&found.rule)) {
                 return Ok(false);
             }
-            owner.ground.ensure(nft, batch, exists)?;
+            owner.shared.ensure(nft, batch, exists)?;
             self.fill(nft, batch, &there)?;
             let mut missing: Vec<&Entry> = entries.iter().collect();
             for Found { chain, rule } in present.iter().filter(|found| owner.mark.is_on(&found.rule)) {
@@ -129,13 +131,13 @@ impl<'a> RuleSet<'a> {
             for Entry { chain, rule } in missing {
                 batch.append_seen_rule(self.table(), chain, rule, Some(&owner.mark.comment));
             }
-            nft.witness(self.whole(), batch);
+            nft.note_complete(self.complete(), batch);
             Ok(true)
         })?;
         Ok(is_ours.then(|| made.iter().map(|rule| rule.handle).collect()))
     }
 
-    /// Makes the owner's chains hold its rules and nothing else. All are filled anew if one is not as it should be: the rules
+    /// Makes the owner's chains hold its rules and nothing else. If one chain differs, all are filled again: the rules
     /// of one refer to the next.
     fn fill(&self, nft: &mut Nft, batch: &mut Batch, there: &[&str]) -> Result<(), FirewallError> {
         let mut stale = false;
@@ -161,18 +163,18 @@ impl<'a> RuleSet<'a> {
         Ok(())
     }
 
-    /// Whether a chain holds these rules, with the owner's mark, and nothing else.
+    /// True if a chain holds these rules, with the owner's mark, and nothing else.
     fn fills(&self, present: &[Rule], wanted: &[Vec<Expression>]) -> bool {
         present.len() == wanted.len()
             && present.iter().zip(wanted).all(|(present, wanted)| self.owner.mark.is_on(present) && present.is(wanted))
     }
 
-    /// Whether all that [`RuleSet::ensure`] makes is there, and effective. With handles of its entries, where they are the
-    /// owner's still, no entries of others are looked at.
+    /// True if all that [`RuleSet::ensure`] makes is there and effective. With handles of its entries that are still
+    /// the owner's, no entries of others are read.
     pub(crate) fn check(&self, nft: &mut Nft, handles: &[u64]) -> Result<bool, FirewallError> {
         let table = self.table();
         if let Some(known) = self.owner.known(nft, handles)? {
-            let of_chain = |chain: &str| match self.owner.ground.entry_chains().any(|entries| entries == chain) {
+            let of_chain = |chain: &str| match self.owner.shared.entry_chains().any(|entries| entries == chain) {
                 true => Ok(known.iter().filter(|found| found.chain == chain).map(|found| found.rule.clone()).collect()),
                 false => nft.rules(table, chain),
             };
@@ -180,17 +182,17 @@ impl<'a> RuleSet<'a> {
                 return Ok(true);
             }
         }
-        // Made by this connection, and nobody has changed anything since: asking for the generation costs microseconds,
-        // asking for the rules grows with the number of attachments.
-        Ok(nft.is_untouched(&self.whole())? || self.is_complete(|chain| nft.rules(table, chain))?)
+        // This connection made the set, and no other program has changed a rule since. To ask for the generation costs
+        // microseconds; to ask for the rules costs more with each attachment.
+        Ok(nft.is_untouched(&self.complete())? || self.is_complete(|chain| nft.rules(table, chain))?)
     }
 
-    /// The same of the rules that each chain has by `rules`.
+    /// As [`RuleSet::check`]; `rules` returns the rules of a chain.
     pub(crate) fn is_complete<R: AsRef<[Rule]>>(
         &self,
         mut rules: impl FnMut(&str) -> Result<R, FirewallError>,
     ) -> Result<bool, FirewallError> {
-        for chain in self.owner.ground.entry_chains() {
+        for chain in self.owner.shared.entry_chains() {
             let present = rules(chain)?;
             let own: Vec<&Rule> = present.as_ref().iter().filter(|rule| self.owner.mark.is_on(rule)).collect();
             let mut wanted = self.entries.iter().filter(|entry| entry.chain == chain);
@@ -203,36 +205,36 @@ impl<'a> RuleSet<'a> {
                 return Ok(false);
             }
         }
-        self.owner.ground.is_complete(&mut rules)
+        self.owner.shared.is_complete(&mut rules)
     }
 }
 
 impl Owner<'_> {
-    /// Those of its chains that are there.
+    /// Returns those of its chains that exist.
     fn chains_there(&self, nft: &mut Nft) -> Result<Vec<&str>, FirewallError> {
         let mut chains = Vec::new();
         for chain in &self.chains {
-            if nft.chain(self.ground.table, chain)?.is_some() {
+            if nft.chain(self.shared.table, chain)?.is_some() {
                 chains.push(chain.as_str());
             }
         }
         Ok(chains)
     }
 
-    /// Whether an entry leads to a chain of the owner, or to one that itself leads there.
+    /// True if an entry leads to a chain of the owner, or to a chain that leads there.
     pub(crate) fn is_reached_by(&self, rule: &Rule) -> bool {
         let own = self.chains.iter().chain(&self.outer);
-        self.ground.target(rule).is_some_and(|target| own.into_iter().any(|chain| *chain == target))
+        self.shared.target(rule).is_some_and(|target| own.into_iter().any(|chain| *chain == target))
     }
 
-    /// The entries of these handles; `None` if one of them is not there, or not the owner's: handles start over when a table is
-    /// made anew.
+    /// Returns the entries with these handles. `None` if one is missing or not the owner's: handles start again when a
+    /// table is made again.
     fn known(&self, nft: &mut Nft, handles: &[u64]) -> Result<Option<Vec<Found>>, FirewallError> {
         let mut entries = Vec::new();
         for handle in handles {
             let mut found = None;
-            for chain in self.ground.entry_chains() {
-                let rule = nft.rule(self.ground.table, chain, *handle)?;
+            for chain in self.shared.entry_chains() {
+                let rule = nft.rule(self.shared.table, chain, *handle)?;
                 if let Some(rule) = rule.filter(|rule| rule.handle == *handle && self.mark.is_on(rule)) {
                     found = Some(Found { chain, rule });
                     break;
@@ -246,11 +248,13 @@ impl Owner<'_> {
         Ok((!entries.is_empty()).then_some(entries))
     }
 
-    /// Removes the owner's entries for which `goes` holds, and its chains to which nothing of other owners leads, in one
-    /// transaction. With handles of its entries, where they are the owner's still, they are all its entries, and those of
-    /// others are not looked at. Each comment is read before its rule is deleted.
+    /// Removes the owner's entries for which `goes` holds. It also removes the owner's chains that no other owner's
+    /// rule leads to. All is one transaction.
     ///
-    /// A stranger's rule that leads to a chain is an error (`EBUSY`). That nothing is there is none.
+    /// Handles of its entries that are still the owner's stand for all its entries; the others' are not read. Each
+    /// comment is read before its rule is deleted.
+    ///
+    /// A foreign rule that leads to a chain is an error (`EBUSY`). It is no error if nothing is there.
     pub(crate) fn remove(
         &self,
         nft: &mut Nft,
@@ -268,7 +272,7 @@ impl Owner<'_> {
         })
     }
 
-    /// The same of all entries, if `may` holds for them.
+    /// As [`Owner::remove`], for all entries, if `may` holds for them.
     pub(crate) fn remove_if(
         &self,
         nft: &mut Nft,
@@ -276,7 +280,7 @@ impl Owner<'_> {
     ) -> Result<Option<Removed>, FirewallError> {
         nft.forget(self);
         nft.change(|nft, batch| {
-            let own = self.ground.entries(nft)?.into_iter().map(|found| found.rule);
+            let own = self.shared.entries(nft)?.into_iter().map(|found| found.rule);
             let own: Vec<Rule> = own.filter(|rule| self.mark.is_on(rule)).collect();
             if !may(&own) {
                 return Ok(None);
@@ -287,17 +291,17 @@ impl Owner<'_> {
         })
     }
 
-    /// What [`Owner::remove`] takes away.
+    /// Returns the objects that [`Owner::remove`] removes.
     pub(crate) fn removal(&self, nft: &mut Nft, goes: impl Fn(&Rule) -> bool) -> Result<Removal<'_>, FirewallError> {
         let there = self.chains_there(nft)?;
         let nothing = !self.chains.is_empty() && there.is_empty();
-        let all = if nothing { Vec::new() } else { self.ground.entries(nft)? };
+        let all = if nothing { Vec::new() } else { self.shared.entries(nft)? };
         let (going, staying): (Vec<Found>, Vec<Found>) =
             all.into_iter().partition(|found| self.mark.is_on(&found.rule) && goes(&found.rule));
-        let targets: Vec<String> = staying.iter().filter_map(|found| self.ground.target(&found.rule)).collect();
-        // A chain that stays holds those that it leads to.
+        let targets: Vec<String> = staying.iter().filter_map(|found| self.shared.target(&found.rule)).collect();
+        // A chain that stays keeps the chains that it leads to.
         let mut held = match &self.outer {
-            Some(outer) => nft.chain(self.ground.table, outer)?.is_some(),
+            Some(outer) => nft.chain(self.shared.table, outer)?.is_some(),
             None => false,
         };
         let mut chains = Vec::new();
@@ -310,10 +314,11 @@ impl Owner<'_> {
             held &= is_there;
         }
         let entries = going.iter().map(|found| (found.chain, found.rule.handle)).collect();
-        Ok(Removal { table: self.ground.table, entries, chains })
+        Ok(Removal { table: self.shared.table, entries, chains })
     }
 
-    /// The same by the handles of the entries, if the kernel says that nothing else leads to the owner's chains.
+    /// As [`Owner::removal`], by the handles of the entries. It applies only if the kernel says that nothing else leads
+    /// to the owner's chains.
     fn known_removal(
         &self,
         nft: &mut Nft,
@@ -326,8 +331,8 @@ impl Owner<'_> {
         }
         let mut targets: Vec<String> = known.iter().filter_map(|found| found.rule.target()).collect();
         for chain in &self.chains {
-            let uses = nft.chain(self.ground.table, chain)?.map(|state| state.uses);
-            let rules = nft.rules(self.ground.table, chain)?;
+            let uses = nft.chain(self.shared.table, chain)?.map(|state| state.uses);
+            let rules = nft.rules(self.shared.table, chain)?;
             let leading = targets.iter().filter(|target| *target == chain).count();
             if uses != u32::try_from(rules.len() + leading).ok() {
                 return Ok(None);
@@ -336,37 +341,37 @@ impl Owner<'_> {
         }
         let entries = known.iter().map(|found| (found.chain, found.rule.handle)).collect();
         Ok(Some(Removal {
-            table: self.ground.table,
+            table: self.shared.table,
             entries,
             chains: self.chains.iter().map(String::as_str).collect(),
         }))
     }
 }
 
-impl Ground {
-    /// The chain that an entry of an owner of this kind leads to; `None` for strangers' rules.
+impl SharedTable {
+    /// Returns the chain that an entry of this kind leads to; `None` for foreign rules.
     fn target(&self, rule: &Rule) -> Option<String> {
         rule.commented(self.kind.as_bytes()).then(|| rule.target()).flatten()
     }
 }
 
-/// How much was removed.
+/// The number of removed objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Removed {
     pub(crate) entries: usize,
     pub(crate) chains: usize,
 }
 
-/// What is to be removed of an owner.
+/// The objects of an owner that are to be removed.
 pub(crate) struct Removal<'a> {
     table: Table,
-    /// Shared chains, and handles in them.
+    /// SharedChain chains, and handles in them.
     pub(crate) entries: Vec<(&'static str, u64)>,
     pub(crate) chains: Vec<&'a str>,
 }
 
 impl Removal<'_> {
-    /// Entries first: a chain that another one jumps to can't be deleted.
+    /// Adds the deletions to a batch. Entries come first: a chain that another one jumps to can't be deleted.
     fn put_into(&self, batch: &mut Batch) {
         for (chain, handle) in &self.entries {
             batch.delete_rule(self.table, chain, *handle);
@@ -379,7 +384,7 @@ impl Removal<'_> {
         }
     }
 
-    /// The commands that do the same.
+    /// Returns the commands that do the same.
     pub(crate) fn commands(&self) -> Vec<String> {
         let table = self.table;
         let entry = |(chain, handle): &(&str, u64)| format!("nft delete rule {table} {chain} handle {handle}");

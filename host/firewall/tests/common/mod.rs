@@ -1,4 +1,4 @@
-//! What the tests share: a network namespace each, and the system's own tools as witnesses.
+//! Shared parts of the tests: a network namespace for each, and the system's own tools as witnesses.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "tests, which clippy doesn't know of a module")]
@@ -10,7 +10,8 @@ use ipnet::IpNet;
 use nix::sched::{CloneFlags, unshare};
 use postern_firewall::{AttachmentKey, Nft};
 
-/// Gives the calling thread, and what it starts, a network namespace of its own: tests of one program run in parallel.
+/// Moves the calling thread, and all that it starts, into its own network namespace: tests of one program run in
+/// parallel.
 pub fn own_namespace() {
     assert_eq!(
         std::env::var("POSTERN_PRIVATE").as_deref(),
@@ -28,7 +29,7 @@ pub fn nft() -> Nft {
     Nft::open(soon()).unwrap()
 }
 
-/// Runs a tool of the Debian package `package` and returns what it prints.
+/// Runs a tool of the Debian package `package` and returns the text that it prints.
 pub fn tool(package: &str, script: &str) -> String {
     let output = Command::new("sh").args(["-euc", script]).output().unwrap();
     let complaints = String::from_utf8_lossy(&output.stderr);
@@ -40,7 +41,7 @@ pub fn tool(package: &str, script: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The whole rule set, as nft prints it.
+/// Returns the whole rule set, as nft prints it.
 pub fn ruleset() -> String {
     tool("nftables", "nft list ruleset")
 }

@@ -1,5 +1,5 @@
-//! The floor: the netlink messages of an ADD and of a DEL with nothing around them. What they take is the kernel's, on a node
-//! as full as it is.
+//! The floor: the netlink messages of an ADD and of a DEL, sent by a program that does nothing else. Their time is the
+//! kernel's, on a node that is equally full.
 
 use crate::Sample;
 use crate::nft::{Guard, Masquerade, Nft};
@@ -15,14 +15,14 @@ const BRIDGE: &str = "scale0";
 const ADDRESS: &str = "10.100.255.250/16";
 const COMMENT: &str = "ffffffffffffffff-ffffffffffffffff, net: scale0, if: eth0, id: floor";
 
-/// What is measured beside the pair.
+/// The parts that are measured with the pair.
 #[derive(Clone, Copy)]
 pub struct Features {
     pub masquerade: bool,
     pub guard: bool,
 }
 
-/// Both verbs once, each in a process of its own, as plugins are.
+/// Measures both verbs once, each in its own process, as plugins are.
 pub fn measure(features: Features) -> Result<[Sample; 2]> {
     let own = std::env::current_exe()?;
     let flags = [features.masquerade.to_string(), features.guard.to_string()];
@@ -36,11 +36,11 @@ pub fn measure(features: Features) -> Result<[Sample; 2]> {
     Ok([call("add")?, call("del")?])
 }
 
-/// `floor add|del MASQUERADE GUARD`: prints microseconds on the wall and of the processor.
+/// Runs `floor add|del MASQUERADE GUARD`. It prints microseconds of wall time and of CPU time.
 pub fn run(arguments: &[String]) -> Result<()> {
     let [verb, masquerade, guard] = arguments else { bail!("floor add|del MASQUERADE GUARD") };
     let features = Features { masquerade: masquerade.parse()?, guard: guard.parse()? };
-    // The namespace is entered before: that costs the same on any node.
+    // The namespace is entered before: the cost is the same on any node.
     let worker = Worker::start(&Namespace::open("/run/netns/probe")?, || Ok(()))?;
     worker.netlink()?;
     let home = Namespace::current()?;
@@ -95,7 +95,7 @@ fn add(worker: &Worker, home: &Namespace, features: Features) -> Result<()> {
 fn delete(features: Features) -> Result<()> {
     let mut nft = Nft::open()?;
     if features.masquerade {
-        // Which one it is was told as it was made.
+        // The handle was returned when the rule was made.
         nft.delete_masquerade()?;
     }
     if features.guard {

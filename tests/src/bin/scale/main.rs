@@ -1,13 +1,18 @@
-//! What a run costs on a node with many attachments. Fills a node, and after each count measures ADD, CHECK and DEL of one
-//! more, the GC verb with all valid, and the floor: the same netlink messages, sent by a program that does nothing else. What a
-//! run takes beyond the floor is ours.
+//! A benchmark of runs on a node with many attachments. It fills a node. After each count it measures ADD, CHECK and
+//! DEL of one more attachment, and the GC verb with all attachments valid. It also measures the floor: the same netlink
+//! messages, sent by a program that does nothing else. The time of a run beyond the floor is ours.
 //!
 //! `postern-bench-scale [--counts 1,1000,10000] [--runs N] [--patch JSON] [--no-flood] [--json FILE] [--then COMMAND]
-//! [LABEL=DIRECTORY...]`, under `tests/in-namespaces`. With `--no-flood` the ports of the filling take no frames whose
-//! receiver the bridge doesn't know: to hand each new link's first frames to a thousand ports takes the kernel longer than a
-//! run, and it books that to whoever is running. Directories of plugins are measured by turns on the same node; without one it is the one under
-//! test, beside the native plugins. The first one fills the node. A bridge and its network take 1,000 attachments, a namespace
-//! of the filling a hundred of them: what the host has of each is the same as with a namespace of its own.
+//! [LABEL=DIRECTORY...]`, under `tests/in-namespaces`.
+//!
+//! With `--no-flood` the filling's ports take no frames for receivers that the bridge doesn't know. Otherwise the
+//! kernel gives each new link's first frames to a thousand ports. That takes longer than a run, and counts as time of
+//! the running process.
+//!
+//! Directories of plugins are measured by turns on the same node, and the first one fills the node. Without a
+//! directory, the plugins under test are measured beside the native ones. A bridge and its network take 1,000
+//! attachments, and a namespace of the filling takes 100. The host has the same objects for each as with one namespace
+//! per attachment.
 
 #![allow(clippy::print_stdout, reason = "its output is a table")]
 
@@ -25,21 +30,21 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// A bridge takes 1023 ports.
+/// The number of attachments per bridge; a bridge takes 1023 ports.
 const PER_BRIDGE: usize = 1000;
 const PER_NAMESPACE: usize = 100;
-/// Runs before the first that counts.
+/// The number of runs before the first that counts.
 const WARM_UP: usize = 2;
-/// How many fill the node at once.
+/// The number of attachments that are made at once while the node is filled.
 const WORKERS: usize = 3;
 
-/// Plugins to measure.
+/// The plugins to measure.
 struct Side {
     label: String,
     bin: PathBuf,
 }
 
-/// Microseconds of one call: on the wall, and of processors.
+/// The microseconds of one call: wall time and CPU time.
 #[derive(Clone, Copy)]
 struct Sample {
     wall: u64,
@@ -84,7 +89,7 @@ fn main() -> Result<()> {
     if let Some(file) = &options.file {
         std::fs::write(file, serde_json::to_string_pretty(&rows)?).with_context(|| file.clone())?;
     }
-    // To look at a full node by other means.
+    // A command to look at a full node by other means.
     if let Some(then) = &options.then {
         let status = Command::new("sh").args(["-c", then]).status()?;
         ensure!(status.success(), "{then}: {status}");
@@ -137,7 +142,7 @@ fn sh(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Keeps frames whose receiver isn't known from all ports that there are.
+/// Sets all ports so that they get no frames for unknown receivers.
 fn stop_flooding() -> Result<()> {
     let output = Command::new("bridge").args(["-j", "link"]).output()?;
     let links: Vec<Value> = serde_json::from_slice(&output.stdout).context("bridge -j link")?;
@@ -147,7 +152,7 @@ fn stop_flooding() -> Result<()> {
     sh(&["bridge", "-batch", "/run/ports"])
 }
 
-/// The network of a bridge.
+/// Returns the network of a bridge.
 fn network(bridge: usize, patch: &Value) -> Value {
     let mut config = json!({
         "cniVersion": "1.1.0", "name": format!("scale{bridge}"), "type": "bridge", "bridge": format!("scale{bridge}"),
@@ -158,15 +163,15 @@ fn network(bridge: usize, patch: &Value) -> Value {
     config
 }
 
-/// Container and interface of an attachment of the filling.
+/// Returns container and interface of an attachment of the filling.
 fn filler(number: usize) -> (String, String) {
     (format!("fill{}", number / PER_NAMESPACE), format!("eth{}", number % PER_NAMESPACE))
 }
 
-/// Attaches numbers `from` to `to`, by real runs.
+/// Makes the attachments `from` to `to`, by real runs.
 fn fill(side: &Side, patch: &Value, from: usize, to: usize) -> Result<()> {
     for number in from / PER_NAMESPACE..to.div_ceil(PER_NAMESPACE) {
-        // Those of a beginning that is there already are refused.
+        // If they were made before, this is refused.
         let _ = sh(&["ip", "netns", "add", &format!("fill{number}")]);
     }
     let next = AtomicUsize::new(from);
@@ -272,14 +277,14 @@ fn row(label: &str, count: usize, verb: &str, samples: &[Sample], floor: Option<
     })
 }
 
-/// A part of a hundred of sorted microseconds, ms.
+/// Returns a percentile of the microseconds, in ms.
 #[allow(clippy::cast_precision_loss, reason = "microseconds of one call")]
 fn part(mut micros: Vec<u64>, percent: usize) -> f64 {
     micros.sort_unstable();
     micros.get((micros.len().saturating_sub(1) * percent) / 100).map_or(f64::NAN, |micros| *micros as f64 / 1000.0)
 }
 
-/// One call: what it took, what it printed, whether it succeeded.
+/// Makes one call. Returns its time, its output and its success.
 fn call(
     bin: &Path,
     verb: &str,
@@ -317,7 +322,7 @@ fn timed(command: &mut Command, input: &str) -> Result<(Sample, String, bool)> {
     Ok((Sample { wall, cpu: children_cpu()?.saturating_sub(cpu_before) }, stdout, status.success()))
 }
 
-/// CPU time of all children waited for so far, theirs included, µs.
+/// Returns the CPU time of all children waited for so far, with their children, in µs.
 fn children_cpu() -> Result<u64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     Ok(u64::try_from(usage.user_time().num_microseconds() + usage.system_time().num_microseconds())?)

@@ -1,4 +1,4 @@
-//! Rules in the native plugins' form, each transaction one message to the kernel and nothing looked at before.
+//! Rules in the native plugins' form. Each transaction is one message to the kernel, without a look before.
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
@@ -21,7 +21,7 @@ const ECHO: u16 = 8;
 const CREATE: u16 = 0x400;
 const APPEND: u16 = 0x800;
 
-/// Where a rule's number is kept between the two verbs.
+/// The file that keeps a rule's handle between the two verbs.
 const HANDLES: &str = "/run/floor-handles";
 
 pub struct Masquerade<'a> {
@@ -99,7 +99,7 @@ impl Nft {
         .map(drop)
     }
 
-    /// Makes changes in one transaction; the handles of new rules.
+    /// Makes changes in one transaction. Returns the handles of new rules.
     fn commit(&mut self, changes: &[Change]) -> Result<Vec<u64>> {
         let mut datagram = message(0x10, REQUEST, 1, 0, 10, &[]);
         let last = u32::try_from(changes.len())? + 1;

@@ -1,4 +1,4 @@
-//! What all owners of rules share: a table, its base chains, and rules in them that are nobody's.
+//! The objects that all owners of rules share: a table, its base chains, and rules in them that belong to no owner.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use super::batch::{BaseChain, Batch, Table};
 use super::rule::{Expression, Rule};
 use crate::{FirewallError, Nft};
 
-/// Deletions per transaction: what fits a netlink datagram several times over.
+/// Deletions per transaction. A netlink datagram has room for several times as many.
 const CHUNK: usize = 500;
 
-/// Where a shared rule goes if it is missing from a chain that is there.
+/// The place for a shared rule that is missing from an existing chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     First,
@@ -18,45 +18,45 @@ pub(crate) enum Place {
 
 /// A chain that all owners share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedChain {
     pub(crate) name: &'static str,
-    /// `None` for one that others lead to.
+    /// The hook of a base chain; `None` for a chain that other chains lead to.
     pub(crate) base: Option<BaseChain>,
-    /// What to say where the base chain is there and of another kind. `None`: it serves all the same.
+    /// The error text if the base chain exists with another kind. `None`: a chain of any kind serves.
     pub(crate) wrong_kind: Option<&'static str>,
     pub(crate) comment: Option<&'static str>,
-    /// Rules that are nobody's: they lead to the owners'.
+    /// Rules that belong to no owner: they lead to the owners' rules.
     pub(crate) rules: Vec<(Place, Vec<Expression>)>,
-    /// Whether owners have rules in it.
+    /// True if owners have rules in it.
     pub(crate) has_entries: bool,
 }
 
-/// A table with what all owners share in it.
+/// A table with the chains and rules in it that all owners share.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct SharedTable {
     pub(crate) table: Table,
     pub(crate) comment: Option<&'static str>,
-    pub(crate) shared: Vec<Shared>,
-    /// What the comments of all owners' rules begin with; empty where they have nothing in common.
+    pub(crate) chains: Vec<SharedChain>,
+    /// The beginning of the comments of all owners' rules. Empty if they have no common beginning.
     pub(crate) kind: &'static str,
-    /// Whether the table's name is the plugins' own: an empty one is theirs.
+    /// True if the plugins chose the table's name: an empty table of this name is theirs.
     pub(crate) is_named_for_plugins: bool,
 }
 
-/// A rule that an owner has in a shared chain.
+/// A rule of an owner in a shared chain.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) chain: &'static str,
     pub(crate) rule: Rule,
 }
 
-impl Ground {
-    /// The shared chains in which owners have rules.
+impl SharedTable {
+    /// Returns the shared chains in which owners have rules.
     pub(crate) fn entry_chains(&self) -> impl Iterator<Item = &'static str> {
-        self.shared.iter().filter(|chain| chain.has_entries).map(|chain| chain.name)
+        self.chains.iter().filter(|chain| chain.has_entries).map(|chain| chain.name)
     }
 
-    /// The rules of all owners, and of strangers beside them.
+    /// Returns all rules of these chains: those of all owners, and foreign ones.
     pub(crate) fn entries(&self, nft: &mut Nft) -> Result<Vec<Found>, FirewallError> {
         let mut entries = Vec::new();
         for chain in self.entry_chains() {
@@ -65,12 +65,12 @@ impl Ground {
         Ok(entries)
     }
 
-    /// Adds what is missing of the table, its shared chains and their rules. `is_there`: the table is.
+    /// Adds the missing parts of the table, its shared chains and their rules. `is_there` is true if the table exists.
     pub(crate) fn ensure(&self, nft: &mut Nft, batch: &mut Batch, is_there: bool) -> Result<(), FirewallError> {
         if !is_there {
             batch.add_table(self.table, self.comment);
         }
-        for chain in &self.shared {
+        for chain in &self.chains {
             let present = if is_there { nft.chain(self.table, chain.name)? } else { None };
             let Some(state) = present else {
                 batch.add_chain(self.table, chain.name, chain.base, chain.comment);
@@ -93,7 +93,7 @@ impl Ground {
                 let rules = chain.rules.iter().filter(of_place).map(|(_, rule)| rule);
                 rules.filter(|rule| !present.iter().any(|present| present.is(rule))).collect::<Vec<_>>()
             };
-            // Each one is put before the one that was put there before it.
+            // Each rule is put before the one that was added before it.
             for rule in missing(Place::First).into_iter().rev() {
                 batch.insert_rule(self.table, chain.name, rule, None);
             }
@@ -104,12 +104,12 @@ impl Ground {
         Ok(())
     }
 
-    /// Whether the shared rules are there, of the rules that each chain has by `rules`.
+    /// True if the shared rules are there; `rules` returns the rules of a chain.
     pub(crate) fn is_complete<R: AsRef<[Rule]>>(
         &self,
         rules: &mut impl FnMut(&str) -> Result<R, FirewallError>,
     ) -> Result<bool, FirewallError> {
-        for chain in self.shared.iter().filter(|chain| !chain.rules.is_empty()) {
+        for chain in self.chains.iter().filter(|chain| !chain.rules.is_empty()) {
             let present = rules(chain.name)?;
             if !chain.rules.iter().all(|(_, wanted)| present.as_ref().iter().any(|rule| rule.is(wanted))) {
                 return Ok(false);
@@ -118,11 +118,11 @@ impl Ground {
         Ok(true)
     }
 
-    /// Whether the table is there and holds nothing but what all owners share.
+    /// True if the table is there and holds only the shared objects.
     pub(crate) fn is_unused(&self, nft: &mut Nft) -> Result<bool, FirewallError> {
         let Some(state) = nft.table(self.table)? else { return Ok(false) };
         let mut chains = 0;
-        for chain in &self.shared {
+        for chain in &self.chains {
             if nft.chain(self.table, chain.name)?.is_none() {
                 if self.is_named_for_plugins {
                     continue;
@@ -130,17 +130,17 @@ impl Ground {
                 return Ok(false);
             }
             chains += 1;
-            let strange = |rule: &Rule| !chain.rules.iter().any(|(_, shared)| rule.is(shared));
-            if nft.rules(self.table, chain.name)?.iter().any(strange) {
+            let is_foreign = |rule: &Rule| !chain.rules.iter().any(|(_, shared)| rule.is(shared));
+            if nft.rules(self.table, chain.name)?.iter().any(is_foreign) {
                 return Ok(false);
             }
         }
-        // A table counts all that is in it, sets and maps included: more than the shared chains is somebody else's.
+        // A table counts all objects in it, sets and maps included. More than the shared chains means foreign objects.
         Ok(state.uses == chains)
     }
 
-    /// Removes those of the owners' rules that `pick` picks, and returns them. It is asked again while there are more than a
-    /// transaction has room for, and when somebody has changed rules in between.
+    /// Removes the owners' rules that `pick` returns, and returns them. `pick` is called again if there are more rules
+    /// than one transaction can hold, or if another program changed the rules meanwhile.
     pub(crate) fn remove(
         &self,
         nft: &mut Nft,
@@ -164,9 +164,9 @@ impl Ground {
         }
     }
 
-    /// Removes the rules of all owners but those who are to stay, and returns them. `is_stale` tells by the rules alone;
-    /// `spared` then takes out of what is left whoever is at work: it is asked only if there is something to remove, and after
-    /// the rules were read.
+    /// Removes the rules of all owners except those that stay. Returns the removed rules. `is_stale` decides by the
+    /// rule alone. `spared` then takes out the owners at work. It is called only if there is something to remove, and
+    /// after the rules were read.
     pub(crate) fn retain(
         &self,
         nft: &mut Nft,
@@ -182,12 +182,12 @@ impl Ground {
         })
     }
 
-    /// What `read` makes of the rules of all owners.
+    /// Returns the results of `read` for the rules of all owners.
     pub(crate) fn list<T>(&self, nft: &mut Nft, read: impl Fn(&Rule) -> Option<T>) -> Result<Vec<T>, FirewallError> {
         Ok(self.entries(nft)?.iter().filter_map(|found| read(&found.rule)).collect())
     }
 
-    /// All rules of the table, by chain: for who compares many sets, and would be shown all rules each time.
+    /// Returns all rules of the table, by chain. It saves time for a caller that compares many sets.
     pub(crate) fn look(&self, nft: &mut Nft) -> Result<HashMap<String, Vec<Rule>>, FirewallError> {
         nft.rules_by_chain(self.table)
     }

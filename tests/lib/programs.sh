@@ -1,0 +1,14 @@
+# cargo_tests CARGO-ARGUMENT...: builds tests, and prints a line of each program: PACKAGE KIND NAME DIRECTORY PROGRAM.
+cargo_tests() {
+  cargo test --no-run --message-format=json "$@" | jq -r 'select(.executable != null and .profile.test)
+    | "\(.manifest_path | split("/")[-2]) \(.target.kind[0]) \(.target.name) \(.manifest_path | rtrimstr("/Cargo.toml")) \(.executable)"'
+}
+# Of all packages together, whichever test is wanted: with another choice cargo would build the same crates once more.
+workspace=(--workspace --exclude postern --exclude postern-admin --exclude postern-sandbox)
+# integration_tests [NAME...]: builds these of tests/tests, or all, and prints a line of each: NAME PROGRAM.
+integration_tests() {
+  local choice=() name
+  for name in "$@"; do choice+=(--test "$name"); done
+  [ $# -gt 0 ] || choice=(--lib --bins --tests)
+  cargo_tests --quiet "${workspace[@]}" "${choice[@]}" | sed -n 's/^tests test \([^ ]*\) [^ ]* /\1 /p'
+}

@@ -1,0 +1,89 @@
+//! What the native side of a case does is the same tomorrow: it is kept in `target/native-observed`, by everything that it
+//! depends on. Whoever changes a case, the tests, the native plugins, the kernel or a tool has it observed anew.
+
+use anyhow::{Context, Result};
+use postern_tests::{Case, Side};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where observations are kept, and what all of them depend on.
+pub struct Observed {
+    directory: PathBuf,
+    ground: Sha256,
+}
+
+impl Observed {
+    /// # Errors
+    /// The sources of the tests, or a native plugin, can't be read.
+    pub fn new(native: &Path) -> Result<Self> {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut ground = Sha256::new();
+        for directory in [&tests.join("src"), &tests.join("tests/differential"), native] {
+            for file in files(directory)? {
+                // A version's file is as good as its content, and the plugins are 100 MB.
+                let what = match *directory == *native {
+                    true => format!("{:?}", std::fs::metadata(&file)?.len()).into_bytes(),
+                    false => std::fs::read(&file).with_context(|| file.display().to_string())?,
+                };
+                add(&mut ground, file.to_string_lossy().as_bytes());
+                add(&mut ground, &what);
+            }
+        }
+        add(&mut ground, &std::fs::read(native.with_file_name("version")).unwrap_or_default());
+        // The kernel, and the tools that tell what became of the node.
+        for words in [["uname", "-srvm"], ["ip", "-V"], ["nft", "--version"], ["iptables", "--version"]] {
+            let [program, argument] = words;
+            let output = Command::new(program).arg(argument).output().with_context(|| words.join(" "))?;
+            add(&mut ground, &output.stdout);
+        }
+        // An ordinary user's plugins are refused what root's may do.
+        add(&mut ground, std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default().as_bytes());
+        Ok(Self { directory: tests.join("../target/native-observed"), ground })
+    }
+
+    /// What the native side of a case does, and whether it was known.
+    ///
+    /// # Errors
+    /// The case can't be run.
+    pub fn native(&self, case: &Case, native: &Path, ours: &Path) -> Result<(Value, bool)> {
+        let mut key = self.ground.clone();
+        add(&mut key, format!("{case:?}").as_bytes());
+        let name: String = key.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let file = self.directory.join(name + ".json");
+        if let Some(known) = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok()) {
+            return Ok((known, true));
+        }
+        let seen = case.run(Side::Native, native, ours)?;
+        // Kept if it can be: a file is there whole, or not at all.
+        let partial = file.with_extension(format!("{}", std::process::id()));
+        let kept = std::fs::create_dir_all(&self.directory)
+            .and_then(|()| std::fs::write(&partial, seen.to_string()))
+            .and_then(|()| std::fs::rename(&partial, &file));
+        if let Err(error) = kept {
+            println!("differential: {}: {error}: this observation is not kept", file.display());
+        }
+        Ok((seen, false))
+    }
+}
+
+/// Each with its length: no two parts run together.
+fn add(digest: &mut Sha256, part: &[u8]) {
+    digest.update(part.len().to_le_bytes());
+    digest.update(part);
+}
+
+/// The files of a directory, in the order of their names.
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
