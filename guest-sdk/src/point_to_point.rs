@@ -1,4 +1,4 @@
-//! The host's side of a routed pair.
+//! The host end of a routed pair.
 
 use crate::error::Error;
 use crate::sys::{self, host};

@@ -1,8 +1,8 @@
 //! A snapshot of everything on a node that a plugin may change, as a JSON tree. Random values and values that depend on
 //! time are left out.
 //!
-//! These are left out: interface and namespace indexes, rule handles, timers, counters; link-local addresses and what
-//! the kernel adds for them, IPv6 local routes and carrier state. The last ones appear when the kernel has time, not
+//! These are left out: interface and namespace indexes, rule handles, timers, counters; link-local addresses and the
+//! kernel's additions for them; IPv6 local routes and carrier state. The last ones appear when the kernel has time, not
 //! when a plugin acts. The values that they depend on (flags, sysctls, addresses, masters) are in.
 
 use crate::{Names, Node};

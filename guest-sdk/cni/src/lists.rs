@@ -1,5 +1,6 @@
 //! GC's lists of valid attachments. They may have thousands of entries, so a tree of [`Json`] for them would be
-//! expensive: most of the cost of a collection that removes nothing. Here they are read without a tree, or skipped.
+//! expensive. It would be most of the cost of a collection that removes nothing. Here they are read without a tree, or
+//! skipped.
 
 use crate::conf::Attachment;
 use crate::error::Error;
@@ -18,7 +19,7 @@ pub struct Lists {
 }
 
 /// Parses as [`Json::parse`], with the lists separate. A list with a wrong form, or a list that is there twice, stays
-/// in the tree: the code that reads it there reports the error.
+/// in the tree. The code that reads it there reports the error.
 ///
 /// # Errors
 /// As [`Json::parse`].
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn others_stay_for_who_says_what_is_wrong() {
+    fn bad_lists_stay_in_the_tree_for_their_error() {
         for list in [
             "{}",
             "1",

@@ -25,7 +25,7 @@ impl Example {
     }
 }
 
-/// The examples of one kind; `count` is how many there are, so that none gets lost.
+/// Returns the examples of one kind. `count` is their number, so that none gets lost.
 fn examples(kind: &str, count: usize) -> Vec<Example> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
     let mut found = Vec::new();
@@ -43,7 +43,7 @@ fn examples(kind: &str, count: usize) -> Vec<Example> {
     found
 }
 
-/// Everything that a plugin does with a configuration before it acts.
+/// Does everything that a plugin does with a configuration before it acts.
 fn accept(text: &str, verb: Verb) -> Result<(NetConf, Version, Option<CniResult>), Error> {
     let json = validate_conf(text.as_bytes(), LIMIT)?;
     let version = check_version(verb, &config_version(&json)?, &Version::ALL)?;
@@ -107,7 +107,7 @@ fn what_plugins_read_from_them() {
 #[test]
 fn fragments() {
     for example in examples("fragment", 2) {
-        // They have no name, so that no plugin would get them like that.
+        // They have no name, so no plugin would get them in this form.
         assert_eq!(accept(&example.text, Verb::Add).unwrap_err(), Error::config("missing network name"));
         let conf = NetConf::parse(example.json()).unwrap();
         assert_eq!(conf.plugin_type, "myPlugin");
@@ -145,7 +145,8 @@ fn results() {
     }
 }
 
-/// Prints in every version and reads back: nothing is lost from 0.3.0 on; below, what has no place there.
+/// Prints in every version and reads back. From 0.3.0 on nothing is lost; below, data that the version can't express
+/// is.
 fn round_trips(result: &CniResult, name: &str) {
     for version in Version::ALL {
         let expected = if version >= Version::V0_3_0 {
@@ -233,7 +234,7 @@ fn hostile_standard_input() {
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(100)]).into_owned();
         assert_eq!(outcome.map_err(|error| error.code), Err(*code), "{shown}");
     }
-    // Legal, if odd: equal keys, of which the last counts, and a number that only a double can hold.
+    // Legal, but unusual: equal keys, of which the last counts, and a number that only a double can hold.
     let odd = named(&format!(r#""name":"last","x":{}"#, "9".repeat(300)));
     assert_eq!(accept(&odd, Verb::Add).unwrap().0.name, "last");
 }
@@ -258,7 +259,7 @@ fn the_whole_way_of_a_request() {
     };
     assert_eq!(step("VERSION", "not JSON"), Ok((Verb::Version, None)));
     assert_eq!(step("ADD", r#"{"name":"n"}"#), Ok((Verb::Add, Some(Version::V0_1_0))));
-    // An unknown verb is refused after the configuration was.
+    // An unknown verb is refused after the configuration.
     assert_eq!(step("FOO", "").unwrap_err().code, 6);
     assert_eq!(step("FOO", "{}").unwrap_err().code, 7);
     assert_eq!(step("FOO", r#"{"name":"n"}"#).unwrap_err().msg, "unknown CNI_COMMAND: FOO");

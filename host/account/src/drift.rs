@@ -14,7 +14,7 @@ use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_firewall::AttachmentKey;
-use postern_gate::effect::{Effect, Lease, LoopbackUp, MacGuard, Macvlan, Masquerade, Native, Veth};
+use postern_gate::effect::{Effect, Lease, LoopbackUp, MacGuard, Masquerade, Native, Veth};
 use postern_gate::shell::quoted;
 use postern_gate::upkeep::guard_ids;
 use postern_kernel::Link;

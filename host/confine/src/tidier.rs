@@ -49,7 +49,7 @@ impl Tidier {
         }
     }
 
-    /// Has the empty ones removed, and waits until that is done.
+    /// Tells the process to remove the empty directories, and waits for its end.
     pub fn tidy(self) {
         // A process that has gone has closed its end, so this does not wait for it.
         let _ = (&self.channel).write_all(&NOW);

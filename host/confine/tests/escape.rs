@@ -70,7 +70,7 @@ fn status_field(status: &str, name: &str) -> String {
     line.unwrap_or_else(|| panic!("no {name} in {status}")).trim().to_owned()
 }
 
-fn the_kernel_says_so() {
+fn the_kernel_reports_the_confinement() {
     assert!(Files::new([]).unwrap().enforced(), "these tests need a kernel with Landlock");
     confine(&[(Path::new("/proc"), Access::Read)], &[]);
     let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -252,7 +252,7 @@ fn a_helper_runs_what_is_listed_and_nothing_else() {
 
 fn main() {
     assert!(std::env::var_os("POSTERN_PRIVATE").is_some(), "must run through the cargo runner");
-    apart("the kernel says so", the_kernel_says_so);
+    apart("the kernel reports the confinement", the_kernel_reports_the_confinement);
     apart("programs gain nothing", programs_gain_nothing);
     apart("calls that escapes need are absent", calls_that_escapes_need_are_absent);
     apart("files out of reach", files_out_of_reach);

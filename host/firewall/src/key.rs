@@ -50,7 +50,8 @@ impl AttachmentKey {
     }
 
     /// Reads the container's key, without an interface, from an iptables chain and the comment of a rule that jumps to
-    /// it. The chain's name proves that the comment is authentic.
+    /// it. The chain's name is a hash of both,
+    /// which proves that the comment names the real owner.
     pub(crate) fn of_iptables(chain: &str, comment: &str) -> Option<Self> {
         let (network, rest) = comment.strip_prefix("name: \"")?.split_once("\" id: \"")?;
         let container_id = rest.strip_suffix('"')?;

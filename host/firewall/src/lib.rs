@@ -43,4 +43,4 @@ mod served;
 pub use error::FirewallError;
 pub use key::AttachmentKey;
 pub use nft::{Nft, is_absence};
-pub use served::{Served, Serving};
+pub use served::{Served, ServingRule};

@@ -159,7 +159,7 @@ pub fn nft_remove_known(nft: &mut Nft, key: &AttachmentKey, handles: &[u64]) -> 
 /// comments of the removed rules, each once. A comment names network, interface and container.
 ///
 /// `valid` and the result of `busy` are pairs of container ID and interface name. `busy` is called only if there is
-/// something to remove, and after the rules were read: an attachment that is being made is known by then.
+/// something to remove, and after the rules were read. An attachment that is being made is known by then.
 ///
 /// # Errors
 /// The kernel refuses, the deadline passes, or `busy` fails.

@@ -24,7 +24,7 @@ const DNAT: u32 = 1;
 
 /// A rule that leads traffic to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Serving {
+pub struct ServingRule {
     /// Family, table and chain: `ip nat CNI-DN-…`.
     pub place: String,
     /// True if the chain or its table has a name that the native plugins give.
@@ -33,7 +33,7 @@ pub struct Serving {
 
 /// The addresses that rules lead traffic to, at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Served(HashMap<IpAddr, Serving>);
+pub struct Served(HashMap<IpAddr, ServingRule>);
 
 impl Served {
     /// Reads nftables, which also has the rules of newer iptables. If the kernel has tables of legacy iptables, it
@@ -67,13 +67,13 @@ impl Served {
 
     /// Returns a rule that leads traffic to this address.
     #[must_use]
-    pub fn by(&self, address: IpAddr) -> Option<&Serving> {
+    pub fn by(&self, address: IpAddr) -> Option<&ServingRule> {
         self.0.get(&address)
     }
 
     /// Returns all addresses that rules of the native plugins lead traffic to, in order.
     #[must_use]
-    pub fn of_plugins(&self) -> Vec<(IpAddr, &Serving)> {
+    pub fn of_plugins(&self) -> Vec<(IpAddr, &ServingRule)> {
         let mut all: Vec<_> = self
             .0
             .iter()
@@ -84,7 +84,7 @@ impl Served {
         all
     }
 
-    fn add(&mut self, address: IpAddr, serving: Serving) {
+    fn add(&mut self, address: IpAddr, serving: ServingRule) {
         let known = self.0.entry(address).or_insert_with(|| serving.clone());
         if serving.of_plugin && !known.of_plugin {
             *known = serving;
@@ -92,7 +92,7 @@ impl Served {
     }
 }
 
-impl Serving {
+impl ServingRule {
     /// `None` for the rules of `ipMasq`, which concern traffic that leaves a container.
     fn of(family: &str, table: &str, chain: &str) -> Option<Self> {
         let digits = chain.strip_prefix("CNI-").unwrap_or_default();
@@ -105,7 +105,7 @@ impl Serving {
 }
 
 /// Returns the addresses that a rule compares as destination, or sends packets to.
-fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, Serving)> {
+fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, ServingRule)> {
     let name = |kind| rule.first(kind).map(|name| name.text_lossy().into_owned()).unwrap_or_default();
     let mut found = Vec::new();
     let mut registers: HashMap<u32, &[u8]> = HashMap::new();
@@ -142,7 +142,7 @@ fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, Serving)> {
     if found.is_empty() {
         return Vec::new();
     }
-    let serving = Serving::of(family, &name(RULE_TABLE), &name(RULE_CHAIN));
+    let serving = ServingRule::of(family, &name(RULE_TABLE), &name(RULE_CHAIN));
     found.into_iter().filter_map(|address| Some((address, serving.clone()?))).collect()
 }
 
@@ -155,10 +155,10 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 /// As [`read`], for a table as `iptables-save` prints it.
-fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, Serving)> {
+fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, ServingRule)> {
     let mut found = Vec::new();
     for saved in &table.rules {
-        let Some(serving) = Serving::of(family, "nat", &saved.rule.chain) else { continue };
+        let Some(serving) = ServingRule::of(family, "nat", &saved.rule.chain) else { continue };
         let destination = saved.rule.destination.filter(|(is, net)| *is && net.prefix_len() == net.max_prefix_len());
         found.extend(destination.map(|(_, net)| (net.addr(), serving.clone())));
         let mut words = saved.line.split_whitespace();

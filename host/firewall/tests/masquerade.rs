@@ -228,7 +228,7 @@ fn a_flush_in_between_spares_foreign_rules() {
 }
 
 #[test]
-fn what_a_foreign_hand_removed_comes_back() {
+fn rules_that_another_program_removed_come_back() {
     own_namespace();
     let mut nft = nft();
     let table = "inet cni_plugins_masquerade";

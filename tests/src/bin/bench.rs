@@ -38,7 +38,7 @@ struct Sample {
     cpu: u64,
 }
 
-/// One of the two sets of plugins, with its own network on the host's side.
+/// One of the two sets of plugins, with its own network on the host.
 struct Contestant {
     bin: PathBuf,
     netns: String,

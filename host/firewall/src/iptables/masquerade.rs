@@ -40,8 +40,8 @@ pub fn validate(key: &AttachmentKey) -> Result<(), FirewallError> {
     key.iptables_comment().map(drop)
 }
 
-/// Returns two forms of the rules of these addresses of one family: with the native plugins' name, and with the name to
-/// use if that one is taken.
+/// Returns the rules of these addresses of one family in two forms. The first has the native plugins' name, the second
+/// has the name to use if that one is taken.
 fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], FirewallError> {
     let comment = key.iptables_comment()?;
     Ok(key.iptables_chains().map(|chain| {
@@ -152,7 +152,7 @@ pub fn remove_all(key: &AttachmentKey, spared: &[IpAddr], runner: ProgramRunner<
     if owners.is_empty() {
         return Ok(0);
     }
-    // Every rule with our mark is removed. A chain stays if a foreign rule refers to it.
+    // Every rule with our mark is removed. A chain stays if another owner's rule refers to it.
     let goes = |rule: &Rule| {
         rule.chain == POSTROUTING
             && owners.iter().any(|owner| rule.comment == owner.comment)

@@ -91,7 +91,7 @@ impl Owner {
 
 impl RuleSet {
     /// Returns the one of two sets that this owner uses. They differ by the names of their chains. It is the first,
-    /// unless foreign rules lead to its chains, or the second's are in use.
+    /// unless another owner's rules lead to its chains, or the second's are in use.
     fn choose<'a>([first, second]: &'a [Self; 2], saved: &SavedTable) -> &'a Self {
         let is_ours = |rule: &Rule| rule.comment == first.owner.comment;
         let taken = saved.rules.iter().any(|saved| first.owner.leads_here(&saved.rule) && !is_ours(&saved.rule));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_at_work_is_asked_only_where_something_would_go() {
+    fn busy_owners_are_asked_only_if_something_would_be_removed() {
         let table = SavedTable::parse("-A C -m comment --comment a -j X\n-A C -m comment --comment b -j X\n");
         let read = |rule: &Rule| rule.comment.clone();
         let never = || Err(FirewallError::new("ask", "", ""));

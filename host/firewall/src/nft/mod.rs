@@ -222,7 +222,7 @@ impl Nft {
             let mut batch = Batch::new(self.generation()?);
             let outcome = plan(self, &mut batch).and_then(|value| self.commit(&batch).map(|made| (value, made)));
             let Err(error) = outcome else {
-                self.passed(&batch);
+                self.note_commit(&batch);
                 return outcome;
             };
             // The failed plan completed no set.
@@ -244,7 +244,7 @@ impl Nft {
     }
 
     /// Notes a change of our own. A complete set stays complete if no other program changed a rule meanwhile.
-    fn passed(&mut self, batch: &Batch) {
+    fn note_commit(&mut self, batch: &Batch) {
         let (complete, generation) = &mut self.complete;
         if *generation != batch.generation() {
             complete.clear();
@@ -270,7 +270,7 @@ impl Nft {
     }
 
     /// True if that set was complete, and no other connection has changed a rule of the namespace since.
-    pub(crate) fn is_untouched(&mut self, set: &CompleteSet) -> Result<bool, FirewallError> {
+    pub(crate) fn is_still_complete(&mut self, set: &CompleteSet) -> Result<bool, FirewallError> {
         let (complete, generation) = &self.complete;
         let generation = *generation;
         Ok(complete.contains(set) && self.generation()? == generation)
@@ -495,14 +495,14 @@ mod tests {
         let mine = set(&shared, "mine", &[]);
         mine.ensure(&mut nft, Look::All, |_| false).unwrap();
         let complete = nft.complete.0.first().cloned().unwrap();
-        assert!(nft.is_untouched(&complete).unwrap());
+        assert!(nft.is_still_complete(&complete).unwrap());
         mine.owner.remove(&mut nft, &[], |_| true).unwrap();
-        assert!(!nft.is_untouched(&complete).unwrap());
+        assert!(!nft.is_still_complete(&complete).unwrap());
         let refused = nft.change(|nft, batch| {
             nft.note_complete(complete.clone(), batch);
             batch.flush_chain(TABLE, "missing");
             Ok(())
         });
-        assert!(refused.is_err() && !nft.is_untouched(&complete).unwrap());
+        assert!(refused.is_err() && !nft.is_still_complete(&complete).unwrap());
     }
 }

@@ -24,7 +24,7 @@ const DATA_VERDICT: u16 = 2;
 /// `NF_DROP` (linux/netfilter.h).
 const NF_DROP: u32 = 0;
 
-/// One expression. Values pass through register 1, as in what `nft` generates.
+/// One expression. Values pass through register 1, as in the rules that `nft` generates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expression {
     Meta(MetaKey),

@@ -184,7 +184,7 @@ impl<'a> RuleSet<'a> {
         }
         // This connection made the set, and no other program has changed a rule since. To ask for the generation costs
         // microseconds; to ask for the rules costs more with each attachment.
-        Ok(nft.is_untouched(&self.complete())? || self.is_complete(|chain| nft.rules(table, chain))?)
+        Ok(nft.is_still_complete(&self.complete())? || self.is_complete(|chain| nft.rules(table, chain))?)
     }
 
     /// As [`RuleSet::check`]; `rules` returns the rules of a chain.
@@ -251,7 +251,7 @@ impl Owner<'_> {
     /// Removes the owner's entries for which `goes` holds. It also removes the owner's chains that no other owner's
     /// rule leads to. All is one transaction.
     ///
-    /// Handles of its entries that are still the owner's stand for all its entries; the others' are not read. Each
+    /// `handles` are the handles of all its entries. If they are still the owner's, no entries of others are read. Each
     /// comment is read before its rule is deleted.
     ///
     /// A foreign rule that leads to a chain is an error (`EBUSY`). It is no error if nothing is there.
