@@ -1,12 +1,14 @@
 //! Running a plugin as a runtime does, and reading what the gate wrote down about it.
 
 use super::catalog::BIN;
-use super::parent;
+use super::{device, parent};
 use super::place::{NETNS, on_node};
+use crate::imports::Imports;
 use crate::lists::Network;
 use anyhow::{Context, Result};
 use postern_cni::Version;
 use postern_gate::LOG;
+use postern_types::Capability;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -55,15 +57,18 @@ impl Run {
     }
 }
 
-/// Attaches a container to the network, looks at it and detaches it, on a node of its own. For a plugin that `stacks` its link
-/// on another one there is that one.
+/// Attaches a container to the network, looks at it and detaches it, on a node of its own. For a plugin that stacks its link
+/// on another one, or moves one, there is that one.
 ///
 /// # Errors
 /// The plugin can't be started, or the kernel refuses a node. A plugin that fails is an outcome.
-pub fn run(plugin: &str, ifname: &str, network: &Network, stacks: bool) -> Result<Run> {
+pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> Result<Run> {
     on_node(|| {
-        if stacks {
+        if imports.has(Capability::Parent) {
             parent::make(network)?;
+        }
+        if imports.has(Capability::Device) {
+            device::make(network)?;
         }
         let version = Version::parse(network.text("/cniVersion")).unwrap_or(Version::V0_1_0);
         let gc = version >= Version::V1_1_0;

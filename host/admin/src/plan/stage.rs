@@ -12,6 +12,7 @@ use postern_gate::rehearsal::{
     self, BadEnd, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, Seen, state,
 };
 use postern_gate::{Engine, PlaceError, places};
+use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, Snapshot, StateError};
@@ -247,6 +248,12 @@ impl Stage {
             }
             Operation::Bridge(asked) => self.bridge(run, front, operation, asked),
             // Which driver has a device the node says.
+            Operation::Device(ops::Device::Take { .. }) => {
+                let before = self.kernel.clone();
+                let reply = self.simulate(run, front, operation)?;
+                *native = self.needed_device(&before, front.granted());
+                Ok(reply)
+            }
             Operation::Device(ops::Device::Find { by, value }) if device::is_userspace(*by, value)? => {
                 Ok(Reply::Device(None))
             }
@@ -277,6 +284,15 @@ impl Stage {
             | Operation::Loopback(_)
             | Operation::Attachments(_) => self.simulate(run, front, operation),
         }
+    }
+
+    /// The line of policy that is missing where the device that was taken is one that the node itself uses.
+    fn needed_device(&self, before: &Kernel, granted: &Granted) -> Option<String> {
+        let taken = before.links.get(&self.kernel.own()?.info.handle)?;
+        let is_default = before.default_link.as_ref() == Some(&taken.info.name);
+        let used_as = [(taken.master.is_some(), PORTS), (is_default, DEFAULT_LINK)];
+        let mut missing = used_as.into_iter().filter(|(is_used, key)| *is_used && !granted.may_take(key));
+        missing.next().map(|(_, key)| granted.take_hint(key))
     }
 
     fn lease(
