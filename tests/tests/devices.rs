@@ -249,7 +249,7 @@ fn a_virtual_one_ends_with_its_namespace() -> Result<()> {
         "{shown}"
     );
     place.node.remove_container("c1")?;
-    place.node.sh(&format!("{}/postern gc --yes", plugin_bin()?.display()))?;
+    place.call("DEL", "c1")?.success()?;
     let left = place.node.sh("find /var/lib/cni/networks -name '10.*'; ls /run/postern/attachments")?;
     ensure!(left.is_empty(), "{left}");
     Ok(())

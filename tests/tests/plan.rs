@@ -309,7 +309,8 @@ fn a_device_that_the_node_needs_is_not_to_be_taken() -> Result<()> {
     place.node.sh(&format!("{WIRE}; ip link add br9 type bridge; ip link set wire1 master br9"))?;
     let netns = place.node.netns("c1");
     for (name, key) in [("wire0", "default-link = \"true\""), ("wire1", "ports = \"true\"")] {
-        let (status, plan) = place.object(&device(json!({"device": name})), &["--container", "c1", "--netns", &netns])?;
+        let (status, plan) =
+            place.object(&device(json!({"device": name})), &["--container", "c1", "--netns", &netns])?;
         let missing = operation(&plan, "device.take")?["missing"].as_str().unwrap_or_default().to_owned();
         ensure!(status != 0 && plan["allowed"] == false && missing.contains(key), "{name}: {status} {plan:#}");
     }

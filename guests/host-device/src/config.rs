@@ -13,6 +13,8 @@ pub struct Config {
     pub device: (DeviceKey, String),
     /// A PCI device, which a driver of user space may have.
     pci: Option<(DeviceKey, String)>,
+    /// What the configuration says of that where it names no PCI device.
+    userspace: bool,
     pub conf: NetConf,
 }
 
@@ -28,8 +30,8 @@ impl Config {
         let fields = conf.fields();
         let text = |key: &str| Ok::<_, Error>(fields.string(key)?.filter(|value| !value.is_empty()));
         let (name, address, path, bus) = (text("device")?, text("hwaddr")?, text("kernelpath")?, text("pciBusID")?);
-        // Settable natively, and without effect but where no PCI device is named: it would claim what nobody has looked at.
-        fields.bool("DPDKMode")?;
+        // No documented key, and settable natively all the same.
+        let userspace = fields.bool("DPDKMode")?.unwrap_or(false);
         let id = match fields.object("runtimeConfig")? {
             Some(runtime) => runtime.string("deviceID")?.filter(|value| !value.is_empty()),
             None => None,
@@ -42,7 +44,7 @@ impl Config {
         let Some(device) = named else {
             return Err(Error::new(r#"specify either "device", "hwaddr", "kernelpath" or "pciBusID""#));
         };
-        Ok(Self { layer3: !conf.ipam_type.is_empty(), device, pci, conf })
+        Ok(Self { layer3: !conf.ipam_type.is_empty(), device, pci, userspace, conf })
     }
 
     /// Whether a driver of user space has the device: there is no link then, and nothing to move.
@@ -50,7 +52,7 @@ impl Config {
     /// # Errors
     /// There is no such device, or it has no driver.
     pub fn is_userspace(&self) -> Result<bool, Error> {
-        let Some((by, value)) = &self.pci else { return Ok(false) };
+        let Some((by, value)) = &self.pci else { return Ok(self.userspace) };
         match device::find(*by, value) {
             Ok(found) => Ok(found.is_none()),
             // A link is looked for by another key, or is missed when it is to be moved.
@@ -58,6 +60,15 @@ impl Config {
             Err(error) if *by == DeviceKey::Pci => Err(error.context("error with host device")),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The words of native plugins for a device that can't be taken.
+pub fn take_error(error: Error) -> Error {
+    let is_missed = matches!(error.kind(), Some(ErrorCode::NotFound | ErrorCode::InvalidArgument));
+    match is_missed && !error.object().msg.starts_with("failed to move link") {
+        true => error.context("failed to find host device"),
+        false => error,
     }
 }
 

@@ -10,7 +10,8 @@
 //! | `dns` | in the result as it is: what IPAM says is dropped |
 //!
 //! Of several keys the first in this order counts. A PCI device that a driver of user space has (vfio-pci, uio_pci_generic,
-//! igb_uio) stays where it is: such a result has addresses alone.
+//! igb_uio) stays where it is: such a result has addresses alone. So has one of a network that says `DPDKMode` and names no PCI
+//! device.
 //!
 //! * ADD: the link, addresses from IPAM. A failed one is undone by the host.
 //! * DEL: moves the link back and gives the addresses back; both are tried, and the first failure is told.
@@ -37,7 +38,7 @@ impl Plugin for HostDevice {
             true => None,
             false => {
                 let (by, value) = &config.device;
-                Some(device::take(*by, value)?)
+                Some(device::take(*by, value).map_err(config::take_error)?)
             }
         };
         let netns = &request.env.netns;

@@ -95,6 +95,12 @@ fn a_device_of_user_space_stays_where_it_is() {
     call("ADD", &format!(r#"{keys},"device":"eno1""#)).unwrap();
     fake::with(|kernel| assert!(kernel.own().is_none()));
     assert_eq!(call("DEL", keys).unwrap(), "");
+    // So it is where the configuration says so of something else than a PCI device, as natively.
+    call("ADD", r#","device":"eno1","DPDKMode":true"#).unwrap();
+    fake::with(|kernel| assert!(kernel.own().is_none()));
+    fake::with(|kernel| kernel.userspace.clear());
+    call("ADD", &format!(r#"{keys},"DPDKMode":true"#)).unwrap();
+    assert_eq!(home().as_deref(), Some("eno2"));
 }
 
 #[test]
@@ -104,7 +110,7 @@ fn everything_that_is_refused_before_anything_is_moved() {
         ("", none),
         (r#","device":"""#, none),
         (r#","runtimeConfig":{"deviceID":""}"#, none),
-        (r#","device":"eno7""#, "Link not found"),
+        (r#","device":"eno7""#, "failed to find host device: Link not found"),
         (r#","device":7"#, "failed to load netconf: json: cannot unmarshal number"),
         (r#","DPDKMode":"yes","device":"eno1""#, "failed to load netconf: json: cannot unmarshal string"),
     ] {

@@ -49,7 +49,7 @@ pub fn cases() -> Vec<Case> {
         host_device("no-address", &json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/30", "rangeStart": "10.9.0.2", "rangeEnd": "10.9.0.2"}]]}}))
             .steps("ADD:c1 DEL:c1"),
         host_device("empty-namespace", &json!({})).steps("ADD DEL@emptyns DEL"),
-        host_device("namespace-gone", &json!({})).steps("ADD KILL:c1 DEL"),
+        host_device("namespace-gone", &json!({})).broken("sleep 1").steps("ADD KILL:c1 BREAK DEL"),
         host_device("check-address", &json!({}))
             .broken("ip -n c1 link set eth0 address 02:00:00:00:ee:77")
             .steps("ADD BREAK CHECK"),

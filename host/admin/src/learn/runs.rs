@@ -1,8 +1,8 @@
 //! Running a plugin as a runtime does, and reading what the gate wrote down about it.
 
 use super::catalog::BIN;
-use super::{device, parent};
 use super::place::{NETNS, on_node};
+use super::{device, parent};
 use crate::imports::Imports;
 use crate::lists::Network;
 use anyhow::{Context, Result};

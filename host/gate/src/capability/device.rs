@@ -228,8 +228,10 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
             host.link_by_any_name(value).map_err(kernel)?.ok_or_else(|| none("Link not found".to_owned()))
         }
         DeviceKey::Address => {
-            let mac: Mac =
-                value.parse().map_err(|error| OpError::new(ErrorCode::InvalidArgument, value, format!("{error}")))?;
+            let mac: Mac = value.parse().map_err(|error| {
+                let message = format!("failed to parse MAC address \"{value}\": {error}");
+                OpError::new(ErrorCode::InvalidArgument, value, message)
+            })?;
             of_address(host.links().map_err(kernel)?, mac)
                 .map_err(|names| {
                     let message = format!("several links have the address {value}: {names}");
@@ -248,7 +250,11 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
                 sys_path(&link.name).and_then(|path| Some(path.parent()?.parent()?.to_owned())).as_deref()
                     == Some(Path::new(directory))
             })?
-            .ok_or_else(|| none(format!("failed to find network devices in {directory}/net")))
+            .ok_or_else(|| {
+                none(format!(
+                    "failed to read directory {directory}/net: \"open {directory}/net: no such file or directory\""
+                ))
+            })
         }
         DeviceKey::Pci => first(host, |link| pci_of(link).as_deref() == Some(value))?
             .ok_or_else(|| none(format!("failed to find network device with PCI address {value}"))),
