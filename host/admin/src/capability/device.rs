@@ -27,10 +27,10 @@ pub const PAGE: Page = Page {
         group(&["give-back"], |_| say("move its device back to this node, as it was there")),
     ],
     keys: &[
-        Key::list("names", Source::Value("device", None), Widest::Values(&["*"])),
-        Key::list("addresses", Source::Value("hwaddr", None), Widest::Configured),
-        Key::list("paths", Source::Value("kernelpath", None), Widest::Configured),
-        Key::list(
+        Key::some("names", Source::Value("device", None), Widest::Values(&["*"])),
+        Key::some("addresses", Source::Value("hwaddr", None), Widest::Configured),
+        Key::some("paths", Source::Value("kernelpath", None), Widest::Configured),
+        Key::some(
             "ids",
             Source::Parts(&[
                 ("/pciBusID", "${config.pciBusID}"),
