@@ -321,11 +321,7 @@ impl Sight {
     ) {
         match effect {
             Effect::Veth(Veth { host, mac }) => self.host_end(account, plugin, host, *mac),
-            Effect::Macvlan(made) => {
-                // Whether the container has it is looked at with the container.
-                let mac = made.mac.map_or_else(|| "its parent's address".to_owned(), |mac| mac.to_string());
-                account.fact(plugin, "macvlan", format!("{}, {mac}", header.ifname));
-            }
+            Effect::Macvlan(_) => self.stacked(account, header, plugin, container),
             Effect::Device(device) => {
                 let from = device.device.as_ref().map(|(bus, name)| format!(", {bus} {name}")).unwrap_or_default();
                 account.fact(plugin, "device", format!("{} of this node{from}, is {}", device.name, header.ifname));

@@ -4,10 +4,10 @@ mod patient;
 mod table;
 
 use anyhow::{Context, Result, bail, ensure};
-use patient::{Patient, bridged, routed, text};
+use patient::{Patient, bridged, routed, stacked, text};
 use postern_tests::{Call, Node, flat, native_bin, plugin_bin};
 use serde_json::{Value, json};
-use table::{BROKEN, Broken, ROUTED};
+use table::{BROKEN, Broken, ROUTED, STACKED};
 
 /// Breaks a node in each of these ways, and mends it.
 fn try_all(ways: &[Broken], config: &Value) -> Result<()> {
@@ -31,6 +31,11 @@ fn what_is_broken_is_said_and_mended() -> Result<()> {
 #[test]
 fn what_is_broken_in_a_routed_network_is_said_and_mended() -> Result<()> {
     try_all(&ROUTED, &routed())
+}
+
+#[test]
+fn what_is_broken_in_a_network_of_stacked_links_is_said_and_mended() -> Result<()> {
+    try_all(&STACKED, &stacked())
 }
 
 /// A native plugin's attachments have no record: no remedy takes anything of them, and nothing is said of their rules.

@@ -29,6 +29,9 @@ impl Patient {
         let name = plugin.remove("name");
         let list = json!({"cniVersion": "1.1.0", "name": name, "plugins": [plugin]});
         node.sh(&format!("cat > /run/conf/net.conflist <<'END'\n{list}\nEND"))?;
+        if text(&config, "master") == "wire0" {
+            node.sh("ip link add wire0 type veth peer name wire1; ip link set wire0 up; ip link set wire1 up")?;
+        }
         let patient = Self { node, bin, config };
         for container in CONTAINERS {
             patient.node.add_container(container)?;
@@ -208,6 +211,14 @@ pub fn bridged() -> Value {
 pub fn routed() -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "net", "type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables",
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
+    })
+}
+
+/// A network of links that are stacked on one of the node.
+pub fn stacked() -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "macvlan", "master": "wire0",
         "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
     })
 }

@@ -66,6 +66,8 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
         .flat_map(|(number, scenario)| ["ADD", "CHECK", "DEL", "GC"].map(|verb| (number, scenario, verb)))
         // Garbage of a plugin that makes nothing on the node: there is none.
         .filter(|(_, scenario, verb)| *verb != "GC" || !["loopback", "static"].contains(&scenario.plugin))
+        // A link of the node has one link on it in this mode, and a collection takes two containers.
+        .filter(|(_, scenario, verb)| *verb != "GC" || !scenario.name.contains("passthru"))
         .filter(|(_, scenario, verb)| scenario.name.contains(&only) || *verb == only)
         .collect();
     work.reverse();

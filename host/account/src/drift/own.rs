@@ -1,13 +1,13 @@
-//! What an attachment has beside its pair: masquerading, spoofing protection, leases.
+//! What an attachment has beside its pair: a link of another kind, masquerading, spoofing protection, leases.
 
 use super::{AGAIN, Account, path};
 use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
-use postern_gate::effect::Veth;
+use postern_gate::effect::{Macvlan, Veth};
 use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
-use postern_types::{Backend, Mac};
+use postern_types::{Backend, Mac, MacvlanMode};
 use std::path::Path;
 
 impl Sight {
@@ -34,6 +34,33 @@ impl Sight {
                 Err(reason) => format!("{} by {name}: can't be looked at: {reason}", address.addr()),
             };
             account.fact(plugin, "masquerading", found);
+        }
+    }
+
+    /// A link without a host end, and the one that it stands on.
+    pub(super) fn stacked(&self, account: &mut Account, header: &Header, plugin: &str, container: Option<&Found>) {
+        let Some(found) = container else { return };
+        // That there is none is said with the container.
+        let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else { return };
+        if own.kind != Macvlan::KIND {
+            let what = format!("{} in the container is no macvlan, and not this attachment's", own.name);
+            return account.differs(what, AGAIN, false);
+        }
+        let mode = own.macvlan_mode.map_or("unknown", MacvlanMode::name);
+        // Without a number of a namespace it is the container's own.
+        if own.peer_netnsid.is_none() {
+            let parent = found.links.iter().find(|link| Some(link.index) == own.peer_index);
+            let name = parent.map_or("a link", |parent| &parent.name);
+            return account.fact(plugin, "macvlan", format!("{} on {name} in the container, mode {mode}", own.name));
+        }
+        let Some(parent) = own.peer_index.and_then(|index| self.link_at(index)) else {
+            return account.fact(plugin, "macvlan", format!("{}, mode {mode}", own.name));
+        };
+        let up = if parent.up { "up" } else { "down" };
+        account.fact(plugin, "macvlan", format!("{} on {}, {up}, mode {mode}", own.name, parent.name));
+        if !parent.up {
+            let what = format!("{}, which {} stands on, is down", parent.name, own.name);
+            account.differs(what, format!("ip link set dev {} up", quoted(&parent.name)), true);
         }
     }
 
