@@ -84,6 +84,22 @@ pub fn find(name: &str) -> Result<Option<Bridge>, Error> {
     )
 }
 
+/// The link of the host that a plugin before made, to be attached instead of a pair's host end; `None` if there is none, or
+/// policy grants none. On CHECK it is the one that joined.
+///
+/// # Errors
+/// Among others [`postern_types::ErrorCode::Denied`] if nobody answers for the name in `prevResult`, and
+/// [`postern_types::ErrorCode::Exists`] for a link that somebody has.
+pub fn previous_link() -> Result<Option<HostEnd>, Error> {
+    host!(
+        component: Ok(sys::bridge::previous_link().map_err(sys::failure)?.map(HostEnd)),
+        fake: ask!(
+            ops::Bridge::PreviousLink,
+            Reply::MaybeLink(link) => link.map(|link| HostEnd(link.handle))
+        ),
+    )
+}
+
 impl Bridge {
     /// Reads the link again.
     pub fn attributes(&self) -> Result<LinkInfo, Error> {
@@ -101,7 +117,7 @@ impl Bridge {
         )
     }
 
-    /// Makes the attachment's host end a port of the bridge.
+    /// Makes the attachment's host end, or its [`previous_link`], a port of the bridge.
     ///
     /// # Errors
     /// Among others [`postern_types::ErrorCode::Unsupported`] for VLANs on a bridge that doesn't filter them, and

@@ -57,8 +57,8 @@ pub struct Pair {
     pub bridge: Option<String>,
 }
 
-/// The host end of the attachment's pair. A plugin can read it, wait for it, and pass it on; only the host configures
-/// it.
+/// The host end of the attachment's pair, or the link in its place ([`crate::bridge::previous_link`]). A plugin can read
+/// it, wait for it, and pass it on; only the host configures it.
 #[derive(Debug)]
 pub struct HostEnd(pub(crate) sys::HostEnd);
 

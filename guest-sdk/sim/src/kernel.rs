@@ -91,6 +91,8 @@ pub struct Kernel {
     pub attachment: Vec<(IpNet, Option<IpAddr>)>,
     /// What the host's end of a new pair is called; `None` makes a name up.
     pub host_end_name: Option<String>,
+    /// The link of the host that a plugin before made, and that may be attached.
+    pub previous_link: Option<String>,
     /// host-local's store.
     pub leases: Vec<Lease>,
     /// The file that `ipam.resolvConf` names, if it can be read.
@@ -122,6 +124,7 @@ impl Default for Kernel {
             ipam: Ipam::default(),
             attachment: Vec::new(),
             host_end_name: None,
+            previous_link: None,
             leases: Vec::new(),
             resolv_conf: None,
             garbage: 0,

@@ -1,5 +1,6 @@
 //! CHECK: is the attachment still what `prevResult` says? The texts are those of the native plugin.
 
+use crate::chained;
 use crate::config::Config;
 use postern_guest::cni::{CniResult, Interface};
 use postern_guest::types::ErrorCode;
@@ -15,14 +16,25 @@ pub fn check(config: &Config, request: &Request) -> Result<(), Error> {
     }
     let result = check::previous_result(&request.conf()?, "Required prevResult missing")?;
     check_bridge(config, &result)?;
-    let expected = request.own_interface(&result)?;
+    match with_pair(config, request, &result) {
+        // The record tells, and is asked only where no pair fits.
+        Err(error) => match bridge::previous_link() {
+            Ok(Some(end)) => chained::check(config, request, &result, &end),
+            _ => Err(error),
+        },
+        fits => fits,
+    }
+}
+
+fn with_pair(config: &Config, request: &Request, result: &CniResult) -> Result<(), Error> {
+    let expected = request.own_interface(result)?;
     let pair = container_end(expected)?;
     // Nothing passes a pair of which one end is down. Without addresses the container may be meant to set up its own.
     if config.container_up && !pair.container_attributes.up {
         return Err(Error::new(format!("Interface {} is down", expected.name)));
     }
-    host_end(config, &result, &pair)?;
-    check::configuration(&pair.container, &expected.name, &result)?;
+    host_end(config, result, &pair)?;
+    check::configuration(&pair.container, &expected.name, result)?;
     if let (true, Some(mac)) = (config.mac_guard, pair.container_attributes.mac) {
         mac_guard::check(&pair.host, mac)?;
     }

@@ -106,6 +106,14 @@ impl Config {
         if self.hairpin && self.promisc {
             return Err(Error::new("cannot set hairpin mode and promiscuous mode at the same time"));
         }
+        self.address()
+    }
+
+    /// The address of the container's end, where the network has one for it.
+    ///
+    /// # Errors
+    /// Code 999 for one that is none.
+    pub fn address(&self) -> Result<Option<Mac>, Error> {
         let Some(mac) = &self.mac else { return Ok(None) };
         mac.parse().map(Some).map_err(|error| match error {
             MacParseError::Syntax(_) => Error::new(format!("failed to make veth pair: {error}")),

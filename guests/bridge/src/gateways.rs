@@ -6,19 +6,16 @@ use postern_guest::cni::{CniResult, Route};
 use postern_guest::{Error, configure};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Index of the container's end in the result.
-const CONTAINER: usize = 2;
-
-/// Ties the addresses to the container's end, names their gateways, and adds default routes.
+/// Ties the addresses to the container's end, whose index in the result this is, names their gateways, and adds default routes.
 ///
 /// # Errors
 /// Code 999 if there is no address, or a route that the kernel can't have.
-pub fn complete(result: &mut CniResult, config: &Config) -> Result<(), Error> {
+pub fn complete(result: &mut CniResult, config: &Config, container: Option<usize>) -> Result<(), Error> {
     if result.ips.is_empty() {
         return Err(Error::new("IPAM plugin returned missing IP config"));
     }
     for ip in &mut result.ips {
-        ip.interface = Some(CONTAINER);
+        ip.interface = container;
         if config.is_gateway && ip.gateway.is_none() {
             ip.gateway = Some(first_address(&ip.address));
         }

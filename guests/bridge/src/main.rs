@@ -25,11 +25,14 @@
 //!
 //! * ADD: bridge, pair, port, guard, addresses, gateway, masquerading; then it waits until the port is operational. The
 //!   result has the bridge, the host's end, the container's end, and the VLAN gateway `<bridge>.<vlan>` if there is one.
+//! * ADD behind a plugin that made a link of the host (`prevResult`), where policy lets that be attached: it joins instead of a
+//!   pair, with all keys but `mtu` and `disableContainerInterface`, and DEL lets go of it.
 //! * DEL: removes whatever is there; all of it is tried, and the first failure is told. The bridge stays.
 //! * CHECK: IPAM's CHECK (layer 3), bridge and pair, which must be up, addresses, routes, guard, masquerading; the host
 //!   looks for the gateways.
 //! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
 
+mod chained;
 mod check;
 mod config;
 mod gateways;
@@ -44,6 +47,9 @@ use std::process::ExitCode;
 
 struct Bridge;
 
+/// Index of the container's end in the result.
+const CONTAINER: usize = 2;
+
 impl Plugin for Bridge {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let config = Config::read(request)?;
@@ -56,6 +62,9 @@ impl Plugin for Bridge {
         let name = &config.bridge;
         let bridge = bridge::ensure(name, &config.options())
             .map_err(|error| error.context(format!("failed to create bridge \"{name}\"")))?;
+        if let Some(end) = chained::find(request)? {
+            return chained::add(&config, request, &bridge, &end, mac);
+        }
         let pair = veth::create(&veth::Options::default().mtu(config.mtu).mac(mac))?;
         bridge.attach(&pair.host, &config.port())?;
         if config.mac_guard {
@@ -67,7 +76,7 @@ impl Plugin for Bridge {
         let mut vlan_gateway = None;
         if config.layer3 {
             result = CniResult { interfaces: Vec::new(), ..ipam::add()? };
-            gateways::complete(&mut result, &config)?;
+            gateways::complete(&mut result, &config, Some(CONTAINER))?;
             container_settings(&pair.container, &config)?;
             configure::configure(&pair.container, &result.ips, &configure::kernel_routes(&result)?)?;
             if config.is_gateway {

@@ -1,5 +1,6 @@
 //! ADD, and what every verb shares.
 
+mod chained;
 mod verbs;
 
 use super::*;

@@ -14,7 +14,7 @@ use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_firewall::AttachmentKey;
-use postern_gate::effect::{Effect, Lease, LoopbackUp, MacGuard, Masquerade, Native, Veth};
+use postern_gate::effect::{Effect, Lease, LoopbackUp, Masquerade, Native, Port, Veth};
 use postern_gate::shell::quoted;
 use postern_gate::upkeep::guard_ids;
 use postern_kernel::Link;
@@ -333,11 +333,12 @@ impl Sight {
             Effect::Masquerade(Masquerade { backend, addresses }) => {
                 self.masquerading(account, plugin, *backend, addresses);
             }
-            Effect::MacGuard(MacGuard { id, .. }) => self.guard(account, header, plugin, id.clone(), container),
+            Effect::MacGuard(guard) => self.guard(account, header, plugin, guard, container),
             Effect::Lease(Lease { directory }) => self.lease(account, header, plugin, Path::new(directory)),
             Effect::Native(Native { plugin: native }) => {
                 account.fact(plugin, "native IPAM", format!("{native} was run; only it knows what it did"));
             }
+            Effect::Port(port) => self.port(account, plugin, port),
             // No record lists it.
             Effect::LoopbackUp(LoopbackUp {}) => {}
         }
@@ -372,6 +373,28 @@ impl Sight {
         self.beyond(account, plugin, link);
     }
 
+    /// The link of another plugin that joined a bridge.
+    fn port(&self, account: &mut Account, plugin: &str, port: &Port) {
+        let (name, bridge) = (&port.name, &port.bridge);
+        let Some(link) = self.link_at(port.index) else {
+            account.fact(plugin, "port", format!("{name} is gone"));
+            return account.differs(format!("the port {name} is gone, which another plugin had made"), AGAIN, false);
+        };
+        let up = if link.up { "up" } else { "down" };
+        let is_port = link.master == Some(port.master);
+        let of = if is_port { format!("port of {bridge}") } else { format!("no port of {bridge}") };
+        account.fact(plugin, "port", format!("{}, index {}, {up}, {of}", link.name, link.index));
+        if !is_port {
+            account.differs(format!("{} is no port of {bridge}, which it was made one of", link.name), AGAIN, false);
+        } else if !link.up {
+            let remedy = format!("ip link set dev {} up", quoted(&link.name));
+            account.differs(format!("the port {} is down", link.name), remedy, true);
+        }
+        if is_port {
+            self.beyond(account, plugin, link);
+        }
+    }
+
     /// What is in the container's namespace.
     fn inside(&self, account: &mut Account, header: &Header, container: Option<&Found>, pair: Option<&Link>) {
         let Some(found) = container else {
@@ -390,7 +413,9 @@ impl Sight {
             }
             account.fact("", "container", format!("{} has no link {}", found.path.display(), header.ifname));
             // Without the pair that is no wonder, and said already.
-            if pair.is_some() || !account.effects.iter().any(|effect| Veth::of(effect).is_some()) {
+            // Behind another plugin's link there may be anything.
+            let joined = account.effects.iter().any(|effect| Port::of(effect).is_some());
+            if !joined && (pair.is_some() || !account.effects.iter().any(|effect| Veth::of(effect).is_some())) {
                 account.differs(format!("the container has no link {}", header.ifname), AGAIN, false);
             }
             return;
@@ -475,6 +500,7 @@ mod tests {
             name: "bridge".to_owned(),
             config: None,
             made_link: true,
+            joined: false,
             digest: String::new(),
             begun: 1,
             stage: Stage::Given,

@@ -8,7 +8,7 @@ use postern_confine::Direct;
 use postern_firewall::Nft;
 use postern_firewall::account::{self, Iptables, Rules};
 use postern_firewall::iptables::ProgramRunner;
-use postern_gate::effect::Veth;
+use postern_gate::effect::{Port, Veth};
 use postern_gate::places::Places;
 use postern_gate::upkeep::now;
 use postern_kernel::{Link, Netlink};
@@ -150,8 +150,11 @@ impl Sight {
         self.links.iter().find(|link| link.index == index)
     }
 
-    /// The host end of an attachment's pair, by its record.
+    /// The host end of an attachment's pair, or the link of another plugin that it joined with, by its record.
     pub fn end_of(&self, account: &Account) -> Option<&Link> {
+        if let Some(port) = account.effects.iter().find_map(Port::of) {
+            return self.link_at(port.index);
+        }
         let mut pairs = account.effects.iter().filter_map(Veth::of);
         pairs.find_map(|pair| self.link(&pair.host).filter(|link| pair.is_end(link)))
     }

@@ -172,6 +172,14 @@ impl Entry {
 }
 
 impl Network {
+    /// The links of the host that a `prevResult` in it names, with their addresses as it says them.
+    pub fn links_before(&self) -> Vec<(String, String)> {
+        let links = self.config.pointer("/prevResult/interfaces").and_then(Value::as_array);
+        let is_host = |link: &&Value| link.get("sandbox").and_then(Value::as_str).is_none_or(str::is_empty);
+        let text = |link: &Value, key: &str| link.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        links.into_iter().flatten().filter(is_host).map(|link| (text(link, "name"), text(link, "mac"))).collect()
+    }
+
     /// Reads a file for `plugin`. A configuration of a single plugin is taken as it is; of a list, the first entry that
     /// names the plugin as its `type` or `ipam.type`.
     ///

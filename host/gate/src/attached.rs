@@ -8,7 +8,7 @@ use crate::session::Session;
 use postern_policy::{Granted, port};
 use postern_types::{OpError, VlanId};
 
-/// The host end of the attachment's living pair.
+/// The host end of the attachment's living pair, or the link of another plugin that it joined with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Port {
     /// Its name.
@@ -52,7 +52,7 @@ pub fn lack(session: &Session, granted: &Granted) -> Result<Option<Lack>, OpErro
 }
 
 fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
-    let Some(link) = session.living_pair()? else { return Ok(None) };
+    let Some(link) = session.end()? else { return Ok(None) };
     // A kernel without VLANs has none to show.
     let in_vlans = link.master.is_some() && granted.bridge().is_some_and(port::has_vlans);
     let vlans = match in_vlans {

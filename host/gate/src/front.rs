@@ -28,6 +28,13 @@ pub enum Object {
         /// This run or the record made it. One that only seems to belong to the container's link can be read.
         ours: bool,
     },
+    /// A link of the host that a plugin before made, and that policy lets this one attach: read, attach, guard.
+    Port {
+        /// Interface index.
+        index: u32,
+        /// Its name.
+        name: String,
+    },
     /// A bridge that policy grants: read, attach to it, give it gateways.
     Bridge {
         /// Interface index.
@@ -64,6 +71,7 @@ impl Object {
         match self {
             Self::Own { .. } => Kind::Own,
             Self::HostEnd { .. } => Kind::HostEnd,
+            Self::Port { .. } => Kind::Port,
             Self::Bridge { .. } => Kind::Bridge,
             Self::Parent { .. } => Kind::Parent,
         }
@@ -74,6 +82,7 @@ impl Object {
         match self {
             Self::Own { index, name }
             | Self::HostEnd { index, name, .. }
+            | Self::Port { index, name }
             | Self::Bridge { index, name, .. }
             | Self::Parent { index, name, .. } => (*index, name),
         }
@@ -84,19 +93,26 @@ impl Object {
         match (takes, self) {
             (Takes::Any, _)
             | (Takes::Own, Self::Own { .. })
-            | (Takes::HostEnd, Self::HostEnd { ours: true, .. })
+            | (Takes::HostEnd | Takes::Port, Self::HostEnd { ours: true, .. })
             | (Takes::SeenEnd, Self::HostEnd { .. })
+            | (Takes::Port | Takes::SeenEnd, Self::Port { .. })
             | (Takes::Bridge, Self::Bridge { .. })
             | (Takes::Parent, Self::Parent { .. }) => None,
-            (Takes::Own, Self::HostEnd { .. } | Self::Bridge { .. } | Self::Parent { .. }) => {
+            (Takes::Own, Self::HostEnd { .. } | Self::Port { .. } | Self::Bridge { .. } | Self::Parent { .. }) => {
                 Some("the attachment's own link")
             }
-            (Takes::HostEnd, Self::HostEnd { ours: false, .. })
-            | (Takes::HostEnd | Takes::SeenEnd, Self::Own { .. } | Self::Bridge { .. } | Self::Parent { .. }) => {
-                Some("the attachment's host end")
+            (Takes::HostEnd | Takes::Port, Self::HostEnd { ours: false, .. })
+            | (Takes::HostEnd, Self::Port { .. })
+            | (
+                Takes::HostEnd | Takes::Port | Takes::SeenEnd,
+                Self::Own { .. } | Self::Bridge { .. } | Self::Parent { .. },
+            ) => Some("the attachment's host end"),
+            (Takes::Bridge, Self::Own { .. } | Self::HostEnd { .. } | Self::Port { .. } | Self::Parent { .. }) => {
+                Some(OF_BRIDGE)
             }
-            (Takes::Bridge, Self::Own { .. } | Self::HostEnd { .. } | Self::Parent { .. }) => Some(OF_BRIDGE),
-            (Takes::Parent, Self::Own { .. } | Self::HostEnd { .. } | Self::Bridge { .. }) => Some(OF_PARENT),
+            (Takes::Parent, Self::Own { .. } | Self::HostEnd { .. } | Self::Port { .. } | Self::Bridge { .. }) => {
+                Some(OF_PARENT)
+            }
         }
     }
 
@@ -198,7 +214,9 @@ impl<'a> Front<'a> {
             return Ok(u32::try_from(at).unwrap_or(u32::MAX));
         }
         self.room(1)?;
-        if let Object::HostEnd { name, ours: true, .. } | Object::Bridge { name, .. } = &object {
+        if let Object::HostEnd { name, ours: true, .. } | Object::Port { name, .. } | Object::Bridge { name, .. } =
+            &object
+        {
             common.shown.insert(name.clone());
         }
         self.objects.push(object);
@@ -254,6 +272,14 @@ impl<'a> Front<'a> {
         self.link(handle, Takes::HostEnd)
     }
 
+    /// The same, or a link of the host that a plugin before made.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    pub fn port(&self, handle: Handle) -> Result<(u32, String), OpError> {
+        self.link(handle, Takes::Port)
+    }
+
     /// The same, to look at only.
     ///
     /// # Errors
@@ -269,7 +295,7 @@ impl<'a> Front<'a> {
     pub fn bridge(&self, handle: Handle) -> Result<(u32, String, Option<Mac>, u32), OpError> {
         match self.take(handle, Takes::Bridge)? {
             Object::Bridge { index, name, mac, mtu } => Ok((*index, name.clone(), *mac, *mtu)),
-            other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Parent { .. }) => {
+            other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Port { .. } | Object::Parent { .. }) => {
                 Err(other.is_not(OF_BRIDGE))
             }
         }
@@ -282,7 +308,7 @@ impl<'a> Front<'a> {
     pub fn parent(&self, handle: Handle) -> Result<(u32, bool, u32), OpError> {
         match self.take(handle, Takes::Parent)? {
             Object::Parent { index, in_container, mtu, .. } => Ok((*index, *in_container, *mtu)),
-            other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Bridge { .. }) => {
+            other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Port { .. } | Object::Bridge { .. }) => {
                 Err(other.is_not(OF_PARENT))
             }
         }
@@ -354,24 +380,28 @@ mod tests {
         let mut common = Common::default();
         let mut front = front("", 0, &mut common);
         let bridge = Object::Bridge { index: 43, name: "br".to_owned(), mac: None, mtu: 1500 };
-        for (object, handle) in [(own(40), 0), (end(41, true), 1), (end(42, false), 2), (bridge, 3), (own(40), 0)] {
+        let port = Object::Port { index: 44, name: "tap0".to_owned() };
+        for (object, handle) in
+            [(own(40), 0), (end(41, true), 1), (end(42, false), 2), (bridge, 3), (port, 4), (own(40), 0)]
+        {
             assert_eq!(front.grant(&mut common, object).unwrap(), handle);
         }
         for (handle, taken) in [
-            (0, [true, false, false, false, true]),
-            (1, [false, true, true, false, true]),
-            (2, [false, false, true, false, true]),
-            (3, [false, false, false, true, true]),
-            (4, [false; 5]),
-            (40, [false; 5]),
+            (0, [true, false, false, false, false, true]),
+            (1, [false, true, true, true, false, true]),
+            (2, [false, false, false, true, false, true]),
+            (3, [false, false, false, false, true, true]),
+            (4, [false, false, true, true, false, true]),
+            (5, [false; 6]),
+            (40, [false; 6]),
         ] {
-            let all = [Takes::Own, Takes::HostEnd, Takes::SeenEnd, Takes::Bridge, Takes::Any];
+            let all = [Takes::Own, Takes::HostEnd, Takes::Port, Takes::SeenEnd, Takes::Bridge, Takes::Any];
             let found = all.map(|takes| front.take(handle, takes).map_err(|error| error.code));
             assert_eq!(found.map(|found| found.is_ok()), taken, "{handle}");
             assert!(found.iter().flat_map(|found| found.as_ref().err()).all(|e| *e == ErrorCode::InvalidHandle));
         }
         // What only seems to be the attachment's is shown to nobody.
-        assert_eq!(common.shown.iter().collect::<Vec<_>>(), ["br", "veth41"]);
+        assert_eq!(common.shown.iter().collect::<Vec<_>>(), ["br", "tap0", "veth41"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What CHECK looks at beside the plugin: what the gate has put on the host for this attachment, as its record says. A plugin
 //! can't see it, since no handle leads there. An attachment without such a record has its plugin's CHECK only.
 
+use crate::effect::Port;
 use crate::session::Session;
 use crate::shell::quoted;
 use ipnet::IpNet;
@@ -42,6 +43,28 @@ pub enum Damage {
         /// The gateway.
         address: IpNet,
     },
+    /// The link that joined is gone.
+    #[error("{name} is gone, which was the attachment's port of {bridge}")]
+    PortGone {
+        /// Its name.
+        name: String,
+        /// The bridge.
+        bridge: String,
+    },
+    /// The link that joined is a port no more, or another bridge's.
+    #[error("{name} is no port of {bridge}, which the attachment joined with it")]
+    NoPort {
+        /// Its name.
+        name: String,
+        /// The bridge.
+        bridge: String,
+    },
+    /// The link that joined is down.
+    #[error("{name}, the attachment's port, is down; `ip link set dev {} up` mends it", quoted(name))]
+    PortDown {
+        /// Its name.
+        name: String,
+    },
     /// The node's packets go elsewhere.
     #[error(
         "packets of this node to {address} do not go to {link}; `ip route add {} dev {}` mends it",
@@ -63,6 +86,7 @@ pub fn check(session: &Session) -> Result<(), Damage> {
     let sections = session.record().map(|record| record.sections()).unwrap_or_default();
     let Some(section) = sections.iter().find(|section| section.name == session.section()) else { return Ok(()) };
     let path = &section.path;
+    session.ports().iter().try_for_each(|port| joined(session, port))?;
     if path.gateways.is_empty() && !path.routed {
         return Ok(());
     }
@@ -73,6 +97,18 @@ pub fn check(session: &Session) -> Result<(), Damage> {
         Some(end) => addresses.into_iter().try_for_each(|address| is_routed(host, &end, address)),
         // That the pair is gone is the plugin's to say.
         None => Ok(()),
+    }
+}
+
+/// The link of another plugin is a port of the bridge that it joined.
+fn joined(session: &Session, port: &Port) -> Result<(), Damage> {
+    let link = port.link(session.host().map_err(Damage::Unseen)?).map_err(Damage::Unseen)?;
+    let (name, bridge) = (port.name.clone(), port.bridge.clone());
+    match link {
+        None => Err(Damage::PortGone { name, bridge }),
+        Some(link) if link.master != Some(port.master) => Err(Damage::NoPort { name: link.name, bridge }),
+        Some(link) if !link.up => Err(Damage::PortDown { name: link.name }),
+        Some(_) => Ok(()),
     }
 }
 

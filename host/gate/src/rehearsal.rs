@@ -11,4 +11,5 @@ pub use crate::outcome::{Known, Seen, read};
 pub use crate::plugin::{BadEnd, serve, start};
 pub use crate::process::{Sandbox, reap};
 pub use crate::protocol::{STDIN_LIMIT, request, supported};
+pub use crate::session::port::named;
 pub use crate::session::{OwnAddress, Request, adopt};

@@ -4,6 +4,7 @@ mod elsewhere;
 mod journal;
 mod kept;
 mod link;
+pub(crate) mod port;
 mod previous;
 
 pub use link::is_link_of_index;

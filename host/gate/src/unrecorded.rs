@@ -64,7 +64,8 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
         step(session, &mut failed, json!({"effect": "masquerade"}), masquerade::remove_own);
     }
     let mut pair_stays = false;
-    if part.link {
+    // What joined with another plugin's link leaves the container's to that.
+    if part.link && !session.has_joined() {
         match own_pair(session) {
             Ok(Some(pair)) => {
                 let object = json!({"effect": "veth", "host": pair.name, "mac": pair.mac.map(Mac)});

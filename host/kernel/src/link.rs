@@ -36,6 +36,7 @@ const IFLA_PERM_ADDRESS: u16 = 54;
 const IFLA_PARENT_DEV_NAME: u16 = 56;
 const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_SLAVE_KIND: u16 = 4;
 const IFLA_INFO_SLAVE_DATA: u16 = 5;
 const IFLA_BRPORT_ISOLATED: u16 = 33;
 const IFLA_INFO_DATA: u16 = 2;
@@ -153,7 +154,9 @@ impl Link {
                     kind.and_then(|info| info.text()).unwrap_or_default().clone_into(&mut link.kind);
                     let port = attribute.nested().first(IFLA_INFO_SLAVE_DATA);
                     let flag = port.and_then(|port| port.nested().first(IFLA_BRPORT_ISOLATED));
-                    link.isolated = link.kind == "veth" && flag.and_then(|flag| flag.u8()) == Some(1);
+                    let of = attribute.nested().first(IFLA_INFO_SLAVE_KIND);
+                    let is_port = of.and_then(|of| of.text()) == Some("bridge");
+                    link.isolated = is_port && flag.and_then(|flag| flag.u8()) == Some(1);
                     if link.kind == "macvlan" {
                         let data = attribute.nested().first(IFLA_INFO_DATA);
                         let mode = data.and_then(|data| data.nested().first(IFLA_MACVLAN_MODE));

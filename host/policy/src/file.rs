@@ -1,5 +1,6 @@
 //! A policy file: TOML in, checked grants out.
 
+use super::error::FileError;
 use super::grammar::{self, Count, Key, Kind};
 use super::limits::Limits;
 use super::template::Template;
@@ -58,9 +59,9 @@ const TOP: [&str; 7] = ["digest", "versions", "withdraw", "limits", "grant", "re
 
 impl File {
     /// # Errors
-    /// A text for people: what is wrong, in which table and key, and what is possible.
-    pub fn parse(text: &str, from: Origin) -> Result<Self, String> {
-        let table: Table = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
+    /// What is wrong, in which table and key, and what is possible.
+    pub fn parse(text: &str, from: Origin) -> Result<Self, FileError> {
+        let table: Table = toml::from_str(text).map_err(|e| FileError::Toml(e.to_string().trim_end().to_owned()))?;
         let mut file = Self::default();
         for (key, value) in table {
             match key.as_str() {
@@ -109,24 +110,25 @@ impl File {
     }
 }
 
-fn unknown(place: &str, key: &str, possible: &[&str]) -> String {
-    match possible {
-        [one] => format!("{place}: unknown field `{key}`, expected `{one}`"),
-        several => format!("{place}: unknown field `{key}`, expected one of `{}`", several.join("`, `")),
-    }
+fn unknown(place: &str, key: &str, possible: &[&'static str]) -> FileError {
+    FileError::Unknown { place: place.to_owned(), key: key.to_owned(), possible: possible.to_vec() }
 }
 
-fn string(place: &str, value: &Value) -> Result<String, String> {
+fn is_not(place: &str, wanted: &'static str, value: &Value) -> FileError {
+    FileError::Type { place: place.to_owned(), wanted, found: article(value) }
+}
+
+fn string(place: &str, value: &Value) -> Result<String, FileError> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        other => Err(format!("{place}: it must be a text in quotation marks, not {}", article(other))),
+        other => Err(is_not(place, "a text in quotation marks", other)),
     }
 }
 
-fn strings(place: &str, value: &Value) -> Result<Vec<String>, String> {
+fn strings(place: &str, value: &Value) -> Result<Vec<String>, FileError> {
     match value {
         Value::Array(items) => items.iter().map(|item| string(place, item)).collect(),
-        other => Err(format!("{place}: it must be a list, [\"…\"], not {}", article(other))),
+        other => Err(is_not(place, "a list, [\"…\"]", other)),
     }
 }
 
@@ -135,45 +137,40 @@ fn article(value: &Value) -> String {
     format!("{} {kind}", if kind.starts_with(['a', 'i']) { "an" } else { "a" })
 }
 
-fn table<'t>(place: &str, value: &'t Value) -> Result<&'t Table, String> {
-    value.as_table().ok_or_else(|| format!("{place}: it must be a table, not {}", article(value)))
+fn table<'t>(place: &str, value: &'t Value) -> Result<&'t Table, FileError> {
+    value.as_table().ok_or_else(|| is_not(place, "a table", value))
 }
 
-fn digest(text: &str) -> Result<String, String> {
+fn digest(text: &str) -> Result<String, FileError> {
     let hex = text.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
-    let hex =
-        hex.ok_or_else(|| format!("digest: \"{text}\" is none: it can be \"sha256:\" and 64 hexadecimal digits"))?;
+    let hex = hex.ok_or_else(|| FileError::Digest(text.to_owned()))?;
     Ok(hex.to_ascii_lowercase())
 }
 
-fn versions(value: &Value) -> Result<Vec<String>, String> {
+fn versions(value: &Value) -> Result<Vec<String>, FileError> {
     let versions = strings("versions", value)?;
-    let all = || Version::ALL.iter().map(|version| format!("\"{version}\"")).collect::<Vec<_>>().join(", ");
     if versions.is_empty() {
-        return Err(format!("versions: the list is empty: it can have {}", all()));
+        return Err(FileError::NoVersions);
     }
     match versions.iter().find(|text| Version::parse(text).is_none()) {
-        Some(text) => Err(format!("versions: \"{text}\" is no version of CNI: it can be {}", all())),
+        Some(text) => Err(FileError::Version { text: text.clone() }),
         None => Ok(versions),
     }
 }
 
-fn withdraw(value: &Value) -> Result<Vec<Capability>, String> {
-    let known = |name: &String| {
-        let none = || format!("withdraw: \"{name}\" is none: the capabilities are {}", grammar::names().join(", "));
-        Capability::parse(name).ok_or_else(none)
-    };
+fn withdraw(value: &Value) -> Result<Vec<Capability>, FileError> {
+    let known = |name: &String| Capability::parse(name).ok_or_else(|| FileError::Capability { name: name.clone() });
     strings("withdraw", value)?.iter().map(known).collect()
 }
 
-fn limits(value: Value) -> Result<Limits, String> {
+fn limits(value: Value) -> Result<Limits, FileError> {
     table("[limits]", &value)?;
-    let limits: Limits = value.try_into().map_err(|e| format!("[limits]: {}", e.to_string().trim_end()))?;
+    let limits: Limits = value.try_into().map_err(|e| FileError::Limits(e.to_string().trim_end().to_owned()))?;
     limits.check()?;
     Ok(limits)
 }
 
-fn grants(value: &Value, from: Origin) -> Result<BTreeMap<Capability, Grant>, String> {
+fn grants(value: &Value, from: Origin) -> Result<BTreeMap<Capability, Grant>, FileError> {
     let tables = table("grant", value)?;
     if let Some(name) = tables.keys().find(|name| Capability::parse(name).is_none()) {
         return Err(unknown("[grant]", name, &grammar::names()));
@@ -188,7 +185,7 @@ fn grants(value: &Value, from: Origin) -> Result<BTreeMap<Capability, Grant>, St
         .collect()
 }
 
-fn grant(place: &str, name: &'static str, keys: &[Key], value: &Value, from: Origin) -> Result<Grant, String> {
+fn grant(place: &str, name: &'static str, keys: &[Key], value: &Value, from: Origin) -> Result<Grant, FileError> {
     let table = table(place, value)?;
     if let Some(key) = table.keys().find(|name| !keys.iter().any(|key| key.name == name.as_str())) {
         return Err(unknown(place, key, &keys.iter().map(|key| key.name).collect::<Vec<_>>()));
@@ -198,28 +195,27 @@ fn grant(place: &str, name: &'static str, keys: &[Key], value: &Value, from: Ori
         let place = format!("{place} {}", key.name);
         match table.get(key.name) {
             Some(value) => set.push((*key, templates(&place, key, value)?)),
-            None if key.is_required() => return Err(format!("{place}: it is missing: without it nothing is granted")),
+            None if key.is_required() => return Err(FileError::Missing(place)),
             None => {}
         }
     }
     Ok(Grant { name, from, keys: set })
 }
 
-fn templates(place: &str, key: &Key, value: &Value) -> Result<Vec<Template>, String> {
+fn templates(place: &str, key: &Key, value: &Value) -> Result<Vec<Template>, FileError> {
     let texts = match key.count {
         Count::One => vec![string(place, value)?],
         Count::Some | Count::Any => strings(place, value)?,
     };
     if texts.is_empty() && key.count == Count::Some {
-        return Err(format!("{place}: the list is empty: name something, or take the key or its table out"));
+        return Err(FileError::Empty(place.to_owned()));
     }
     texts
         .iter()
         .map(|text| {
             let parsed = if key.kind == Kind::Gateway { Template::parse_gateway(text) } else { Template::parse(text) };
-            let template = parsed.map_err(|e| format!("{place}: {e}"))?;
-            key.kind.check(&template).map_err(|e| format!("{place}: {e}"))?;
-            Ok(template)
+            let checked = parsed.and_then(|template| key.kind.check(&template).map(|()| template));
+            checked.map_err(|error| FileError::Value { place: place.to_owned(), error })
         })
         .collect()
 }
@@ -229,7 +225,7 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        File::parse(text, Origin::Shipped).unwrap_err()
+        File::parse(text, Origin::Shipped).unwrap_err().to_string()
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What a policy file can say: what keys there can be in a table, and what each kind of value is.
 
+use super::error::ValueError;
 use super::template::Template;
 use super::{capability, port};
-use alloc::string::String;
+use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
 use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
 use postern_types::{Backend, Capability, Mac, MacvlanMode};
@@ -116,15 +117,15 @@ impl Kind {
     /// Looks at what can be known of a value before there is a configuration.
     ///
     /// # Errors
-    /// A text for people: what the value is not, and what is possible.
-    pub fn check(self, template: &Template) -> Result<(), String> {
+    /// What the value is not, and what is possible.
+    pub fn check(self, template: &Template) -> Result<(), ValueError> {
         if let Some((address, gateway)) = template.pair() {
             return Self::Address.check(address).and_then(|()| self.check(gateway));
         }
         if template.has_default_link() {
             // By itself: what stands around it would be taken for a name.
             let alone = self == Self::Link && template.is_single();
-            return if alone { Ok(()) } else { Err(format!("\"{}\" is no {}", template.text(), self.possible())) };
+            return if alone { Ok(()) } else { Err(self.is_not(template.text())) };
         }
         if let Some(text) = template.by_default() {
             return self.check_text(&text);
@@ -137,7 +138,7 @@ impl Kind {
                 _ => literal.contains('*'),
             };
             if impossible {
-                return Err(format!("\"{}\" is no {}", template.text(), self.possible()));
+                return Err(self.is_not(template.text()));
             }
         }
         Ok(())
@@ -147,7 +148,7 @@ impl Kind {
     ///
     /// # Errors
     /// As [`Kind::check`].
-    pub fn check_text(self, text: &str) -> Result<(), String> {
+    pub fn check_text(self, text: &str) -> Result<(), ValueError> {
         let open = text.contains('*');
         let good = match self {
             // A star may stand for nothing at all.
@@ -174,7 +175,11 @@ impl Kind {
             Self::Address => parse_cidr(text).is_ok(),
             Self::Gateway => parse_ip(text).is_ok() || parse_cidr(text).is_ok(),
         };
-        if good { Ok(()) } else { Err(format!("\"{text}\" is no {}", self.possible())) }
+        if good { Ok(()) } else { Err(self.is_not(text)) }
+    }
+
+    fn is_not(self, text: &str) -> ValueError {
+        ValueError::Kind { text: text.to_owned(), possible: self.possible() }
     }
 
     /// What a value can be, to follow "is no".
@@ -294,7 +299,7 @@ mod tests {
             }
             for text in bad {
                 let error = kind.check(&Template::parse_gateway(text).unwrap()).unwrap_err();
-                assert!(error.contains(possible), "{kind:?} {text}: {error}");
+                assert!(error.to_string().contains(possible), "{kind:?} {text}: {error}");
             }
         }
     }

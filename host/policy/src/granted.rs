@@ -1,5 +1,6 @@
 //! A policy for one run: its values taken from the operator's configuration.
 
+use super::error::Ambiguous;
 use super::file::{self, File};
 use super::grammar::Kind;
 use super::limits::Limits;
@@ -52,8 +53,8 @@ pub enum Value {
 
 impl Grant {
     /// # Errors
-    /// A text for people: the configuration makes a value ambiguous.
-    pub(super) fn resolve(grant: &file::Grant, sources: Sources<'_>) -> Result<Self, String> {
+    /// The configuration makes a value ambiguous.
+    pub(super) fn resolve(grant: &file::Grant, sources: Sources<'_>) -> Result<Self, Ambiguous> {
         let mut keys = Vec::new();
         for (key, templates) in &grant.keys {
             let mut values = Vec::new();

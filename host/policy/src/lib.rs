@@ -39,6 +39,7 @@
 extern crate alloc;
 
 pub mod capability;
+mod error;
 mod file;
 mod grammar;
 mod granted;
@@ -51,6 +52,7 @@ mod rules;
 mod template;
 mod view;
 
+pub use error::{Ambiguous, FileError, LimitError, ValueError};
 pub use granted::{Granted, limit_hint};
 pub use limits::Limits;
 pub use rules::{Question, Rule, allows, decide, rule};
@@ -86,11 +88,11 @@ pub enum PolicyError {
         /// The file.
         path: String,
         /// Which key, what is wrong with it, and what is possible.
-        reason: String,
+        reason: FileError,
     },
     /// The configuration makes a value of the policy ambiguous. Tells key and place.
-    #[error("{0}")]
-    Ambiguous(String),
+    #[error(transparent)]
+    Ambiguous(#[from] Ambiguous),
 }
 
 /// A plugin's policy: shipped and operator's files put together.
@@ -229,7 +231,7 @@ impl Policy {
     /// [`PolicyError::Ambiguous`].
     pub fn resolve(&self, config: &Json, args: &str) -> Result<Granted, PolicyError> {
         let sources = Sources { config, args };
-        let resolve = |grant: &file::Grant| granted::Grant::resolve(grant, sources).map_err(PolicyError::Ambiguous);
+        let resolve = |grant: &file::Grant| granted::Grant::resolve(grant, sources).map_err(PolicyError::from);
         Ok(Granted {
             grants: (self.file.grants.iter())
                 .map(|(capability, grant)| Ok((*capability, resolve(grant)?)))

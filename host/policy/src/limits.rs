@@ -1,5 +1,6 @@
 //! `[limits]`: what a run may use up, each with a default, a floor and a ceiling.
 
+use super::error::LimitError;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -26,11 +27,11 @@ macro_rules! limits {
             }
 
             /// # Errors
-            /// A text for people: which limit is outside of what is possible.
-            pub fn check(&self) -> Result<(), String> {
+            /// Which limit is outside of what is possible.
+            pub fn check(&self) -> Result<(), LimitError> {
                 $(if !($least..=$most).contains(&self.$key()) {
                     let key = stringify!($key).replace('_', "-");
-                    return Err(format!("[limits] {key} = {}: it can be {} to {}", self.$key(), $least, $most));
+                    return Err(LimitError { key, value: self.$key(), least: $least, most: $most });
                 })*
                 Ok(())
             }
@@ -112,7 +113,7 @@ mod tests {
     #[test]
     fn says_what_is_possible() {
         let limits = Limits { memory_mib: Some(0), ..Limits::default() };
-        assert!(limits.check().unwrap_err().contains("memory-mib = 0: it can be 1 to 256"));
+        assert!(limits.check().unwrap_err().to_string().contains("memory-mib = 0: it can be 1 to 256"));
     }
 
     #[test]

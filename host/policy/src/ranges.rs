@@ -4,6 +4,7 @@
 //! covers every range of which subnet and gateway lie in it. And because a plugin gets one address from each set that it
 //! asks for, each granted set serves for one set only: cutting a range into pieces yields no more addresses.
 
+use super::error::Ambiguous;
 use super::granted::{Grant, Value};
 use super::template::spelt_once;
 use alloc::string::{String, ToString};
@@ -25,8 +26,8 @@ pub enum Refused {
 /// Reads a range as host-local does. `None` if it is none.
 ///
 /// # Errors
-/// A text for people: it spells a key twice.
-pub fn read(json: &Json) -> Result<Option<LeaseRange>, String> {
+/// It spells a key twice.
+pub fn read(json: &Json) -> Result<Option<LeaseRange>, Ambiguous> {
     for key in ["subnet", "rangeStart", "rangeEnd", "gateway"] {
         spelt_once(json, key)?;
     }
@@ -241,7 +242,7 @@ mod tests {
     #[test]
     fn a_range_spells_its_keys_once() {
         let config = Json::parse(br#"{"subnet":"10.0.0.0/8","SUBNET":"10.0.0.0/9"}"#, 4096).unwrap();
-        assert!(read(&config).unwrap_err().contains("has both \"subnet\" and \"SUBNET\""));
+        assert!(read(&config).unwrap_err().to_string().contains("has both \"subnet\" and \"SUBNET\""));
         for none in ["{}", r#"{"subnet":7}"#, r#"{"subnet":"x"}"#, r#"{"subnet":"10.0.0.0/8","gateway":"x"}"#] {
             assert_eq!(read(&Json::parse(none.as_bytes(), 4096).unwrap()), Ok(None), "{none}");
         }

@@ -21,6 +21,7 @@
 //! A gateway can be named for an address: `ADDRESS via GATEWAY`, each of which is a value. If both have stars for the same
 //! list, or neither has any, each address has the gateway beside it. Otherwise every address goes with every gateway.
 
+use super::error::{Ambiguous, ValueError};
 use super::grammar::DEFAULT_LINK;
 use super::pattern::Pattern;
 use alloc::borrow::Cow;
@@ -106,13 +107,12 @@ pub enum Content {
 
 impl Template {
     /// # Errors
-    /// A text for people: what is wrong with the value, and what a value can be.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// What is wrong with the value, and what a value can be.
+    pub fn parse(text: &str) -> Result<Self, ValueError> {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((literal, after)) = rest.split_once("${") {
-            let (inside, tail) =
-                after.split_once('}').ok_or_else(|| format!("\"{text}\" has a `${{` without its `}}`"))?;
+            let (inside, tail) = after.split_once('}').ok_or_else(|| ValueError::Unclosed(text.to_owned()))?;
             if !literal.is_empty() {
                 parts.push(Part::Literal(literal.to_owned()));
             }
@@ -130,7 +130,7 @@ impl Template {
     ///
     /// # Errors
     /// As [`Template::parse`].
-    pub fn parse_gateway(text: &str) -> Result<Self, String> {
+    pub fn parse_gateway(text: &str) -> Result<Self, ValueError> {
         let outside = |at: usize| {
             let before = text.get(..at).unwrap_or_default();
             before.rfind("${").is_none_or(|open| before.get(open..).is_some_and(|inside| inside.contains('}')))
@@ -187,8 +187,8 @@ impl Template {
     /// What it stands for in this configuration.
     ///
     /// # Errors
-    /// A text for people: the configuration spells a key twice.
-    pub fn resolve(&self, sources: Sources<'_>) -> Result<Vec<Found>, String> {
+    /// The configuration spells a key twice.
+    pub fn resolve(&self, sources: Sources<'_>) -> Result<Vec<Found>, Ambiguous> {
         if let Some((address, gateway)) = self.pair() {
             let content = Self::resolve_pair(address, gateway, sources)?;
             return Ok(vec![Found { content, set: Vec::new() }]);
@@ -201,7 +201,7 @@ impl Template {
         Ok(found)
     }
 
-    fn resolve_pair(address: &Self, gateway: &Self, sources: Sources<'_>) -> Result<Content, String> {
+    fn resolve_pair(address: &Self, gateway: &Self, sources: Sources<'_>) -> Result<Content, Ambiguous> {
         let together = match (&address.list, &gateway.list) {
             (Some(one), Some(other)) => one.same_as(other),
             (None, None) => true,
@@ -221,7 +221,7 @@ impl Template {
     }
 
     /// The values that are text.
-    fn texts(&self, sources: Sources<'_>) -> Result<Vec<Pattern>, String> {
+    fn texts(&self, sources: Sources<'_>) -> Result<Vec<Pattern>, Ambiguous> {
         let text = |found: Found| match found.content {
             Content::Text(pattern) => Some(pattern),
             _ => None,
@@ -230,7 +230,7 @@ impl Template {
     }
 
     /// The elements of the list that its stars walk through, with their positions; without stars a single nothing.
-    fn elements(&self, sources: Sources<'_>) -> Result<Vec<(Vec<usize>, Json)>, String> {
+    fn elements(&self, sources: Sources<'_>) -> Result<Vec<(Vec<usize>, Json)>, Ambiguous> {
         let Some(list) = &self.list else { return Ok(vec![(Vec::new(), Json::Null)]) };
         let (root, steps) = list.start(sources)?;
         let mut elements = Vec::new();
@@ -239,7 +239,7 @@ impl Template {
     }
 
     /// The value for one element of the list.
-    fn content(&self, sources: Sources<'_>, element: &Json) -> Result<Option<Content>, String> {
+    fn content(&self, sources: Sources<'_>, element: &Json) -> Result<Option<Content>, Ambiguous> {
         let mut pattern = Pattern::default();
         for part in &self.parts {
             let (path, default) = match part {
@@ -294,7 +294,7 @@ impl Path {
     }
 
     /// Where it starts, and the steps that are left from there.
-    fn start<'a>(&self, sources: Sources<'a>) -> Result<(Cow<'a, Json>, &[Step]), String> {
+    fn start<'a>(&self, sources: Sources<'a>) -> Result<(Cow<'a, Json>, &[Step]), Ambiguous> {
         match (self.root, self.steps.split_first()) {
             (Root::Args, Some((Step::Key(key), rest))) => {
                 let json = match (argument(sources.args, key)?, rest) {
@@ -325,7 +325,7 @@ impl core::fmt::Display for Path {
     }
 }
 
-fn placeholder(inside: &str) -> Result<Part, String> {
+fn placeholder(inside: &str) -> Result<Part, ValueError> {
     let (path, default) = match inside.split_once('|') {
         Some((path, default)) => (path.trim(), Some(default.trim().to_owned())),
         None => (inside.trim(), None),
@@ -333,10 +333,7 @@ fn placeholder(inside: &str) -> Result<Part, String> {
     match parse_path(path) {
         None if path == DEFAULT_LINK && default.is_none() => Ok(Part::DefaultLink),
         Some(path) => Ok(Part::Value { path, default }),
-        None => Err(format!(
-            "`${{{inside}}}` is no placeholder: it can be `${{config.KEY}}`, `${{config.KEY.*.KEY}}` (each element of a \
-             list), `${{args.KEY}}` or `${{args.KEY.*}}` (CNI_ARGS), each with ` | DEFAULT` behind it"
-        )),
+        None => Err(ValueError::Placeholder(inside.to_owned())),
     }
 }
 
@@ -360,16 +357,15 @@ fn parse_path(text: &str) -> Option<Path> {
     possible.then_some(Path { root, steps })
 }
 
-fn common_list(text: &str, parts: &[Part]) -> Result<Option<Path>, String> {
+fn common_list(text: &str, parts: &[Part]) -> Result<Option<Path>, ValueError> {
     let mut common: Option<Path> = None;
     for part in parts {
         let Part::Value { path, .. } = part else { continue };
         let Some(list) = path.list() else { continue };
         match &common {
             Some(first) if !first.same_as(&list) => {
-                return Err(format!(
-                    "\"{text}\" has stars for different lists, `{first}` and `{list}`: those of one value must be for one"
-                ));
+                let (first, second) = (first.to_string(), list.to_string());
+                return Err(ValueError::Lists { text: text.to_owned(), first, second });
             }
             _ => common = Some(list),
         }
@@ -378,7 +374,12 @@ fn common_list(text: &str, parts: &[Part]) -> Result<Option<Path>, String> {
 }
 
 /// Every element that the stars of `steps` lead to, with their positions.
-fn expand(json: &Json, steps: &[Step], at: &mut Vec<usize>, into: &mut Vec<(Vec<usize>, Json)>) -> Result<(), String> {
+fn expand(
+    json: &Json,
+    steps: &[Step],
+    at: &mut Vec<usize>,
+    into: &mut Vec<(Vec<usize>, Json)>,
+) -> Result<(), Ambiguous> {
     match steps {
         [] => into.push((at.clone(), json.clone())),
         [Step::Key(key), rest @ ..] => {
@@ -399,7 +400,7 @@ fn expand(json: &Json, steps: &[Step], at: &mut Vec<usize>, into: &mut Vec<(Vec<
 }
 
 /// What keys lead to, where it is more than nothing.
-fn lookup<'j>(json: &'j Json, steps: &[Step]) -> Result<Option<&'j Json>, String> {
+fn lookup<'j>(json: &'j Json, steps: &[Step]) -> Result<Option<&'j Json>, Ambiguous> {
     let mut at = json;
     for step in steps {
         let Step::Key(key) = step else { return Ok(None) };
@@ -412,7 +413,7 @@ fn lookup<'j>(json: &'j Json, steps: &[Step]) -> Result<Option<&'j Json>, String
 }
 
 /// A member of an object that is spelt once.
-fn member<'j>(json: &'j Json, key: &str) -> Result<Option<&'j Json>, String> {
+fn member<'j>(json: &'j Json, key: &str) -> Result<Option<&'j Json>, Ambiguous> {
     spelt_once(json, key)?;
     Ok(json.fields("").ok().and_then(|fields| fields.get(key)))
 }
@@ -420,13 +421,11 @@ fn member<'j>(json: &'j Json, key: &str) -> Result<Option<&'j Json>, String> {
 /// Refuses an object that has a key twice: of several the plugins take the last, and nobody should have to know.
 ///
 /// # Errors
-/// A text for people.
-pub fn spelt_once(json: &Json, key: &str) -> Result<(), String> {
+/// Both spellings.
+pub fn spelt_once(json: &Json, key: &str) -> Result<(), Ambiguous> {
     let Ok(fields) = json.fields("") else { return Ok(()) };
     match fields.spellings(key).as_slice() {
-        [first, second, ..] => Err(format!(
-            "the configuration has both \"{first}\" and \"{second}\", and what a plugin may do depends on it"
-        )),
+        [first, second, ..] => Err(Ambiguous::Spellings { first: (*first).to_owned(), second: (*second).to_owned() }),
         _ => Ok(()),
     }
 }
@@ -441,11 +440,11 @@ fn scalar(json: &Json) -> Option<String> {
 }
 
 /// A value of `CNI_ARGS`. Pairs that are none are the plugin's to refuse.
-fn argument<'a>(args: &'a str, key: &str) -> Result<Option<&'a str>, String> {
+fn argument<'a>(args: &'a str, key: &str) -> Result<Option<&'a str>, Ambiguous> {
     let values = args.split(';').filter_map(|pair| pair.split_once('=')).filter(|(name, _)| *name == key);
     let mut values = values.map(|(_, value)| value).filter(|value| !value.contains('='));
     match (values.next(), values.next()) {
-        (_, Some(_)) => Err(format!("CNI_ARGS has {key} twice, and what a plugin may do depends on it")),
+        (_, Some(_)) => Err(Ambiguous::Argument(key.to_owned())),
         (value, None) => Ok(value.filter(|value| !value.is_empty())),
     }
 }
@@ -456,7 +455,8 @@ mod tests {
 
     fn found(template: &str, config: &str, args: &str) -> Result<Vec<Found>, String> {
         let config = Json::parse(config.as_bytes(), 4096).unwrap();
-        Template::parse(template)?.resolve(Sources { config: &config, args })
+        let template = Template::parse(template).map_err(|error| error.to_string())?;
+        template.resolve(Sources { config: &config, args }).map_err(|error| error.to_string())
     }
 
     /// The values, objects as `{}`.
@@ -502,7 +502,7 @@ mod tests {
         for absent in ["${args.X.*}", "${args.Y}", "${args.Z}", "${args.ip}", "${args.GATEWAY.*}"] {
             assert_eq!(resolve(absent, "{}").unwrap(), [""; 0], "{absent}");
         }
-        assert!(found("${args.IP}", "{}", "IP=a;IP=b").unwrap_err().contains("CNI_ARGS has IP twice"));
+        assert!(found("${args.IP}", "{}", "IP=a;IP=b").unwrap_err().to_string().contains("CNI_ARGS has IP twice"));
     }
 
     #[test]
@@ -535,7 +535,7 @@ mod tests {
             ("${config.l.*.x}", r#"{"l":[{"x":1},{"x":1,"X":2}]}"#),
             ("${config.l.*.x.*}", r#"{"l":[{"x":[],"x":[]}]}"#),
         ] {
-            assert!(resolve(template, config).unwrap_err().contains("has both"), "{template} {config}");
+            assert!(resolve(template, config).unwrap_err().to_string().contains("has both"), "{template} {config}");
         }
     }
 
@@ -568,11 +568,11 @@ mod tests {
             "${args.IP.*.x}",
             "${Config.a}",
         ] {
-            assert!(Template::parse(bad).unwrap_err().contains("it can be `${config.KEY}`"), "{bad}");
+            assert!(Template::parse(bad).unwrap_err().to_string().contains("it can be `${config.KEY}`"), "{bad}");
         }
-        assert!(Template::parse("x${config.a").unwrap_err().contains("without its `}`"));
+        assert!(Template::parse("x${config.a").unwrap_err().to_string().contains("without its `}`"));
         for bad in ["${config.a.*}-${config.b.*}", "${config.a.*.b.*}${config.a.*.c}", "${config.a.*}${args.a.*}"] {
-            assert!(Template::parse(bad).unwrap_err().contains("stars for different lists"), "{bad}");
+            assert!(Template::parse(bad).unwrap_err().to_string().contains("stars for different lists"), "{bad}");
         }
     }
 }

@@ -324,6 +324,14 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(())
     }
 
+    /// Note that `section` is about to join with a link of another plugin. Earlier versions pass this over.
+    ///
+    /// # Errors
+    /// As [`Record::append`].
+    pub fn joined(&mut self, section: &str) -> Result<()> {
+        self.change(section, Change::Joined(true))
+    }
+
     /// Note that the runtime has the result of `section`. `time` in milliseconds since 1970.
     ///
     /// # Errors

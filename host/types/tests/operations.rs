@@ -65,6 +65,7 @@ fn samples() -> Vec<Operation> {
         ops::Bridge::Ensure { name: "cni0".to_owned(), mtu: None, vlan_filtering: false, promisc: true }.into(),
         ops::Bridge::Ensure { name: "a\"b".to_owned(), mtu: Some(9000), vlan_filtering: true, promisc: false }.into(),
         ops::Bridge::Find { name: "cni0".to_owned() }.into(),
+        ops::Bridge::PreviousLink.into(),
         ops::Bridge::Attach { bridge: 12, host: 13, port: port() }.into(),
         ops::Bridge::Attach { bridge: 12, host: 13, port: PortSpec::default() }.into(),
         ops::Bridge::EnsureGateways { bridge: 14, port: port(), force: true }.into(),

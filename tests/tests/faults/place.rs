@@ -69,6 +69,9 @@ impl Place {
                 "ip link add {MASTER} type veth peer name wire1; ip link set {MASTER} up; ip link set wire1 up"
             ))?;
         }
+        if scenario.joins {
+            node.sh("for c in c1 c2; do ip link add tap-$c type veth peer name vm-$c; ip link set vm-$c up; done")?;
+        }
         // What `postern gc` runs a native program with.
         node.sh("mkdir -p /etc/cni/net.d")?;
         std::fs::write(node.path("/etc/cni/net.d/10-net.conf"), scenario.config.to_string())?;
@@ -105,6 +108,12 @@ impl Place {
             };
             if plugin == self.scenario.plugin && plugin == "bridge" {
                 text.push_str("[grant.ipam]\ntypes = [\"${config.ipam.type}\"]\nnative = [\"script-ipam\"]\n");
+                if self.scenario.joins {
+                    text.push_str(
+                        "[previous]\nnames = [\"tap-*\"]\n\
+                         [grant.bridge]\nnames = [\"br9\"]\ngateways = [\"true\"]\nattach = [\"tap-*\"]\n",
+                    );
+                }
             }
             fs::write(self.node.path(format!("/etc/postern/policy/{plugin}.toml")), text)?;
         }
@@ -119,6 +128,10 @@ impl Place {
             // Of c2 nothing is known but what it prints itself.
             let printed = self.previous.clone();
             merge(&mut config, &json!({"prevResult": printed}));
+        }
+        if verb == "ADD" && self.scenario.joins {
+            let links = [json!({"name": format!("tap-{container}")})];
+            merge(&mut config, &json!({"prevResult": {"cniVersion": "1.1.0", "interfaces": links}}));
         }
         let bin = plugin_bin()?;
         let path = format!("{}:{}", bin.display(), NATIVE.0);
@@ -259,9 +272,9 @@ impl Place {
             ensure!(!held.is_empty(), "{container} has {address}, which is free");
         }
         if self.verb == "DEL" && self.scenario.config.get("macspoofchk").is_some() {
-            let up = self
-                .node
-                .sh("ip -o link show up master br9 2>/dev/null | grep -o 'veth[0-9a-f]*' | sort -u || true")?;
+            let up = self.node.sh(
+                "ip -o link show up master br9 2>/dev/null | grep -oE 'veth[0-9a-f]+|tap-c[12]' | sort -u || true",
+            )?;
             let rules = self.node.sh("nft list table bridge nat 2>/dev/null || true")?;
             for port in up.lines() {
                 ensure!(rules.contains(port), "port {port} is up without its guard:\n{rules}");

@@ -11,6 +11,8 @@ pub struct Scenario {
     /// `CNI_IFNAME`.
     pub interface: &'static str,
     pub config: Value,
+    /// A plugin before has made a link of the host, which joins: `tap-c1` for `c1`.
+    pub joins: bool,
 }
 
 /// The link of the node that others are stacked on.
@@ -43,8 +45,10 @@ pub fn all() -> Vec<Scenario> {
             merge(&mut config, &json!({"bridge": "br9", "isGateway": true}));
         }
         merge(&mut config, &patch);
-        Scenario { name, plugin, interface: if plugin == "loopback" { "lo" } else { "eth0" }, config }
+        Scenario { name, plugin, interface: if plugin == "loopback" { "lo" } else { "eth0" }, config, joins: false }
     };
+    let joins = |scenario: Scenario| Scenario { joins: true, ..scenario };
+    let behind = json!({"isGateway": false, "macspoofchk": true, "args": {"cni": {"mac": "02:00:00:00:01:01"}}});
     let masquerade = |backend: &str| json!({"ipMasq": true, "ipMasqBackend": backend});
     let everything = json!({
         "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true, "isDefaultGateway": true, "hairpinMode": true,
@@ -60,6 +64,8 @@ pub fn all() -> Vec<Scenario> {
         scenario("bridge everything", "bridge", &dual, everything),
         scenario("bridge + static", "bridge", &fixed, masquerade("nftables")),
         scenario("bridge + native", "bridge", &json!({"type": NATIVE.1}), json!({})),
+        joins(scenario("bridge joins L2", "bridge", &json!({}), behind)),
+        joins(scenario("bridge joins", "bridge", &single, masquerade("nftables"))),
         scenario("ptp", "ptp", &dual, masquerade("nftables")),
         scenario("ptp masq iptables", "ptp", &single, masquerade("iptables")),
         scenario("macvlan", "macvlan", &dual, json!({"master": MASTER})),

@@ -4,7 +4,7 @@ use crate::kernel::{Kernel, Place};
 use crate::links::{ENODEV, refused};
 use crate::services::first_address;
 use ipnet::IpNet;
-use postern_types::{Address, BridgeInfo, ErrorCode, Handle, OpError, PortSpec, Reply, VlanId, ops};
+use postern_types::{Address, BridgeInfo, ErrorCode, Handle, LinkInfo, OpError, PortSpec, Reply, VlanId, ops};
 use std::net::IpAddr;
 
 /// Answers one operation.
@@ -17,6 +17,7 @@ pub fn answer(kernel: &mut Kernel, operation: &ops::Bridge) -> Result<Reply, OpE
             kernel.bridge_ensure(name, *mtu, *vlan_filtering, *promisc)
         }
         ops::Bridge::Find { name } => kernel.bridge_find(name).map(Reply::MaybeBridge),
+        ops::Bridge::PreviousLink => Ok(Reply::MaybeLink(kernel.previous())),
         ops::Bridge::Attach { bridge, host, port } => kernel.attach(*bridge, *host, port),
         ops::Bridge::EnsureGateways { bridge, port, force } => kernel.ensure_gateways(*bridge, port.vlan, *force),
     }
@@ -59,6 +60,16 @@ impl Kernel {
         bridge.map(Reply::Bridge).ok_or_else(|| refused(ENODEV, name, "no such device"))
     }
 
+    fn previous(&self) -> Option<LinkInfo> {
+        let name = self.previous_link.as_ref()?;
+        self.find(Place::Host, name).map(|link| link.info.clone())
+    }
+
+    /// Whether this link of the host joined in the place of a pair.
+    pub(crate) fn is_previous(&self, handle: Handle) -> bool {
+        self.previous().is_some_and(|link| link.handle == handle)
+    }
+
     pub(crate) fn attach(&mut self, bridge: Handle, host: Handle, port: &PortSpec) -> Result<Reply, OpError> {
         let filters = self.held(bridge)?.vlan_filtering;
         if !filters && (port.vlan.is_some() || !port.trunk.is_empty()) {
@@ -70,6 +81,7 @@ impl Kernel {
         let end = self.held_mut(host)?;
         end.master = Some(bridge);
         end.port = Some(port.clone());
+        end.info.up = true;
         let mac = end.info.mac;
         let bridge = self.held_mut(bridge)?;
         bridge.info.running = true;

@@ -21,7 +21,7 @@ pub fn answer(kernel: &mut Kernel, operation: &ops::MacGuard) -> Result<Reply, O
 impl Kernel {
     fn guard_ensure(&mut self, host: Handle, mac: Mac) -> Result<Reply, OpError> {
         self.held(host)?;
-        if self.own().and_then(|own| own.info.mac) != Some(mac) {
+        if !self.is_previous(host) && self.own().and_then(|own| own.info.mac) != Some(mac) {
             let message = format!("{mac} is not the address of the container's end");
             return Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message));
         }

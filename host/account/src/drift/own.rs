@@ -4,7 +4,7 @@ use super::{AGAIN, Account, path};
 use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
-use postern_gate::effect::{Macvlan, Veth};
+use postern_gate::effect::{MacGuard, Macvlan, Port, Veth};
 use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
 use postern_types::{Backend, Mac, MacvlanMode};
@@ -69,14 +69,19 @@ impl Sight {
         account: &mut Account,
         header: &Header,
         plugin: &str,
-        id: Option<String>,
+        guard: &MacGuard,
         container: Option<&Found>,
     ) {
-        let host = account.effects.iter().find_map(Veth::of).map(|pair| pair.host.clone());
+        // A link of another plugin is guarded for what it was when it joined: what is behind it may be in no namespace.
+        let is_port = |port: &Port| guard.host.as_ref() == Some(&port.name);
+        let joined = account.effects.iter().filter_map(Port::of).any(is_port);
+        let pair = account.effects.iter().find_map(Veth::of).map(|pair| pair.host.clone());
+        let host = if joined { guard.host.clone() } else { pair };
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
-        let id = id.or_else(|| account.guard_ids().into_iter().next());
+        let id = guard.id.clone().or_else(|| account.guard_ids().into_iter().next());
         // Where the container's end has another address, that is what differs, and not its guard.
-        let mac = own.and_then(|own| self.expected_mac(header, &path::of_pair(account), own.mac)).map(|mac| mac.0);
+        let own = own.and_then(|own| self.expected_mac(header, &path::of_pair(account), own.mac));
+        let mac = if joined { guard.mac } else { own }.map(|mac| mac.0);
         let (Some(host), Some(mac), Some(id)) = (host, mac, id) else {
             return account.fact(plugin, "spoofing protection", "can't be compared without the pair");
         };

@@ -36,8 +36,22 @@ pub const PAGE: Page = Page {
                     (Objects::Of(_), Switch::On(when)) => format!(", as an isolated port only{when}"),
                     _ => String::new(),
                 };
-                format!("attach its own end of the pair, and no other link, to {bridge}{isolated}")
+                let others = match objects {
+                    Objects::Of(_) if objects.none("attach") => ", and no other link",
+                    Objects::Of(_) | Objects::Any => "",
+                };
+                format!("attach its own end of the pair{others}, to {bridge}{isolated}")
             })
+        }),
+        group(&["previous-link"], |objects| match objects {
+            Objects::Any => {
+                Some("attach any link of the host that a policy names, where a plugin before made it".to_owned())
+            }
+            Objects::Of(_) if objects.none("attach") => None,
+            Objects::Of(_) => Some(format!(
+                "attach, where a plugin before made it and the node does not use it: {}",
+                objects.words("attach", "link")
+            )),
         }),
         with(&["[method]bridge.attach"], &["[method]port.set-vlan"], |objects| match objects.switch("vlan", "0") {
             Switch::Off => None,
@@ -99,6 +113,8 @@ pub const PAGE: Page = Page {
             Widest::Values(&["true"]),
         ),
         Key::one("force-address", Source::Value("forceAddress", Some("false")), Widest::Values(&["true"])),
+        // Whose links they are, no configuration tells.
+        Key::some("attach", Source::Parts(&[]), Widest::Values(&["*"])),
     ],
 };
 
@@ -112,6 +128,7 @@ impl Told for ops::Bridge {
                 format!("make bridge {name}{mtu} if it is missing{filtering}, and set it up{promisc}")
             }
             Self::Find { name } => format!("look at bridge {name}"),
+            Self::PreviousLink => "look for a link that a plugin before made, to attach it".to_owned(),
             Self::Attach { bridge, host, port } => {
                 format!("attach {} to {}{}", names.link(*host), names.link(*bridge), joins(port))
             }
@@ -130,11 +147,11 @@ impl Told for ops::Bridge {
     fn makes(&self) -> Option<&str> {
         match self {
             Self::Ensure { name, .. } => Some(name),
-            Self::Find { .. } | Self::Attach { .. } | Self::EnsureGateways { .. } => None,
+            Self::Find { .. } | Self::PreviousLink | Self::Attach { .. } | Self::EnsureGateways { .. } => None,
         }
     }
 
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
         match self {
             Self::Ensure { name, mtu, promisc, .. } => {
                 let mut objects = vec![("names", name.clone())];
@@ -143,6 +160,7 @@ impl Told for ops::Bridge {
                 objects
             }
             Self::Find { name } => vec![("names", name.clone())],
+            Self::PreviousLink => network.links_before().into_iter().map(|(name, _)| ("attach", name)).collect(),
             Self::Attach { port, .. } => joined(port),
             Self::EnsureGateways { port, force, .. } => {
                 let mut objects = joined(port);

@@ -8,7 +8,8 @@ use crate::lists::Network;
 use anyhow::{Context, Result};
 use postern_cni::Version;
 use postern_gate::LOG;
-use postern_types::Capability;
+use postern_kernel::{Namespace, Netlink, VethSpec, random_mac};
+use postern_types::{Capability, Mac};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -70,6 +71,7 @@ pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> 
         if imports.has(Capability::Device) {
             device::make(network)?;
         }
+        make_links(network)?;
         let version = Version::parse(network.text("/cniVersion")).unwrap_or(Version::V0_1_0);
         let gc = version >= Version::V1_1_0;
         let mut run = Run::default();
@@ -98,6 +100,22 @@ pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> 
         run.lines = log(plugin)?;
         Ok(run)
     })
+}
+
+/// Makes the links of the host that a `prevResult` of the network names: a plugin before would have.
+fn make_links(network: &Network) -> Result<()> {
+    let links = network.links_before();
+    if links.is_empty() {
+        return Ok(());
+    }
+    let (netlink, home) = (Netlink::open()?, Namespace::current()?);
+    for (number, (name, mac)) in links.iter().enumerate() {
+        let peer_name = format!("learn{number}");
+        let (mac, peer_mac) = (mac.parse::<Mac>().ok().map(|mac| mac.0), random_mac());
+        let spec = VethSpec { name, mtu: None, mac, peer_name: &peer_name, peer_mac, peer_ns: home.fd() };
+        netlink.create_veth(&spec).with_context(|| format!("link {name} of prevResult"))?;
+    }
+    Ok(())
 }
 
 /// One call: the result, if there is one, and the error.

@@ -136,7 +136,7 @@ pub fn widest(imports: &Imports) -> Result<String> {
     }
     out.push_str("[result]\naddresses = [\"0.0.0.0/0\", \"::/0\"]\n");
     out.push_str("gateways = [\"0.0.0.0/0 via 0.0.0.0/0\", \"::/0 via ::/0\"]\n");
-    out.push_str("[previous]\naddresses = [\"0.0.0.0/0\", \"::/0\"]\n");
+    out.push_str("[previous]\naddresses = [\"0.0.0.0/0\", \"::/0\"]\nnames = [\"*\"]\n");
     Ok(out)
 }
 
@@ -249,13 +249,18 @@ fn taken_over(seen: &Seen, networks: &[Network]) -> Result<String> {
         let address = ip.get("address").and_then(Value::as_str).and_then(|text| parse_cidr(text).ok());
         addresses.extend(address.map(|address| address.trunc().to_string()));
     }
-    if addresses.is_empty() {
+    let attached = seen.0.get(Capability::Bridge.name()).and_then(|used| used.objects.get("attach"));
+    let names: BTreeSet<String> = attached.iter().flat_map(|objects| objects.values()).flatten().cloned().collect();
+    let mut keys = String::new();
+    for (key, values) in [("addresses", addresses), ("names", names)] {
+        if !values.is_empty() {
+            writeln!(keys, "{key} = {}", written(true, &values.into_iter().collect::<Vec<_>>())?)?;
+        }
+    }
+    if keys.is_empty() {
         return Ok(String::new());
     }
-    let values = written(true, &addresses.into_iter().collect::<Vec<_>>())?;
-    Ok(format!(
-        "\n# What a native plugin before it gave. Of plugins of Postern the record tells.\n[previous]\naddresses = {values}\n"
-    ))
+    Ok(format!("\n# What a native plugin before it made. Of plugins of Postern the record tells.\n[previous]\n{keys}"))
 }
 
 /// Those values whose structure some network has.
@@ -374,6 +379,15 @@ mod tests {
         for others in [&["link"][..], &["masquerade", "ipam"]] {
             assert!(!policy(&seen(others), &networks, &[], 0).unwrap().contains("previous"), "{others:?}");
         }
+    }
+
+    #[test]
+    fn links_of_a_plugin_before_are_granted_by_their_names() {
+        let networks = [network("a", json!({"prevResult": {"interfaces": [{"name": "tap0"}]}}))];
+        let text = policy(&used("attach", &[(0, &["tap0"])]), &networks, &[], 0).unwrap();
+        assert!(text.contains("attach = [\"tap0\"]"), "{text}");
+        assert!(text.ends_with("[previous]\nnames = [\"tap0\"]\n"), "{text}");
+        Policy::parse(&text, "test.toml").unwrap();
     }
 
     #[test]

@@ -31,6 +31,9 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
         Reply::MaybeLink(Some(info)) if *operation == Operation::Link(ops::Link::Own) => {
             Reply::MaybeLink(Some(show.own(info)?))
         }
+        Reply::MaybeLink(Some(info)) if *operation == Operation::Bridge(ops::Bridge::PreviousLink) => {
+            Reply::MaybeLink(Some(show.port(info)?))
+        }
         // A VLAN gateway: nothing can be done to it from outside.
         Reply::MaybeLink(Some(info)) => {
             show.common.shown.insert(info.name.clone());
@@ -81,6 +84,11 @@ impl Show<'_, '_> {
     fn parent(&mut self, info: LinkInfo, in_container: bool) -> Result<LinkInfo, OpError> {
         let LinkInfo { handle: index, name, mtu, .. } = info.clone();
         self.give(info, Object::Parent { index, name, in_container, mtu })
+    }
+
+    fn port(&mut self, info: LinkInfo) -> Result<LinkInfo, OpError> {
+        let object = Object::Port { index: info.handle, name: info.name.clone() };
+        self.give(info, object)
     }
 
     fn pair(&mut self, pair: VethPair) -> Result<VethPair, OpError> {

@@ -39,6 +39,7 @@ impl Names<'_> {
         match self.front.object(handle) {
             Ok(Object::Own { .. }) => self.request.ifname.clone(),
             Ok(Object::HostEnd { .. }) => HOST_END.to_owned(),
+            Ok(Object::Port { name, .. }) => name.clone(),
             Ok(Object::Bridge { index, .. }) => {
                 let bridge = self.kernel.links.get(index).map_or("(gone)", |link| &link.info.name);
                 format!("bridge {bridge}")

@@ -36,8 +36,8 @@ pub struct Stage {
     pub operations: Vec<OperationReport>,
     /// The delegates that were run.
     pub delegates: Vec<Delegate>,
-    /// The addresses of the plugins so far: what a record would tell of them.
-    given: Vec<IpConfig>,
+    /// What the plugins so far had: what a record would tell of them.
+    given: Given,
 }
 
 /// One plugin that the runtime calls, with those that it delegates to.
@@ -50,6 +50,14 @@ struct Run {
     common: Common,
     /// The links of the node when the guest ended: whether in the container, and the name.
     links: Vec<(bool, String, Seen)>,
+}
+
+/// What plugins of a chain had.
+#[derive(Default)]
+struct Given {
+    addresses: Vec<IpConfig>,
+    /// Links of the host.
+    links: Vec<String>,
 }
 
 impl Known for Run {
@@ -106,7 +114,7 @@ impl Stage {
             notes: node.notes,
             operations: Vec::new(),
             delegates: Vec::new(),
-            given: Vec::new(),
+            given: Given::default(),
         })
     }
 
@@ -147,7 +155,7 @@ impl Stage {
             // What is ambiguous is refused when the plugin is started.
             let granted = ready.policy.resolve(&request.conf.raw, request.args()).ok();
             let may = |ip: &IpConfig| granted.as_ref().is_some_and(|granted| granted.may_take_over(&ip.address));
-            let ips = previous.ips.into_iter().filter(|ip| self.given.contains(ip) || may(ip)).collect();
+            let ips = previous.ips.into_iter().filter(|ip| self.given.addresses.contains(ip) || may(ip)).collect();
             rehearsal::adopt(&mut own, &CniResult { ips, ..CniResult::default() });
         }
         let deadline = Instant::now() + ready.policy.limits().time();
@@ -156,7 +164,8 @@ impl Stage {
         let result = self.run(&mut run, ready, plugin, 0)?.unwrap_or_default();
         // What a plugin only hands on is another's.
         let own = result.ips.iter().filter(|ip| run.own.iter().any(|own| own.net == ip.address));
-        self.given.extend(own.cloned());
+        self.given.addresses.extend(own.cloned());
+        self.given.links.extend(self.kernel.host_end_name.clone().filter(|name| run.common.shown.contains(name)));
         let text = result.to_json(version)?;
         serde_json::from_str(&text).map_err(|error| Error::internal(error.to_string()))
     }
@@ -324,6 +333,16 @@ impl Stage {
             ops::Bridge::Ensure { name, .. } if front.granted().has_vlans() && self.is_unfiltered(name) => {
                 Err(bridge::unfiltered(name))
             }
+            ops::Bridge::PreviousLink => {
+                let given = &self.given;
+                let counts = |name: &str| {
+                    front.granted().may_take_over_link(name) || given.links.iter().any(|given| given == name)
+                };
+                let named = rehearsal::named(&run.request.conf, front.granted(), counts)?;
+                self.kernel.previous_link = named.map(|link| link.name);
+                self.must_be_free()?;
+                self.simulate(run, front, operation)
+            }
             ops::Bridge::EnsureGateways { port, .. } => {
                 front.has_joined(port)?;
                 self.simulate(run, front, operation)
@@ -334,6 +353,20 @@ impl Stage {
                 Ok(reply)
             }
             ops::Bridge::Ensure { .. } | ops::Bridge::Find { .. } => self.simulate(run, front, operation),
+        }
+    }
+
+    /// Whether the link that a plugin before made is there, and is nobody's.
+    fn must_be_free(&self) -> Result<(), OpError> {
+        let Some(name) = &self.kernel.previous_link else { return Ok(()) };
+        let refuse = |code, what: &str| Err(OpError::new(code, name, format!("\"{name}\" {what}")));
+        match self.kernel.find(Place::Host, name) {
+            None => refuse(ErrorCode::InvalidHandle, "is gone"),
+            Some(link) if link.master.is_some() => refuse(ErrorCode::Exists, "is a port of a bridge already"),
+            Some(link) if link.info.kind == "bridge" || link.addresses.iter().any(|have| have.scope == 0) => {
+                refuse(ErrorCode::Exists, "is the node's own: it can't be attached")
+            }
+            Some(_) => Ok(()),
         }
     }
 

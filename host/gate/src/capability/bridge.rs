@@ -2,6 +2,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth::ignore_router_advertisements;
+use crate::effect::Port;
 use crate::errors::{about, kernel, link_gone, refused};
 use crate::front::Object;
 use crate::gate::Gate;
@@ -10,7 +11,7 @@ use crate::session::OwnAddress;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};
-use postern_types::{BridgeInfo, ErrorCode, Handle, Mac, OpError, PortSpec, Reply, VlanId, ops};
+use postern_types::{BridgeInfo, ErrorCode, Handle, Kind, Mac, OpError, PortSpec, Reply, VlanId, ops};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -27,6 +28,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Bridge) -> Result<Reply, Op
             ensure(gate, name, *mtu, *vlan_filtering, *promisc)
         }
         ops::Bridge::Find { name } => find(gate, name),
+        ops::Bridge::PreviousLink => previous_link(gate),
         ops::Bridge::Attach { bridge, host, port } => attach(gate, *bridge, *host, port),
         ops::Bridge::EnsureGateways { bridge, port, force } => ensure_gateways(gate, *bridge, port, *force),
     }
@@ -108,10 +110,39 @@ pub fn unfiltered(name: &str) -> OpError {
     ))
 }
 
+/// `bridge.previous-link`.
+fn previous_link(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    let Some((link, mac)) = gate.session.previous_link(gate.front.granted())? else {
+        return Ok(Reply::MaybeLink(None));
+    };
+    gate.session.container_mac = mac;
+    let handle = gate.grant(Object::Port { index: link.index, name: link.name.clone() })?;
+    Ok(Reply::MaybeLink(Some(Gate::show(handle, link))))
+}
+
+/// Writes down that the link of another is about to join this bridge. Returns whether it is down still.
+fn take(gate: &mut Gate<'_>, index: u32, name: &str, bridge: (u32, &str)) -> Result<bool, OpError> {
+    let find =
+        |gate: &Gate<'_>| gate.session.host()?.link_by_index(index).map_err(kernel)?.ok_or_else(|| link_gone(name));
+    let link = find(gate)?;
+    let (master, bridge) = (bridge.0, bridge.1.to_owned());
+    if let Some(port) = gate.session.ports().first() {
+        if (port.index, port.master) == (index, master) {
+            return Ok(false);
+        }
+        let message = format!("this attachment has joined \"{}\" with \"{}\" already", port.bridge, port.name);
+        return Err(OpError::new(ErrorCode::Exists, name, message).hint("run DEL first"));
+    }
+    gate.session.join()?;
+    gate.session.intend(Port { name: name.to_owned(), index, bridge, master, up: link.up })?;
+    gate.session.must_be_free(&find(gate)?)?;
+    Ok(!link.up)
+}
+
 /// `bridge.attach`.
 fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) -> Result<Reply, OpError> {
     let (bridge_index, bridge_name, ..) = gate.front.bridge(bridge)?;
-    let (index, name) = gate.front.host_end(host)?;
+    let (index, name) = gate.front.port(host)?;
     if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
         return Err(OpError::new(
             ErrorCode::InvalidArgument,
@@ -119,6 +150,10 @@ fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
             format!("VLAN id {bad} is not 1 to 4094"),
         ));
     }
+    let is_down = match gate.front.object(host)?.kind() {
+        Kind::Port => take(gate, index, &name, (bridge_index, &bridge_name))?,
+        Kind::Own | Kind::HostEnd | Kind::Bridge | Kind::Parent => false,
+    };
     let netlink = gate.session.host()?;
     let tagged = port.vlan.is_some() || !port.trunk.is_empty();
     if tagged {
@@ -135,7 +170,7 @@ fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
         if full { refusal.hint("a bridge takes 1023 ports; give the network's pods a second bridge") } else { refusal }
     })?;
     set_vlans(netlink, index, &name, port)?;
-    if tagged {
+    if tagged || is_down {
         netlink.set_up(index).map_err(about(&name))?;
     }
     gate.session.joined = Some(bridge_index);

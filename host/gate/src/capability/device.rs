@@ -101,7 +101,7 @@ fn may_go(gate: &Gate<'_>, link: &Link) -> Result<(), OpError> {
             format!("failed to move link: \"{}\" is no device of a driver (before Linux 5.14 none tells)", link.name);
         return Err(OpError::new(ErrorCode::InvalidArgument, &link.name, message));
     }
-    if session.is_port_claimed(&link.name, link.mac)? || device::is_anothers(session, link)? {
+    if session.is_link_of_others(link)? {
         return Err(belongs("another attachment").hint("`postern ls` lists them; run its DEL, or `postern gc`, first"));
     }
     let (objects, _) = postern_state::node::list(&session.state).map_err(state)?;

@@ -29,6 +29,10 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Link) -> Result<Reply, OpEr
 /// `link.own`.
 fn own(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let Some(container) = gate.session.container() else { return Ok(Reply::MaybeLink(None)) };
+    // What joined with another plugin's link has none to remove.
+    if gate.session.request.verb == Verb::Del && gate.session.has_joined() {
+        return Ok(Reply::MaybeLink(None));
+    }
     let name = gate.session.request.ifname.clone();
     let Some(link) = container.netlink().map_err(kernel)?.link_by_name(&name).map_err(kernel)? else {
         return Ok(Reply::MaybeLink(None));
@@ -49,6 +53,7 @@ fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
             (*index, name, netlink.link_by_index(*index))
         }
         Object::HostEnd { index, name, .. }
+        | Object::Port { index, name }
         | Object::Bridge { index, name, .. }
         | Object::Parent { index, name, in_container: false, .. } => {
             (*index, name, gate.session.host()?.link_by_index(*index))
@@ -91,6 +96,12 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
         return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
     }
     let is_add = gate.session.request.verb == Verb::Add;
+    if gate.session.has_joined() {
+        let message = format!("\"{name}\" is another plugin's, whose link on the host this one has joined with");
+        return Err(
+            OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it on its DEL")
+        );
+    }
     if is_add {
         gate.session.only_of_this_run(|effect| Veth::of(effect).is_some(), "pair")?;
         gate.session.only_of_this_run(Effect::is_link, "link")?;

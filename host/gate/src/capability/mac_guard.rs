@@ -7,12 +7,12 @@ use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
 use crate::effect::mac_guard::{is_whole, native, recorded};
 use crate::effect::{Effect, MacGuard};
-use crate::errors::firewall;
+use crate::errors::{firewall, kernel, link_gone};
 use crate::gate::Gate;
 use crate::session::Session;
 use postern_cni::Verb;
 use postern_firewall::macguard::{self, own_id};
-use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, ops};
+use postern_types::{ErrorCode, Handle, Kind, Mac, OpError, Reply, ops};
 
 /// What the host has to know of it beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -31,8 +31,14 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::MacGuard) -> Result<Reply, 
 
 /// `mac-guard.ensure`.
 fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.host_end(host)?;
-    veth::must_live(gate.session, index, &name)?;
+    let (index, name) = gate.front.port(host)?;
+    if gate.front.object(host)?.kind() == Kind::Port {
+        must_be_takeable(gate.session, index, &name)?;
+        // Where nothing tells the address behind such a link, the plugin chooses that once, as it does of a pair.
+        gate.session.container_mac.get_or_insert(mac);
+    } else {
+        veth::must_live(gate.session, index, &name)?;
+    }
     // The address that the pair was made with: another one would let somebody else's frames pass.
     if gate.session.container_mac != Some(mac) {
         let message = format!("{mac} is not the address of the container's end of \"{name}\"");
@@ -59,6 +65,15 @@ fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError>
     }
     let message = format!("the rules named {own} guard a port that is not \"{name}\"");
     Err(OpError::new(ErrorCode::Exists, own, message).hint("`postern doctor` shows whose they are"))
+}
+
+/// Whether a link that a plugin before made has joined for this attachment, or can.
+fn must_be_takeable(session: &Session, index: u32, name: &str) -> Result<(), OpError> {
+    let link = session.host()?.link_by_index(index).map_err(kernel)?.ok_or_else(|| link_gone(name))?;
+    match session.ports().first() {
+        Some(port) if port.index == index => Ok(()),
+        _ => session.must_be_free(&link),
+    }
 }
 
 /// Makes the rules, unless their name is that of rules for another port which is there. The handles are of what was made.

@@ -49,6 +49,10 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
     if container.link_by_name(&name).map_err(kernel)?.is_some() {
         return Err(exists(&peer_name));
     }
+    if let Some(port) = gate.session.ports().first() {
+        let message = format!("this attachment has joined \"{}\" with \"{}\" already", port.bridge, port.name);
+        return Err(OpError::new(ErrorCode::Exists, &port.name, message).hint("run DEL first"));
+    }
     if let Some(living) = retire(gate.session)? {
         let message = format!("this attachment has a pair already, whose host end is \"{living}\"");
         return Err(OpError::new(ErrorCode::Exists, living, message).hint("run DEL first"));
@@ -84,12 +88,12 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
     pair(gate, own, Link { up: true, ..end }, true, None).map(Reply::Veth)
 }
 
-/// Whether a host end that a handle stands for is that of the attachment's living pair.
+/// Whether a link that a handle stands for is the attachment's end on the host: that of its living pair, or what it joined with.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidHandle`]: it is not.
 pub fn must_live(session: &Session, index: u32, name: &str) -> Result<(), OpError> {
-    match session.living_pair()? {
+    match session.end()? {
         Some(link) if link.index == index && link.name == name => Ok(()),
         _ => Err(link_gone(name)),
     }
@@ -169,7 +173,7 @@ fn pair(gate: &mut Gate<'_>, own: Link, end: Link, ours: bool, bridge: Option<St
 
 /// `veth.wait-running`.
 fn wait_running(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.host_end(handle)?;
+    let (index, name) = gate.front.port(handle)?;
     let host = gate.session.host()?;
     let until = (Instant::now() + RUNNING_WITHIN).min(gate.session.deadline);
     let mut pause = Duration::from_micros(100);

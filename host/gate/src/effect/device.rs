@@ -3,7 +3,7 @@
 //! Where it is, is asked each time: in the container, or at home already. The kernel moves a driver's device to the machine's
 //! first namespace when the container's ends, under the name that it had there; a virtual link ends with it.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, Noted};
 use crate::errors::{kernel, refused};
 use crate::need::Need;
 use crate::session::Session;
@@ -89,6 +89,12 @@ impl Device {
             (None, None) => self.kind == link.kind && self.peer == link.peer_index,
             (Some(_), None) | (None, Some(_)) => false,
         }
+    }
+
+    /// Whether this link of the host is the one, as far as that can be told there.
+    pub fn is_claim(&self, link: &Link) -> bool {
+        let is_virtual = self.device.is_none();
+        self.is_same(link) && (!is_virtual || self.name == link.name && self.index == link.index)
     }
 
     /// The link in the container's namespace.
@@ -330,23 +336,6 @@ impl AttachmentLink for Device {
 pub fn recorded(session: &Session) -> Vec<Device> {
     let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
     effects.iter().filter_map(|noted| Device::of(&noted.effect)).cloned().collect()
-}
-
-/// Whether the record of another attachment lists this link of the host as its own: a device that has come home by itself, and
-/// waits for its DEL to get its own name again.
-///
-/// # Errors
-/// The records can't be listed.
-pub fn is_anothers(session: &Session, link: &Link) -> Result<bool, OpError> {
-    session.is_claimed_by(|summary| {
-        let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
-        effects.flatten().any(|effect| {
-            Device::of(&effect).is_some_and(|device| match device.device {
-                Some(_) => device.is_same(link),
-                None => device.name == link.name && device.is_same(link) && device.index == link.index,
-            })
-        })
-    })
 }
 
 #[cfg(test)]

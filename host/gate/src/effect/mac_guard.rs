@@ -1,6 +1,6 @@
 //! Spoofing protection.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Noted, Veth};
+use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
 use crate::errors::{about, firewall, kernel};
 use crate::need::Need;
 use crate::session::Session;
@@ -39,8 +39,9 @@ impl MacGuard {
         let handles = noted.map(|(_, handles)| handles).unwrap_or_default();
         let id = self.id.clone().unwrap_or_else(|| native(session));
         take_down(session, &id, host)?;
-        let own: Vec<String> =
-            host.map(str::to_owned).into_iter().chain(session.pairs().into_iter().map(|pair| pair.host)).collect();
+        let ends = session.pairs().into_iter().map(|pair| pair.host);
+        let ends = ends.chain(session.ports().into_iter().map(|port| port.name));
+        let own: Vec<String> = host.map(str::to_owned).into_iter().chain(ends).collect();
         let netlink = session.host()?;
         let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
         // Without a pair of its own it is a native plugin's attachment, or one whose record is gone: its rules go by their
@@ -118,15 +119,19 @@ pub(crate) fn is_whole(session: &Session, host: &str, mac: Mac) -> Result<bool, 
 }
 
 /// Sets the guarded port down, where it is up and in a bridge: `host`, or else all that the record lists, or else the one
-/// that the rules name.
+/// that the rules name. The link of another plugin leaves its bridge instead.
 fn take_down(session: &Session, id: &str, host: Option<&str>) -> Result<(), OpError> {
     let netlink = session.host()?;
-    let pairs = session.pairs();
+    let (pairs, joined) = (session.pairs(), session.ports());
+    // Another plugin's link leaves its bridge, and is not set down.
+    for port in joined.iter().filter(|port| host.is_none_or(|host| host == port.name)) {
+        port.leave(netlink)?;
+    }
     let mut ports = Vec::new();
     for pair in pairs.iter().filter(|pair| host.is_none_or(|host| host == pair.host)) {
         ports.extend(pair.end(netlink)?);
     }
-    if pairs.is_empty() {
+    if pairs.is_empty() && joined.is_empty() {
         ports.extend(unrecorded(session, id)?);
     }
     for port in ports.iter().filter(|port| port.up && port.master.is_some()) {
@@ -161,5 +166,16 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
     let others = summaries.into_iter().filter(|summary| !is_own(&summary.path));
     let effects = others.flat_map(|summary| summary.effects);
     let effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect).ok());
-    Some(effects.filter_map(|effect| Veth::of(&effect).map(|pair| pair.host.clone())).collect())
+    let end = |effect: Effect| match effect {
+        Effect::Veth(pair) => Some(pair.host),
+        Effect::Port(port) => Some(port.name),
+        Effect::Macvlan(_)
+        | Effect::Device(_)
+        | Effect::Masquerade(_)
+        | Effect::MacGuard(_)
+        | Effect::Lease(_)
+        | Effect::Native(_)
+        | Effect::LoopbackUp(_) => None,
+    };
+    Some(effects.filter_map(end).collect())
 }

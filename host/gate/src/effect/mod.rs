@@ -16,6 +16,7 @@ pub(crate) mod mac_guard;
 pub mod macvlan;
 mod masquerade;
 mod native;
+mod port;
 mod veth;
 
 pub use device::Device;
@@ -25,6 +26,7 @@ pub use mac_guard::MacGuard;
 pub use macvlan::Macvlan;
 pub use masquerade::Masquerade;
 pub use native::Native;
+pub use port::Port;
 pub use veth::Veth;
 
 use crate::need::Need;
@@ -150,6 +152,7 @@ effects! {
     Lease: lease;
     Native: native;
     LoopbackUp: loopback_up;
+    Port: port;
 }
 
 impl Effect {
@@ -260,6 +263,16 @@ mod tests {
             (Effect::Lease(Lease { directory: "/var/lib".to_owned() }), r#"{"effect":"lease","directory":"/var/lib"}"#),
             (Effect::Native(Native { plugin: "dhcp".to_owned() }), r#"{"effect":"native","plugin":"dhcp"}"#),
             (Effect::LoopbackUp(LoopbackUp {}), r#"{"effect":"loopback-up"}"#),
+            (
+                Effect::Port(Port {
+                    name: "tap0".to_owned(),
+                    index: 7,
+                    bridge: "br9".to_owned(),
+                    master: 5,
+                    up: false,
+                }),
+                r#"{"effect":"port","port":"tap0","index":7,"bridge":"br9","master":5,"up":false}"#,
+            ),
         ] {
             assert_eq!(serde_json::to_string(&effect).unwrap(), text);
             assert_eq!(serde_json::from_str::<Effect>(text).unwrap(), effect);

@@ -53,6 +53,10 @@ impl Session {
     /// Whether a section of the called plugin, or none yet, is that of who makes the attachment's link. The record tells as soon
     /// as there is a link, but for one of Postern 0.1; until then it is whom policy lets make one.
     fn is_owner(&self, section: Option<&Section>) -> bool {
+        // The link is another plugin's, whatever policy lets this one make.
+        if section.is_some_and(|section| section.joined) {
+            return false;
+        }
         let maker = self.record.iter().flat_map(|record| record.sections()).find(|section| section.made_link);
         maker.map_or(self.makes_links, |maker| section.is_some_and(|section| section.name == maker.name))
     }
@@ -315,6 +319,15 @@ impl Session {
         };
         self.undo.push(Undo { sequence, effect, leases: Vec::new() });
         Ok(())
+    }
+
+    /// Notes that this plugin is about to join with a link of another.
+    ///
+    /// # Errors
+    /// As [`Session::intend`].
+    pub fn join(&mut self) -> Result<(), OpError> {
+        let section = self.section();
+        self.record_for_writing()?.joined(&section).map_err(state)
     }
 
     /// The first line of this run's record.

@@ -86,7 +86,7 @@ impl Session {
     ///
     /// # Errors
     /// The records can't be listed.
-    pub fn is_port_claimed(&self, host: &str, mac: Option<[u8; 6]>) -> Result<bool, OpError> {
+    fn is_port_claimed(&self, host: &str, mac: Option<[u8; 6]>) -> Result<bool, OpError> {
         let is_claim = |pair: &Veth| pair.host == host && mac.is_none_or(|mac| Mac(mac) == pair.mac);
         self.is_claimed_by(|summary| {
             let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
@@ -98,7 +98,7 @@ impl Session {
     ///
     /// # Errors
     /// The records can't be listed.
-    pub fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
+    pub(super) fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
         let own = self.key()?;
         let records = postern_state::list(&self.state).map_err(state)?;
         Ok(records.iter().any(|summary| summary.key.as_ref().is_some_and(|key| *key != own) && claims(summary)))

@@ -20,6 +20,7 @@ pub const KEYS: &[Key] = &[
     key("isolated", Kind::Flag, Count::One),
     key("gateways", Kind::Flag, Count::Some),
     key("force-address", Kind::Flag, Count::One),
+    key("attach", Kind::Link, Count::Any),
 ];
 
 impl Decide for ops::Bridge {
@@ -31,6 +32,8 @@ impl Decide for ops::Bridge {
                 Ok(rule)
             }
             Self::Find { name } => named(asked, grant, name),
+            // Where nothing may be attached there is none to be found.
+            Self::PreviousLink => Ok(if grant.texts("attach").next().is_some() { "bridge.attach" } else { grant.name }),
             Self::Attach { port, .. } => joins(asked, grant, port),
             Self::EnsureGateways { port, force, .. } => {
                 let rule = joins(asked, grant, port)?;
@@ -49,13 +52,17 @@ impl Decide for ops::Bridge {
     fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
         match self {
             Self::Ensure { name, .. } | Self::Find { name } => line::object("names", name),
-            Self::Attach { .. } | Self::EnsureGateways { .. } => Vec::new(),
+            Self::PreviousLink | Self::Attach { .. } | Self::EnsureGateways { .. } => Vec::new(),
         }
     }
 
     fn gives_up(&self, _: &Asked<'_>) -> bool {
         match self {
-            Self::Ensure { .. } | Self::Find { .. } | Self::Attach { .. } | Self::EnsureGateways { .. } => false,
+            Self::Ensure { .. }
+            | Self::Find { .. }
+            | Self::PreviousLink
+            | Self::Attach { .. }
+            | Self::EnsureGateways { .. } => false,
         }
     }
 }
@@ -95,6 +102,11 @@ impl Granted {
     /// The grant of bridges, where it holds.
     pub fn bridge(&self) -> Option<&Grant> {
         self.grant(Capability::Bridge)
+    }
+
+    /// Whether a link of the host of this name may be attached, if a plugin before has made it.
+    pub fn may_attach(&self, name: &str) -> bool {
+        self.bridge().is_some_and(|grant| grant.matches("attach", name))
     }
 
     /// Whether the ports of this network are in VLANs.

@@ -49,6 +49,15 @@ impl wit::bridge::Host for State {
             other => Err(other.unexpected().into()),
         }
     }
+
+    fn previous_link(&mut self) -> Result<Option<Resource<HostEnd>>, Failure> {
+        match self.call(ops::Bridge::PreviousLink)? {
+            Reply::MaybeLink(link) => {
+                Ok(link.map(|link| self.table.push(HostEnd { handle: link.handle })).transpose()?)
+            }
+            other => Err(other.unexpected().into()),
+        }
+    }
 }
 
 impl wit::bridge::HostBridge for State {

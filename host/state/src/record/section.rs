@@ -17,6 +17,8 @@ pub struct Section {
     pub config: Option<String>,
     /// It made the attachment's link, which may be gone by now.
     pub made_link: bool,
+    /// It joined with a link of another plugin, so that none of the attachment's links is its own.
+    pub joined: bool,
     /// When its ADD began to change things, milliseconds since 1970.
     pub begun: u64,
     /// How far it got.
@@ -142,6 +144,8 @@ pub(super) enum Change {
         #[serde(default, skip_serializing_if = "DataPath::is_unknown")]
         path: DataPath,
     },
+    /// It joins with a link of another plugin.
+    Joined(bool),
     /// The runtime has the result; milliseconds since 1970.
     Given(u64),
     /// Its DEL has begun.
@@ -165,6 +169,7 @@ pub(super) fn apply(sections: &mut Vec<Section>, name: &str, change: Change) {
                 digest,
                 config,
                 made_link: false,
+                joined: false,
                 begun: time,
                 stage: Stage::Begun,
                 since: time,
@@ -183,6 +188,11 @@ pub(super) fn apply(sections: &mut Vec<Section>, name: &str, change: Change) {
         Change::Ending(_) => {
             for section in sections.iter_mut().filter(|section| section.name == name) {
                 section.stage = Stage::Ending;
+            }
+        }
+        Change::Joined(joined) => {
+            for section in sections.iter_mut().filter(|section| section.name == name) {
+                section.joined = joined;
             }
         }
         Change::Given(time) => {

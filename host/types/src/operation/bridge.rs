@@ -15,7 +15,10 @@ pub enum Bridge {
     /// Look at the granted bridge.
     #[serde(rename = "bridge-find")]
     Find { name: String },
-    /// Make the attachment's own host end a port.
+    /// Look for the link of the host that a plugin before made, for this attachment to join with.
+    #[serde(rename = "bridge-previous-link")]
+    PreviousLink,
+    /// Make the attachment's own host end a port, or that link.
     #[serde(rename = "bridge-attach")]
     Attach { bridge: Handle, host: Handle, port: PortSpec },
     /// Put the gateways of the attachment's addresses on the bridge, or on its VLAN gateway `<bridge>.<vlan>` if the port
@@ -28,6 +31,7 @@ table! {
     Bridge;
     Ensure {} => "bridge.ensure", Host, Node;
     Find {} => "bridge.find", Host, Nothing;
-    Attach { bridge: Bridge, host: HostEnd } => "bridge.attach", Host, Part;
+    PreviousLink {} => "bridge.previous-link", Host, Nothing;
+    Attach { bridge: Bridge, host: Port } => "bridge.attach", Host, Part;
     EnsureGateways { bridge: Bridge } => "bridge.ensure-gateways", Host, Node;
 }

@@ -22,7 +22,7 @@ pub enum MacGuard {
 
 table! {
     MacGuard;
-    Ensure { host: HostEnd } => "mac-guard.ensure", Host, Attachment;
+    Ensure { host: Port } => "mac-guard.ensure", Host, Attachment;
     Check { host: SeenEnd } => "mac-guard.check", Host, Nothing;
     Remove {} => "mac-guard.remove", Host, Removal;
 }

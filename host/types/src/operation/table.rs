@@ -69,6 +69,8 @@ pub enum Kind {
     Own,
     /// Its other end on the host.
     HostEnd,
+    /// A link of the host that a plugin before made.
+    Port,
     /// A bridge that policy grants.
     Bridge,
     /// A link to stack others on, that policy grants.
@@ -81,7 +83,7 @@ impl Kind {
         match self {
             Self::Own => Capability::Link,
             Self::HostEnd => Capability::Veth,
-            Self::Bridge => Capability::Bridge,
+            Self::Port | Self::Bridge => Capability::Bridge,
             Self::Parent => Capability::Parent,
         }
     }
@@ -94,7 +96,9 @@ pub enum Takes {
     Own,
     /// Its other end on the host, where this run or the record made it.
     HostEnd,
-    /// The same, and one that only seems to belong to the container's link: to look at.
+    /// The same, or a link of the host that a plugin before made: what can be a bridge's port.
+    Port,
+    /// The same, and a host end that only seems to belong to the container's link: to look at.
     SeenEnd,
     /// A bridge that policy grants.
     Bridge,

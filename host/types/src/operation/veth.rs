@@ -24,5 +24,5 @@ table! {
     Veth;
     Create {} => "veth.create", Both, Link;
     Find {} => "veth.find", Both, Nothing;
-    WaitRunning { host: HostEnd } => "veth.wait-running", Host, Nothing;
+    WaitRunning { host: Port } => "veth.wait-running", Host, Nothing;
 }

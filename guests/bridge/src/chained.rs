@@ -1,0 +1,107 @@
+//! Behind a plugin that made a link of the host: that link joins the bridge, and no pair is made.
+//!
+//! The link stays the other plugin's, and so does what the container has of it. With an IPAM plugin the container's link, if it
+//! has one, gets the addresses; else they are in the result alone, for whoever is behind the host's link.
+
+use crate::config::Config;
+use crate::{container_settings, gateways};
+use postern_guest::bridge::{self, Bridge};
+use postern_guest::cni::{CniResult, Interface};
+use postern_guest::types::Mac;
+use postern_guest::veth::HostEnd;
+use postern_guest::{Error, Request, check, configure, forwarding, interface, ipam, link, mac, mac_guard};
+
+/// The link to be attached. Nothing is asked where `prevResult` names no link of the host.
+///
+/// # Errors
+/// It can't be had.
+pub fn find(request: &Request) -> Result<Option<HostEnd>, Error> {
+    let previous = request.conf().ok().and_then(|conf| conf.previous_result().ok().flatten()).unwrap_or_default();
+    match previous.interfaces.iter().any(|link| link.sandbox.is_empty()) {
+        true => bridge::previous_link(),
+        false => Ok(None),
+    }
+}
+
+/// ADD with that link. `given` is the address that the network has for who is behind it.
+///
+/// # Errors
+/// What the host refuses.
+pub fn add(
+    config: &Config,
+    request: &Request,
+    bridge: &Bridge,
+    end: &HostEnd,
+    given: Option<Mac>,
+) -> Result<CniResult, Error> {
+    let mut result = request.conf()?.previous_result()?.unwrap_or_default();
+    if config.mac_guard {
+        // Before it is a port: whoever is behind it may be sending already.
+        mac_guard::ensure(end, behind(request, &result, given)?)?;
+    }
+    bridge.attach(end, &config.port())?;
+    let own = own_interface(request, &result);
+    let mut vlan_gateway = None;
+    if config.layer3 {
+        let mut added = CniResult { interfaces: Vec::new(), ..ipam::add()? };
+        gateways::complete(&mut added, config, own)?;
+        if let Some(container) = own.map_or(Ok(None), |_| link::own())? {
+            container_settings(&container, config)?;
+            configure::configure(&container, &added.ips, &configure::kernel_routes(&added)?)?;
+        }
+        if config.is_gateway {
+            vlan_gateway = bridge.ensure_gateways(&config.port(), config.force_address)?;
+            forwarding::enable()?;
+        }
+        config.masquerade.ensure()?;
+        result.ips.extend(added.ips);
+        result.routes.extend(added.routes);
+        result.dns = added.dns;
+    }
+    let links = [Some(interface(&bridge.attributes()?, "")), vlan_gateway.map(|link| interface(&link, ""))];
+    result.interfaces.extend(links.into_iter().flatten());
+    if let Some(dns) = &config.dns {
+        result.dns = dns.clone();
+    }
+    Ok(result)
+}
+
+/// CHECK with that link: it is as the result says. That it is a port still the host looks for.
+///
+/// # Errors
+/// Code 999 for the first difference.
+pub fn check(config: &Config, request: &Request, result: &CniResult, end: &HostEnd) -> Result<(), Error> {
+    let found = end.attributes()?;
+    let name = &found.name;
+    let expected = result.interfaces.iter().find(|link| link.name == *name && link.sandbox.is_empty());
+    let Some(expected) = expected else {
+        return Err(Error::new(format!("prevResult does not name {name}, which was attached to {}", config.bridge)));
+    };
+    if !expected.mac.is_empty() && expected.mac != mac(&found) {
+        return Err(Error::new(format!("Interface {name} Mac doesn't match: {} not found", expected.mac)));
+    }
+    if let Ok(own) = request.own_interface(result) {
+        let Some(container) = link::own()? else {
+            return Err(Error::new(format!("Interface name {} not found", own.name)));
+        };
+        check::configuration(&container, &own.name, result)?;
+    }
+    if config.mac_guard {
+        mac_guard::check(end, behind(request, result, config.address()?)?)?;
+    }
+    config.masquerade.check()
+}
+
+/// The one address that may send: that of the container's interface, or else the network's own for it.
+fn behind(request: &Request, result: &CniResult, given: Option<Mac>) -> Result<Mac, Error> {
+    let own = own_interface(request, result).and_then(|at| result.interfaces.get(at));
+    own.and_then(|own: &Interface| own.mac.parse().ok()).or(given).ok_or_else(|| {
+        Error::new("macspoofchk needs the address that may send, and neither prevResult nor the network's mac has it")
+    })
+}
+
+/// Where the container's interface is in the result.
+fn own_interface(request: &Request, result: &CniResult) -> Option<usize> {
+    let env = &request.env;
+    result.interfaces.iter().position(|link| link.sandbox == env.netns && link.name == env.ifname)
+}

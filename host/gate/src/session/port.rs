@@ -1,0 +1,202 @@
+//! The link of the host that a plugin before made, and this attachment joins a bridge with: whose it is, and that it is free.
+
+use super::Session;
+use crate::effect::{Effect, Port, Veth};
+use crate::errors::{kernel, link_gone, state};
+use postern_cni::{Interface, NetConf, Verb};
+use postern_kernel::Link;
+use postern_policy::Granted;
+use postern_state::Summary;
+use postern_types::{ErrorCode, Mac, OpError};
+use std::net::IpAddr;
+
+/// The link of the host that `prevResult` names and policy lets be attached. `counts` says whether a name of it counts.
+///
+/// # Errors
+/// [`ErrorCode::InvalidArgument`]: it names several. [`ErrorCode::Denied`]: nobody answers for the name.
+pub fn named(
+    conf: &NetConf,
+    granted: &Granted,
+    counts: impl FnOnce(&str) -> bool,
+) -> Result<Option<Interface>, OpError> {
+    let previous = conf.previous_result().ok().flatten().unwrap_or_default();
+    let is_meant = |link: &Interface| link.sandbox.is_empty() && granted.may_attach(&link.name);
+    let mut links = previous.interfaces.into_iter().filter(is_meant);
+    let Some(link) = links.next() else { return Ok(None) };
+    if let Some(other) = links.find(|other| other.name != link.name) {
+        let message =
+            format!("prevResult names \"{}\" and \"{}\": which is to be attached can't be told", link.name, other.name);
+        return Err(OpError::new(ErrorCode::InvalidArgument, &link.name, message)
+            .hint("let [grant.bridge] attach name one of them only"));
+    }
+    if counts(&link.name) {
+        return Ok(Some(link));
+    }
+    let message = format!("prevResult names \"{}\", and no record tells that a plugin before made it", link.name);
+    let hint = granted.previous_hint("names", &link.name);
+    Err(OpError::new(ErrorCode::Denied, &link.name, message).hint(hint))
+}
+
+impl Session {
+    /// The links of others that the record lists as ports.
+    pub fn ports(&self) -> Vec<Port> {
+        let effects = self.record().map(|record| record.effects(None)).unwrap_or_default();
+        effects.iter().filter_map(|noted| Port::of(&noted.effect)).cloned().collect()
+    }
+
+    /// Whether this plugin joined, or is about to join, with a link of another: none of the attachment's links is its own then.
+    pub fn has_joined(&self) -> bool {
+        let name = self.section();
+        let mut sections = self.record().into_iter().flat_map(|record| record.sections());
+        sections.any(|section| section.name == name && section.joined)
+    }
+
+    /// The attachment's end on the host: the link of another that it joined with, or the host end of its living pair.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    pub fn end(&self) -> Result<Option<Link>, OpError> {
+        match self.ports().first() {
+            Some(port) => port.link(self.host()?),
+            None => self.living_pair(),
+        }
+    }
+
+    /// The link of the host that a plugin before made: on ADD the one that `prevResult` names, else the one that the record
+    /// lists. With it goes the address behind it, where `prevResult` has the container's end.
+    ///
+    /// # Errors
+    /// It is not to be had: nobody answers for the name, or it is in use.
+    pub fn previous_link(&self, granted: &Granted) -> Result<Option<(Link, Option<Mac>)>, OpError> {
+        if let Some(port) = self.ports().first() {
+            if self.request.verb == Verb::Add {
+                self.only_of_this_run(|effect| Port::of(effect).is_some(), "port")?;
+            }
+            return Ok(port.link(self.host()?)?.map(|link| (link, self.container_mac)));
+        }
+        if self.request.verb != Verb::Add {
+            return Ok(None);
+        }
+        let request = &self.request;
+        let counts = |name: &str| self.may_take_over_link(name, granted);
+        let Some(named) = named(&request.conf, granted, counts)? else { return Ok(None) };
+        let found = self.host()?.link_by_name(&named.name).map_err(kernel)?.filter(|link| link.name == named.name);
+        let link = found.ok_or_else(|| link_gone(&named.name))?;
+        let mac = link.mac.map(|mac| Mac(mac).to_string()).unwrap_or_default();
+        if !named.mac.is_empty() && !named.mac.eq_ignore_ascii_case(&mac) {
+            let message =
+                format!("prevResult says that \"{}\" has address {}, and it has {mac}", named.name, named.mac);
+            return Err(OpError::new(ErrorCode::Mismatch, &named.name, message)
+                .hint("another link has that name by now: have the plugin before make its own again"));
+        }
+        self.must_be_free(&link)?;
+        self.must_be_unused(&link)?;
+        let previous = request.conf.previous_result().ok().flatten().unwrap_or_default();
+        let is_own = |link: &&Interface| link.sandbox == request.netns && link.name == request.ifname;
+        let own = previous.interfaces.iter().find(is_own);
+        Ok(Some((link, own.and_then(|own| own.mac.parse().ok()))))
+    }
+
+    /// Whether a link is nobody's port and nobody else's attachment: asked when it is handed out, and again once the record
+    /// lists it, so that of two ADDs at once each sees the other's.
+    ///
+    /// # Errors
+    /// Whose it is.
+    pub fn must_be_free(&self, link: &Link) -> Result<(), OpError> {
+        let name = &link.name;
+        let refuse = |what: String, hint: &str| Err(OpError::new(ErrorCode::Exists, name, what).hint(hint));
+        let host = self.host()?;
+        if let Some(master) = link.master {
+            let of = host.link_by_index(master).map_err(kernel)?;
+            let of = of.map_or_else(|| format!("link {master}"), |master| format!("\"{}\"", master.name));
+            return refuse(
+                format!("\"{name}\" is a port of {of} already"),
+                "an attachment joins with a link that is nobody's port; `ip link set dev NAME nomaster` frees one",
+            );
+        }
+        let pair = self.living_pair()?;
+        match &pair {
+            Some(pair) if pair.index != link.index => {
+                return refuse(
+                    format!("this attachment has a pair already, whose host end is \"{}\"", pair.name),
+                    "run DEL first",
+                );
+            }
+            _ => {}
+        }
+        let own = || match self.namespace() {
+            Ok(namespace) => host.namespace_number(namespace.fd()).map_err(kernel),
+            Err(_) => Ok(None),
+        };
+        let is_pair_of_another = pair.is_none() && link.kind == "veth" && link.peer_netnsid.is_some();
+        if is_pair_of_another && link.peer_netnsid != own()? || self.is_link_of_others(link)? {
+            return refuse(
+                format!("\"{name}\" belongs to another attachment"),
+                "have the plugin before make a link for this one",
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether the node itself has no use for a link: it would be cut off.
+    ///
+    /// # Errors
+    /// What it is used for.
+    fn must_be_unused(&self, link: &Link) -> Result<(), OpError> {
+        let host = self.host()?;
+        let is_routable = |address: &IpAddr| match address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(address) => !address.is_unicast_link_local(),
+        };
+        let addresses = host.addresses(link.index).map_err(kernel)?;
+        let address = addresses.into_iter().map(|address| address.net).find(|net| is_routable(&net.addr()));
+        let used = match address {
+            _ if link.kind == "bridge" => Some("is a bridge itself".to_owned()),
+            Some(address) => Some(format!("has the node's address {address}")),
+            None => {
+                let routes = host.all_routes().map_err(kernel)?;
+                let is_default =
+                    routes.iter().any(|(index, route)| *index == link.index && route.dst.prefix_len() == 0);
+                let links = if is_default { Vec::new() } else { host.links().map_err(kernel)? };
+                let stands_on = |other: &&Link| {
+                    other.kind != "veth" && other.peer_netnsid.is_none() && other.peer_index == Some(link.index)
+                };
+                let upper = links.iter().filter(|other| other.index != link.index).find(stands_on);
+                match upper {
+                    _ if is_default => Some("has a default route of the node".to_owned()),
+                    upper => upper.map(|upper| format!("carries \"{}\"", upper.name)),
+                }
+            }
+        };
+        let Some(used) = used else { return Ok(()) };
+        let message = format!("\"{}\" {used}: it can't be attached", link.name);
+        Err(OpError::new(ErrorCode::Exists, &link.name, message)
+            .hint("let [grant.bridge] attach name links only that plugins make for containers"))
+    }
+
+    /// Whether a record of another attachment lists this link of the host.
+    ///
+    /// # Errors
+    /// The records can't be listed.
+    pub fn is_link_of_others(&self, link: &Link) -> Result<bool, OpError> {
+        let boot = postern_state::boot_id().map_err(state)?;
+        let claims = |effect: Effect, summary: &Summary| match effect {
+            Effect::Veth(Veth { host, mac }) => host == link.name && link.mac.is_none_or(|have| Mac(have) == mac),
+            Effect::Port(port) => {
+                port.index == link.index && summary.header.as_ref().is_some_and(|header| header.boot_id == boot)
+            }
+            // One that has come home by itself waits for its DEL to get its own name again.
+            Effect::Device(device) => device.is_claim(link),
+            Effect::Macvlan(_)
+            | Effect::Masquerade(_)
+            | Effect::MacGuard(_)
+            | Effect::Lease(_)
+            | Effect::Native(_)
+            | Effect::LoopbackUp(_) => false,
+        };
+        self.is_claimed_by(|summary| {
+            let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
+            effects.flatten().any(|effect| claims(effect, summary))
+        })
+    }
+}
