@@ -136,3 +136,32 @@ fn a_run_works_or_says_why_not() -> Result<()> {
 fn so_does_one_that_starts_programs() -> Result<()> {
     endure("iptables")
 }
+
+/// Files are opened by cap-std, which walks by itself where the kernel or a runtime's filter has no `openat2(2)`.
+#[test]
+fn a_run_needs_no_openat2() -> Result<()> {
+    const TRACE: &str = "/var/log/trace";
+    let bin = plugin_bin()?;
+    let mut watched = Watched::new(&["c1"])?;
+    let netns = watched.node.netns("c1");
+    let call =
+        |verb: &str| Call::new(&bin, "bridge", verb, config("nftables").to_string()).attachment("c1", &netns, "eth0");
+    for verb in ["ADD", "DEL"] {
+        watched.node.call(&call(verb))?.success()?;
+    }
+    watched.look()?;
+    each(
+        ["ENOSYS", "EPERM"],
+        |errno| (*errno).to_owned(),
+        |errno| {
+            let inject = format!("inject=openat2:error={errno}");
+            let strace = ["strace", "-qq", "-o", TRACE, "-e", "signal=none", "-e", &inject].map(str::to_owned);
+            for verb in ["ADD", "DEL"] {
+                watched.node.call_under(&strace, &call(verb))?.success().context(verb)?;
+                let trace = std::fs::read_to_string(watched.node.path(TRACE))?;
+                ensure!(trace.contains("(INJECTED)"), "{verb} has not asked for openat2");
+            }
+            watched.unchanged().context("after DEL")
+        },
+    )
+}

@@ -230,7 +230,6 @@ fn foretold() -> Vec<(&'static str, Value, &'static str, &'static str)> {
         ),
         ("macvlan queue", macvlan(json!({"bcqueuelen": 500})), "eth0", ""),
         ("macvlan passthru", macvlan(json!({"master": "wire1", "mode": "passthru"})), "eth0", ""),
-        ("macvlan in the container", macvlan(json!({"master": "wire2", "linkInContainer": true})), "eth0", ""),
         ("macvlan without addresses", macvlan(json!({"ipam": null})), "eth0", ""),
         ("device", device(json!({"device": "wire1"})), "eth0", ""),
         ("device dual", device(json!({"device": "wire1", "ipam": dual()})), "net0", ""),

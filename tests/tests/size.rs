@@ -30,14 +30,15 @@ struct Cost {
 
 /// Runs a verb for interface `ifname` of the container, and counts.
 fn cost(node: &Node, verb: &str, ifname: &str, config: &Value) -> Result<(Cost, Value)> {
-    let wrapper = ["strace", "-qq", "-o", TRACE, "-e", "trace=openat,recvfrom", "-e", "signal=none"].map(str::to_owned);
+    let wrapper =
+        ["strace", "-qq", "-o", TRACE, "-e", "trace=openat,openat2,recvfrom", "-e", "signal=none"].map(str::to_owned);
     let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
     let call = if verb == "GC" { call } else { call.attachment("c1", &node.netns("c1"), ifname) };
     let result = node.call_under(&wrapper, &call)?.success()?;
     let mut cost = Cost { opened: 0, received: 0 };
     for line in std::fs::read_to_string(node.path(TRACE))?.lines() {
         let answer = line.rsplit_once(" = ").map_or("", |(_, answer)| answer);
-        if line.starts_with("openat(") {
+        if line.starts_with("openat(") || line.starts_with("openat2(") {
             cost.opened += 1;
         } else if let Ok(received) = answer.parse::<u64>() {
             cost.received += received;

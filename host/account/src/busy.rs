@@ -2,6 +2,7 @@
 //!
 //! A process is believed to hold a lock if the kernel says so of one of its open files (`/proc/PID/fdinfo`): device and
 //! inode of the lock can't be chosen by a container, as the path of an open file can.
+#![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
 
 use crate::utc::utc;
 use serde::Serialize;

@@ -13,6 +13,7 @@ use crate::busy::{self, Holder};
 use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
+use nix::sys::stat::lstat;
 use postern_firewall::AttachmentKey;
 use postern_gate::effect::{Effect, Lease, LoopbackUp, Masquerade, Native, Port, Veth};
 use postern_gate::shell::quoted;
@@ -22,7 +23,6 @@ use postern_state::{Header, RecordKey, Section, Stage, Summary};
 use postern_types::Mac;
 use serde::Serialize;
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How it is with an attachment, the worst that holds.
@@ -157,7 +157,7 @@ impl Sight {
         };
         let accounts = records.into_iter().filter(is_ours).map(|summary| self.account(summary));
         // Of one that has been removed meanwhile nothing is left to compare.
-        let there = accounts.filter(|account| account.path.symlink_metadata().is_ok());
+        let there = accounts.filter(|account| lstat(&account.path).is_ok());
         there.map(|account| self.unless_made_again(account)).collect()
     }
 
@@ -229,8 +229,8 @@ impl Sight {
 
     /// A run that takes longer than any should is told with whoever keeps its record.
     fn stuck(&self, account: &mut Account) {
-        let Ok(meta) = account.path.symlink_metadata() else { return };
-        account.holders = self.busy.get(&(meta.dev(), meta.ino())).cloned().unwrap_or_default();
+        let Ok(stat) = lstat(&account.path) else { return };
+        account.holders = self.busy.get(&(stat.st_dev, stat.st_ino)).cloned().unwrap_or_default();
         let Some(first) = account.holders.iter().min_by_key(|holder| holder.since).cloned() else { return };
         if first.age < busy::PATIENCE {
             return;

@@ -1,15 +1,14 @@
 //! Whether somebody holds the lock of a file, asked without keeping it.
 
-use nix::fcntl::OFlag;
-use std::fs::{OpenOptions, TryLockError};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use postern_state::{Dir, How};
+use std::fs::TryLockError;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Device and inode of a file whose `flock(2)` somebody holds; `None` if nobody does, or if that can't be asked.
 #[must_use]
 pub fn locked(path: &Path) -> Option<(u64, u64)> {
-    let careful = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits();
-    let file = OpenOptions::new().read(true).custom_flags(careful).open(path).ok()?;
+    let file = Dir::open(path.parent()?).ok()?.file(path.file_name()?.to_str()?, How::Read).ok()?;
     let meta = file.metadata().ok()?;
     if !meta.is_file() {
         return None;

@@ -3,6 +3,7 @@
 //! Whoever lives in a mount namespace decides what its paths lead to: a link out of it, a FIFO, a file system that is a
 //! program and never answers. So a path is walked without following links and only as far as the kernel has it in
 //! memory, and what was found there is opened only once its mount has turned out to be the one that was meant.
+#![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};

@@ -7,6 +7,7 @@
 //! What can't be looked at is told as [`Unseen`]: who wants to know that *nobody* has something must refuse to conclude so.
 //! Containers decide what is in their namespaces and on their paths, so every step is bounded, nothing of theirs is opened
 //! but namespaces, and there is a deadline for all of it.
+#![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
 
 use crate::mounts::{self, Key, Mount};
 use nix::fcntl::{OFlag, open};

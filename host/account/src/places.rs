@@ -1,7 +1,7 @@
 //! Where this user's runs keep state and leases, for who only looks.
 
 use nix::unistd::{AccessFlags, access};
-use postern_gate::places::{LIBRARY, LOGS, Places, STATE, is_blocked};
+use postern_gate::places::{LIBRARY, LOGS, Places, STATE, is_blocked, is_directory, is_there};
 use postern_state::{Held, LeaseStore, Leases};
 use std::path::{Path, PathBuf};
 
@@ -19,8 +19,8 @@ pub fn expected() -> Places {
 
 /// Whether a run could use the directory, or make it.
 fn could_be_used(directory: &Path) -> bool {
-    let there = directory.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"));
-    there.is_dir() && access(there, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
+    let there = directory.ancestors().find(|part| is_there(part)).unwrap_or(Path::new("/"));
+    is_directory(there) && access(there, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
 /// Opens the leases of a network in a data directory; `None` if it has no directory there, and so no lease.

@@ -1,12 +1,13 @@
 //! Whether runs can write what they have to: asked of the kernel, and nothing is written.
 
 use nix::errno::Errno;
-use nix::sys::stat::stat;
+use nix::sys::stat::{SFlag, stat};
 use nix::unistd::{AccessFlags, access, geteuid};
-use postern_gate::places::{LIBRARY, LOGS, Places};
+use postern_gate::places::{LIBRARY, LOGS, Places, is_there};
 use postern_gate::shell::quoted;
 use postern_gate::upkeep::openable;
-use std::fs;
+use postern_state::{Dir, kind};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Directories of one directory that are looked at.
@@ -35,8 +36,7 @@ pub fn obstacles(places: &Places) -> Vec<Obstacle> {
     let failing = "runs write there: an ADD fails, and what a DEL removes can't be taken off the record";
     for place in [&places.state, &places.library] {
         let mut paths = vec![place.clone()];
-        let inside = fs::read_dir(place).into_iter().flatten().flatten().take(MOST);
-        paths.extend(inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()));
+        paths.extend(directories_in(place).unwrap_or_default());
         let mut refused: Vec<Obstacle> = paths.iter().filter_map(|path| refused(path, failing)).collect();
         // What holds for the directory holds for all of it.
         if refused.first().is_some_and(|first| first.path == *place) {
@@ -62,6 +62,15 @@ pub fn obstacles(places: &Places) -> Vec<Obstacle> {
     found
 }
 
+/// The directories in a directory, and no links to any.
+fn directories_in(place: &Path) -> io::Result<Vec<PathBuf>> {
+    let dir = Dir::open(place)?;
+    let mut names = dir.names_that(|_| true)?;
+    names.truncate(MOST);
+    names.retain(|name| dir.stat(name).is_ok_and(|stat| stat.is_some_and(|stat| kind(&stat) == SFlag::S_IFDIR)));
+    Ok(names.iter().map(|name| place.join(name)).collect())
+}
+
 /// Why a directory can't be written, if it is there.
 pub fn refused(path: &Path, why: &'static str) -> Option<Obstacle> {
     let errno = access(path, AccessFlags::W_OK | AccessFlags::X_OK).err().filter(|errno| *errno != Errno::ENOENT)?;
@@ -70,7 +79,7 @@ pub fn refused(path: &Path, why: &'static str) -> Option<Obstacle> {
 
 /// The same of a directory that this user's runs would use if they could; what belongs to others is not meant.
 fn missed(path: &Path, why: &'static str) -> Option<Obstacle> {
-    let there = path.ancestors().find(|part| part.exists())?;
+    let there = path.ancestors().find(|part| is_there(part))?;
     if stat(there).ok()?.st_uid != geteuid().as_raw() {
         return None;
     }

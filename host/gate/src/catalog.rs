@@ -8,15 +8,16 @@
 
 pub use crate::manifest::Manifest;
 
-use crate::places::{self, PlaceError};
+use crate::places::{PlaceError, TrustedDir};
 use crate::plugin_error::PluginError;
 use nix::sys::stat::fstat;
+use postern_state::{Dir, How};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,6 +27,9 @@ const VERIFIED: &str = "verified";
 /// How long a file must have been unchanged before a note on it is written, in nanoseconds: the kernel's clock for
 /// change times ticks in steps (of up to a second on some file systems), and a change within one step wouldn't show.
 const SETTLED: i128 = 2_000_000_000;
+
+/// More than a note has, in bytes.
+const LONGEST_NOTE: u64 = 1 << 10;
 
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
@@ -53,17 +57,17 @@ pub fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
     catalog.join(format!("{plugin}.cwasm"))
 }
 
-/// Opens a plugin's code in a catalog that [`places::trust`] has accepted, for an engine with this fingerprint.
+/// Opens a plugin's code in a catalog that [`crate::places::trust`] has accepted, for an engine with this fingerprint.
 ///
 /// # Errors
 /// No such plugin, code or manifest that others could have written, no manifest, truncated code, code for another engine.
 pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, PluginError> {
     let code = code_path(catalog, plugin);
     let name = plugin.to_owned();
-    let Some(file) = places::open_trusted(&code)? else {
-        return Err(PluginError::Absent { plugin: name, catalog: catalog.to_owned() });
-    };
-    let manifest = Manifest::read(catalog, plugin)?;
+    let absent = || PluginError::Absent { plugin: name.clone(), catalog: catalog.to_owned() };
+    let directory = TrustedDir::open(catalog)?.ok_or_else(absent)?;
+    let file = directory.file(&format!("{plugin}.cwasm"))?.ok_or_else(absent)?;
+    let manifest = Manifest::read_from(&directory, catalog, plugin)?;
     if manifest.plugin != plugin {
         return Err(PluginError::Renamed { plugin: name, code, installed: manifest.plugin });
     }
@@ -93,12 +97,12 @@ impl Unverified {
     /// They are not, or can't be read.
     pub fn verify(self, state: &Path) -> Result<Installed, PluginError> {
         let before = self.seen()?;
-        let note = self.note_path(state);
-        if read_note(&note).as_ref() != Some(&before) {
+        let (notes, name) = (state.join(VERIFIED), self.note_name());
+        if read_note(&notes, &name).as_ref() != Some(&before) {
             self.prove()?;
             // Without a note the next run reads the code as well: that costs time and nothing else.
             if before.is_settled() && self.seen()? == before {
-                let _ = write_note(&note, &before);
+                let _ = write_note(&notes, &name, &before);
             }
         }
         Ok(Installed { code: self.file.into(), digest: self.manifest.digest })
@@ -136,9 +140,9 @@ impl Unverified {
     }
 
     /// One note for each plugin of each catalog: a path is no file name, its hash is.
-    fn note_path(&self, state: &Path) -> PathBuf {
+    fn note_name(&self) -> String {
         let name = Sha256::digest(self.path().as_os_str().as_encoded_bytes());
-        state.join(VERIFIED).join(format!("{}.json", hex(name.get(..16).unwrap_or_default())))
+        hex(name.get(..16).unwrap_or_default())
     }
 
     fn seen(&self) -> Result<Note, PluginError> {
@@ -180,18 +184,19 @@ fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
 }
 
 /// A note that can't be read counts as none.
-fn read_note(path: &Path) -> Option<Note> {
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+fn read_note(notes: &Path, name: &str) -> Option<Note> {
+    let file = Dir::open_itself(notes).ok()?.file(&format!("{name}.json"), How::Read).ok()?;
+    let mut note = Vec::with_capacity(LONGEST_NOTE as usize);
+    file.take(LONGEST_NOTE).read_to_end(&mut note).ok()?;
+    serde_json::from_slice(&note).ok()
 }
 
-fn write_note(path: &Path, note: &Note) -> std::io::Result<()> {
-    if let Some(directory) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    }
-    let new = path.with_extension(format!("{}.new", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&serde_json::to_vec(note)?)?;
-    std::fs::rename(&new, path)
+fn write_note(notes: &Path, name: &str, note: &Note) -> std::io::Result<()> {
+    Dir::make(notes, 0o700)?;
+    let notes = Dir::open_itself(notes)?;
+    let new = format!("{name}.{}.new", std::process::id());
+    notes.file(&new, How::Rewrite(0o600))?.write_all(&serde_json::to_vec(note)?)?;
+    notes.rename(&new, &format!("{name}.json"))
 }
 
 /// Does not move the file's offset, which the sandbox shares.

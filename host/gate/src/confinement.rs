@@ -13,8 +13,10 @@ use crate::errors::internal;
 use crate::launcher::Launcher;
 use crate::native;
 use crate::need::Need;
+use crate::places;
 use crate::session::{Session, can_be_path};
 use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::stat::{SFlag, lstat};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
 use postern_confine::Capability as Right;
@@ -25,10 +27,9 @@ use postern_confine::{
 use postern_firewall::iptables;
 use postern_kernel::Namespace;
 use postern_policy::Policy;
-use postern_state::Record;
+use postern_state::{Dir, Record, kind};
 use postern_types::{Capability, OpError};
-use std::fs::{DirBuilder, remove_dir};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::remove_dir;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -176,7 +177,7 @@ impl Needs {
             }
             Need::Leases(directory) => self.add_leases(session, &directory),
             // A rule on a directory would be for all that is in it.
-            Need::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| file.is_file())),
+            Need::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| places::is_file(file))),
             Need::Program(plugin) => {
                 self.add_programs(
                     native::find(&plugin, &session.request.path).into_iter().map(native::allowed).collect(),
@@ -231,7 +232,7 @@ impl Needs {
         }
         for (_, network) in &self.leases {
             // A link that lies there is refused when leases are opened: the rule must not stand on what it leads to.
-            if network.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+            if lstat(network).is_ok_and(|found| kind(&found) == SFlag::S_IFDIR) {
                 paths.push((network, Access::Own));
             }
         }
@@ -300,7 +301,7 @@ fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
     rules
 }
 
-const CALLS: [libc::c_long; 54] = [
+const CALLS: [libc::c_long; 55] = [
     libc::SYS_read,            // channels, files
     libc::SYS_write,           // files, standard output and error
     libc::SYS_writev,          // standard error, in one piece
@@ -309,6 +310,7 @@ const CALLS: [libc::c_long; 54] = [
     libc::SYS_close,           // whatever is open
     libc::SYS_lseek,           // how long a file is
     libc::SYS_openat,          // files, within Landlock's rules
+    libc::SYS_openat2,         // the same, of cap-std
     libc::SYS_newfstatat,      // owner and mode of what is opened
     libc::SYS_fstat,           // the same, of older C libraries
     libc::SYS_statx,           // the same, of the standard library
@@ -375,14 +377,17 @@ pub struct Made(Option<Tidier>);
 
 impl Made {
     /// Makes them before anything is given up, and whoever can remove them afterwards.
+    #[expect(clippy::disallowed_methods, reason = "the leases' directories, which nobody has opened yet")]
     fn of(session: &Session, needs: &Needs) -> std::io::Result<Self> {
         let mut made = Vec::new();
         if session.request.verb == Verb::Add {
             for (_, directory) in &needs.leases {
-                let missing: Vec<&Path> =
-                    directory.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
+                let missing: Vec<&Path> = directory
+                    .ancestors()
+                    .take_while(|path| !path.as_os_str().is_empty() && !places::is_there(path))
+                    .collect();
                 // What can't be made is told by the operation that needs it.
-                if DirBuilder::new().recursive(true).mode(0o755).create(directory).is_ok() {
+                if Dir::make(directory, 0o755).is_ok() {
                     made.extend(missing.into_iter().map(Path::to_owned));
                 }
             }

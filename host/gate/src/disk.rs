@@ -10,7 +10,7 @@ use std::path::Path;
 /// # Errors
 /// Code 5: it is read-only, full, or out of inodes (statvfs(3)).
 pub fn writable(directory: &Path) -> Result<(), Error> {
-    let Some(present) = directory.ancestors().find(|path| path.exists()) else { return Ok(()) };
+    let Some(present) = directory.ancestors().find(|path| crate::places::is_there(path)) else { return Ok(()) };
     // What can't be asked is told by whoever writes there.
     let Ok(disk) = statvfs(present) else { return Ok(()) };
     let errno = if disk.flags().contains(FsFlags::ST_RDONLY) {

@@ -54,7 +54,7 @@ impl Launcher {
         self.warm.iter().any(|(name, started)| name == plugin && started.is_ok())
             || self.ready.iter().any(|(name, ready)| name == plugin && ready.is_ok())
             || plugin_file::is_name(plugin)
-                && self.catalog.as_ref().is_ok_and(|catalog| catalog::code_path(catalog, plugin).is_file())
+                && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog::code_path(catalog, plugin)))
     }
 
     /// Whether a plugin of this name is ready to run.

@@ -1,6 +1,6 @@
 //! What was found out about a plugin when it was compiled, kept beside its code.
 
-use crate::places::{self, PlaceError};
+use crate::places::{PlaceError, TrustedDir};
 use crate::plugin_error::PluginError;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
@@ -34,15 +34,23 @@ impl Manifest {
         catalog.join(format!("{plugin}.json"))
     }
 
-    /// Reads the manifest of an installed plugin, in a catalog that [`places::trust`] has accepted.
+    fn absent(catalog: &Path, plugin: &str) -> PluginError {
+        PluginError::NoManifest { plugin: plugin.to_owned(), manifest: Self::path(catalog, plugin) }
+    }
+
+    /// Reads the manifest of an installed plugin, in a catalog that [`crate::places::trust`] has accepted.
     ///
     /// # Errors
     /// There is none, others could have written it, or it makes no sense.
     pub fn read(catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
+        let directory = TrustedDir::open(catalog)?.ok_or_else(|| Self::absent(catalog, plugin))?;
+        Self::read_from(&directory, catalog, plugin)
+    }
+
+    /// The same, where the catalog is open.
+    pub(crate) fn read_from(directory: &TrustedDir, catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
         let path = Self::path(catalog, plugin);
-        let Some(file) = places::open_trusted(&path)? else {
-            return Err(PluginError::NoManifest { plugin: plugin.to_owned(), manifest: path });
-        };
+        let file = directory.file(&format!("{plugin}.json"))?.ok_or_else(|| Self::absent(catalog, plugin))?;
         let mut text = Vec::new();
         file.take(LONGEST).read_to_end(&mut text).map_err(|e| PlaceError::unreadable(&path, e))?;
         serde_json::from_slice(&text).map_err(|e| PluginError::Garbled { manifest: path, reason: e.to_string() })

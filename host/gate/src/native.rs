@@ -1,4 +1,8 @@
 //! Native plugins of `CNI_PATH`, run as the specification asks ("Section 4: Plugin Delegation").
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the runtime's directories of programs, each of which is judged by its path"
+)]
 
 use crate::errors::obstacle;
 use crate::places;

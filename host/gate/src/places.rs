@@ -4,13 +4,12 @@
 //! it: `postern_state::trust` says how, since leases are held to the same.
 
 use nix::errno::Errno;
-use nix::sys::stat::{SFlag, fstat};
+use nix::sys::stat::{SFlag, fstat, stat};
 use nix::unistd::{AccessFlags, access, geteuid};
-use postern_state::{TrustError, kind, trust_stat};
+use postern_state::{Dir, How, TrustError, kind, trust_stat};
 pub use postern_state::{trust, trust_file};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Why a file or directory is not used, with the way out.
@@ -86,13 +85,14 @@ pub const LOGS: &str = "/var/log/postern";
 ///
 /// # Errors
 /// There is none; the error names where it was looked for.
+#[expect(clippy::disallowed_methods, reason = "a link of the kernel's own")]
 pub fn catalog() -> Result<PathBuf, PlaceError> {
     let exe = std::fs::read_link("/proc/self/exe").map_err(|e| PlaceError::Nameless(e.to_string()))?;
     let beside = exe.parent().unwrap_or(Path::new("/")).join(CATALOG);
     let candidates = std::iter::once(beside).chain(INSTALLED.into_iter().map(PathBuf::from));
     let mut looked = Vec::new();
     for candidate in candidates {
-        if candidate.is_dir() {
+        if is_directory(&candidate) {
             return Ok(candidate);
         }
         looked.push(candidate.display().to_string());
@@ -102,8 +102,8 @@ pub fn catalog() -> Result<PathBuf, PlaceError> {
 
 /// What tells a directory from another one that takes its place: device, inode, and the time of its last change.
 pub fn identity(directory: &Path) -> Option<(u64, u64, i64, i64)> {
-    let meta = std::fs::metadata(directory).ok()?;
-    Some((meta.dev(), meta.ino(), meta.ctime(), meta.ctime_nsec()))
+    let stat = stat(directory).ok()?;
+    Some((stat.st_dev, stat.st_ino, stat.st_ctime, stat.st_ctime_nsec))
 }
 
 /// The directories that a run writes to, each one proven to be nobody else's.
@@ -174,7 +174,7 @@ fn logs_or(state: &Path) -> Result<PathBuf, PlaceError> {
     let logs = if usable(&logs) { logs } else { state.to_owned() };
     // Not the way to it: `/var/log` belongs to a group of loggers on many systems. Who opens the log looks again.
     trust_file(&logs, directory(&logs)?)?;
-    if logs == state && !logs.join(crate::LOG).exists() {
+    if logs == state && !is_there(&logs.join(crate::LOG)) {
         // Once, when it begins there: `postern log` and `postern doctor` go on saying it.
         let why = why_logs_moved(&logs).unwrap_or_default();
         crate::say!("postern: {why}");
@@ -193,47 +193,92 @@ fn below_runtime_dir() -> Result<PathBuf, PlaceError> {
 ///
 /// # Errors
 /// [`PlaceError::NoDirectory`].
-pub fn directory(path: &Path) -> Result<File, PlaceError> {
-    let flags = (nix::fcntl::OFlag::O_DIRECTORY | nix::fcntl::OFlag::O_NOFOLLOW).bits();
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)
-        .map_err(|e| PlaceError::NoDirectory { path: path.to_owned(), reason: e.to_string() })
+pub fn directory(path: &Path) -> Result<Dir, PlaceError> {
+    Dir::open_itself(path).map_err(|e| PlaceError::NoDirectory { path: path.to_owned(), reason: e.to_string() })
 }
 
 /// Whether the directory is there, or can be made, and can be written.
 fn usable(directory: &Path) -> bool {
-    let there = directory.is_dir() || DirBuilder::new().recursive(true).mode(0o700).create(directory).is_ok();
+    let there = is_directory(directory) || Dir::make(directory, 0o700).is_ok();
     there && writing(directory).is_ok()
+}
+
+/// Whether a path leads to anything.
+pub fn is_there(path: &Path) -> bool {
+    stat(path).is_ok()
+}
+
+/// Whether a path leads to a regular file.
+pub(crate) fn is_file(path: &Path) -> bool {
+    stat(path).is_ok_and(|stat| kind(&stat) == SFlag::S_IFREG)
+}
+
+/// Whether a path leads to a directory.
+pub fn is_directory(path: &Path) -> bool {
+    stat(path).is_ok_and(|stat| kind(&stat) == SFlag::S_IFDIR)
 }
 
 fn writing(directory: &Path) -> nix::Result<()> {
     access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
 }
 
-/// Opens a file of a directory that [`trust`] has accepted: a regular one, in the directory itself, that nobody else can
-/// change. `None` if there is no such file.
+/// A directory that [`trust`] has accepted, open: what is opened in it is of this directory, whatever takes its place.
+#[derive(Debug)]
+pub struct TrustedDir {
+    dir: Dir,
+    path: PathBuf,
+}
+
+impl TrustedDir {
+    /// Opens it; `None` if there is no such directory.
+    ///
+    /// # Errors
+    /// [`PlaceError::Unreadable`].
+    pub fn open(path: &Path) -> Result<Option<Self>, PlaceError> {
+        match Dir::open(path) {
+            Ok(dir) => Ok(Some(Self { dir, path: path.to_owned() })),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(PlaceError::unreadable(path, e)),
+        }
+    }
+
+    /// Opens a file of it: a regular one, in the directory itself, that nobody else can change. `None` if there is no such
+    /// file.
+    ///
+    /// # Errors
+    /// As [`trust`].
+    pub fn file(&self, name: &str) -> Result<Option<File>, PlaceError> {
+        let path = self.path.join(name);
+        let file = match self.dir.file(name, How::Read) {
+            Ok(file) => file,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) if is_link(&e) => return Err(PlaceError::Link(path)),
+            Err(e) => return Err(PlaceError::unreadable(&path, e)),
+        };
+        let stat = fstat(&file).map_err(|e| PlaceError::unreadable(&path, e))?;
+        if kind(&stat) != SFlag::S_IFREG {
+            return Err(PlaceError::Irregular(path));
+        }
+        trust_stat(&path, &stat, false)?;
+        Ok(Some(file))
+    }
+}
+
+/// Whether a file was not opened because it is a link.
+pub(crate) fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::ELOOP as i32)
+}
+
+/// Opens a file as [`TrustedDir::file`], of the directory that its path names.
 ///
 /// # Errors
 /// As [`trust`].
 pub fn open_trusted(path: &Path) -> Result<Option<File>, PlaceError> {
-    // Not blocking: a pipe that lies here has no other end.
-    let flags = (nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK).bits();
-    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) if e.raw_os_error() == Some(nix::libc::ELOOP) => {
-            return Err(PlaceError::Link(path.to_owned()));
-        }
-        Err(e) => return Err(PlaceError::unreadable(path, e)),
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Err(PlaceError::unreadable(path, "its name is not text"));
     };
-    let stat = fstat(&file).map_err(|e| PlaceError::unreadable(path, e))?;
-    if kind(&stat) != SFlag::S_IFREG {
-        return Err(PlaceError::Irregular(path.to_owned()));
-    }
-    trust_stat(path, &stat, false)?;
-    Ok(Some(file))
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    TrustedDir::open(parent)?.map(|directory| directory.file(name)).transpose().map(Option::flatten)
 }
 
 #[cfg(test)]

@@ -82,6 +82,7 @@ pub fn parse(bytes: &[u8]) -> Option<PluginFile> {
 }
 
 /// Reads a regular file, or one that a link leads to. `None` for everything but a plugin's file.
+#[expect(clippy::disallowed_methods, reason = "a file of the runtime's directories, which decides nothing")]
 pub fn read(path: &Path) -> Option<PluginFile> {
     // Not a pipe, which would have nobody at its other end.
     if !path.is_file() {

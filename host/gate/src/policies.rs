@@ -4,8 +4,9 @@
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
 use postern_policy::{OPERATOR_DIRECTORY, Policy, Text};
+use postern_state::{Dir, How};
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// Reads `<catalog>/<plugin>.toml` and, if there is one, the operator's file of the same name.
@@ -18,17 +19,40 @@ pub fn load(catalog: &Path, plugin: &str) -> Result<Policy, PluginError> {
         return Err(PluginError::NoPolicy { plugin: plugin.to_owned(), file: path });
     };
     let shipped = read(&path, open)?;
-    let own = Path::new(OPERATOR_DIRECTORY).join(format!("{plugin}.toml"));
-    let operator = || match File::open(&own) {
-        Ok(open) => {
-            places::trust(&own).map_err(PlaceError::from)?;
-            Ok(Some(read(&own, open)?))
-        }
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(PlaceError::unreadable(&own, e).into()),
-    };
     // The shipped file's mistakes are told before the operator's file is looked at.
-    Policy::of_both(shipped, operator)
+    Policy::of_both(shipped, || Ok(operators(Path::new(OPERATOR_DIRECTORY), &format!("{plugin}.toml"))?))
+}
+
+/// The operator's file, if there is one. It may be a link: whoever owns one says where it leads, and is looked at too.
+fn operators(directory: &Path, name: &str) -> Result<Option<Text>, PlaceError> {
+    let own = directory.join(name);
+    let opened = Dir::open(directory).and_then(|directory| match directory.file(name, How::Read) {
+        Err(e) if places::is_link(&e) => behind(&own),
+        opened => opened,
+    });
+    let open = match opened {
+        Ok(open) => open,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(PlaceError::unreadable(&own, e)),
+    };
+    places::trust(&own)?;
+    if !open.metadata().is_ok_and(|meta| meta.is_file()) {
+        return Err(PlaceError::unreadable(&own, "it is no regular file"));
+    }
+    read(&own, open).map(Some)
+}
+
+/// Opens what a link leads to.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "where the operator's link leads, which is judged as a path before it is read"
+)]
+fn behind(link: &Path) -> io::Result<File> {
+    let real = std::fs::canonicalize(link)?;
+    let (Some(directory), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
+        return Err(ErrorKind::InvalidFilename.into());
+    };
+    Dir::open(directory)?.file(name, How::Read)
 }
 
 /// The file that came with the plugin alone: what it was made for, whatever an operator's file says. `None` if there is
@@ -45,4 +69,47 @@ fn read(path: &Path, mut open: File) -> Result<Text, PlaceError> {
     let mut text = String::new();
     open.read_to_string(&mut text).map_err(|e| PlaceError::unreadable(path, e))?;
     Ok(Text { path: path.display().to_string(), text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn an_operators_file_may_be_a_link_and_nothing_else() {
+        let dir = std::env::temp_dir().join(format!("postern-operators-{}", std::process::id()));
+        let (policies, kept) = (dir.join("policy"), dir.join("kept"));
+        for place in [&dir, &policies, &kept] {
+            std::fs::create_dir(place).unwrap();
+            std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let read = |name: &str| operators(&policies, name).map(|text| text.map(|text| text.text));
+        assert!(operators(&dir.join("none"), "bridge.toml").unwrap().is_none());
+        assert_eq!(read("bridge.toml"), Ok(None));
+        let file = kept.join("bridge.toml");
+        std::fs::write(&file, "digest").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        symlink(&file, policies.join("bridge.toml")).unwrap();
+        symlink("bridge.toml", policies.join("second.toml")).unwrap();
+        symlink("nothing", policies.join("dangling.toml")).unwrap();
+        symlink("circle.toml", policies.join("circle.toml")).unwrap();
+        for name in ["bridge.toml", "second.toml"] {
+            assert_eq!(read(name), Ok(Some("digest".to_owned())));
+        }
+        assert_eq!(read("dangling.toml"), Ok(None));
+        assert!(read("circle.toml").unwrap_err().to_string().contains("circle.toml: "));
+        // Where the link leads others can write.
+        std::fs::set_permissions(&kept, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(read("bridge.toml").unwrap_err().to_string().contains("kept can be written by others"));
+        // Nobody writes to this pipe: a run would wait for as long as its runtime does.
+        mkfifo(&policies.join("pipe.toml"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+        assert!(read("pipe.toml").unwrap_err().to_string().contains("no regular file"));
+        std::fs::create_dir(policies.join("directory.toml")).unwrap();
+        std::fs::set_permissions(policies.join("directory.toml"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(read("directory.toml").unwrap_err().to_string().contains("no regular file"));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -2,6 +2,7 @@
 //! and what a reservation costs that finds the directory changed by somebody else.
 //!
 //! `cargo run --release -p postern-state --example lease_cost [DIRECTORY]` (default: the temporary directory).
+#![allow(clippy::disallowed_methods, reason = "measurements look at the files by themselves")]
 
 use postern_state::{LeaseStore, Leases, Owner};
 use postern_types::{RangeInput, RangeSet, canonicalize};

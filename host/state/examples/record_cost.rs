@@ -3,6 +3,7 @@
 //!
 //! `cargo run --release -p postern-state --example record_cost [DIRECTORY]` (default: a directory in `/dev/shm`, which is in
 //! memory as `/run` is).
+#![allow(clippy::disallowed_methods, reason = "measurements look at the files by themselves")]
 
 use postern_state::{Header, Record, boot_id};
 use serde_json::{Value, json};

@@ -1,15 +1,13 @@
-//! Files in one directory, by single names that are never followed, and locks that obey a deadline.
+//! Directories of records, notes and leases, with the words for what is wrong with them, and locks that obey a deadline.
 
+use crate::dir::{Dir, How};
 use crate::error::{Result, StateError};
 use crate::trust::trust_owner;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::sys::stat::FileStat;
 use sha2::{Digest, Sha256};
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,27 +16,14 @@ pub(crate) const READ_LIMIT: u64 = 1 << 20;
 
 /// An open directory; the path serves messages only.
 pub(crate) struct Directory {
-    pub(crate) file: File,
+    pub(crate) dir: Dir,
     path: PathBuf,
 }
 
 impl Directory {
     /// Open `path`; `None` if it doesn't exist. Symbolic links on the way are the operator's and are followed.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
-        match OpenOptions::new().read(true).custom_flags(OFlag::O_DIRECTORY.bits()).open(path) {
-            Ok(file) => Ok(Some(Self { file, path: path.to_owned() })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StateError::io("open directory", path, error)),
-        }
-    }
-
-    /// Open `path` as one on the way: for opening what is in it by name, not for listing. Needs no right to read it.
-    pub(crate) fn way(path: &Path) -> Result<Option<Self>> {
-        match OpenOptions::new().read(true).custom_flags((OFlag::O_DIRECTORY | OFlag::O_PATH).bits()).open(path) {
-            Ok(file) => Ok(Some(Self { file, path: path.to_owned() })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StateError::io("open directory", path, error)),
-        }
+        Self::opened(Dir::open(path), path.to_owned())
     }
 
     /// Open `path`, made with all parents if absent.
@@ -46,27 +31,26 @@ impl Directory {
         if let Some(directory) = Self::open(path)? {
             return Ok(directory);
         }
-        DirBuilder::new()
-            .recursive(true)
-            .mode(mode)
-            .create(path)
-            .map_err(|error| StateError::io("create directory", path, error))?;
+        Dir::make(path, mode).map_err(|error| StateError::io("create directory", path, error))?;
         Self::open(path)?.ok_or_else(|| StateError::io("open directory", path, Errno::ENOENT))
     }
 
-    /// Open the subdirectory `name`, made with `create` as its mode if absent; `None` if absent and not to be made.
+    /// Open the subdirectory `name`, made with `create` as its mode if absent; `None` if absent and not to be made. It can be
+    /// listed, and its times can be set.
     pub(crate) fn subdirectory(&self, name: &str, create: Option<u32>) -> Result<Option<Self>> {
-        let path = self.path.join(name);
+        let path = self.path_of(name);
         if let Some(mode) = create {
-            match mkdirat(&self.file, name, Mode::from_bits_truncate(mode)) {
-                Ok(()) | Err(Errno::EEXIST) => {}
-                Err(errno) => return Err(StateError::io("create directory", &path, errno)),
-            }
+            let made = self.dir.make_directory(name, mode);
+            made.map_err(|error| StateError::io("create directory", &path, error))?;
         }
-        match self.open_file(name, OFlag::O_DIRECTORY, 0) {
-            Ok(file) => Ok(Some(Self { file, path })),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(StateError::io("open directory", &path, errno)),
+        Self::opened(self.dir.directory(name), path)
+    }
+
+    fn opened(opened: io::Result<Dir>, path: PathBuf) -> Result<Option<Self>> {
+        match opened {
+            Ok(dir) => Ok(Some(Self { dir, path })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StateError::io("open directory", &path, error)),
         }
     }
 
@@ -84,16 +68,21 @@ impl Directory {
 
     /// Refuse a directory in which somebody other than root or this process could put or replace files.
     pub(crate) fn trusted(self) -> Result<Self> {
-        let stat = fstat(&self.file).map_err(|errno| StateError::io("stat", &self.path, errno))?;
+        let stat = self.own_stat()?;
         if let Err(reason) = trust_owner(&self.path, &stat, false) {
             return Err(StateError::Untrusted { path: self.path, reason: reason.to_string() });
         }
-        self.not_everybodys()
+        self.not_everybodys_by(&stat)
     }
 
     /// Refuse a directory in which everybody could put files.
     pub(crate) fn not_everybodys(self) -> Result<Self> {
-        let mode = fstat(&self.file).map_err(|errno| StateError::io("stat", &self.path, errno))?.st_mode & 0o7777;
+        let stat = self.own_stat()?;
+        self.not_everybodys_by(&stat)
+    }
+
+    fn not_everybodys_by(self, stat: &FileStat) -> Result<Self> {
+        let mode = stat.st_mode & 0o7777;
         let way_out = match (mode & 0o002 != 0, mode & 0o1000 != 0) {
             (false, _) => return Ok(self),
             (true, false) => "take that away (chmod o-w)",
@@ -104,84 +93,62 @@ impl Directory {
         Err(StateError::Untrusted { path: self.path, reason })
     }
 
+    /// Attributes of the directory.
+    pub(crate) fn own_stat(&self) -> Result<FileStat> {
+        self.dir.own_stat().map_err(|error| StateError::io("stat", &self.path, error))
+    }
+
     /// Where `name` is, for messages.
     pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Open `name` itself, never what it links to; `O_NONBLOCK` so that a FIFO left here can't stop us.
-    pub(crate) fn open_file(&self, name: &str, flags: OFlag, mode: u32) -> nix::Result<File> {
-        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-        openat(&self.file, name, flags, Mode::from_bits_truncate(mode)).map(File::from)
-    }
-
     /// Content of the regular file `name`; `None` if absent.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        match self.open_file(name, OFlag::O_RDONLY, 0) {
+        match self.dir.file(name, How::Read) {
             Ok(file) => read_all(&file).map(Some).map_err(|error| StateError::io("read", self.path_of(name), error)),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(StateError::io("open", self.path_of(name), errno)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StateError::io("open", self.path_of(name), error)),
         }
     }
 
     /// Put `content` at `name` in one step, over what is there. `temporary` is a name that nobody uses meanwhile.
     pub(crate) fn replace(&self, name: &str, temporary: &str, content: &[u8]) -> Result<()> {
         let written = self
-            .open_file(temporary, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC, 0o600)
-            .map_err(io::Error::from)
+            .dir
+            .file(temporary, How::Rewrite(0o600))
             .and_then(|mut file| file.write_all(content))
-            .and_then(|()| Ok(renameat(&self.file, temporary, &self.file, name)?));
+            .and_then(|()| self.dir.rename(temporary, name));
         written.map_err(|error| {
             // The first failure is the one to tell; what is left of the temporary file is overwritten next time.
-            let _ = self.unlink(temporary);
+            let _ = self.dir.unlink(temporary);
             StateError::io("write", self.path_of(name), error)
         })
     }
 
     /// Move `from` over `to`, both in this directory.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
-        renameat(&self.file, from, &self.file, to).map_err(|errno| StateError::io("rename", self.path_of(from), errno))
+        self.dir.rename(from, to).map_err(|error| StateError::io("rename", self.path_of(from), error))
     }
 
     /// Remove `name`; whether it was there.
     pub(crate) fn unlink(&self, name: &str) -> Result<bool> {
-        match unlinkat(&self.file, name, UnlinkatFlags::NoRemoveDir) {
-            Ok(()) => Ok(true),
-            Err(Errno::ENOENT) => Ok(false),
-            Err(errno) => Err(StateError::io("unlink", self.path_of(name), errno)),
-        }
+        self.dir.unlink(name).map_err(|error| StateError::io("unlink", self.path_of(name), error))
     }
 
     /// Attributes of `name` itself; `None` if absent.
     pub(crate) fn stat(&self, name: &str) -> Result<Option<FileStat>> {
-        match fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(StateError::io("stat", self.path_of(name), errno)),
-        }
+        self.dir.stat(name).map_err(|error| StateError::io("stat", self.path_of(name), error))
     }
 
-    /// All names here but `.` and `..`; names that aren't UTF-8 are nobody's we know and are left out.
+    /// All names here but `.` and `..`.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
         self.names_that(|_| true)
     }
 
     /// Those of them that are `wanted`. There may be thousands, of which few are.
     pub(crate) fn names_that(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
-        let failed = |errno: Errno| StateError::io("list", &self.path, errno);
-        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let mut listing = nix::dir::Dir::openat(&self.file, ".", flags, Mode::empty()).map_err(failed)?;
-        let mut names = Vec::new();
-        for entry in listing.iter() {
-            if let Ok(name) = entry.map_err(failed)?.file_name().to_str()
-                && name != "."
-                && name != ".."
-                && wanted(name)
-            {
-                names.push(name.to_owned());
-            }
-        }
-        Ok(names)
+        self.dir.names_that(wanted).map_err(|error| StateError::io("list", &self.path, error))
     }
 }
 

@@ -9,13 +9,16 @@
 //! appears with its content (the native plugin creates it empty, then writes), and one without usable content, left by a
 //! crash or a full disk, doesn't count as a lease.
 
+use crate::dir::How;
 use crate::error::{Result, StateError};
 use crate::files::{Directory, lock_before};
-use crate::trust::{TrustError, is_system, trust_way};
+use crate::trust::{is_system, trust_way};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, renameat2};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat2};
+use nix::sys::stat::{Mode, futimens};
+use nix::sys::time::TimeSpec;
 use nix::unistd::linkat;
-use std::fs::{File, FileTimes, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -86,6 +89,11 @@ struct Draft<'a> {
 /// # Errors
 /// [`StateError::Relative`], [`StateError::Untrusted`], [`StateError::Io`].
 pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
+    examined(data_dir, network).map(|(place, _)| place)
+}
+
+/// The same, with the data directory open, if it is there.
+fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory>)> {
     let untrusted = |path: &Path, reason| StateError::Untrusted { path: path.to_owned(), reason };
     if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
         let reason = format!("network name {network:?} is no plain file name; choose another one");
@@ -94,42 +102,52 @@ pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
     if !data_dir.is_absolute() {
         return Err(StateError::Relative { path: data_dir.to_owned() });
     }
-    let directory = Directory::way(data_dir)?.map(Directory::not_everybodys).transpose()?;
-    let place =
-        way(data_dir, directory.is_some()).map_err(|reason| untrusted(data_dir, reason.to_string()))?.join(network);
+    // Opened after the way was looked at: it can't be another directory then. What is wrong with it is told first.
+    let known = good_way(data_dir);
+    let looked = known.clone().map_or_else(|| trust_way(data_dir), Ok);
+    let directory = Directory::open(data_dir)?.map(Directory::not_everybodys).transpose()?;
+    let real = match (known, &directory) {
+        // It has gone since.
+        (Some(_), None) => trust_way(data_dir),
+        _ => looked,
+    };
+    let real = real.map_err(|reason| untrusted(data_dir, reason.to_string()))?;
+    if directory.is_some() {
+        note_good_way(data_dir, &real);
+    }
+    let place = real.join(network);
     // `/var` and a network `lib`: all that is below would be the network's.
     if is_system(&place) {
         let reason = "it is a directory of the system, and none of a network's; name another ipam.dataDir".to_owned();
         return Err(untrusted(&place, reason));
     }
-    Ok(place)
+    Ok((place, directory))
 }
 
-/// [`trust_way`], once for a directory that is there: nobody but root and this user can change a way that was found good.
-/// A run opens its leases several times.
-fn way(data_dir: &Path, is_there: bool) -> std::result::Result<PathBuf, TrustError> {
-    static GOOD: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
+/// Ways to directories that are there, with where they lead: nobody but root and this user can change a way that was found
+/// good, and a run opens its leases several times.
+static GOOD: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
+
+fn good_way(data_dir: &Path) -> Option<PathBuf> {
+    let good = GOOD.lock().unwrap_or_else(PoisonError::into_inner);
+    good.iter().find(|(known, _)| known == data_dir).map(|(_, real)| real.clone())
+}
+
+fn note_good_way(data_dir: &Path, real: &Path) {
     let mut good = GOOD.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, real)) = good.iter().find(|(known, _)| is_there && known == data_dir) {
-        return Ok(real.clone());
+    if !good.iter().any(|(known, _)| known == data_dir) {
+        good.push((data_dir.to_owned(), real.to_owned()));
     }
-    let real = trust_way(data_dir)?;
-    if is_there {
-        good.push((data_dir.to_owned(), real.clone()));
-    }
-    Ok(real)
 }
 
 impl LeaseDir {
     /// Open the directory of `network`; `None` if absent and `create` isn't set.
     pub(crate) fn open(data_dir: &Path, network: &str, create: bool) -> Result<Option<Self>> {
-        place(data_dir, network)?;
-        let mut parent = Directory::way(data_dir)?;
+        let (_, mut parent) = examined(data_dir, network)?;
         if parent.is_none() && create {
             Directory::create(data_dir, 0o755)?;
             // Somebody may have been quicker where everybody can make directories.
-            place(data_dir, network)?;
-            parent = Directory::way(data_dir)?;
+            (_, parent) = examined(data_dir, network)?;
         }
         let Some(parent) = parent else { return Ok(None) };
         let directory = parent.subdirectory(network, create.then_some(0o755))?;
@@ -139,10 +157,8 @@ impl LeaseDir {
     /// Take the lock that the native plugin takes.
     pub(crate) fn lock(&self, deadline: Instant) -> Result<DirLock> {
         let path = self.directory.path_of("lock");
-        let file = self
-            .directory
-            .open_file("lock", OFlag::O_RDONLY | OFlag::O_CREAT, 0o750)
-            .map_err(|errno| StateError::io("open", &path, errno))?;
+        let opened = self.directory.dir.file("lock", How::ReadOrCreate(0o750));
+        let file = opened.map_err(|error| StateError::io("open", &path, error))?;
         lock_before(&file, &path, deadline)?;
         Ok(DirLock(file))
     }
@@ -176,11 +192,13 @@ impl LeaseDir {
     pub(crate) fn read(&self, ip: IpAddr) -> Result<Slot> {
         let name = ip.to_string();
         let failed = |error: io::Error| StateError::io("read", self.directory.path_of(&name), error);
-        let file = match self.directory.open_file(&name, OFlag::O_RDONLY, 0) {
+        let file = match self.directory.dir.file(&name, How::Read) {
             Ok(file) => file,
-            Err(Errno::ENOENT) => return Ok(Slot::Absent),
-            Err(Errno::ELOOP | Errno::ENXIO) => return Ok(Slot::Foreign),
-            Err(errno) => return Err(failed(errno.into())),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::ENOENT) => return Ok(Slot::Absent),
+                Some(Errno::ELOOP | Errno::ENXIO) => return Ok(Slot::Foreign),
+                _ => return Err(failed(error)),
+            },
         };
         let meta = file.metadata().map_err(failed)?;
         if !meta.is_file() || meta.len() > LONGEST as u64 {
@@ -252,35 +270,38 @@ impl LeaseDir {
 
     /// Times of last content change and of last change at all.
     pub(crate) fn times(&self) -> io::Result<(Time, Time)> {
-        let meta = self.directory.file.metadata()?;
-        Ok((mtime(&meta), (meta.ctime(), nanoseconds(meta.ctime_nsec()))))
+        let stat = self.directory.dir.own_stat()?;
+        Ok(((stat.st_mtime, nanoseconds(stat.st_mtime_nsec)), (stat.st_ctime, nanoseconds(stat.st_ctime_nsec))))
     }
 
     /// Set the time of last content change to a second ago: see `lease_index`.
     pub(crate) fn set_back_mtime(&self) -> io::Result<Time> {
         let past = SystemTime::now() - Duration::from_secs(1);
         let since = past.duration_since(SystemTime::UNIX_EPOCH).map_err(io::Error::other)?;
-        self.directory.file.set_times(FileTimes::new().set_modified(past))?;
-        Ok((i64::try_from(since.as_secs()).map_err(io::Error::other)?, since.subsec_nanos()))
+        let seconds = i64::try_from(since.as_secs()).map_err(io::Error::other)?;
+        let modified = TimeSpec::new(seconds, i64::from(since.subsec_nanos()));
+        futimens(&self.directory.dir, &TimeSpec::UTIME_OMIT, &modified)?;
+        Ok((seconds, since.subsec_nanos()))
     }
 
     /// An anonymous file with `content`.
+    #[expect(clippy::disallowed_methods, reason = "cap-std has no anonymous files")]
     fn draft<'a>(&self, content: &'a str) -> Result<Draft<'a>> {
-        match self.directory.open_file(".", OFlag::O_TMPFILE | OFlag::O_WRONLY, 0o600) {
+        let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        match openat(&self.directory.dir, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR) {
             // Not every file system has anonymous files.
             Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => self.named_draft(content),
-            opened => self.written(opened, content, false),
+            opened => self.written(opened.map(File::from).map_err(io::Error::from), content, false),
         }
     }
 
     /// The same under a temporary name. Only one process at a time is here: the lock is held.
     fn named_draft<'a>(&self, content: &'a str) -> Result<Draft<'a>> {
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC;
-        self.written(self.directory.open_file(TEMPORARY_LEASE, flags, 0o600), content, true)
+        self.written(self.directory.dir.file(TEMPORARY_LEASE, How::Rewrite(0o600)), content, true)
     }
 
-    fn written<'a>(&self, opened: nix::Result<File>, content: &'a str, named: bool) -> Result<Draft<'a>> {
-        let filled = opened.map_err(io::Error::from).and_then(|mut file| {
+    fn written<'a>(&self, opened: io::Result<File>, content: &'a str, named: bool) -> Result<Draft<'a>> {
+        let filled = opened.and_then(|mut file| {
             file.write_all(content.as_bytes())?;
             let id = FileId::of(&file.metadata()?);
             Ok(Draft { file, content, id, named })
@@ -299,7 +320,7 @@ impl LeaseDir {
         if draft.named {
             return self.publish_named(draft, name);
         }
-        let directory = &self.directory.file;
+        let directory = &self.directory.dir;
         // By descriptor, which older kernels allow only to the privileged; else by what /proc says of the descriptor.
         let mut linked = linkat(&draft.file, "", directory, name, AtFlags::AT_EMPTY_PATH);
         if matches!(linked, Err(Errno::ENOENT | Errno::EPERM | Errno::EINVAL)) {
@@ -317,7 +338,7 @@ impl LeaseDir {
     }
 
     fn publish_named<'a>(&self, draft: Draft<'a>, name: &str) -> Result<(Draft<'a>, bool)> {
-        let directory = &self.directory.file;
+        let directory = &self.directory.dir;
         match renameat2(directory, TEMPORARY_LEASE, directory, name, RenameFlags::RENAME_NOREPLACE) {
             Ok(()) => Ok((draft, true)),
             Err(Errno::EEXIST) => Ok((draft, false)),

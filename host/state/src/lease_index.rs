@@ -26,15 +26,15 @@
 //! speaks of. At the first use after a boot the index is never believed, the directory is read, and leases known to be of
 //! an earlier boot are removed: their containers can't be alive. Files that we know nothing of, the native plugin's, stay.
 
+use crate::dir::{Dir, How};
 use crate::files::digest;
 use crate::lease_dir::{FileId, Time};
-use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"pstnlsi1");
 /// Bytes of the header and of each slot.
@@ -78,6 +78,32 @@ pub(crate) struct Entry {
     pub(crate) boot: u64,
 }
 
+/// Where an index is: a file of a directory that is made when there is something to keep.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) root: PathBuf,
+    /// Its file's name without the ending.
+    pub(crate) stem: String,
+}
+
+impl Place {
+    fn open(&self) -> io::Result<File> {
+        Dir::open(&self.root)?.file(&self.name(), How::Change)
+    }
+
+    fn name(&self) -> String {
+        format!("{}.leases", self.stem)
+    }
+
+    /// Put `content` there in one step, over what there is.
+    fn replace(&self, content: &[u8]) -> io::Result<()> {
+        let temporary = format!("{}.new", self.stem);
+        let root = Dir::open(&self.root)?;
+        root.file(&temporary, How::Rewrite(0o600))?.write_all(content)?;
+        root.rename(&temporary, &self.name())
+    }
+}
+
 /// The index, good for as long as the directory's lock is held.
 pub(crate) enum Index {
     /// The file: believed.
@@ -94,15 +120,15 @@ pub(crate) struct Table {
 }
 
 impl Index {
-    /// The index at `path`, if it speaks of a directory that looks like `now`.
-    pub(crate) fn load(path: &Path, now: &Mark) -> Option<Self> {
-        let (table, mark) = Table::open(path)?;
+    /// The index at `place`, if it speaks of a directory that looks like `now`.
+    pub(crate) fn load(place: &Place, now: &Mark) -> Option<Self> {
+        let (table, mark) = Table::open(place)?;
         (mark == *now).then_some(Self::Table(table))
     }
 
-    /// What is written at `path`, believed or not: the notes on boots survive in this way.
-    pub(crate) fn notes(path: &Path) -> Vec<Entry> {
-        Table::open(path).and_then(|(table, _)| table.entries().ok()).unwrap_or_default()
+    /// What is written at `place`, believed or not: the notes on boots survive in this way.
+    pub(crate) fn notes(place: &Place) -> Vec<Entry> {
+        Table::open(place).and_then(|(table, _)| table.entries().ok()).unwrap_or_default()
     }
 
     pub(crate) fn find(&self, key: &Key) -> io::Result<Vec<Entry>> {
@@ -165,24 +191,17 @@ impl Index {
     }
 
     /// Make the index the one that speaks of a directory that looks like `mark`.
-    pub(crate) fn commit(&self, path: &Path, mark: &Mark) -> io::Result<()> {
+    pub(crate) fn commit(&self, place: &Place, mark: &Mark) -> io::Result<()> {
         match self {
             Self::Table(table) => table.file.write_all_at(&header(mark, table.slots, table.used), 0),
-            Self::Fresh(entries) => {
-                let temporary = path.with_extension("new");
-                let mut options = OpenOptions::new();
-                options.write(true).create(true).truncate(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
-                let mut file = options.open(&temporary)?;
-                file.write_all(&image(entries, mark))?;
-                std::fs::rename(&temporary, path)
-            }
+            Self::Fresh(entries) => place.replace(&image(entries, mark)),
         }
     }
 }
 
 impl Table {
-    fn open(path: &Path) -> Option<(Self, Mark)> {
-        let file = OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path).ok()?;
+    fn open(place: &Place) -> Option<(Self, Mark)> {
+        let file = place.open().ok()?;
         let mut bytes = [0; UNIT];
         file.read_exact_at(&mut bytes, 0).ok()?;
         let mut fields = Fields(&bytes);
@@ -384,20 +403,21 @@ mod tests {
         }
         assert_eq!(header(&MARK, 64, 1).len(), UNIT);
         let scratch = Scratch::new();
-        let path = scratch.path("index");
-        Index::Fresh(vec![entry(1, 2)]).commit(&path, &MARK).unwrap();
-        assert!(Index::load(&path, &MARK).is_some());
+        let place = Place { root: scratch.path(""), stem: "index".to_owned() };
+        let path = scratch.path("index.leases");
+        Index::Fresh(vec![entry(1, 2)]).commit(&place, &MARK).unwrap();
+        assert!(Index::load(&place, &MARK).is_some());
         for other in [Mark { boot: 6, ..MARK }, Mark { mtime: (1, 3), ..MARK }, Mark { ctime: (3, 5), ..MARK }] {
-            assert!(Index::load(&path, &other).is_none());
+            assert!(Index::load(&place, &other).is_none());
         }
-        assert_eq!(Index::notes(&path), [entry(1, 2)]);
+        assert_eq!(Index::notes(&place), [entry(1, 2)]);
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-        assert!(Index::load(&path, &MARK).is_none() && Index::notes(&path).is_empty());
+        assert!(Index::load(&place, &MARK).is_none() && Index::notes(&place).is_empty());
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         for length in [0, 10, UNIT, bytes.len() - 1] {
             std::fs::write(&path, &bytes[..length]).unwrap();
-            assert!(Index::load(&path, &MARK).is_none(), "{length}");
+            assert!(Index::load(&place, &MARK).is_none(), "{length}");
         }
     }
 
@@ -407,11 +427,11 @@ mod tests {
         #[test]
         fn answers_as_a_map(changes in prop::collection::vec((any::<bool>(), 0u8..60, any::<u8>()), 1..400)) {
             let scratch = Scratch::new();
-            let path = scratch.path("index");
+            let place = Place { root: scratch.path(""), stem: "index".to_owned() };
             let mut model: HashMap<IpAddr, Entry> = HashMap::new();
-            Index::Fresh(Vec::new()).commit(&path, &MARK).unwrap();
+            Index::Fresh(Vec::new()).commit(&place, &MARK).unwrap();
             for (adds, owner, last) in changes {
-                let mut index = Index::load(&path, &MARK).unwrap();
+                let mut index = Index::load(&place, &MARK).unwrap();
                 let new = entry(owner, last);
                 match model.get(&new.address).copied() {
                     Some(old) => {
@@ -424,9 +444,9 @@ mod tests {
                     }
                     None => {}
                 }
-                index.commit(&path, &MARK).unwrap();
+                index.commit(&place, &MARK).unwrap();
             }
-            let index = Index::load(&path, &MARK).unwrap();
+            let index = Index::load(&place, &MARK).unwrap();
             for owner in 0..60u8 {
                 let key = key_of(&owner.to_string());
                 let mut found: Vec<_> = index.find(&key).unwrap().iter().map(|entry| entry.address).collect();
@@ -435,17 +455,18 @@ mod tests {
                 expected.sort();
                 prop_assert_eq!(found, expected);
             }
-            prop_assert_eq!(Index::notes(&path).len(), model.len());
+            prop_assert_eq!(Index::notes(&place).len(), model.len());
         }
 
         #[test]
         fn any_bytes_are_survived(mut bytes in prop::collection::vec(any::<u8>(), UNIT * 64)) {
             let scratch = Scratch::new();
-            let path = scratch.path("index");
+            let place = Place { root: scratch.path(""), stem: "index".to_owned() };
+            let path = scratch.path("index.leases");
             let mut file = header(&MARK, 64, 3);
             file.append(&mut bytes);
             std::fs::write(&path, file).unwrap();
-            let mut index = Index::load(&path, &MARK).unwrap();
+            let mut index = Index::load(&place, &MARK).unwrap();
             index.find(&key_of("x")).unwrap();
             let _ = index.insert(entry(1, 1));
             index.remove(&key_of("1"), entry(1, 1).address).unwrap();

@@ -10,17 +10,16 @@ mod snapshot;
 pub use held::{Held, networks};
 pub use snapshot::Snapshot;
 
+use crate::dir::Dir;
 use crate::error::{Result, StateError};
 use crate::files::{digest, short_hex};
 use crate::lease_dir::{DirLock, FileId, LeaseDir, Slot};
-use crate::lease_index::{Entry, Index, Key, Mark, boot_number, key_of};
+use crate::lease_index::{Entry, Index, Key, Mark, Place, boot_number, key_of};
 use ipnet::IpNet;
 use postern_types::{Range, RangeSet};
 use std::collections::{HashMap, HashSet};
-use std::fs::DirBuilder;
 use std::net::IpAddr;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Whose a lease is. A lease of very old native plugins names no interface: its `ifname` is empty.
@@ -81,7 +80,7 @@ pub struct LeaseStore {
 /// The leases of one network.
 pub struct Leases {
     directory: LeaseDir,
-    index_path: PathBuf,
+    index: Place,
     boot: u64,
 }
 
@@ -110,8 +109,8 @@ impl Leases {
 
     fn with(store: &LeaseStore, directory: LeaseDir) -> Self {
         let place = digest(&[store.data_dir.as_os_str().as_encoded_bytes(), store.network.as_bytes()]);
-        let index_path = store.index_root.join(format!("{}.leases", short_hex(&place)));
-        Self { directory, index_path, boot: boot_number(&store.boot_id) }
+        let index = Place { root: store.index_root.clone(), stem: short_hex(&place) };
+        Self { directory, index, boot: boot_number(&store.boot_id) }
     }
 
     /// Take one address from each set: a requested one where one of `requested` lies in the set, else the next free one
@@ -264,7 +263,7 @@ impl Leases {
     /// The index, if it tells of all leases that there are. Only under the lock.
     fn believed(&self) -> Option<Index> {
         let (mtime, ctime) = self.directory.times().ok()?;
-        Index::load(&self.index_path, &Mark { mtime, ctime, boot: self.boot })
+        Index::load(&self.index, &Mark { mtime, ctime, boot: self.boot })
     }
 
     /// Take the lock and get an index that is right.
@@ -296,7 +295,7 @@ impl Leases {
 
     fn read_all(&self, addresses: Vec<IpAddr>, notes_count: bool) -> Result<Reading> {
         let notes: HashMap<IpAddr, Entry> =
-            Index::notes(&self.index_path).into_iter().map(|entry| (entry.address, entry)).collect();
+            Index::notes(&self.index).into_iter().map(|entry| (entry.address, entry)).collect();
         let mut reading = Reading { leases: Vec::new(), free: Vec::new() };
         for address in addresses {
             let note = notes.get(&address);
@@ -537,10 +536,10 @@ impl Session<'_> {
             && mtime != ctime
         {
             let mark = Mark { mtime, ctime, boot: self.leases.boot };
-            let path = &self.leases.index_path;
-            if self.index.commit(path, &mark).is_err() && make_parent(path) {
+            let place = &self.leases.index;
+            if self.index.commit(place, &mark).is_err() && Dir::make(&place.root, 0o700).is_ok() {
                 // Not even this is needed for correctness.
-                let _ = self.index.commit(path, &mark);
+                let _ = self.index.commit(place, &mark);
             }
         }
     }
@@ -554,10 +553,6 @@ fn in_set(number: usize, error: StateError) -> StateError {
         StateError::Exhausted(text) => StateError::Exhausted(prefixed(text)),
         other => other,
     }
-}
-
-fn make_parent(path: &Path) -> bool {
-    path.parent().is_some_and(|parent| DirBuilder::new().recursive(true).mode(0o700).create(parent).is_ok())
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@
 //!
 //! * Locks are `flock(2)` locks and obey a deadline. They belong to the open file, which a fork shares: fork helpers
 //!   before taking a lock, or the lock outlives this process for as long as they live.
-//! * Paths inside a directory are single names opened with `O_NOFOLLOW`, so nothing in a directory can redirect.
+//! * What is in a directory is opened by single names, which are never followed ([`Dir`]): nothing in it can redirect.
 //! * Nothing is synced to disk. A power cut ends every attachment, so what matters is that a file is never seen torn,
 //!   and that state of an earlier boot is recognised as such.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
 
+mod dir;
 mod error;
 mod files;
 mod lease_dir;
@@ -20,6 +22,7 @@ mod trust;
 
 use std::sync::OnceLock;
 
+pub use dir::{Dir, How};
 pub use error::{Result, StateError};
 pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
@@ -34,6 +37,7 @@ pub use trust::{TrustError, kind, trust, trust_file, trust_stat};
 ///
 /// # Errors
 /// [`StateError::Io`] if `/proc` isn't mounted.
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel's own")]
 pub fn boot_id() -> Result<String> {
     static KNOWN: OnceLock<String> = OnceLock::new();
     if let Some(known) = KNOWN.get() {

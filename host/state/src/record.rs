@@ -8,10 +8,10 @@
 //! file may be unlinked between being opened and being locked, what was locked is compared with what the name now leads
 //! to. Records are small and end with the attachment, so they are never compacted.
 
+use crate::dir::How;
 use crate::error::{Result, StateError};
 use crate::files::{Directory, READ_LIMIT, lock_before, read_all};
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::File;
@@ -49,7 +49,7 @@ const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be writte
 const PAGE: u64 = 4096;
 /// A time in milliseconds with as many digits as those of this age.
 const A_TIME: u64 = 1_700_000_000_000;
-const CREATE: OFlag = OFlag::O_RDWR.union(OFlag::O_CREAT);
+const CREATE: How = How::ChangeOrCreate(0o600);
 /// What the name of a record set aside has after the key; a number follows.
 const CORRUPT: &str = ".corrupt-";
 
@@ -166,10 +166,10 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         let name = &name_in(&directory, key)?;
         let path = directory.path_of(name);
         let mut is_read_only = false;
-        let mut locked = locked_file(&directory, name, if create.is_some() { CREATE } else { OFlag::O_RDWR }, deadline);
+        let mut locked = locked_file(&directory, name, if create.is_some() { CREATE } else { How::Change }, deadline);
         if create.is_none() && matches!(&locked, Err(error) if error.is_read_only()) {
             is_read_only = true;
-            locked = locked_file(&directory, name, OFlag::O_RDONLY, deadline);
+            locked = locked_file(&directory, name, How::Read, deadline);
         }
         let file = match locked {
             Ok(Some(file)) => file,
@@ -526,13 +526,13 @@ fn name_in(directory: &Directory, key: &RecordKey) -> Result<String> {
 }
 
 /// The file `name`, locked, and certainly the one that the name leads to.
-fn locked_file(directory: &Directory, name: &str, flags: OFlag, deadline: Instant) -> Result<Option<File>> {
+fn locked_file(directory: &Directory, name: &str, how: How, deadline: Instant) -> Result<Option<File>> {
     let path = directory.path_of(name);
     loop {
-        let file = match directory.open_file(name, flags, 0o600) {
+        let file = match directory.dir.file(name, how) {
             Ok(file) => file,
-            Err(Errno::ENOENT) if !flags.contains(OFlag::O_CREAT) => return Ok(None),
-            Err(errno) => return Err(StateError::io("open", &path, errno)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && how != CREATE => return Ok(None),
+            Err(error) => return Err(StateError::io("open", &path, error)),
         };
         let ours = file.metadata().map_err(|error| StateError::io("stat", &path, error))?;
         if !ours.is_file() {

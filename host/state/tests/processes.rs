@@ -1,5 +1,5 @@
 //! Leases under processes that run at the same time and are killed at any instant.
-
+#![allow(clippy::disallowed_methods, reason = "tests look at the files by themselves")]
 #![allow(clippy::unwrap_used, reason = "a test; Clippy knows helpers as part of one only inside the library")]
 
 use postern_state::{LeaseStore, Leases, Owner};

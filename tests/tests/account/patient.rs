@@ -219,6 +219,6 @@ pub fn routed() -> Value {
 pub fn stacked() -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "net", "type": "macvlan", "master": "wire0",
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
     })
 }

@@ -546,7 +546,7 @@ pub const ROUTED: [Broken; 4] = [
 ];
 
 /// Those of links that are stacked on one of the node.
-pub const STACKED: [Broken; 7] = [
+pub const STACKED: [Broken; 6] = [
     Broken {
         name: "the container's link was deleted",
         by: "ip -n c1 link delete eth0",
@@ -563,7 +563,7 @@ pub const STACKED: [Broken; 7] = [
         show: "eth0 in the container is no macvlan",
         doctor: "eth0 in the container is no macvlan",
         severity: "error",
-        mend: Mend::Script("ip -n c1 link delete eth0"),
+        mend: Mend::Again,
     },
     Broken {
         name: "the container's hardware address was changed",
@@ -589,15 +589,6 @@ pub const STACKED: [Broken; 7] = [
         state: "drift",
         show: "wire0, which eth0 stands on, is down",
         doctor: "wire0, which eth0 stands on, is down",
-        severity: "error",
-        mend: Mend::Doctor,
-    },
-    Broken {
-        name: "the namespace was deleted",
-        by: "ip netns delete c1; sleep .3",
-        state: "container-gone",
-        show: "its network namespace is gone",
-        doctor: "its network namespace is gone",
         severity: "error",
         mend: Mend::Doctor,
     },

@@ -8,12 +8,13 @@ pub const TRACE: &str = "/var/log/trace";
 
 /// System calls that may fail, and with what. The first error is tried always, the others if all faults are asked for. An
 /// answer that doesn't come (recvfrom) is the failure of something that the kernel has done.
-const ERRORS: [(&str, &[&str]); 27] = [
+const ERRORS: [(&str, &[&str]); 28] = [
     ("sendto", &["ENOBUFS", "ENOMEM", "EINTR"]),
     ("sendmsg", &["ENOBUFS", "ENOMEM", "EINTR"]),
     ("recvfrom", &["ENOBUFS", "EINTR"]),
     ("recvmsg", &["ENOBUFS", "EINTR"]),
     ("openat", &["EIO", "EMFILE", "EROFS", "ENOSPC"]),
+    ("openat2", &["EIO", "EMFILE", "EROFS", "ENOSPC", "ENOSYS"]),
     ("read", &["EIO", "EINTR"]),
     ("pread64", &["EIO"]),
     ("write", &["ENOSPC", "EIO", "EINTR"]),

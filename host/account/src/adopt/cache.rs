@@ -2,6 +2,9 @@
 
 use super::judge::{Cached, Names};
 use crate::results;
+use nix::errno::Errno;
+use nix::sys::stat::stat;
+use postern_state::Dir;
 use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -18,13 +21,10 @@ impl Cache {
     pub(super) fn open(directory: &Path) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
         let mut cache = Self { directory: directory.to_owned(), entries: Vec::new() };
-        let listing = match std::fs::read_dir(directory) {
-            Ok(listing) => listing,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(cache),
+        match Dir::open(directory).and_then(|directory| directory.names_that(|_| true)) {
+            Ok(entries) => cache.entries = entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
-        };
-        for entry in listing {
-            cache.entries.extend(entry.map_err(failed)?.file_name().into_string().ok());
         }
         Ok(cache)
     }
@@ -62,10 +62,10 @@ impl Cache {
         if !netns.starts_with('/') {
             return unclear("it names no network namespace");
         }
-        match Path::new(netns).try_exists() {
-            Ok(true) => Cached::Alive,
-            Ok(false) => Cached::Gone,
-            Err(error) => unclear(&format!("{netns}: {error}")),
+        match stat(netns) {
+            Ok(_) => Cached::Alive,
+            Err(Errno::ENOENT) => Cached::Gone,
+            Err(errno) => unclear(&format!("{netns}: {}", std::io::Error::from(errno))),
         }
     }
 }

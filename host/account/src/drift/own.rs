@@ -5,6 +5,7 @@ use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_gate::effect::{MacGuard, Macvlan, Port, Veth};
+use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
 use postern_types::{Backend, Mac, MacvlanMode};
@@ -124,7 +125,7 @@ impl Sight {
                 None => {
                     let own = directory.join(&header.network);
                     let file = own.join(address.addr().to_string());
-                    let make = match own.is_dir() {
+                    let make = match is_directory(&own) {
                         true => String::new(),
                         false => format!("install -d -m 755 {} && ", quoted(&own.display().to_string())),
                     };

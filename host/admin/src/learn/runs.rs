@@ -65,13 +65,13 @@ impl Run {
 /// The plugin can't be started, or the kernel refuses a node. A plugin that fails is an outcome.
 pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> Result<Run> {
     on_node(|| {
+        make_links(network)?;
         if imports.has(Capability::Parent) {
             parent::make(network)?;
         }
         if imports.has(Capability::Device) {
             device::make(network)?;
         }
-        make_links(network)?;
         let version = Version::parse(network.text("/cniVersion")).unwrap_or(Version::V0_1_0);
         let gc = version >= Version::V1_1_0;
         let mut run = Run::default();

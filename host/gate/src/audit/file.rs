@@ -3,13 +3,11 @@
 
 use super::LOG;
 use crate::places;
-use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
-use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, unlinkat};
+use nix::sys::stat::{FileStat, fstat};
+use postern_state::{Dir, How};
 use serde_json::json;
 use std::fs::{File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -32,21 +30,19 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub fn openable(path: &Path) -> io::Result<()> {
     let directory = match places::directory(path) {
         Ok(directory) => directory,
-        Err(_) if !path.exists() => return Ok(()),
+        Err(_) if !places::is_there(path) => return Ok(()),
         Err(reason) => return Err(io::Error::other(reason)),
     };
     places::trust_file(path, &directory).map_err(io::Error::other)?;
-    let careful = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    match openat(&directory, LOG, OFlag::O_WRONLY | OFlag::O_APPEND | careful, Mode::empty()) {
+    match directory.file(LOG, How::Append) {
         Ok(file) => {
-            let file = File::from(file);
             if !file.metadata()?.is_file() {
                 return Err(io::Error::other("it is no regular file"));
             }
             places::trust_file(&path.join(LOG), &file).map_err(io::Error::other)
         }
-        Err(Errno::ENOENT) => Ok(()),
-        Err(errno) => Err(errno.into()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -96,7 +92,7 @@ impl LogFile {
 /// The log and its directory, open.
 #[derive(Debug)]
 struct Open {
-    directory: File,
+    directory: Dir,
     file: File,
 }
 
@@ -104,7 +100,7 @@ impl Open {
     fn new(path: &Path) -> io::Result<Self> {
         let directory = places::directory(path).map_err(io::Error::other)?;
         places::trust_file(path, &directory).map_err(io::Error::other)?;
-        let file = open(&directory, LOG, OFlag::empty())?;
+        let file = directory.file(LOG, How::AppendOrCreate(0o600))?;
         places::trust_file(&path.join(LOG), &file).map_err(io::Error::other)?;
         Ok(Self { directory, file })
     }
@@ -134,43 +130,24 @@ impl Open {
 
     /// Whether the log's name still leads to this file: others set it aside, or an operator took it away.
     fn is_log(&self, own: &FileStat) -> io::Result<bool> {
-        Ok(self.stat(LOG)?.is_some_and(|named| same(&named, own)))
-    }
-
-    fn stat(&self, name: &str) -> io::Result<Option<FileStat>> {
-        match fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(errno.into()),
-        }
+        Ok(self.directory.stat(LOG)?.is_some_and(|named| same(&named, own)))
     }
 
     /// Puts a new file in the log's place, under whose lock this is called. At no time is there no log, and whatever ends
     /// this half way leaves each line in one of the two files.
     fn set_aside(&self, own: &FileStat) -> io::Result<()> {
         // Half way, both names lead to the same file.
-        let before = self.stat(BEFORE)?.filter(|before| !same(before, own));
+        let before = self.directory.stat(BEFORE)?.filter(|before| !same(before, own));
         let line = json!({
             "time": crate::clock::now(), "note": "rotated", "dropped_bytes": before.map_or(0, |before| before.st_size),
         });
-        let mut new = open(&self.directory, NEW, OFlag::O_TRUNC)?;
+        let mut new = self.directory.file(NEW, How::Rewrite(0o600))?;
         new.write_all(format!("{line}\n").as_bytes())?;
-        match unlinkat(&self.directory, OLD, UnlinkatFlags::NoRemoveDir) {
-            Ok(()) | Err(Errno::ENOENT) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        linkat(&self.directory, LOG, &self.directory, OLD, LinkatFlags::empty())?;
-        renameat(&self.directory, OLD, &self.directory, BEFORE)?;
-        renameat(&self.directory, NEW, &self.directory, LOG)?;
-        Ok(())
+        self.directory.unlink(OLD)?;
+        self.directory.link(LOG, OLD)?;
+        self.directory.rename(OLD, BEFORE)?;
+        self.directory.rename(NEW, LOG)
     }
-}
-
-fn open(directory: &File, name: &str, more: OFlag) -> io::Result<File> {
-    // A pipe that somebody left here must not keep a run waiting for its reader.
-    let careful = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | careful | more;
-    Ok(openat(directory, name, flags, Mode::S_IRUSR | Mode::S_IWUSR).map(File::from)?)
 }
 
 fn same(one: &FileStat, other: &FileStat) -> bool {

@@ -9,10 +9,10 @@ use super::{GATHERED, LOG, LogFile, append, line_of_refusal};
 use crate::clock::now;
 use crate::places;
 use nix::unistd::getuid;
+use postern_state::How;
 use serde_json::{Value, json};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -91,10 +91,8 @@ fn age(line: &Value) -> u64 {
 
 /// The refusals at the end of the log. None if it can't be read: one line too many is better than none.
 fn earlier(logs: &Path) -> Vec<Value> {
-    let careful = (nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK).bits();
-    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(careful).open(logs.join(LOG)) else {
-        return Vec::new();
-    };
+    let Ok(directory) = places::directory(logs) else { return Vec::new() };
+    let Ok(mut file) = directory.file(LOG, How::Read) else { return Vec::new() };
     let text = tail(&mut file).unwrap_or_default();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter(|line| line.get("operation").and_then(Value::as_str) == Some(OPERATION)).collect()

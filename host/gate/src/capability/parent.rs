@@ -34,8 +34,11 @@ fn find(gate: &mut Gate<'_>, name: &str, in_container: bool) -> Result<Reply, Op
         name => netlink.link_by_any_name(name).map_err(kernel)?,
     };
     let link = link.ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
-    // Its records are read only for what looks like one: a container of some kind has the other end.
-    if !in_container && link.peer_netnsid.is_some() && gate.session.is_end_of_another(&link)? {
+    // The records are read only for what looks like one: a container has the other end, or it is a port.
+    if !in_container
+        && (link.peer_netnsid.is_some() || link.master.is_some())
+        && gate.session.is_link_of_others(&link)?
+    {
         let message = format!("\"{}\" is the host end of another attachment: nothing is stacked on it", link.name);
         return Err(OpError::new(ErrorCode::Denied, &link.name, message)
             .hint("name a link of the node itself in the network configuration"));

@@ -1,4 +1,5 @@
 use super::*;
+use std::fs::OpenOptions;
 use std::os::unix::fs::PermissionsExt;
 
 const ENGINE: &str = "wasmtime-0-test";

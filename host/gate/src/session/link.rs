@@ -74,14 +74,6 @@ impl Session {
         })
     }
 
-    /// Whether this link of the host is the end of another attachment's pair, by that one's record.
-    ///
-    /// # Errors
-    /// The records can't be listed.
-    pub fn is_end_of_another(&self, link: &Link) -> Result<bool, OpError> {
-        Ok(link.kind == "veth" && self.is_port_claimed(&link.name, link.mac)?)
-    }
-
     /// Whether a record of another attachment lists a pair with this host end. With `mac` it must be that address.
     ///
     /// # Errors

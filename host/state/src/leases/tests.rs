@@ -84,7 +84,7 @@ fn reserve(
 /// Whether the next call will believe the index.
 fn believed(leases: &Leases) -> bool {
     let (mtime, ctime) = leases.directory.times().unwrap();
-    Index::load(&leases.index_path, &Mark { mtime, ctime, boot: leases.boot }).is_some()
+    Index::load(&leases.index, &Mark { mtime, ctime, boot: leases.boot }).is_some()
 }
 
 const SMALL: &str = "10.0.0.0/29";
@@ -350,15 +350,13 @@ fn what_was_seen_goes_if_it_is_still_the_same() {
     scratch.native_add("10.0.0.10", "theirs\r\neth0");
     scratch.native_add("10.0.0.3", "old");
     scratch.native_add("10.0.0.4", "");
-    let before = std::fs::read(&leases.index_path).unwrap();
+    let index = leases.index.root.join(format!("{}.leases", leases.index.stem));
+    let before = std::fs::read(&index).unwrap();
     let seen = leases.all().unwrap();
     let told: Vec<_> = seen.iter().map(|held| (held.address.to_string(), held.owner.clone())).collect();
     let wanted = [("10.0.0.2", owner("ours")), ("10.0.0.3", Owner::new("old", "")), ("10.0.0.10", owner("theirs"))];
     assert_eq!(told, wanted.map(|(ip, owner)| (ip.to_owned(), Some(owner))));
-    assert!(
-        scratch.file("10.0.0.4").exists() && before == std::fs::read(&leases.index_path).unwrap(),
-        "a look changes nothing"
-    );
+    assert!(scratch.file("10.0.0.4").exists() && before == std::fs::read(&index).unwrap(), "a look changes nothing");
     let age = std::time::SystemTime::now().duration_since(seen[2].taken().unwrap()).unwrap();
     assert!(age < Duration::from_secs(60), "{age:?}");
 

@@ -2,9 +2,9 @@
 
 use super::lines::{Fault, parse};
 use super::{CORRUPT, Effect, Header, NetworkKey, RecordKey, Section, locked_file, name_in, open_directory};
+use crate::dir::How;
 use crate::error::{Result, StateError};
 use crate::files::{Directory, read_all};
-use nix::fcntl::OFlag;
 use nix::sys::stat::{FileStat, SFlag};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -161,7 +161,7 @@ pub(super) fn remove_empty(directory: &Directory, name: &str) -> Result<bool> {
         return Ok(false);
     }
     // Only with the lock, and if it is empty still: somebody may be about to write.
-    match locked_file(directory, name, OFlag::O_RDWR, Instant::now()) {
+    match locked_file(directory, name, How::Change, Instant::now()) {
         Ok(Some(file)) if file.metadata().is_ok_and(|meta| meta.len() == 0) => directory.unlink(name),
         _ => Ok(false),
     }
@@ -175,7 +175,7 @@ pub(super) fn remove_empty(directory: &Directory, name: &str) -> Result<bool> {
 pub fn is_busy(root: &Path, key: &RecordKey, time: u64) -> Result<bool> {
     let Some(directory) = open_directory(root, false)? else { return Ok(false) };
     let name = &name_in(&directory, key)?;
-    let file = match locked_file(&directory, name, OFlag::O_RDONLY, Instant::now()) {
+    let file = match locked_file(&directory, name, How::Read, Instant::now()) {
         Ok(Some(file)) => file,
         Ok(None) => return Ok(false),
         Err(StateError::Locked { .. }) => return Ok(true),

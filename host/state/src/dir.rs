@@ -1,0 +1,327 @@
+//! Files in one directory, by single names: the one place of the privileged process where a name becomes a file.
+//!
+//! cap-std opens them, with cap-fs-ext's options: by `openat2(2)` with `RESOLVE_BENEATH`, or by its own walk where the kernel has
+//! no such call. Three things hold of every file: no link is followed, nothing is waited for (a FIFO has perhaps nobody at its
+//! other end), and it lies in this directory. Whose it is, and that it is a regular file, is for whoever opens it to ask.
+//!
+//! Three things are done by nix, on single names or on descriptors. Attributes: cap-std 4.0.3 panics where a file's time is the
+//! smallest that the kernel keeps, and a panic ends a run. Listings: cap-std copies each name, wanted or not, and opens the
+//! directory once more. Times of the directory itself: cap-std sets them by name only.
+
+use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
+use cap_std::ambient_authority;
+use cap_std::fs::{DirBuilder, DirBuilderExt as _, File, OpenOptions, OpenOptionsExt as _};
+use nix::dir::Dir as Listing;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag};
+use nix::sys::stat::{FileStat, fstat, fstatat};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// What a file is opened for. The mode is that of a file that is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Reading.
+    Read,
+    /// Reading; made if absent. `EISDIR` for a directory, as for all that write.
+    ReadOrCreate(u32),
+    /// Reading and writing.
+    Change,
+    /// Reading and writing; made if absent.
+    ChangeOrCreate(u32),
+    /// Writing from the start; made if absent, emptied if not.
+    Rewrite(u32),
+    /// Writing at its end.
+    Append,
+    /// Writing at its end; made if absent.
+    AppendOrCreate(u32),
+}
+
+impl How {
+    fn options(self) -> OpenOptions {
+        let mut options = OpenOptions::new();
+        match self {
+            Self::Read => options.read(true),
+            // cap-std's own way to make a file asks for the right to write.
+            Self::ReadOrCreate(mode) => options.read(true).mode(mode).custom_flags(OFlag::O_CREAT.bits()),
+            Self::Change => options.read(true).write(true),
+            Self::ChangeOrCreate(mode) => options.read(true).write(true).create(true).mode(mode),
+            Self::Rewrite(mode) => options.write(true).create(true).truncate(true).mode(mode),
+            Self::Append => options.append(true),
+            Self::AppendOrCreate(mode) => options.append(true).create(true).mode(mode),
+        };
+        options.follow(FollowSymlinks::No).nonblock(true);
+        options
+    }
+}
+
+/// An open directory: a place to open what is in it, for which no right to read it is needed.
+#[derive(Debug)]
+pub struct Dir(cap_std::fs::Dir);
+
+impl Dir {
+    /// Opens a directory by its path, whose links are followed: whoever calls has looked at the way ([`crate::trust`]), or does.
+    ///
+    /// # Errors
+    /// As open(2).
+    #[expect(clippy::disallowed_methods, reason = "the one place where a path becomes a directory")]
+    pub fn open(path: &Path) -> io::Result<Self> {
+        cap_std::fs::Dir::open_ambient_dir(path, ambient_authority()).map(Self)
+    }
+
+    /// The same for the directory itself, and never for what a link of that name leads to.
+    ///
+    /// # Errors
+    /// As open(2): `ENOTDIR` for a link.
+    #[expect(clippy::disallowed_methods, reason = "the one place where a path becomes a directory")]
+    pub fn open_itself(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).follow(FollowSymlinks::No).custom_flags((OFlag::O_DIRECTORY | OFlag::O_PATH).bits());
+        let file = File::open_ambient_with(path, &options, ambient_authority())?;
+        Ok(Self(cap_std::fs::Dir::from_std_file(file.into_std())))
+    }
+
+    /// Makes a directory with all parents, where they are missing.
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    #[expect(clippy::disallowed_methods, reason = "cap-std makes directories by path with one mode only")]
+    pub fn make(path: &Path, mode: u32) -> io::Result<()> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        std::fs::DirBuilder::new().recursive(true).mode(mode).create(path)
+    }
+
+    /// Opens the file `name`.
+    ///
+    /// # Errors
+    /// As open(2): `ELOOP` for a link, `ENXIO` for writing to a FIFO that nobody reads. `EINVAL` for what is no single name.
+    pub fn file(&self, name: &str, how: How) -> io::Result<std::fs::File> {
+        self.0.open_with(single(name)?, &how.options()).map(File::into_std)
+    }
+
+    /// Opens the directory `name`, for what is in it and for itself: it can be listed, and its times can be set.
+    ///
+    /// # Errors
+    /// As open(2): `ENOTDIR` for a link.
+    pub fn directory(&self, name: &str) -> io::Result<Self> {
+        let mut options = How::Read.options();
+        options.custom_flags(OFlag::O_DIRECTORY.bits());
+        let file = self.0.open_with(single(name)?, &options)?;
+        Ok(Self(cap_std::fs::Dir::from_std_file(file.into_std())))
+    }
+
+    /// Opens the directory `name` as one on the way: as [`Dir::directory`], but for what is in it alone.
+    ///
+    /// # Errors
+    /// As open(2): `ENOTDIR` for a link.
+    pub fn way(&self, name: &str) -> io::Result<Self> {
+        self.0.open_dir_nofollow(single(name)?).map(Self)
+    }
+
+    /// Makes the directory `name`, if nothing of that name is there.
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    pub fn make_directory(&self, name: &str, mode: u32) -> io::Result<()> {
+        let mut builder = DirBuilder::new();
+        match self.0.create_dir_with(single(name)?, builder.mode(mode)) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
+    }
+
+    /// Attributes of `name` itself; `None` if absent.
+    ///
+    /// # Errors
+    /// As stat(2).
+    pub fn stat(&self, name: &str) -> io::Result<Option<FileStat>> {
+        match fstatat(&self.0, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Attributes of the directory.
+    ///
+    /// # Errors
+    /// As stat(2).
+    pub fn own_stat(&self) -> io::Result<FileStat> {
+        Ok(fstat(&self.0)?)
+    }
+
+    /// Moves `from` over `to`, both in this directory.
+    ///
+    /// # Errors
+    /// As rename(2).
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(single(from)?, &self.0, single(to)?)
+    }
+
+    /// Gives the file `from` another name in this directory.
+    ///
+    /// # Errors
+    /// As link(2).
+    pub fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.hard_link(single(from)?, &self.0, single(to)?)
+    }
+
+    /// Removes the file `name`; whether it was there.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn unlink(&self, name: &str) -> io::Result<bool> {
+        match self.0.remove_file(single(name)?) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The names here that are `wanted`, without `.` and `..`. Names that aren't UTF-8 are left out: Postern and the native plugin make none.
+    ///
+    /// # Errors
+    /// As open(2) and getdents(2).
+    pub fn names_that(&self, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
+        let mut options = OpenOptions::new();
+        options.read(true).follow(FollowSymlinks::No).custom_flags(OFlag::O_DIRECTORY.bits());
+        let mut listing = Listing::from_fd(OwnedFd::from(self.0.open_with(".", &options)?.into_std()))?;
+        let mut names = Vec::new();
+        for entry in listing.iter() {
+            if let Ok(name) = entry?.file_name().to_str()
+                && name != "."
+                && name != ".."
+                && wanted(name)
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Refuses what is no name of something in a directory.
+fn single(name: &str) -> io::Result<&str> {
+    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+        return Err(Errno::EINVAL.into());
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leases::tests::Scratch;
+    use nix::sys::stat::{Mode, UtimensatFlags, utimensat};
+    use nix::sys::time::TimeSpec;
+    use nix::unistd::mkfifo;
+    use std::io::{Read, Write};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    const ALL: [How; 7] = [
+        How::Read,
+        How::ReadOrCreate(0o600),
+        How::Change,
+        How::ChangeOrCreate(0o600),
+        How::Rewrite(0o600),
+        How::Append,
+        How::AppendOrCreate(0o600),
+    ];
+
+    #[test]
+    fn nothing_is_followed_waited_for_or_reached_outside() {
+        let scratch = Scratch::new();
+        std::fs::write(scratch.path("secret"), "secret").unwrap();
+        let at = |name: &str| scratch.path(&format!("inner/{name}"));
+        std::fs::create_dir(scratch.path("inner")).unwrap();
+        symlink("../secret", at("link")).unwrap();
+        symlink("/", at("root")).unwrap();
+        symlink("nothing", at("dangling")).unwrap();
+        mkfifo(&at("fifo"), Mode::S_IRWXU).unwrap();
+        let dir = Dir::open(&scratch.path("inner")).unwrap();
+        for how in ALL {
+            for name in ["link", "root", "dangling"] {
+                assert_eq!(dir.file(name, how).unwrap_err().raw_os_error(), Some(nix::libc::ELOOP), "{name} {how:?}");
+            }
+            for name in ["../secret", "..", ".", "", "/etc/passwd", "link/x", "a\0b"] {
+                assert_eq!(dir.file(name, how).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?} {how:?}");
+            }
+            // Returns at once: for reading with nothing to read, for writing not at all.
+            let fifo = dir.file("fifo", how).map(|file| file.metadata().unwrap().is_file());
+            match how {
+                How::Read | How::ReadOrCreate(_) | How::Change | How::ChangeOrCreate(_) => assert!(!fifo.unwrap()),
+                _ => assert_eq!(fifo.unwrap_err().raw_os_error(), Some(nix::libc::ENXIO), "{how:?}"),
+            }
+        }
+        std::fs::create_dir(at("directory")).unwrap();
+        for how in ALL.into_iter().filter(|how| *how != How::Read) {
+            assert_eq!(dir.file("directory", how).unwrap_err().raw_os_error(), Some(nix::libc::EISDIR), "{how:?}");
+        }
+        for name in ["link", "root"] {
+            assert_eq!(dir.directory(name).unwrap_err().raw_os_error(), Some(nix::libc::ENOTDIR));
+            assert_eq!(dir.way(name).unwrap_err().raw_os_error(), Some(nix::libc::ENOTDIR));
+            assert_eq!(Dir::open_itself(&at(name)).unwrap_err().raw_os_error(), Some(nix::libc::ENOTDIR));
+        }
+        assert_eq!(dir.directory("..").unwrap_err().kind(), ErrorKind::InvalidInput);
+        // The link goes, and what it leads to stays.
+        assert!(dir.unlink("link").unwrap() && !dir.unlink("link").unwrap());
+        dir.link("root", "again").unwrap();
+        dir.rename("again", "root").unwrap();
+        assert_eq!(std::fs::read_to_string(scratch.path("secret")).unwrap(), "secret");
+        let mut names = dir.names_that(|name| name != "fifo").unwrap();
+        names.sort();
+        assert_eq!(names, ["again", "dangling", "directory", "root"]);
+    }
+
+    #[test]
+    fn files_are_what_was_asked_for() {
+        let scratch = Scratch::new();
+        Dir::make(&scratch.path("a/b"), 0o700).unwrap();
+        let dir = Dir::open(&scratch.path("a")).unwrap().way("b").unwrap();
+        let text = || std::fs::read_to_string(scratch.path("a/b/file")).unwrap();
+        for how in [How::Read, How::Change, How::Append] {
+            assert_eq!(dir.file("file", how).unwrap_err().kind(), ErrorKind::NotFound, "{how:?}");
+        }
+        dir.file("file", How::ChangeOrCreate(0o600)).unwrap().write_all(b"one").unwrap();
+        assert_eq!(std::fs::metadata(scratch.path("a/b/file")).unwrap().permissions().mode() & 0o7777, 0o600);
+        dir.file("file", How::AppendOrCreate(0o600)).unwrap().write_all(b" two").unwrap();
+        dir.file("file", How::Append).unwrap().write_all(b" three").unwrap();
+        assert_eq!(text(), "one two three");
+        dir.file("file", How::ChangeOrCreate(0o600)).unwrap().write_all(b"1").unwrap();
+        assert_eq!(text(), "1ne two three");
+        dir.file("file", How::Rewrite(0o600)).unwrap().write_all(b"new").unwrap();
+        let mut read = String::new();
+        dir.file("file", How::Read).unwrap().read_to_string(&mut read).unwrap();
+        assert_eq!(read, "new");
+        drop(dir.file("held", How::ReadOrCreate(0o640)).unwrap());
+        assert_eq!(dir.stat("held").unwrap().unwrap().st_mode & 0o7777, 0o640);
+        dir.make_directory("c", 0o750).unwrap();
+        dir.make_directory("c", 0o700).unwrap();
+        assert_eq!(dir.stat("c").unwrap().unwrap().st_mode & 0o7777, 0o750);
+        assert_eq!(dir.stat("d").unwrap().map(|stat| stat.st_mode), None);
+        assert!(dir.directory("c").unwrap().names_that(|_| true).unwrap().is_empty());
+    }
+
+    /// cap-std's own look at such a file ends the process.
+    #[test]
+    fn no_time_of_a_file_is_too_much() {
+        let place = Path::new("/dev/shm").join(format!("postern-times-{}", std::process::id()));
+        std::fs::create_dir(&place).unwrap();
+        std::fs::write(place.join("file"), "").unwrap();
+        let dir = Dir::open(&place).unwrap();
+        for seconds in [i64::MIN, -1, i64::MAX] {
+            let time = TimeSpec::new(seconds, 5);
+            utimensat(&dir, "file", &time, &time, UtimensatFlags::NoFollowSymlink).unwrap();
+            assert_eq!(dir.stat("file").unwrap().unwrap().st_mtime, seconds);
+            assert_eq!(dir.file("file", How::Read).unwrap().metadata().unwrap().len(), 0);
+        }
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+}
