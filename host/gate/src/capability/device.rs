@@ -191,7 +191,7 @@ pub fn is_userspace(by: DeviceKey, value: &str) -> Result<bool, OpError> {
         DeviceKey::Pci => true,
         DeviceKey::Id => {
             is_bus_name(value)?;
-            Path::new(PCI).join(value).symlink_metadata().is_ok()
+            is_there(&Path::new(PCI).join(value))
         }
         DeviceKey::Name | DeviceKey::Address | DeviceKey::Path => false,
     };
@@ -201,8 +201,8 @@ pub fn is_userspace(by: DeviceKey, value: &str) -> Result<bool, OpError> {
     is_bus_name(value)?;
     let device = Path::new(PCI).join(value);
     let driver = device.join("driver");
-    let led = driver.read_link().map_err(|_| {
-        let missing = if device.symlink_metadata().is_ok() { driver } else { device };
+    let led = leads_to(&driver).ok_or_else(|| {
+        let missing = if is_there(&device) { driver } else { device };
         let message = format!("lstat {}: no such file or directory", missing.display());
         OpError::new(ErrorCode::NotFound, value, message)
     })?;
@@ -260,11 +260,11 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
             .ok_or_else(|| none(format!("failed to find network device with PCI address {value}"))),
         DeviceKey::Id => {
             is_bus_name(value)?;
-            let is_there = |bus: &str| Path::new(bus).join(value).symlink_metadata().is_ok();
-            if is_there(PCI) {
+            let is_on = |bus: &str| is_there(&Path::new(bus).join(value));
+            if is_on(PCI) {
                 return look_up(host, DeviceKey::Pci, value);
             }
-            if !is_there(AUXILIARY) {
+            if !is_on(AUXILIARY) {
                 return Err(none(format!("runtime config DeviceID {value} not found or unsupported")));
             }
             let is_own = |link: &Link| {
@@ -299,9 +299,21 @@ fn of_address(links: Vec<Link>, mac: Mac) -> Result<Option<Link>, String> {
 
 /// Where a link of this process's own namespace is below `/sys/devices`.
 pub fn sys_path(name: &str) -> Option<PathBuf> {
-    let led = Path::new("/sys/class/net").join(name).read_link().ok()?;
+    let led = leads_to(&Path::new("/sys/class/net").join(name))?;
     let below = led.strip_prefix("../..").ok()?;
     below.starts_with("devices").then(|| Path::new("/sys").join(below))
+}
+
+/// Where a link below `/sys` leads.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own files, which nobody else makes; nothing is opened")]
+fn leads_to(path: &Path) -> Option<PathBuf> {
+    path.read_link().ok()
+}
+
+/// Whether there is something below `/sys`.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own files, which nobody else makes; nothing is opened")]
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 /// The PCI device that a link belongs to, by itself or by its virtio device.
@@ -311,9 +323,9 @@ pub fn pci_of(link: &Link) -> Option<String> {
         "pci" => Some(device.name.clone()),
         // `../../../devices/pci0000:00/0000:00:03.0/virtio0`
         "virtio" => {
-            let led = Path::new(VIRTIO).join(&device.name).read_link().ok()?;
+            let led = leads_to(&Path::new(VIRTIO).join(&device.name))?;
             let above = led.parent()?.file_name()?.to_str()?;
-            Path::new(PCI).join(above).symlink_metadata().ok().map(|_| above.to_owned())
+            is_there(&Path::new(PCI).join(above)).then(|| above.to_owned())
         }
         _ => None,
     }
