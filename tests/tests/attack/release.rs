@@ -164,10 +164,10 @@ fn so_it_is_without_a_record() -> Result<()> {
 /// that root in the container has made, stacked on nothing of the host, is no reason to keep it.
 #[test]
 fn nor_is_it_given_back_while_a_link_without_a_host_end_is_there() -> Result<()> {
-    let lookalikes = "ip link add wire1 type veth peer name wire2; ip link add link wire1 name eth0 type macvlan";
+    let lookalikes = "ip link add lone1 type veth peer name lone2; ip link add link lone1 name eth0 type macvlan";
     let native = "ip -n c1 link del eth0 2> /dev/null || true
-        ip link add wire1 type veth peer name wire2
-        ip link add link wire1 name made0 type macvlan
+        ip link add lone1 type veth peer name lone2
+        ip link add link lone1 name made0 type macvlan
         ip link set made0 netns c1 name eth0";
     for (make, inside, kept) in [(native, ":", true), (":", lookalikes, false)] {
         let fortress = Fortress::new()?;
