@@ -325,3 +325,15 @@ fn a_link_of_another_kind_is_held_against_policy() -> Result<()> {
     place.call("DEL", "c1", &config)?.success()?;
     place.is_free("tap3")
 }
+
+/// A record of another boot: what has the link's number now is another's, and stays where it is.
+#[test]
+fn after_another_boot_no_number_counts() -> Result<()> {
+    let place = Place::new(POLICY)?;
+    let (config, _) = place.add(&json!({"macspoofchk": true, "args": {"cni": {"mac": "02:00:00:00:01:01"}}}))?;
+    place.node.sh("sed -i '1s/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"00000000-0000-0000-0000-000000000000\"/' /run/postern/attachments/*")?;
+    place.call("DEL", "c1", &config)?.success()?;
+    ensure!(place.link("tap1")?["master"] == "br9", "a link was let go of by a number of another boot");
+    ensure!(place.node.sh("ls -A /run/postern/attachments")?.is_empty(), "a record is left");
+    Ok(())
+}

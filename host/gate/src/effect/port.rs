@@ -57,6 +57,7 @@ impl Leaves for Port {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         // Of two ADDs for one link at once, neither takes it away from the other.
         match self.link(session.host()?)? {
+            Some(_) if !session.ports().contains(self) => Ok(()),
             Some(link) if !session.is_link_of_others(&link)? => self.leave(session.host()?),
             _ => Ok(()),
         }

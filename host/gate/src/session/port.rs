@@ -38,8 +38,12 @@ pub fn named(
 }
 
 impl Session {
-    /// The links of others that the record lists as ports.
+    /// The links of others that the record lists as ports. One of another boot lists none: its numbers are others' by now.
     pub fn ports(&self) -> Vec<Port> {
+        let boot = postern_state::boot_id().ok();
+        if self.record().is_none_or(|record| boot.as_ref() != Some(&record.header().boot_id)) {
+            return Vec::new();
+        }
         let effects = self.record().map(|record| record.effects(None)).unwrap_or_default();
         effects.iter().filter_map(|noted| Port::of(&noted.effect)).cloned().collect()
     }
