@@ -33,12 +33,14 @@ setup:
 build: setup
 	@echo "==> the executable that runtimes start (no compiler in it)"
 	cargo build --release -p postern
+	@echo "==> what runs components that import all of WASI"
+	cargo build --profile admin -p postern-wasi
 	@echo "==> the plugins, as WASI components"
 	cargo build --profile guest --target wasm32-wasip2 $(GUESTS:%=-p postern-%)
 	@echo "==> postern-admin, with the compiler: what installs plugins"
 	cargo build --profile admin -p postern-admin
 	@mkdir -p $(BIN) target/release
-	@for program in release/postern admin/postern-admin; do \
+	@for program in release/postern admin/postern-wasi admin/postern-admin; do \
 		install -m 755 target/$(HOST)/$$program $(BIN)/; \
 		ln -sf ../cni/bin/$${program#*/} target/release/$${program#*/}; \
 	done

@@ -61,7 +61,7 @@ fn look(plugin: &str, config: &serde_json::Value, want: usize) -> Result<Vec<Pro
     for _ in 0..100 {
         std::thread::sleep(std::time::Duration::from_millis(20));
         let gate =
-            descendants(child.id())?.into_iter().find(|pid| threads(*pid).is_ok_and(|threads| threads.len() == 2));
+            descendants(child.id())?.into_iter().find(|pid| threads(*pid).is_ok_and(|threads| is_gate(&threads)));
         let Some(gate) = gate else { continue };
         let pids: Vec<u32> = std::iter::once(gate).chain(descendants(gate)?).collect();
         let all: Result<Vec<Process>> = pids.into_iter().map(process).collect();
@@ -76,6 +76,11 @@ fn look(plugin: &str, config: &serde_json::Value, want: usize) -> Result<Vec<Pro
     let _ = child.wait();
     ensure!(seen.len() == want, "{want} processes were expected: {seen:#?}");
     Ok(seen)
+}
+
+/// Whether it has the name that a gate gives itself. Sandboxes have it too, and come after.
+fn is_gate(threads: &[Thread]) -> bool {
+    threads.iter().any(|thread| thread.field("Name").starts_with("ADD "))
 }
 
 fn children(pid: u32) -> Result<Vec<u32>> {
@@ -170,6 +175,21 @@ fn the_gate_keeps_what_its_grants_need() -> Result<()> {
     for sandbox in sandboxes {
         confined(sandbox, 0)?;
     }
+    Ok(())
+}
+
+/// Its process is another program's, and is held to the same.
+#[test]
+fn a_plugin_with_all_of_wasi_has_no_more() -> Result<()> {
+    let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "reaching", "do": "wait"});
+    let seen = look("reaching", &config, 2)?;
+    let [gate, sandbox] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
+    confined(gate, KILL)?;
+    confined(sandbox, 0)?;
+    ensure!(
+        sandbox.threads.len() == 1 && sandbox.threads.iter().all(|thread| thread.field("Name") == "postern-wasi"),
+        "{sandbox:#?}"
+    );
     Ok(())
 }
 

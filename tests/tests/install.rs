@@ -65,7 +65,9 @@ fn install_and_uninstall() -> Result<()> {
             line if line.ends_with("/postern") && line.contains("-x") && !line.starts_with('d') => {
                 (line, "-rwxr-xr-x root ")
             }
-            line if line.ends_with("/postern-admin") || line.contains("opt/cni/bin/") => (line, "-rwxr-xr-x root "),
+            line if ["/postern-admin", "/postern-wasi", "opt/cni/bin/"].iter().any(|part| line.contains(part)) => {
+                (line, "-rwxr-xr-x root ")
+            }
             line => (line, "drwxr-xr-x root "),
         };
         ensure!(mode.starts_with(expected), "not {expected}: {line}");
@@ -200,15 +202,15 @@ const NO_PLUGINS: [(&str, &str, &str, &str); 14] = [
     ),
     (
         "files",
-        r#"(component (import "wasi:filesystem/types@0.2.0" (instance)) COMMAND)"#,
+        r#"(component (import "wasi:keyvalue/store@0.2.0" (instance)) COMMAND)"#,
         "",
-        "imports what a plugin cannot have: wasi:filesystem/types@0.2.0",
+        "imports what a plugin cannot have: wasi:keyvalue/store@0.2.0",
     ),
     (
         "sockets",
-        r#"(component (import "wasi:sockets/tcp@0.2.0" (instance)) COMMAND)"#,
+        r#"(component (import "example:node/files@0.2.0" (instance)) COMMAND)"#,
         "",
-        "imports what a plugin cannot have: wasi:sockets/tcp@0.2.0",
+        "imports what a plugin cannot have: example:node/files@0.2.0",
     ),
     (
         "shape",

@@ -7,10 +7,10 @@ use crate::install::home::Home;
 use crate::output;
 use crate::subject;
 use anyhow::{Context, Result, bail, ensure};
-use postern_gate::catalog::{self, Manifest};
+use postern_gate::catalog::{self, Floor, Manifest};
 use postern_gate::places;
 use postern_policy::Policy;
-use postern_sandbox::engine;
+use postern_sandbox::{engine, needs_all_of_wasi};
 use std::path::{Path, PathBuf};
 
 /// What is to be added.
@@ -118,6 +118,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         code: catalog::sha256(&cwasm),
         size: cwasm.len() as u64,
         engine: engine::fingerprint(),
+        wasi: Floor::of(needs_all_of_wasi(&imports)),
         imports,
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };

@@ -1,5 +1,6 @@
 //! A component's imports: what is authority, and what is the floor that every program stands on.
 
+use postern_sandbox::needs_all_of_wasi;
 use postern_types::Capability;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +10,10 @@ const PACKAGE: &str = "postern:cni/";
 /// What the WASI interfaces of a plugin amount to, for people.
 pub const FLOOR: &str = "arguments, the environment's CNI_* variables, standard input, output and error in memory, random \
                          numbers, exit; no file, socket, clock or program of the node";
+
+/// The same of a component that imports more of WASI than every command does.
+pub const WHOLE: &str = "it finds no argument and no directory; every socket, look-up of a name and request is refused; it has a \
+                         clock, the environment's CNI_* variables, standard streams in memory, random numbers and exit";
 
 /// Imports, taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +40,11 @@ impl Imports {
             imports.authority.entry(interface.to_owned()).or_default().insert(function.to_owned());
         }
         imports
+    }
+
+    /// Whether it imports more of WASI than every command does.
+    pub fn has_all_of_wasi(&self) -> bool {
+        needs_all_of_wasi(&self.floor)
     }
 
     /// Whether it can ask for something of this capability.

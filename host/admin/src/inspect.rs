@@ -1,7 +1,7 @@
 //! `postern inspect`: imports, policy, and what the two come to, for whoever signs a plugin off.
 
 use crate::authority::{self, Ability, Grant};
-use crate::imports::FLOOR;
+use crate::imports::{FLOOR, WHOLE};
 use crate::lists::Network;
 use crate::output;
 use crate::subject::{Pin, Subject};
@@ -50,6 +50,8 @@ struct ImportReport {
     authority: BTreeMap<String, Vec<String>>,
     /// The rest.
     floor: Vec<String>,
+    /// Whether the rest is more than every command imports. There is nothing behind it.
+    all_of_wasi: bool,
 }
 
 #[derive(Serialize)]
@@ -97,6 +99,7 @@ fn report(subject: &Subject, network: Option<&Network>) -> Result<Report> {
                 .map(|(interface, functions)| (interface.clone(), functions.iter().cloned().collect()))
                 .collect(),
             floor: imports.floor.clone(),
+            all_of_wasi: imports.has_all_of_wasi(),
         },
         has_policy: subject.policy.is_some(),
         withdrawn: subject
@@ -142,7 +145,11 @@ fn text(report: &Report, subject: &Subject) -> Result<String> {
     if report.imports.authority.is_empty() {
         line("  no capability: it can only compute")?;
     }
-    line(&format!("  and the floor that every plugin has ({} functions): {FLOOR}", report.imports.floor.len()))?;
+    let functions = report.imports.floor.len();
+    line(&match report.imports.all_of_wasi {
+        false => format!("  and the floor that every plugin has ({functions} functions): {FLOOR}"),
+        true => format!("  and WASI, with nothing behind it ({functions} functions): {WHOLE}"),
+    })?;
 
     match (report.has_policy, &report.network) {
         (false, _) => line("\npolicy: none, so nothing is granted (--policy FILE names one)")?,

@@ -6,10 +6,11 @@
 //! directory with what the kernel tells of the file. Its change time can't be set: as long as that is the same, so are
 //! the bytes.
 
-pub use crate::manifest::Manifest;
+pub use crate::manifest::{Floor, Manifest};
 
 use crate::places::{PlaceError, TrustedDir};
 use crate::plugin_error::PluginError;
+use crate::program;
 use nix::sys::stat::fstat;
 use postern_state::{Dir, How};
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,17 @@ impl Unverified {
     /// This process may open no more files.
     pub fn code(&self) -> Result<OwnedFd, PluginError> {
         self.file.try_clone().map(Into::into).map_err(|e| self.unreadable(e))
+    }
+
+    /// The program that its process becomes, if its component imports more of WASI than this one has.
+    ///
+    /// # Errors
+    /// That program is not there, or not to be trusted.
+    pub fn program(&self) -> Result<Option<File>, PluginError> {
+        match self.manifest.wasi {
+            Floor::Small => Ok(None),
+            Floor::Whole => program::open(&self.catalog, &self.plugin).map(Some),
+        }
     }
 
     /// Proves that the bytes are those that the manifest names, by a note in the state directory or by reading them all.

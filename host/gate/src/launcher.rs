@@ -157,7 +157,7 @@ impl Launcher {
 
     fn start_from(&self, catalog: &Path, plugin: &str) -> Result<Started, PluginError> {
         let code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
-        let sandbox = Sandbox::start(code.code()?, self.engine.main)?;
+        let sandbox = Sandbox::start(code.code()?, self.engine.main, code.program()?)?;
         // Read while the new process maps its code.
         let policy = policies::load(catalog, plugin)?;
         Ok(Started { code, policy, sandbox })

@@ -38,6 +38,7 @@ mod plugin_error;
 pub mod plugin_file;
 pub mod policies;
 mod process;
+mod program;
 pub mod protocol;
 pub mod rehearsal;
 mod session;
@@ -54,6 +55,7 @@ pub use places::PlaceError;
 pub use plugin_error::PluginError;
 pub use postern_state::Header;
 pub use process::{ChildMain, Engine};
+pub use program::PROGRAM;
 
 /// CNI error code of a refusal by policy (100 and above are the plugin's own, specification "Error").
 pub const DENIED: u32 = 110;

@@ -24,8 +24,34 @@ pub struct Manifest {
     pub engine: String,
     /// Imports down to functions: the plugin's ceiling.
     pub imports: Vec<String>,
+    /// How much of WASI it imports. Left out where it is no more than every command needs.
+    #[serde(default, skip_serializing_if = "Floor::is_small")]
+    pub wasi: Floor,
     /// The postern that compiled it.
     pub postern: String,
+}
+
+/// How much of WASI a component imports, which decides what its sandbox process runs: found out at install, not by a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Floor {
+    /// What every command needs: the host itself has it.
+    #[default]
+    Small,
+    /// More: all of it is there then, with nothing behind it, in a program of its own.
+    Whole,
+}
+
+impl Floor {
+    /// The one for a component that needs all of WASI, or doesn't.
+    pub fn of(needs_all: bool) -> Self {
+        if needs_all { Self::Whole } else { Self::Small }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    fn is_small(&self) -> bool {
+        *self == Self::Small
+    }
 }
 
 impl Manifest {

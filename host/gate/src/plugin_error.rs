@@ -135,6 +135,17 @@ pub enum PluginError {
     /// A limit is too low for its process.
     #[error("cannot start the sandbox process: {0}")]
     Limit(#[from] LimitError),
+    /// It needs the second program, and that is not there.
+    #[error(
+        "plugin \"{plugin}\" imports all of WASI, and is run by {}, which is not there; `make install` puts it there",
+        .program.display()
+    )]
+    NoProgram {
+        /// Which.
+        plugin: String,
+        /// Where the program belongs.
+        program: PathBuf,
+    },
     /// The kernel gives no channel to its process.
     #[error("cannot open a channel to the sandbox: {0}")]
     NoChannel(String),

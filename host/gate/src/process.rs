@@ -4,16 +4,18 @@
 //! the request. Fork instead of a new program: an exec costs about a millisecond on the machines that this was measured
 //! on (docs/design.md), a fork of a process this small a tenth of that. What the child may do is decided by
 //! `postern-sandbox`, before it looks at a byte of the guest.
-#![allow(unsafe_code, reason = "fork(2) has no safe form")]
+#![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
 
 use crate::inherited;
 use crate::plugin_error::PluginError;
+use crate::program;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use postern_types::channel::{self, ChannelError};
 use postern_types::{FromSandbox, ToSandbox};
 use std::ffi::CString;
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
@@ -59,22 +61,25 @@ impl From<ChannelError> for Silence {
 }
 
 impl Sandbox {
-    /// Forks.
+    /// Forks. The child goes on with `main`, or becomes another program: see [`program`].
     ///
     /// # Errors
     /// The kernel gives no process or no channel, or a limit is too low.
-    pub fn start(code: OwnedFd, main: ChildMain) -> Result<Self, PluginError> {
+    pub fn start(code: OwnedFd, main: ChildMain, program: Option<File>) -> Result<Self, PluginError> {
         inherited::engine_limits()?;
         // Those of earlier delegates that have ended by now.
         while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status.pid().is_some()) {}
         let (ours, theirs) = UnixStream::pair().map_err(|e| PluginError::NoChannel(e.to_string()))?;
-        // SAFETY: the child runs `main`, which never returns here. It may allocate: this process starts its one helper
+        // SAFETY: the child never returns here. It may allocate: this process starts its one helper
         // thread after the first fork, and glibc keeps its allocator usable in the child of a threaded process.
         match unsafe { fork() } {
             Ok(ForkResult::Parent { child }) => Ok(Self { pid: child, channel: ours }),
             Ok(ForkResult::Child) => {
                 drop(ours);
-                main(theirs.into(), code)
+                match program {
+                    None => main(theirs.into(), code),
+                    Some(program) => become_or_tell(&program, theirs, &code),
+                }
             }
             Err(errno) => Err(PluginError::NoProcess(errno.to_string())),
         }
@@ -107,6 +112,17 @@ impl Drop for Sandbox {
         // Also one that has said its last word: it may be lying.
         let _ = kill(self.pid, Signal::SIGKILL);
     }
+}
+
+/// What can't become another program says so and ends.
+fn become_or_tell(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
+    let channel = OwnedFd::from(channel);
+    let Err(errno) = program::become_it(program, &channel, code);
+    let words = format!("cannot be started: {}: {}", program::PROGRAM, errno.desc());
+    // If this fails too, the end of the process tells.
+    let _ = channel::send(&UnixStream::from(channel), &FromSandbox::Failed(words), None);
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(1) }
 }
 
 /// Waits for all sandboxes to be gone, so that none is left for others to bury. Taking a guest's memory apart takes the

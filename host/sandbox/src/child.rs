@@ -22,9 +22,23 @@ use std::sync::Arc;
 /// so again, since a gate that is confined can't make another process. It exits without a word if the channel breaks. It
 /// has no notion of time: the gate kills it at the deadline.
 pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
+    serve(channel, code, || {}, Guest::load)
+}
+
+/// The same for a component that needs all of WASI, with nothing behind it, in a process that was started for it.
+#[cfg(feature = "wasi")]
+pub fn run_whole(channel: OwnedFd, code: OwnedFd) -> ! {
+    serve(channel, code, crate::whole::make_ready, Guest::load_whole)
+}
+
+/// How a guest is loaded.
+type Load = fn(OwnedFd) -> wasmtime::Result<Guest>;
+
+fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
     let channel = Arc::new(UnixStream::from(channel));
     report_panics(Arc::clone(&channel));
-    let guest = match prepare(&channel, code) {
+    make_ready();
+    let guest = match prepare(&channel, code, load) {
         Ok(guest) => guest,
         Err(last) => finish(&channel, &last),
     };
@@ -49,14 +63,14 @@ pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
 }
 
 /// The error is the process's last word.
-fn prepare(channel: &UnixStream, code: OwnedFd) -> Result<Guest, FromSandbox> {
+fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, FromSandbox> {
     let unconfined = |error: &dyn Display| FromSandbox::Failed(format!("cannot confine the sandbox: {error}"));
     confine(channel.as_fd(), code.as_fd()).map_err(|error| unconfined(&error))?;
     allocate_from_the_heap();
     // Newer C libraries map something for their random numbers when they are first asked.
     // SAFETY: asks for no bytes.
     unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };
-    let guest = Guest::load(code).map_err(|error| FromSandbox::Unloadable(format!("{error:#}")))?;
+    let guest = load(code).map_err(|error| FromSandbox::Unloadable(format!("{error:#}")))?;
     seal().map_err(|error| unconfined(&error))?;
     Ok(guest)
 }

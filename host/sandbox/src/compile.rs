@@ -1,7 +1,8 @@
 //! Compiling a component ahead of time, and refusing the ones that a sandbox would not run.
 
 use crate::engine::config;
-use crate::imports::{interfaces, link, split};
+use crate::imports::{Floor, link, split};
+use crate::whole::is_request;
 use std::sync::Arc;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, types};
@@ -38,8 +39,7 @@ pub enum Error {
     Version(String),
     /// It imports these, which a sandbox does not have.
     #[error(
-        "the component imports what a plugin cannot have: {} (files, sockets and clocks are absent; a plugin imports \
-         {PACKAGE} and the WASI interfaces that every command needs)",
+        "the component imports what a plugin cannot have: {} (a plugin imports {PACKAGE} and WASI 0.2)",
         .0.join(", ")
     )]
     Imports(Vec<String>),
@@ -68,7 +68,8 @@ pub fn precompile(wasm: &[u8]) -> Result<Compiled, Error> {
     let shape = component.component_type();
     check_names(shape.imports(&engine).map(|(name, _)| name), shape.exports(&engine).map(|(name, _)| name))?;
     // What is left are functions that are missing or have another type: the linker knows, and says it well.
-    link(&engine, &component).map_err(Error::Shape)?;
+    let floor = Floor::of(shape.imports(&engine).map(|(name, _)| name));
+    link(&engine, &component, floor).map_err(Error::Shape)?;
     Ok(Compiled { cwasm: component.serialize().map_err(Error::Engine)?, imports: imports(&engine, &shape) })
 }
 
@@ -111,7 +112,7 @@ pub(crate) fn check_names<'a>(
         if name.split_once('/').is_some_and(|(package, _)| package == PACKAGE) && !compatible(version) {
             return Err(Error::Version(import.to_owned()));
         }
-        if !interfaces().any(|(interface, _)| interface == name) {
+        if !Floor::Whole.interfaces().any(|(interface, _)| interface == name) && !is_request(name) {
             refused.push(import.to_owned());
         }
     }
@@ -202,9 +203,9 @@ mod tests {
     #[test]
     fn refuses_what_a_sandbox_does_not_have() {
         for import in [
-            "wasi:filesystem/types@0.2.0",
-            "wasi:sockets/tcp@0.2.0",
-            "wasi:http/types@0.2.0",
+            "wasi:keyvalue/store@0.2.0",
+            "wasi:nn/graph@0.2.0",
+            "wasi:http/proxy@0.2.0",
             "env",
             "a:b/c",
             "postern:cni/raw@0.1.0",
@@ -213,6 +214,34 @@ mod tests {
             assert!(matches!(&error, Error::Imports(names) if *names == [import]), "{error}");
             assert!(error.to_string().contains(import), "{error}");
         }
+    }
+
+    /// The linker has each of them, whatever a component takes of it.
+    #[test]
+    fn takes_all_of_wasi() {
+        for (import, whole) in [
+            ("wasi:cli/environment@0.2.0", false),
+            ("wasi:random/random@0.2.0", false),
+            ("wasi:io/streams@0.2.12", false),
+            ("wasi:clocks/wall-clock@0.2.9", true),
+            ("wasi:clocks/monotonic-clock@0.2.9", true),
+            ("wasi:filesystem/types@0.2.0", true),
+            ("wasi:filesystem/preopens@0.2.0", true),
+            ("wasi:sockets/instance-network@0.2.0", true),
+            ("wasi:sockets/ip-name-lookup@0.2.0", true),
+            ("wasi:sockets/network@0.2.0", true),
+            ("wasi:sockets/tcp@0.2.0", true),
+            ("wasi:sockets/tcp-create-socket@0.2.0", true),
+            ("wasi:sockets/udp@0.2.0", true),
+            ("wasi:sockets/udp-create-socket@0.2.0", true),
+            ("wasi:http/types@0.2.10", true),
+            ("wasi:http/outgoing-handler@0.2.10", true),
+        ] {
+            let component = format!(r#"(component (import "{import}" (instance)) {PROGRAM})"#);
+            precompile(&wat::parse_str(component).unwrap()).unwrap();
+            assert_eq!(crate::needs_all_of_wasi(&[format!("{import}#get")]), whole, "{import}");
+        }
+        assert!(!crate::needs_all_of_wasi(&["postern:cni/bridge@0.1.0#find".to_owned()]));
     }
 
     #[test]

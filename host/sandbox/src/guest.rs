@@ -2,13 +2,19 @@
 
 use crate::code;
 use crate::engine::engine_with;
-use crate::imports::link;
+use crate::imports::{Floor, link};
 use crate::limits::{Ceiling, OutOfMemory};
 use crate::memory::Reserve;
 use crate::state::{Gate, State};
 use crate::wasi::{Exit, FloorPre};
+#[cfg(feature = "wasi")]
+use crate::whole::Whole;
 use postern_types::Start;
 use std::os::fd::OwnedFd;
+#[cfg(feature = "wasi")]
+use std::sync::Arc;
+#[cfg(feature = "wasi")]
+use tokio::runtime::Runtime;
 use wasmtime::{Engine, Result, Store, Trap};
 
 /// How a run ended.
@@ -29,6 +35,9 @@ pub enum Outcome {
 pub struct Guest {
     engine: Engine,
     program: FloorPre<State>,
+    /// There where all of WASI is linked.
+    #[cfg(feature = "wasi")]
+    runtime: Option<Arc<Runtime>>,
 }
 
 /// A run that has ended, with its memory. A process that exits anyway need not drop it: unmapping takes time.
@@ -48,22 +57,51 @@ impl Guest {
     /// The file is no code for this engine ([`crate::engine::fingerprint`]) or CPU, the component imports what is not
     /// linked, or there is no address space for its memories.
     pub fn load(code: OwnedFd) -> Result<Self> {
+        Self::load_on(Floor::Small, code)
+    }
+
+    /// The same for a component that needs all of WASI: it gets that, with nothing behind it.
+    ///
+    /// # Errors
+    /// As [`Guest::load`].
+    #[cfg(feature = "wasi")]
+    pub fn load_whole(code: OwnedFd) -> Result<Self> {
+        let mut guest = Self::load_on(Floor::Whole, code)?;
+        guest.runtime = Some(crate::whole::runtime()?);
+        Ok(guest)
+    }
+
+    fn load_on(floor: Floor, code: OwnedFd) -> Result<Self> {
         let reserve = Reserve::default();
         let engine = engine_with(&reserve)?;
         let component = code::load(&engine, code)?;
-        let program = FloorPre::new(link(&engine, &component)?)?;
+        let program = FloorPre::new(link(&engine, &component, floor)?)?;
         // More than the limit of memories is refused when the guest starts.
         let memories = component.resources_required().map_or(0, |needed| needed.num_memories);
         reserve.fill(usize::try_from(memories)?.min(Ceiling::MEMORIES))?;
         // The stack of its signal handler: nothing can be mapped once the process is sealed.
         Engine::tls_eager_initialize();
-        Ok(Self { engine, program })
+        Ok(Self {
+            engine,
+            program,
+            #[cfg(feature = "wasi")]
+            runtime: None,
+        })
     }
 
     /// Runs the guest. Each run has a memory of its own.
     pub fn run(&self, start: Start, gate: Box<dyn Gate>) -> Ended {
         let limits = start.limits;
+        #[cfg(feature = "wasi")]
+        let (_entered, whole) = (
+            self.runtime.as_ref().map(|runtime| runtime.enter()),
+            self.runtime.as_ref().map(|runtime| Whole::new(&start, Arc::clone(runtime))).unwrap_or_default(),
+        );
         let mut store = Store::new(&self.engine, State::new(start, gate));
+        #[cfg(feature = "wasi")]
+        {
+            store.data_mut().whole = whole;
+        }
         store.limiter(|state| &mut state.ceiling);
         store.set_hostcall_fuel(limits.call);
         store.set_max_component_handles(limits.resources);
@@ -75,7 +113,7 @@ impl Guest {
             .map(|result| u8::from(result.is_err()));
         store.data_mut().forward_stderr();
         let outcome = match ended.or_else(exit_status) {
-            Ok(status) => match String::from_utf8(store.data_mut().stdout.take()) {
+            Ok(status) => match String::from_utf8(store.data_mut().take_stdout()) {
                 Ok(stdout) => Outcome::Finished { stdout, status },
                 Err(_) => Outcome::Failed("wrote bytes to standard output that are not UTF-8".to_owned()),
             },
@@ -86,10 +124,14 @@ impl Guest {
 }
 
 fn exit_status(error: wasmtime::Error) -> Result<u8> {
-    match error.downcast_ref::<Exit>() {
-        Some(&Exit(status)) => Ok(status),
-        None => Err(error),
+    if let Some(&Exit(status)) = error.downcast_ref::<Exit>() {
+        return Ok(status);
     }
+    #[cfg(feature = "wasi")]
+    if let Some(status) = crate::whole::exit_status(&error) {
+        return Ok(status);
+    }
+    Err(error)
 }
 
 /// Why the guest ended, in one line that fits behind a plugin's name.

@@ -2,6 +2,8 @@
 
 use crate::state::State;
 use crate::{bindings, wasi};
+#[cfg(feature = "wasi")]
+use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 use wasmtime::{Engine, Result};
 
@@ -16,9 +18,41 @@ pub fn own(state: &mut State) -> &mut State {
     state
 }
 
-/// Every interface that there is.
-pub fn interfaces() -> impl Iterator<Item = Interface> {
-    wasi::INTERFACES.into_iter().chain(bindings::interfaces())
+/// How much of WASI a guest stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Floor {
+    /// What every command needs: `crate::wasi`.
+    Small,
+    /// All of it, with nothing behind it: `crate::whole`.
+    #[cfg(feature = "wasi")]
+    Whole,
+}
+
+impl Floor {
+    /// The smallest one that has these imports.
+    #[cfg(feature = "compiler")]
+    pub fn of<'a>(mut imports: impl Iterator<Item = &'a str>) -> Self {
+        let is_small = |import: &str| Self::Small.interfaces().any(|(interface, _)| interface == split(import).0);
+        if imports.all(|import| !import.starts_with("wasi:") || is_small(import)) { Self::Small } else { Self::Whole }
+    }
+
+    /// Every interface that there is.
+    pub fn interfaces(self) -> impl Iterator<Item = Interface> {
+        let from: (&[Interface], fn(&str) -> bool) = match self {
+            Self::Small => (&[], |_| true),
+            #[cfg(feature = "wasi")]
+            Self::Whole => (&crate::whole::INTERFACES, |interface| interface.starts_with("wasi:random/")),
+        };
+        let small = wasi::INTERFACES.into_iter().filter(move |(interface, _)| from.1(interface));
+        from.0.iter().copied().chain(small).chain(bindings::interfaces())
+    }
+}
+
+/// Whether a component with these imports needs more of WASI than every command does.
+#[cfg(feature = "compiler")]
+pub fn needs_all_of_wasi(imports: &[String]) -> bool {
+    Floor::of(imports.iter().map(|import| import.split_once('#').map_or(import.as_str(), |(interface, _)| interface)))
+        == Floor::Whole
 }
 
 /// `package:name/interface` and version of an import's name.
@@ -30,12 +64,19 @@ pub fn split(import: &str) -> (&str, &str) {
 ///
 /// # Errors
 /// An import is not there, or not in the shape that the component expects.
-pub fn link(engine: &Engine, component: &Component) -> Result<InstancePre<State>> {
+pub fn link(engine: &Engine, component: &Component, floor: Floor) -> Result<InstancePre<State>> {
     let mut linker = Linker::new(engine);
-    for (import, _) in component.component_type().imports(engine) {
+    for (import, _item) in component.component_type().imports(engine) {
         let (name, _) = split(import);
-        if let Some((_, add)) = interfaces().find(|(interface, _)| *interface == name) {
+        if let Some((_, add)) = floor.interfaces().find(|(interface, _)| *interface == name) {
             add(&mut linker)?;
+        }
+        #[cfg(feature = "wasi")]
+        if floor == Floor::Whole
+            && crate::whole::is_request(name)
+            && let ComponentItem::ComponentInstance(shape) = &_item.ty
+        {
+            crate::whole::refuse(&mut linker, engine, import, shape)?;
         }
     }
     linker.instantiate_pre(component)

@@ -5,6 +5,9 @@
 //! measurements, and hosts that are not privileged in the first place.
 //!
 //! With the feature `compiler` there are `aside` and `compile` as well: reading and compiling components at install. What a runtime starts is built without it.
+//!
+//! With the feature `wasi` a guest can have all of WASI, with nothing behind it: the executable `postern-wasi` is built
+//! with it, and what runtimes start is not.
 
 #[cfg(feature = "compiler")]
 pub mod aside;
@@ -25,7 +28,11 @@ mod read;
 mod seal;
 mod state;
 mod wasi;
+#[cfg(feature = "wasi")]
+mod whole;
 
 pub use guest::{Ended, Guest, Outcome};
+#[cfg(feature = "compiler")]
+pub use imports::needs_all_of_wasi;
 pub use seal::seal;
 pub use state::Gate;

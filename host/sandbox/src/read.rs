@@ -98,8 +98,8 @@ mod tests {
     fn what_is_refused_is_refused_before_the_compiler() {
         let component = |wat: &str| wat::parse_str(format!("(component {wat})")).unwrap();
         assert!(matches!(read(&component("")), Err(Error::NotACommand)));
-        let files = component(r#"(import "wasi:filesystem/types@0.2.0" (instance))"#);
-        assert!(matches!(read(&files), Err(Error::Imports(names)) if names == ["wasi:filesystem/types@0.2.0"]));
+        let files = component(r#"(import "wasi:keyvalue/store@0.2.0" (instance))"#);
+        assert!(matches!(read(&files), Err(Error::Imports(names)) if names == ["wasi:keyvalue/store@0.2.0"]));
         let version = component(r#"(import "postern:cni/link@0.2.0" (instance))"#);
         assert!(matches!(read(&version), Err(Error::Version(_))));
         for bytes in [&b""[..], b"\0asm\x01\0\0\0", b"\x7fELF\x02\x01\x01\0"] {

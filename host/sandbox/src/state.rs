@@ -6,7 +6,7 @@ use postern_types::{OpError, Operation, Reply, Start};
 use wasmtime::component::ResourceTable;
 
 /// Whoever answers a guest's calls.
-pub trait Gate {
+pub trait Gate: Send {
     /// Decides on one operation and carries it out.
     ///
     /// # Errors
@@ -25,6 +25,9 @@ pub struct State {
     pub(crate) stdin: Input,
     pub(crate) stdout: Output,
     pub(crate) stderr: Output,
+    /// What stands in for the three streams where all of WASI is linked.
+    #[cfg(feature = "wasi")]
+    pub(crate) whole: crate::whole::Whole,
     gate: Box<dyn Gate>,
 }
 
@@ -40,8 +43,18 @@ impl State {
             stdin: Input::new(start.stdin.into_bytes()),
             stdout: Output::new(limits.stdout, Beyond::Trap),
             stderr: Output::new(limits.stderr, Beyond::Drop),
+            #[cfg(feature = "wasi")]
+            whole: crate::whole::Whole::default(),
             gate,
         }
+    }
+
+    /// What the guest wrote to standard output and nobody has taken yet.
+    pub(crate) fn take_stdout(&mut self) -> Vec<u8> {
+        let bytes = self.stdout.take();
+        #[cfg(feature = "wasi")]
+        let bytes = [bytes, self.whole.take_stdout()].concat();
+        bytes
     }
 
     /// The one way out for every imported function.
@@ -52,6 +65,8 @@ impl State {
 
     pub(crate) fn forward_stderr(&mut self) {
         let bytes = self.stderr.take();
+        #[cfg(feature = "wasi")]
+        let bytes = [bytes, self.whole.take_stderr()].concat();
         if !bytes.is_empty() {
             self.gate.stderr(String::from_utf8_lossy(&bytes).into_owned());
         }

@@ -36,8 +36,9 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     let engine = engine::fingerprint();
     for plugin in &node.plugins {
         // A note on verified code would be a change: there is no directory for one, and all of the code is read.
-        let verified =
-            catalog::open(catalog, plugin, &engine).and_then(|code| code.verify(Path::new("/proc/self/none")));
+        let verified = catalog::open(catalog, plugin, &engine)
+            .and_then(|code| code.program().map(|_| code))
+            .and_then(|code| code.verify(Path::new("/proc/self/none")));
         if let Err(reason) = verified {
             let place = catalog::code_path(catalog, plugin);
             let (severity, why) = match is_called(node, bin, plugin) {

@@ -15,7 +15,7 @@ const KEPT: &str = "native";
 
 /// Names in a CNI bin directory that are no plugin's: they are the host's own, or of files that were kept.
 pub fn is_reserved(name: &str) -> bool {
-    ["postern", "postern-admin", "postern.d", "current", "versions"].contains(&name)
+    ["postern", "postern-admin", "postern-wasi", "postern.d", "current", "versions"].contains(&name)
         || name.ends_with(".native")
         || name.contains(".native-")
 }

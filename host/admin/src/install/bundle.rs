@@ -2,6 +2,7 @@
 
 use super::files::{self, Ready};
 use anyhow::{Context, Result, ensure};
+use postern_gate::PROGRAM;
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::places::CATALOG;
 use postern_policy::Policy;
@@ -12,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The programs of a build.
-const PROGRAMS: [&str; 2] = ["postern", "postern-admin"];
+const PROGRAMS: [&str; 3] = ["postern", "postern-admin", PROGRAM];
 /// The files of a plugin in a catalog.
 const ENDINGS: [&str; 3] = ["json", "toml", "cwasm"];
 

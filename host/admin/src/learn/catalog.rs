@@ -3,7 +3,8 @@
 use crate::component::Component;
 use crate::subject;
 use anyhow::{Context, Result};
-use postern_gate::catalog::{Manifest, code_path, sha256};
+use postern_gate::PROGRAM;
+use postern_gate::catalog::{Floor, Manifest, code_path, sha256};
 use postern_gate::places;
 use postern_gate::plugin_file;
 use std::fs::{self, Permissions};
@@ -16,6 +17,8 @@ pub const BIN: &str = "/learn";
 /// Everything that is taken along, read before the node's files are out of sight.
 pub struct Luggage {
     host: Vec<u8>,
+    /// What runs components that import all of WASI, if it is there.
+    wasi: Option<Vec<u8>>,
     /// Files of the catalog, by name.
     catalog: Vec<(String, Vec<u8>)>,
     /// The component, if it is not installed.
@@ -58,7 +61,8 @@ impl Luggage {
             }
         };
         let host = fs::read(&host).with_context(|| format!("the host executable {}", host.display()))?;
-        Ok(Self { host, catalog: files, component })
+        let wasi = fs::read(own.with_file_name(PROGRAM)).ok();
+        Ok(Self { host, wasi, catalog: files, component })
     }
 
     /// Writes it into the throwaway root, the plugin under `name`. It has no policy yet.
@@ -69,7 +73,12 @@ impl Luggage {
         let catalog = Path::new(BIN).join(places::CATALOG);
         fs::create_dir_all(&catalog)?;
         let host = Path::new(BIN).join("postern");
-        fs::write(&host, &self.host).and_then(|()| fs::set_permissions(&host, Permissions::from_mode(0o755)))?;
+        let programs = [(host.clone(), Some(&self.host)), (Path::new(BIN).join(PROGRAM), self.wasi.as_ref())];
+        for (path, bytes) in &programs {
+            if let Some(bytes) = bytes {
+                fs::write(path, bytes).and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o755)))?;
+            }
+        }
         // As it is installed.
         let file = Path::new(BIN).join(name);
         let line = plugin_file::line(&host, name).map_err(anyhow::Error::msg)?;
@@ -95,6 +104,7 @@ impl Luggage {
             code: sha256(&cwasm),
             size: cwasm.len() as u64,
             engine: postern_sandbox::engine::fingerprint(),
+            wasi: Floor::of(postern_sandbox::needs_all_of_wasi(&imports)),
             imports,
             postern: env!("CARGO_PKG_VERSION").to_owned(),
         };

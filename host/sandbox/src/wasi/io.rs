@@ -8,7 +8,7 @@ use wasmtime::component::Resource;
 use wasmtime::{Result, bail};
 
 /// The most that one read returns and one write is invited to carry, in bytes.
-const BLOCK: usize = 64 << 10;
+pub const BLOCK: usize = 64 << 10;
 
 /// What a guest reads.
 pub struct Input {
@@ -67,7 +67,11 @@ impl Output {
         mem::take(&mut self.bytes)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Flood> {
+    /// Adds to it.
+    ///
+    /// # Errors
+    /// It is too much, and not to be dropped.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Flood> {
         let kept = bytes.get(..self.room).unwrap_or(bytes);
         if kept.len() < bytes.len() && self.beyond == Beyond::Trap {
             return Err(Flood);

@@ -12,6 +12,8 @@ use crate::imports::{Interface, Own, own};
 
 pub use cli::Exit;
 pub use generated::FloorPre;
+#[cfg(feature = "wasi")]
+pub use io::BLOCK;
 pub use io::{Beyond, Input, Output};
 
 use generated::wasi;
@@ -19,8 +21,8 @@ use generated::wasi;
 #[allow(missing_docs, reason = "generated; WASI's specification is the documentation")]
 mod generated {
     wasmtime::component::bindgen!({
-        path: "wasi/floor.wit",
-        world: "floor",
+        path: ["../../wit/deps/io.wit", "../../wit/deps/random.wit", "../../wit/deps/cli.wit", "wasi/floor.wit"],
+        world: "postern:floor/floor",
         imports: { default: trappable },
         with: {
             "wasi:io/poll.pollable": super::io::Pollable,

@@ -1,0 +1,166 @@
+//! All of WASI 0.2, with nothing behind it: what Python, JavaScript and C programs import and never use.
+//!
+//! It is wasmtime-wasi's, so that such a program finds what it expects: no directory, no argument, no socket that may be
+//! made, a clock, streams in memory. Requests (`wasi:http`) are refused by name, without an implementation. Random numbers
+//! are those of [`crate::wasi`]. No thread runs, and no descriptor is open; the process is sealed as any other.
+
+mod http;
+mod streams;
+mod wait;
+
+use crate::imports::Interface;
+use crate::state::State;
+use crate::wasi::{Beyond, Output};
+use postern_types::Start;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use streams::Shared;
+use tokio::runtime::{Builder, Runtime};
+use wasmtime::Result;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::cli::{WasiCli, WasiCliView};
+use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView};
+use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView};
+use wasmtime_wasi::p2::bindings::{cli, clocks, filesystem, sockets, sync};
+use wasmtime_wasi::p2::pipe::MemoryInputPipe;
+use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView};
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock, I32Exit, WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_io::bindings::wasi::io::error;
+
+pub use http::{is_request, refuse};
+
+/// What one run has of it.
+#[derive(Default)]
+pub struct Whole {
+    /// Made for the runs that stand on it.
+    context: Option<WasiCtx>,
+    runtime: Option<Arc<Runtime>>,
+    stdout: Shared,
+    stderr: Shared,
+}
+
+impl Whole {
+    /// For a run with this input, and with the clock of `runtime`.
+    pub fn new(start: &Start, runtime: Arc<Runtime>) -> Self {
+        let stdout = Shared::new(Output::new(start.limits.stdout, Beyond::Trap));
+        let stderr = Shared::new(Output::new(start.limits.stderr, Beyond::Drop));
+        // What is not set is absent: arguments, directories, networks, name resolution.
+        let context = WasiCtx::builder()
+            .stdin(MemoryInputPipe::new(start.stdin.clone()))
+            .stdout(stdout.clone())
+            .stderr(stderr.clone())
+            .envs(&start.env)
+            .wall_clock(Clock(Instant::now()))
+            .monotonic_clock(Clock(Instant::now()))
+            .build();
+        Self { context: Some(context), runtime: Some(runtime), stdout, stderr }
+    }
+
+    /// What was written to standard output since the last time.
+    pub fn take_stdout(&self) -> Vec<u8> {
+        self.stdout.take()
+    }
+
+    /// The same of standard error.
+    pub fn take_stderr(&self) -> Vec<u8> {
+        self.stderr.take()
+    }
+}
+
+/// Does what must be done while files can still be opened. wasmtime-wasi makes a random generator for every context, and
+/// that has its seed from a device: this thread's first one. The guest's random numbers are others (`crate::wasi`).
+pub fn make_ready() {
+    drop(wasmtime_wasi::thread_rng());
+}
+
+/// What waits for a clock: one thread, the one that asks. To be made before the process is sealed.
+///
+/// # Errors
+/// There is no memory for it.
+pub fn runtime() -> Result<Arc<Runtime>> {
+    Ok(Arc::new(Builder::new_current_thread().enable_time().build()?))
+}
+
+/// The status that a guest has asked to exit with, of which runtimes hear 0 or 1.
+pub fn exit_status(error: &wasmtime::Error) -> Option<u8> {
+    error.downcast_ref::<I32Exit>().map(|exit| u8::from(exit.0 != 0))
+}
+
+/// The kernel's clocks, by the two calls that a sealed process has. The monotonic one begins with the run.
+struct Clock(Instant);
+
+impl HostWallClock for Clock {
+    fn resolution(&self) -> Duration {
+        Duration::from_nanos(1)
+    }
+
+    fn now(&self) -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+}
+
+impl HostMonotonicClock for Clock {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let ctx = self.whole.context.get_or_insert_with(WasiCtx::default);
+        WasiCtxView { ctx, table: &mut self.table }
+    }
+}
+
+fn table(state: &mut State) -> &mut ResourceTable {
+    &mut state.table
+}
+
+/// Each interface that `crate::wasi` lacks or that shares objects with one that it lacks, and how it is added to a linker.
+pub const INTERFACES: [Interface; 24] = [
+    ("wasi:cli/environment", |linker| cli::environment::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/exit", |linker| cli::exit::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/stderr", |linker| cli::stderr::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/stdin", |linker| cli::stdin::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/stdout", |linker| cli::stdout::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/terminal-input", |linker| cli::terminal_input::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/terminal-output", |linker| cli::terminal_output::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/terminal-stderr", |linker| cli::terminal_stderr::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/terminal-stdin", |linker| cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/terminal-stdout", |linker| cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:clocks/monotonic-clock", |linker| {
+        clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)
+    }),
+    ("wasi:clocks/wall-clock", |linker| clocks::wall_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)),
+    ("wasi:filesystem/preopens", |linker| {
+        filesystem::preopens::add_to_linker::<_, WasiFilesystem>(linker, State::filesystem)
+    }),
+    ("wasi:filesystem/types", |linker| {
+        sync::filesystem::types::add_to_linker::<_, WasiFilesystem>(linker, State::filesystem)
+    }),
+    ("wasi:io/error", |linker| error::add_to_linker::<_, streams::Table>(linker, table)),
+    ("wasi:io/poll", |linker| sync::io::poll::add_to_linker::<_, wait::Waits>(linker, wait::waits)),
+    ("wasi:io/streams", |linker| sync::io::streams::add_to_linker::<_, streams::Table>(linker, table)),
+    ("wasi:sockets/instance-network", |linker| {
+        sockets::instance_network::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+    }),
+    ("wasi:sockets/ip-name-lookup", |linker| {
+        sockets::ip_name_lookup::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+    }),
+    ("wasi:sockets/network", |linker| {
+        let options = sockets::network::LinkOptions::default();
+        sockets::network::add_to_linker::<_, WasiSockets>(linker, &options, State::sockets)
+    }),
+    ("wasi:sockets/tcp", |linker| sync::sockets::tcp::add_to_linker::<_, WasiSockets>(linker, State::sockets)),
+    ("wasi:sockets/tcp-create-socket", |linker| {
+        sockets::tcp_create_socket::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+    }),
+    ("wasi:sockets/udp", |linker| sync::sockets::udp::add_to_linker::<_, WasiSockets>(linker, State::sockets)),
+    ("wasi:sockets/udp-create-socket", |linker| {
+        sync::sockets::udp_create_socket::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+    }),
+];

@@ -1,0 +1,78 @@
+//! Standard output and error, kept in memory as `crate::wasi` keeps them: with the same limits, and the same beyond them.
+
+use crate::wasi::{BLOCK, Beyond, Output};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::io::{AsyncWrite, sink};
+use wasmtime::component::{HasData, ResourceTable};
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi_io::bytes::Bytes;
+use wasmtime_wasi_io::poll::Pollable;
+use wasmtime_wasi_io::streams::{OutputStream, StreamError, StreamResult};
+
+/// What the interfaces of `wasi:io` are called by.
+pub struct Table;
+
+impl HasData for Table {
+    type Data<'a> = &'a mut ResourceTable;
+}
+
+/// An output, and every handle that the guest has of it.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Output>>);
+
+impl Default for Shared {
+    /// One that keeps nothing.
+    fn default() -> Self {
+        Self::new(Output::new(0, Beyond::Drop))
+    }
+}
+
+impl Shared {
+    pub fn new(output: Output) -> Self {
+        Self(Arc::new(Mutex::new(output)))
+    }
+
+    pub fn take(&self) -> Vec<u8> {
+        self.output().take()
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl IsTerminal for Shared {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Shared {
+    // For WASI 0.3, which is not linked.
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(sink())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+impl OutputStream for Shared {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.output().write(&bytes).map_err(|flood| StreamError::Trap(flood.into()))
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(BLOCK)
+    }
+}
+
+#[wasmtime_wasi_io::async_trait]
+impl Pollable for Shared {
+    async fn ready(&mut self) {}
+}

@@ -1,0 +1,77 @@
+// announce: a chained plugin in JavaScript. It lets the container announce its address when its link comes up, and adds
+// the routes of `announce.routes` to those that it has.
+
+import { getEnvironment } from 'wasi:cli/environment@0.2.6';
+import { getStdin } from 'wasi:cli/stdin@0.2.6';
+import { getStdout } from 'wasi:cli/stdout@0.2.6';
+import { own } from 'postern:cni/link@0.1.0';
+import { setArpNotify } from 'postern:cni/link-sysctl@0.1.0';
+import { Route, add as addRoutes, list as listRoutes } from 'postern:cni/routes@0.1.0';
+
+function read() {
+  const input = getStdin();
+  const pieces = [];
+  try {
+    for (;;) pieces.push(input.blockingRead(65536n));
+  } catch {
+    // The end of the input is an error of the stream.
+  }
+  return pieces.map((piece) => new TextDecoder().decode(piece)).join('');
+}
+
+function print(object) {
+  const bytes = new TextEncoder().encode(JSON.stringify(object));
+  // One write carries 4096 bytes at most.
+  const output = getStdout();
+  for (let at = 0; at < bytes.length; at += 4096) output.blockingWriteAndFlush(bytes.subarray(at, at + 4096));
+}
+
+function link() {
+  const found = own();
+  if (!found) throw new Error('there is no link to announce');
+  return found;
+}
+
+const verbs = {
+  ADD(config) {
+    if (!config.prevResult) throw new Error('prevResult is missing: this plugin comes after another one');
+    const mine = link();
+    setArpNotify(mine, true);
+    const wanted = config.announce?.routes ?? [];
+    const routes = wanted.map(({ dst, gw }) => {
+      const route = new Route(dst);
+      if (gw) route.setGateway(gw);
+      return route;
+    });
+    addRoutes(mine, routes);
+    return { ...config.prevResult, routes: [...(config.prevResult.routes ?? []), ...wanted] };
+  },
+  CHECK(config) {
+    const there = listRoutes(link()).map((route) => route.destination());
+    const missing = (config.announce?.routes ?? []).find(({ dst }) => !there.includes(dst));
+    if (missing) throw new Error(`the route to ${missing.dst} is gone`);
+  },
+  // The routes go with the link.
+  DEL() {},
+  GC() {},
+  STATUS() {},
+};
+
+export const run = {
+  run() {
+    let config = {};
+    let failed = false;
+    try {
+      config = JSON.parse(read());
+      const result = verbs[Object.fromEntries(getEnvironment()).CNI_COMMAND](config);
+      if (result) print(result);
+    } catch (error) {
+      // What the host refuses has its reason in words.
+      const reason = error.payload?.message ?? String(error);
+      print({ cniVersion: config.cniVersion ?? '1.0.0', code: 100, msg: `announce: ${reason}` });
+      failed = true;
+    }
+    // Nothing is said with it: the object is printed.
+    if (failed) throw { payload: undefined };
+  },
+};
