@@ -18,7 +18,7 @@ HOST     = $(shell rustc -vV | sed -n 's/^host: //p')
 BIN     := target/cni/bin
 LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 
-# Whatever others can write is not trusted (docs/design.md, "Places").
+# Whatever others can write is not trusted (docs/architecture.md, "Places").
 SHELL := /bin/sh
 .SHELLFLAGS := -ec 'umask 022; eval "$$1"' sh
 

@@ -1,4 +1,4 @@
-//! Links of the node that go into the container, and come back.
+//! Links of the node that are moved into the container, and back.
 
 use crate::error::Error;
 use crate::link::Link;
@@ -11,7 +11,7 @@ use {
     postern_types::{Reply, ops},
 };
 
-/// A device that is the attachment's link now, and what the kernel said of it.
+/// A device that is now the attachment's link, with the kernel's data about it.
 #[derive(Debug)]
 pub struct Taken {
     /// The link.
@@ -20,7 +20,7 @@ pub struct Taken {
     pub attributes: LinkInfo,
 }
 
-/// Looks a granted device of the host up; `None` if a driver of user space has it.
+/// Looks up a granted device of the host; `None` if a driver of user space has it.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::NotFound`]: no such device, or it has no driver.
@@ -31,7 +31,7 @@ pub fn find(by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, Error> {
     )
 }
 
-/// Moves it into the container, under `CNI_IFNAME` and up.
+/// Moves the device into the container, names it `CNI_IFNAME`, and sets it up.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name.
@@ -45,7 +45,7 @@ pub fn take(by: DeviceKey, value: &str) -> Result<Taken, Error> {
     )
 }
 
-/// Moves the attachment's device back to the host. One that is there already is success.
+/// Moves the attachment's device back to the host. It is success if the device is there already.
 pub fn give_back() -> Result<(), Error> {
     host!(
         component: sys::device::give_back().map_err(sys::failure),

@@ -1,10 +1,10 @@
-//! The plugins that come with Postern are those in `guests/`: their names, for `postern doctor`.
+//! Passes the names of the shipped plugins, those in `guests/`, to `postern doctor`.
 
 use std::fs;
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
-    // As it is now: a build directory that was moved with its tree has this program compiled still.
+    // The present path: a build directory that was moved with its tree still has this program compiled.
     let own = std::env::var_os("CARGO_MANIFEST_DIR").ok_or(std::io::ErrorKind::NotFound)?;
     let guests = Path::new(&own).join("../../guests");
     println!("cargo::rerun-if-changed={}", guests.display());

@@ -1,10 +1,11 @@
-//! What native plugins left is found by its names and removed, and nothing that anybody uses.
+//! Leftovers of native plugins are found by their names and removed; nothing in use is removed.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Call, Names, Node, compare, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 
-/// A network whose addresses no other test's node has, as `number` is its own: the search finds all namespaces.
+/// Returns a network whose addresses no other test's node has, because `number` is unique: the search finds all
+/// namespaces.
 fn config(number: u8, backend: &str) -> Value {
     let ranges = [format!("10.77.{number}.0/24"), format!("fd00:77:{number}::/64")];
     let ranges = ranges.map(|subnet| json!([{"subnet": subnet}]));
@@ -15,14 +16,14 @@ fn config(number: u8, backend: &str) -> Value {
     })
 }
 
-/// A node on which native plugins have made the bridge and all tables, for a container that is gone again.
+/// Makes a node on which native plugins have made the bridge and all tables, for a container that is gone again.
 fn used(config: &Value) -> Result<Node> {
     let node = Node::new()?;
     node.add_container("c0")?;
     call(&node, "ADD", "c0", config)?;
     call(&node, "DEL", "c0", config)?;
     node.remove_container("c0")?;
-    // Not every DEL of a native plugin takes everything along.
+    // Some DELs of native plugins leave objects.
     node.sh("for chain in $(iptables-save -t nat | sed -n 's/^:\\(CNI-[^ ]*\\).*/\\1/p'); do iptables -t nat -F $chain; iptables -t nat -X $chain; done")?;
     Ok(node)
 }
@@ -43,12 +44,12 @@ fn attach(node: &Node, container: &str, config: &Value) -> Result<()> {
     call(node, "ADD", container, config).map(drop)
 }
 
-/// All leases become so old that no ADD can be under way any more.
+/// Makes all leases so old that no ADD can be in progress any more.
 fn age(node: &Node) -> Result<()> {
     node.sh("find /var/lib/cni/networks -type f -exec touch -d '1 hour ago' {} +").map(drop)
 }
 
-/// What is found by somebody who can look at all namespaces; see `src/bin/adopt.rs`.
+/// Returns the leftovers found by a user who can look at all namespaces; see `src/bin/adopt.rs`.
 fn adopt(node: &Node, arguments: &str) -> Result<Vec<String>> {
     let told = node.sh(&format!("{} {arguments}", env!("CARGO_BIN_EXE_postern-adopt")))?;
     let mut lines: Vec<String> = told.lines().map(str::to_owned).collect();
@@ -56,7 +57,7 @@ fn adopt(node: &Node, arguments: &str) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// What `postern gc` says to a script, and its exit status; `run_by` comes before it on its command line.
+/// Returns the output of `postern gc` for scripts, and its exit status; `run_by` comes before it on its command line.
 fn gc(node: &Node, run_by: &str, arguments: &str) -> Result<(Value, Option<i32>)> {
     let script = format!("{run_by} {}/postern gc --json {arguments}", plugin_bin()?.display());
     let output = node.command("sh").args(["-c", &script]).output()?;
@@ -65,10 +66,10 @@ fn gc(node: &Node, run_by: &str, arguments: &str) -> Result<(Value, Option<i32>)
     Ok((said, output.status.code()))
 }
 
-/// The node, as far as attachments change it for the time that they live.
+/// Returns the parts of the node that attachments change while they live.
 fn picture(node: &Node) -> Result<Value> {
     let mut tree = node.snapshot(&["alive"], &mut Names::new(""))?;
-    // The round robin of host-local is meant to go on.
+    // The round robin of host-local continues, as intended.
     if let Some(files) = tree.get_mut("files").and_then(Value::as_object_mut) {
         files.retain(|path, _| !path.contains("last_reserved_ip"));
     }
@@ -140,7 +141,7 @@ fn an_address_that_only_the_runtime_knows_of_stays() -> Result<()> {
     let node = used(&config)?;
     attach(&node, "vm", &config)?;
     age(&node)?;
-    // A virtual machine has its address inside; on the link there is none.
+    // A virtual machine has its address inside; the link has none.
     node.sh_in("vm", "ip address flush dev eth0 scope global")?;
     ensure!(adopt(&node, "find")?.len() == 4, "{:?}", adopt(&node, "find")?);
     node.sh("mkdir -p /var/lib/cni/results")?;
@@ -184,14 +185,15 @@ fn what_postern_made_is_no_leftover() -> Result<()> {
     age(&node)?;
     node.remove_container("ours")?;
     ensure!(adopt(&node, "find")?.is_empty(), "it is garbage, and goes by its record");
-    // With the record gone it is as if a native plugin had made it.
+    // Without its record it looks like an object of a native plugin.
     node.sh("rm /run/postern/attachments/*")?;
     ensure!(adopt(&node, "remove")?.len() == 5, "{:?}", adopt(&node, "find")?);
     ensure!(adopt(&node, "find")?.is_empty());
     Ok(())
 }
 
-/// In a user namespace the machine's processes can't be looked into: `postern gc` must not conclude anything from that.
+/// In a user namespace the processes of the machine can't be looked at: `postern gc` must not conclude anything from
+/// that.
 #[test]
 fn without_a_view_of_all_namespaces_only_ports_are_judged() -> Result<()> {
     let config = config(8, "nftables");

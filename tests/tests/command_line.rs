@@ -1,4 +1,5 @@
-//! What people type: its width, its words, its exit statuses, and that nothing is removed unasked.
+//! The command line for people: its width, its words, its exit statuses, and that it removes nothing without a
+//! question.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Call, Node, plugin_bin};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-/// Two containers whose IDs differ at the seventeenth digit only.
+/// Two containers whose IDs differ only at the seventeenth digit.
 const CONTAINERS: [&str; 2] = ["2f5a0e7bb1c94d0aaaaa", "2f5a0e7bb1c94d0abbbb"];
 
 const NETWORK: &str = "a-network-with-a-long-name";
@@ -17,7 +18,7 @@ struct Said {
     err: String,
 }
 
-/// Runs postern as on a terminal that asks for colours, with backtraces asked for.
+/// Runs postern as on a terminal with colours, and with backtraces on.
 fn postern(node: &Node, arguments: &[&str]) -> Result<Said> {
     let mut command = node.command(plugin_bin()?.join("postern"));
     command.args(arguments).stdin(Stdio::null());
@@ -84,7 +85,7 @@ fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {
 #[test]
 fn whatever_is_printed_fits_a_terminal() -> Result<()> {
     let node = node()?;
-    // Something for doctor and show to tell of.
+    // A finding for doctor and show.
     node.sh("ip link delete $(ip -o link | sed -n 's/.*: \\(veth[0-9a-f]*\\)@.*/\\1/p' | head -1)")?;
     let wasm = format!("{}/postern.d/none.wasm", plugin_bin()?.display());
     for arguments in [
@@ -109,7 +110,7 @@ fn whatever_is_printed_fits_a_terminal() -> Result<()> {
         let mut command = false;
         for line in said.out.lines().chain(said.err.lines()) {
             ensure!(!line.contains('\u{1b}') && !line.contains("backtrace"), "{arguments:?}: {line}");
-            // A single word can't be broken, a line of JSON must not be, nor a command that somebody will copy.
+            // Three things can't be broken: a single word, a line of JSON, and a command for copying.
             let unbreakable = line.trim().split(' ').count() == 1 || line.trim_start().starts_with('"') || command;
             ensure!(line.chars().count() <= 80 || unbreakable, "{arguments:?}: {line}");
             command = line.contains("remedy");

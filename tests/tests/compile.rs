@@ -1,14 +1,14 @@
-//! Components are looked at before they are compiled, and compiled by a process that has so much time and memory.
+//! Components are examined before they are compiled, and compiled by a process with limits of time and memory.
 
 use anyhow::{Result, ensure};
 use postern_tests::{Node, plugin_bin};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What a component has to be told apart within, whatever is in it: the compiler takes several times as long.
+/// The time for the examination of any component: the compiler takes several times as long.
 const SOON: Duration = Duration::from_secs(8);
 
-/// The component of a plugin that is built with this host.
+/// Returns the component of a plugin that is built with this host.
 fn plugin(name: &str) -> Result<Vec<u8>> {
     let own = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(own, PathBuf::from);
@@ -32,9 +32,9 @@ fn section(id: u8, contents: &[u8]) -> Vec<u8> {
     [&[id][..], &leb(contents.len()), contents].concat()
 }
 
-/// A core module of so many functions that a compiler takes long for.
+/// Returns a core module of this many functions, each slow to compile.
 fn slow_module(functions: usize) -> Vec<u8> {
-    // Additions of its parameter to itself: each is an instruction to allocate registers for.
+    // Additions of its parameter to itself: the compiler has to allocate registers for each.
     let mut body = vec![0, 0x20, 0];
     for _ in 0..2000 {
         body.extend([0x22, 0, 0x20, 0, 0x6a]);
@@ -49,7 +49,7 @@ fn slow_module(functions: usize) -> Vec<u8> {
     module
 }
 
-/// A component of 4 MB whose code takes long, and that imports something if asked to.
+/// Returns a component of 4 MB whose code is slow to compile, with an import if asked for.
 fn slow(import: Option<&str>) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
     if let Some(name) = import {
@@ -60,12 +60,12 @@ fn slow(import: Option<&str>) -> Vec<u8> {
     bytes
 }
 
-/// Exit status, what was said, and how long it took.
+/// Returns exit status, output, and duration.
 fn postern(node: &Node, arguments: &[&str]) -> Result<(i32, String, Duration)> {
     let start = Instant::now();
     let output = node.command(plugin_bin()?.join("postern")).args(arguments).output()?;
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    // Lines are broken where a terminal ends.
+    // Lines are broken at the width of a terminal.
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     Ok((output.status.code().unwrap_or(-1), said, start.elapsed()))
 }
@@ -93,7 +93,7 @@ fn what_is_refused_is_refused_before_it_is_compiled() -> Result<()> {
         (&["learn", "/mnt/refused.wasm", "--name", "large", "--network", "/mnt/net.conf"], 1, refused),
         (&["add", "/mnt/refused.wasm", "--policy", "/mnt/other.toml", "--catalog", "/mnt/x"], 1, refused),
         (&["inspect", "/mnt/library.wasm"], 1, "does not export wasi:cli/run"),
-        // It would run: what it may do is told without compiling it, too.
+        // It would run: its abilities are shown without compiling it, too.
         (&["inspect", "/mnt/large.wasm"], 3, "veth: new options, host-end.attributes"),
         (&["add", "/mnt/large.wasm", "--policy", "/mnt/other.toml", "--catalog", "/mnt/x"], 1, "grants \"loopback\""),
         (&["add", "/mnt/large.wasm", "--policy", "/mnt/pin.toml", "--catalog", "/mnt/x"], 1, "another component"),

@@ -1,4 +1,4 @@
-//! Many attachments at once, on one bridge and one range: no error, no address twice, nothing left after DEL.
+//! Many attachments at the same time, on one bridge and one range: no error, no address twice, nothing left after DEL.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_tests::{Call, Node, merge, plugin_bin};

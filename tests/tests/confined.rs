@@ -1,4 +1,4 @@
-//! The running gate, seen through /proc: what it keeps while a guest runs.
+//! The running gate, seen through /proc: the things that it keeps while a guest runs.
 
 mod common;
 
@@ -14,7 +14,7 @@ const KILL: u64 = 1 << 5;
 const DAC_OVERRIDE: u64 = 1 << 1;
 const FOWNER: u64 = 1 << 3;
 
-/// What the kernel says of one thread.
+/// The kernel's data about one thread.
 #[derive(Debug)]
 struct Thread {
     status: BTreeMap<String, String>,
@@ -35,7 +35,7 @@ impl Thread {
     }
 }
 
-/// One process of the host while the guest is busy.
+/// One process of the host executable while the guest is busy.
 #[derive(Debug)]
 struct Process {
     threads: Vec<Thread>,
@@ -44,7 +44,7 @@ struct Process {
     core_limit: String,
 }
 
-/// Starts an ADD whose plugin never ends, and looks at the processes that it comes to: the gate first.
+/// Starts an ADD whose plugin never ends, and returns its processes: the gate first.
 fn look(plugin: &str, config: &serde_json::Value, want: usize) -> Result<Vec<Process>> {
     let node = Node::new()?;
     node.add_container("c1")?;
@@ -65,7 +65,7 @@ fn look(plugin: &str, config: &serde_json::Value, want: usize) -> Result<Vec<Pro
         let Some(gate) = gate else { continue };
         let pids: Vec<u32> = std::iter::once(gate).chain(descendants(gate)?).collect();
         let all: Result<Vec<Process>> = pids.into_iter().map(process).collect();
-        // Filtered means confined; before, there is nothing to see.
+        // Filtered means confined; before that the data don't count.
         seen = all.unwrap_or_default();
         let confined = seen.iter().all(|process| process.threads.iter().all(|thread| thread.field("Seccomp") == "2"));
         if seen.len() == want && confined {
@@ -78,7 +78,7 @@ fn look(plugin: &str, config: &serde_json::Value, want: usize) -> Result<Vec<Pro
     Ok(seen)
 }
 
-/// Whether it has the name that a gate gives itself. Sandboxes have it too, and come after.
+/// True if it has the name that a gate gives itself. Sandboxes have it too, and come later.
 fn is_gate(threads: &[Thread]) -> bool {
     threads.iter().any(|thread| thread.field("Name").starts_with("ADD "))
 }
@@ -110,7 +110,7 @@ fn threads(pid: u32) -> Result<Vec<Thread>> {
 fn process(pid: u32) -> Result<Process> {
     let proc = format!("/proc/{pid}");
     let proc = Path::new(&proc);
-    // A sandbox is not dumpable: even we may not look at its files.
+    // A sandbox is not dumpable: not even this test may look at its files.
     let descriptors = match std::fs::read_dir(proc.join("fd")) {
         Ok(entries) => entries
             .map(|entry| Ok(std::fs::read_link(entry?.path())?.to_string_lossy().into_owned()))
@@ -152,13 +152,13 @@ fn endless(patch: &serde_json::Value) -> serde_json::Value {
 
 #[test]
 fn the_gate_keeps_what_its_grants_need() -> Result<()> {
-    // The fourth takes away the directories of leases that were made for this run, should nothing be put in.
+    // The fourth removes the lease directories of this run, if they stay empty.
     let seen = look("hostile", &endless(&json!({})), 4)?;
     let [gate, sandboxes @ ..] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
     ensure!(gate.threads.len() == 2, "the gate and its thread in the container's namespace: {gate:#?}");
     // Policy grants leases: a data directory may belong to another user.
     confined(gate, NET_ADMIN | KILL | DAC_OVERRIDE | FOWNER)?;
-    // Standard streams, sockets to the sandboxes and to the kernel, namespaces; no file but the code that was verified.
+    // Standard streams, sockets to the sandboxes and to the kernel, namespaces; the only file is the verified code.
     for target in &gate.descriptors {
         let known = [
             "/dev/null",
@@ -178,7 +178,7 @@ fn the_gate_keeps_what_its_grants_need() -> Result<()> {
     Ok(())
 }
 
-/// Its process is another program's, and is held to the same.
+/// Its process runs another program, and has the same limits.
 #[test]
 fn a_plugin_with_all_of_wasi_has_no_more() -> Result<()> {
     let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "reaching", "do": "wait"});
@@ -198,12 +198,12 @@ fn without_leases_there_is_no_way_past_file_modes() -> Result<()> {
     let bin = test_bin()?;
     let policy = std::fs::read_to_string(bin.join("postern.d/hostile.toml"))?;
     ensure!(policy.contains("[grant.leases]"), "the test above shows nothing");
-    // Leases in another directory than policy grants are refused, and so nothing is needed for them.
+    // Leases in a directory without a grant are refused, so nothing is needed for them.
     let seen = look("hostile", &endless(&json!({"ipam": {"type": "static", "dataDir": "/var/lib/other"}})), 3)?;
     confined(seen.first().context("nothing is seen")?, NET_ADMIN | KILL)
 }
 
-/// The paths that Landlock's rules of a run stand on, in the order of the alphabet.
+/// Returns the paths in a run's Landlock rules, in alphabetical order.
 fn ruled(node: &Node, verb: &str, config: &serde_json::Value) -> Result<(Answer, Vec<String>)> {
     let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
     let trace = ["strace", "-qq", "-y", "-o", "/mnt/trace", "-e", "trace=landlock_add_rule"].map(str::to_owned);
@@ -224,7 +224,7 @@ fn files_in_reach_are_those_of_the_run_on_the_first_add_too() -> Result<()> {
             "ipam": {"type": "host-local", "dataDir": directory, "ranges": [[{"subnet": "10.9.0.0/24"}]]}})
     };
     let own = ["/proc/sys/net", "/run/postern", "/var/lib/postern", "/var/log/postern"];
-    // The default, and one whose way is a link.
+    // The default, and a path that contains a link.
     for (prepare, directory, real) in [
         ("true", "/var/lib/cni/networks", "/var/lib/cni/networks/net"),
         ("mkdir /var/lib/real; ln -s real /var/lib/link", "/var/lib/link/new", "/var/lib/real/new/net"),

@@ -1,4 +1,4 @@
-//! Native IPAM programs, where policy lets them run; and DEL that has nothing to go by but the record.
+//! Native IPAM programs, if policy lets them run; and a DEL that has only the record.
 
 use anyhow::{Result, ensure};
 use postern_tests::{Call, Names, Node, compare, copy_bin, merge, plugin_bin};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A CNI bin directory of the node's own: a copy, so that its policies can be changed.
+/// A separate CNI bin directory of the node: a copy, so that its policies can be changed.
 const BIN: &str = "/run/cni-bin";
 
-/// A native IPAM program that writes down what it is asked, and fails where it is told to.
+/// A native IPAM program that writes down its input, and fails on request.
 const SCRIPT: &str = r#"#!/bin/sh
 echo "$CNI_COMMAND $CNI_CONTAINERID" >> /run/script-ipam.log
 cat > /run/script-ipam.stdin
@@ -53,7 +53,7 @@ impl Place {
         self.call("ADD", &self.node.netns("c1"), &self.config)?.success()
     }
 
-    /// What is on the node, apart from what attachments share.
+    /// Returns the objects on the node, without those that attachments share.
     fn left(&self) -> Result<String> {
         self.node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
              nft list ruleset | grep -E 'iifname|saddr' || true
@@ -90,7 +90,7 @@ fn a_native_program_runs_only_where_policy_says_so() -> Result<()> {
 
 #[test]
 fn a_native_program_gets_the_attachment_unchanged() -> Result<()> {
-    // What a runtime gives by convention is for whoever understands it, and no plugin here does.
+    // Conventional arguments of a runtime are for plugins that understand them, and none here does.
     let place = Place::new(&script(json!({
         "labels": {"a": "b"},
         "args": {"cni": {"labels": [{"key": "app", "value": "a"}], "other": 1}},
@@ -129,7 +129,7 @@ fn what_a_native_program_did_is_undone_by_it() -> Result<()> {
     Ok(())
 }
 
-/// Attaches with everything that leaves something on the host, and then takes away what DEL usually goes by.
+/// Attaches with all effects on the host, and then removes the usual sources of DEL.
 fn removed_by_record(lose: &str, netns: Option<&str>, del: &Value) -> Result<()> {
     let place = Place::new(&json!({"ipMasq": true, "macspoofchk": true}))?;
     let result = place.add()?;
@@ -145,7 +145,7 @@ fn removed_by_record(lose: &str, netns: Option<&str>, del: &Value) -> Result<()>
     let answer = place.call("DEL", &path, &config)?;
     ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
     ensure!(place.left()?.is_empty(), "left after DEL: {}", place.left()?);
-    // What the host removes of its own accord is in the log too.
+    // Removals that the host makes itself are in the log too.
     let noted = place.node.sh("grep -c '\"operation\":\"record.remove\"' /var/log/postern/audit.jsonl || true")?;
     ensure!(noted.trim() != "0", "the log has no line for what was removed");
     // And once more, as runtimes do.
@@ -202,8 +202,8 @@ fn del_without_policy_and_ipam() -> Result<()> {
     removed_by_record(&format!("rm {BIN}/postern.d/bridge.toml {BIN}/postern.d/host-local.*"), None, &json!({}))
 }
 
-/// `postern gc` runs the program with the operator's configuration, from the directories that the operator names: a record
-/// that somebody forged must not choose either.
+/// `postern gc` runs the program with the operator's configuration, from the directories that the operator names. A
+/// forged record must not choose either.
 #[test]
 fn people_collect_what_a_native_program_gave() -> Result<()> {
     let place = Place::new(&script(json!({"ipMasq": true})))?;
@@ -232,8 +232,8 @@ fn people_collect_what_a_native_program_gave() -> Result<()> {
     Ok(())
 }
 
-/// No lock is held but that of the attachment's own record: others come and go on the same bridge, and a collection goes
-/// around it. Once the run is killed, so is its program, and DEL need not wait.
+/// The only lock held is that of the attachment's own record: other attachments come and go on the same bridge, and a
+/// collection skips it. When the run is killed, its program is killed too, and DEL need not wait.
 #[test]
 fn a_stuck_program_blocks_nobody_else() -> Result<()> {
     let place = Place::new(&script(json!({"cniVersion": "1.1.0"})))?;
@@ -268,10 +268,10 @@ fn a_stuck_program_blocks_nobody_else() -> Result<()> {
     Ok(())
 }
 
-/// A program that writes down how many pairs the host has when it gives an address back.
+/// A program that writes down the host's number of pairs when it releases an address.
 const PAIRS: &str = "sed -i 's/^case/[ $CNI_COMMAND = DEL ] \\&\\& ip -o link | grep -c veth >> \\/run\\/pairs.log\\ncase/' /run/cni-bin/script-ipam";
 
-/// Its DEL gives an address back: the host runs it last, by the record as well as to undo an ADD.
+/// Its DEL releases an address: the host runs it last, both by the record and to undo an ADD.
 #[test]
 fn a_native_program_gives_back_when_the_pair_is_gone() -> Result<()> {
     for operations in [0, 5] {
@@ -299,8 +299,8 @@ fn a_native_program_gives_back_when_the_pair_is_gone() -> Result<()> {
 }
 
 impl Place {
-    /// With a program that hangs while there is `/run/hang`, and leaves its own programs behind when it is killed. Their
-    /// argument tells them from those of other tests: all see the same processes.
+    /// Makes a place with a program that hangs while `/run/hang` exists, and leaves its own programs behind when it is
+    /// killed. Their argument distinguishes them from those of other tests: all tests see the same processes.
     fn hanging(seconds: u32) -> Result<Self> {
         let mark = mark(seconds);
         let place = Self::new(&script(json!({"cniVersion": "1.1.0"})))?;
@@ -320,12 +320,12 @@ impl Place {
     }
 }
 
-/// How long the programs of a test sleep.
+/// Returns the time for which the programs of a test sleep.
 fn mark(seconds: u32) -> String {
     format!("1234.{seconds}{}", std::process::id())
 }
 
-/// One deadline for all that a run does, undoing included; and nothing goes on after it.
+/// One deadline for everything in a run, including undoing; nothing continues after it.
 #[test]
 fn a_program_that_hangs_takes_no_longer_than_the_limit() -> Result<()> {
     let place = Place::hanging(4)?;
@@ -345,7 +345,7 @@ fn a_program_that_hangs_takes_no_longer_than_the_limit() -> Result<()> {
         place.node.sh("rm /run/hang").map(drop)
     };
     timed("ADD", &place.config)?;
-    // The pair is gone whatever becomes of the program.
+    // The pair is gone, whatever the outcome of the program.
     ensure!(!place.left()?.contains("veth"), "{}", place.left()?);
     place.call("DEL", &netns, &place.config)?.success()?;
     let mut config = place.config.clone();
@@ -358,7 +358,8 @@ fn a_program_that_hangs_takes_no_longer_than_the_limit() -> Result<()> {
     Ok(())
 }
 
-/// A runtime that kills the run kills its programs with it, with all that they have started: nobody holds the record's lock.
+/// A runtime that kills the run also kills its programs and all that they have started: no process holds the record's
+/// lock.
 #[test]
 fn programs_of_a_killed_run_hold_no_lock() -> Result<()> {
     let place = Place::hanging(60)?;

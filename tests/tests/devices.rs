@@ -1,4 +1,4 @@
-//! host-device: whatever goes wrong, the link is on the host under its own name, or a message says where it is.
+//! host-device: after any failure, the link is on the host under its own name, or a message tells its place.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, merge, plugin_bin};
@@ -20,7 +20,7 @@ impl Place {
         node.add_container("c1")?;
         node.add_container("c2")?;
         node.sh(DEVICES)?;
-        // The operator's directory is the node's own too.
+        // The node also has its own operator's directory.
         node.sh("mount -t tmpfs -o mode=755 etc /mnt
             cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
             mkdir -p /mnt/postern/policy; mount --move /mnt /etc")?;
@@ -54,7 +54,7 @@ impl Place {
         Ok(())
     }
 
-    /// The device is on the host, as it was, and nothing is held for anybody.
+    /// Fails unless the device is on the host as before, and no lease or record is left.
     fn is_as_it_was(&self) -> Result<()> {
         let text = self.node.sh("ip -d -j link show dev dev1")?;
         let links: Value = serde_json::from_str(&text)?;
@@ -82,7 +82,7 @@ fn it_comes_home_as_it_went() -> Result<()> {
     place.node.sh("! ip link show dev dev1 2> /dev/null")?;
     let check = place.request("CHECK", "c1", &json!({"prevResult": result}))?;
     place.node.call(&check)?.success()?;
-    // What root in there changes stays there, and is said.
+    // Changes by root in the container stay there, and are reported.
     place.node.sh_in(
         "c1",
         "ip link set eth0 down; ip link set eth0 address 02:00:00:00:ee:66 mtu 1300 promisc on alias /etc; \
@@ -95,7 +95,7 @@ fn it_comes_home_as_it_went() -> Result<()> {
     place.is_as_it_was()
 }
 
-/// Whatever the container's end is called by then.
+/// The device comes home under any name that it got in the container.
 #[test]
 fn a_name_of_the_containers_choice_is_no_way_to_keep_it() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -106,7 +106,7 @@ fn a_name_of_the_containers_choice_is_no_way_to_keep_it() -> Result<()> {
     )?;
     place.call("DEL", "c1")?.success()?;
     place.is_as_it_was()?;
-    // The other link was made in there, and stays.
+    // The other link was made in the container, and stays.
     place.node.sh_in("c1", "ip link show dev eth0")?;
     Ok(())
 }
@@ -126,7 +126,7 @@ fn a_failed_add_leaves_it_on_the_host() -> Result<()> {
     Ok(())
 }
 
-/// Killed at random instants: whichever it is, DEL or the next ADD brings it home, and so does a collection.
+/// The run is killed at random instants. DEL, the next ADD or a collection brings the device home.
 #[test]
 fn a_run_that_was_killed_loses_nothing() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -189,7 +189,7 @@ fn what_the_node_or_another_uses_stays() -> Result<()> {
 #[test]
 fn devices_of_others_stay_where_they_are() -> Result<()> {
     let place = Place::new(&json!({}))?;
-    // A bridge's port of another attachment, by its name.
+    // A bridge port of another attachment, by its name.
     let bridge = json!({"cniVersion": "1.1.0", "name": "other", "type": "bridge", "bridge": "br9", "isGateway": true,
         "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}});
     let call = Call::new(&plugin_bin()?, "bridge", "ADD", bridge.to_string());
@@ -204,7 +204,7 @@ fn devices_of_others_stay_where_they_are() -> Result<()> {
         let answer = place.node.call(&place.request("ADD", "c1", &json!({"device": device}))?)?;
         ensure!(answer.status == 1 && answer.stdout.contains(words), "{device}: {answer:?}");
     }
-    // One that the policy does not name.
+    // A device that the policy does not name.
     place.policy("[grant.device]\nnames = [\"eno*\"]\n")?;
     let answer = place.call("ADD", "c1")?;
     ensure!(answer.status == 1 && answer.stdout.contains("policy does not allow plugin"), "{answer:?}");
@@ -212,7 +212,7 @@ fn devices_of_others_stay_where_they_are() -> Result<()> {
     Ok(())
 }
 
-/// An address that several links have is no name.
+/// An address that several links have identifies none.
 #[test]
 fn an_address_that_several_links_have_is_refused() -> Result<()> {
     let place = Place::new(&json!({"device": null, "hwaddr": "02:00:00:00:ee:01"}))?;
@@ -225,7 +225,7 @@ fn an_address_that_several_links_have_is_refused() -> Result<()> {
     place.is_as_it_was()
 }
 
-/// The plugin is not there any more: its record is enough.
+/// The plugin's code is missing: the record is enough.
 #[test]
 fn it_comes_home_without_its_plugin() -> Result<()> {
     let place = Place::new(&json!({}))?;
@@ -238,7 +238,7 @@ fn it_comes_home_without_its_plugin() -> Result<()> {
     place.is_as_it_was()
 }
 
-/// Its container is gone: a virtual link is gone with it, and the address is free.
+/// The container is gone: a virtual link is gone too, and its address is free.
 #[test]
 fn a_virtual_one_ends_with_its_namespace() -> Result<()> {
     let place = Place::new(&json!({}))?;

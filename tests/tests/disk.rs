@@ -1,5 +1,5 @@
-//! Disks that are full or read-only, and records that are not what they were: an error that names the file before
-//! anything was changed, or success with a message that does; and DEL removes all there is, with a record or without.
+//! Full or read-only disks, and damaged records. Each gives an error that names the file before anything was changed,
+//! or success with a message that names it. DEL removes everything, with a record or without.
 
 #[path = "common/mod.rs"]
 mod common;
@@ -11,14 +11,15 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 
-/// Truncated records that `make test` tries, of as many as a record has bytes; and records with one other byte in them.
+/// The number of truncated records in `make test`, of as many as a record has bytes; and of records with one changed
+/// byte.
 const SAMPLE: u64 = 40;
 
-/// A node with two containers and a network that has something of everything.
+/// A node with two containers and a network with every kind of effect.
 struct Place {
     node: Node,
     config: Value,
-    /// With nobody attached.
+    /// The state without attachments.
     before: Value,
 }
 
@@ -60,7 +61,7 @@ impl Place {
         })
     }
 
-    /// The record of the one attachment there is, as seen from here.
+    /// Returns the path of the only attachment's record, as seen from here.
     fn record(&self) -> Result<PathBuf> {
         let name = self.node.sh("ls /run/postern/attachments")?;
         ensure!(name.lines().count() == 1, "not one record: {name}");
@@ -68,7 +69,7 @@ impl Place {
     }
 }
 
-/// Of a kind: success, or one error object; and what was said in either case.
+/// Returns true for success, false for one error object; and the text in either case.
 fn said(answer: &Answer) -> Result<(bool, String)> {
     ensure!(!answer.stderr.contains("panicked") && !answer.stderr.contains("this is a bug"), "{answer:?}");
     match answer.status {
@@ -77,11 +78,11 @@ fn said(answer: &Answer) -> Result<(bool, String)> {
     }
 }
 
-/// A file system of its own for a directory, and how it is made unusable.
+/// A separate file system for a directory, and the script that makes it unusable.
 struct Disk {
     name: &'static str,
     options: &'static str,
-    /// With the directory as `$1`.
+    /// The script, with the directory as `$1`.
     spoil: &'static str,
 }
 
@@ -95,7 +96,7 @@ const DISKS: [Disk; 3] = [
     Disk { name: "read-only", options: "size=256k", spoil: "mount --options-mode ignore -o remount,ro $1" },
 ];
 
-/// Directories that are written to, and whether nothing can be made without them.
+/// Directories that runs write to, each with true if nothing can be made without it.
 const DIRECTORIES: [(&str, bool); 4] =
     [("/run/postern", true), ("/var/lib/cni/networks", true), ("/var/lib/postern", false), ("/var/log/postern", false)];
 
@@ -134,7 +135,7 @@ fn spoiled(disk: &Disk, directory: &str, needed: bool) -> Result<()> {
     Ok(())
 }
 
-/// The picture without what fills the disk.
+/// Returns the picture without the file that fills the disk.
 fn without_fill(picture: &Value, directory: &str) -> Value {
     let mut picture = picture.clone();
     if let Some(files) = picture.get_mut("files").and_then(Value::as_object_mut) {
@@ -152,7 +153,7 @@ fn a_disk_that_takes_nothing_more_is_told_before_anything_is_changed() -> Result
     )
 }
 
-/// What is done to a record, with its path as `$1`.
+/// The damages to a record, with its path as `$1`.
 const DAMAGES: [(&str, &str); 10] = [
     ("a directory", "rm $1; mkdir $1"),
     ("a directory with something in it", "rm $1; mkdir $1; : > $1/file"),
@@ -169,7 +170,7 @@ const DAMAGES: [(&str, &str); 10] = [
     ("a line in the middle that is none", "sed -i '2s/.*/{\"seq\"/' $1"),
 ];
 
-/// Every verb for an attachment whose record is damaged, and DEL in the end. Whether DEL itself succeeded with it.
+/// Runs every verb for an attachment whose record is damaged, and DEL at the end; true if DEL itself succeeded with it.
 fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bool) -> Result<bool> {
     let mut all = true;
     for verb in verbs {
@@ -192,7 +193,7 @@ fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bo
             ensure!(!must_say || text.contains(&key), "{}: {succeeded}, and does not name {key}: {text}", named());
         }
         if *verb == "DEL" && !succeeded {
-            // What can't be read may belong to a later version: it is left alone, and named.
+            // A record that can't be read may be of a later version: it is left alone, and named.
             ensure!(text.contains(&key), "{}: does not name {key}: {text}", named());
             same_links(&before, &place.picture()?).with_context(|| format!("{}: {text}", named()))?;
             place.node.sh(&format!("rm -rf /run/postern/attachments/{key}"))?;
@@ -208,7 +209,7 @@ fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bo
             }
             answer.success().with_context(|| format!("{} ({text}), then DEL", named()))?;
         }
-        // What was set aside is somebody's to look at.
+        // The record that was set aside is for people to look at.
         place.node.sh("rm -rf /run/postern/attachments/*.* /run/victim")?;
         same_picture(&place.before, &place.picture()?).with_context(|| format!("{} ({text}), then DEL", named()))?;
     }
@@ -232,7 +233,7 @@ fn something_else_in_the_place_of_a_record() -> Result<()> {
         DAMAGES,
         |case| case.0.to_owned(),
         |(name, damage)| {
-            // Root reads what nobody may: no damage.
+            // Root can read a file without any permission bits: no damage.
             let must_say = *name != "mode 000";
             let outcome = damaged(&place, name, damage, &["DEL", "CHECK", "GC", "ADD", "ADD c2"], must_say);
             if outcome.is_err() {
@@ -254,7 +255,7 @@ fn records_cut_off_at_every_byte_and_with_another_byte_anywhere() -> Result<()> 
     let content = fs::read(place.record()?)?;
     place.call("DEL", "c1", &Value::Null)?.success()?;
     let length = content.len() as u64;
-    // With another boot's name in it, a record is of another boot: what that kernel had is gone, and not looked for.
+    // With another boot ID in it, a record is of another boot. That kernel's objects are gone, and not looked for.
     let text = String::from_utf8_lossy(&content);
     let boot = text.find("\"boot_id\":\"").map_or(0..0, |at| at as u64 + 11..at as u64 + 47);
     let stride = if all { 1 } else { length.div_ceil(SAMPLE) };
@@ -279,7 +280,7 @@ fn records_cut_off_at_every_byte_and_with_another_byte_anywhere() -> Result<()> 
         |case| case.0.clone(),
         |(name, damage)| {
             tried += 1;
-            // DEL is the one that must not need it.
+            // Only DEL must work without it.
             let verbs: &[&str] = if tried % 8 == 0 { &["DEL", "CHECK", "GC"] } else { &["DEL"] };
             let outcome = damaged(&place, name, damage, verbs, false);
             if outcome.is_err() {

@@ -1,4 +1,4 @@
-//! Containers attached by the plugins really reach each other, are masqueraded and guarded, and DEL leaves nothing.
+//! Containers that the plugins attached really reach each other, are masqueraded and guarded, and DEL leaves nothing.
 
 use anyhow::{Result, bail, ensure};
 use postern_tests::{Call, Names, Node, compare, merge, plugin_bin};
@@ -45,19 +45,19 @@ impl Network {
         Ok((result, addresses))
     }
 
-    /// Whether `address` answers the container within some seconds.
+    /// True if `address` answers the container within some seconds.
     fn pings(&self, container: &str, address: &str) -> bool {
         self.node
             .sh_in(container, &format!("for i in 1 2 3 4 5; do busybox ping -c1 -W1 {address} && exit; done; exit 1"))
             .is_ok()
     }
 
-    /// Whether a single packet to `address` is answered.
+    /// True if a single packet to `address` is answered.
     fn pings_once(&self, container: &str, address: &str) -> bool {
         self.node.sh_in(container, &format!("busybox ping -c1 -W1 {address}")).is_ok()
     }
 
-    /// A namespace beyond the host that knows no way back to the containers.
+    /// Makes a namespace beyond the host without a route back to the containers.
     fn add_outside(&self) -> Result<&'static str> {
         self.node.add_container("outside")?;
         self.node.sh(
@@ -129,7 +129,7 @@ fn containers_on_ptp_reach_host_and_each_other() -> Result<()> {
 #[test]
 fn masquerade_reaches_the_outside() -> Result<()> {
     for plugin in ["bridge", "ptp"] {
-        // Without it there is no way back: the test would show nothing otherwise.
+        // Without masquerading there is no route back: otherwise the test would prove nothing.
         let plain = Network::new(&dual(json!({"type": plugin, "isGateway": true})), &["c1"])?;
         let outside = plain.add_outside()?;
         plain.add("c1")?;

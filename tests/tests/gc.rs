@@ -27,7 +27,7 @@ fn call(node: &Node, verb: &str, container: &str, config: &Value) -> Result<Answ
     })
 }
 
-/// Leases, links, rules and records, by what they have of a container's address or name.
+/// Returns the numbers of leases, links, rules and records with a container's address or name.
 fn left(node: &Node, network: &str) -> Result<(usize, usize, usize, usize)> {
     let count = |script: &str| -> Result<usize> { Ok(node.sh(script)?.trim().parse()?) };
     Ok((
@@ -45,7 +45,7 @@ fn collects(plugin: &str) -> Result<()> {
         node.add_container(container)?;
         call(&node, "ADD", container, if container == "c3" { &other } else { &own })?.success()?;
     }
-    // A lease that a native plugin, or nobody, is known to have written.
+    // A lease that a native plugin, or an unknown program, has written.
     node.sh("printf 'gone\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.6")?;
     ensure!(left(&node, "net")? == (3, 3, 2, 3), "{:?}", left(&node, "net")?);
 
@@ -78,8 +78,8 @@ fn ptp_collects_its_own_network() -> Result<()> {
     collects("ptp")
 }
 
-/// A link that has no end on the host goes with its namespace, and is removed in one that is alive: the runtime has said that
-/// nobody wants it. Where the path leads by now is another's.
+/// A link without a host end ends with its namespace. In a living namespace it is removed, because the runtime's list
+/// doesn't contain it. The path may lead to another container by now.
 #[test]
 fn macvlan_collects_in_containers_that_live() -> Result<()> {
     let node = Node::new()?;
@@ -91,7 +91,8 @@ fn macvlan_collects_in_containers_that_live() -> Result<()> {
     }
     node.remove_container("c3")?;
     node.remove_container("c4")?;
-    // c4's path leads to another container, which has such a link too; of c5 the link was renamed, and another has its name.
+    // c4's path leads to another container, which has such a link too. The link of c5 was renamed, and another link has
+    // its name.
     node.add_container("c4")?;
     node.sh("ip link add link wire0 name mv4 type macvlan; ip link set mv4 netns c4 name eth0")?;
     node.sh_in("c5", "ip link set eth0 down; ip link set eth0 name moved; ip link add eth0 type bridge")?;
@@ -149,7 +150,7 @@ fn what_an_operator_has_removed_is_in_the_log() -> Result<()> {
     Ok(())
 }
 
-/// A note goes by the link's index too: a name can become somebody else's.
+/// A note also goes by the link's index: another link can get the same name.
 #[test]
 fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
     let node = Node::new()?;
@@ -162,7 +163,7 @@ fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
     node.sh("ip link del br9; ip link add br9 type bridge; ip addr add 10.9.9.1/24 dev br9")?;
     ensure!(gc()?.contains("bridge br9 stays"), "{}", gc()?);
     node.sh("ip link show br9")?;
-    // A note of a run that was killed before it could note the index.
+    // A note of a run that was killed before it noted the index.
     node.sh("sed -i 's/\"detail\":{[^}]*}/\"detail\":null/' /run/postern/node/bridge-br9*")?;
     ensure!(gc()?.contains("bridge br9 stays"), "{}", gc()?);
     node.sh("ip addr flush dev br9")?;
@@ -174,7 +175,7 @@ fn an_operators_bridge_of_the_same_name_stays() -> Result<()> {
     Ok(())
 }
 
-/// The kernel deletes what stands on a link with it: an operator's macvlan, here or in a container.
+/// The kernel deletes links that are stacked on a link together with it: an operator's macvlan, here or in a container.
 #[test]
 fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
     let node = Node::new()?;
@@ -185,7 +186,7 @@ fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
     for verb in ["ADD", "DEL"] {
         call(&node, verb, "c1", &config)?.success()?;
     }
-    // Which kinds the kernel has is not the question.
+    // The test doesn't depend on the kinds that the kernel has.
     let upper = node.sh(
         "for kind in macvlan ipvlan 'vlan id 7'; do ip link add up0 link br9 type $kind 2>/dev/null && break; done
          ip -o link show up0 2>/dev/null || true",

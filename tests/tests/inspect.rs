@@ -1,4 +1,4 @@
-//! `postern inspect`: what reviewers and their scripts are told.
+//! `postern inspect`: its output for reviewers and their scripts.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{flat, plugin_bin};
@@ -24,7 +24,7 @@ fn hostile() -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// What has to be told of each plugin, and what must not.
+/// The required and the forbidden statements about each plugin.
 const PLUGINS: [(&str, &[&str], &[&str]); 7] = [
     (
         "bridge",
@@ -192,7 +192,7 @@ fn the_difference_of_two_components() -> Result<()> {
     }
     ensure!(!flat(&text).contains("+ imports bridge"), "{text}");
 
-    // The file of what is installed: the same imports, judged by the installed policy.
+    // The file of the installed plugin: the same imports, judged by the installed policy.
     let (status, text) = inspect(&["--diff", "static", &hostile()?, "--json"])?;
     let report: Value = serde_json::from_str(&text)?;
     ensure!(status == 3 && report["no_more"] == false, "{text}");

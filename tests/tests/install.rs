@@ -1,7 +1,7 @@
-//! Installing, and what is not run because somebody else could have put it there, or because it is no plugin.
+//! Installing, and files that are not run because another user could have written them, or because they are no plugins.
 //!
-//! Not tested here: a file that belongs to another user. Files of one can't be made where a single user is mapped;
-//! `tests/runtimes/owner` does it as root.
+//! Not tested here: a file that belongs to another user. Such a file can't be made if only a single user is mapped;
+//! `tests/runtimes/owner` tests it as root.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{Refusal, Watched, each, test_bin};
 use postern_tests::{Answer, Call, Node, copy_bin, flat, plugin_bin};
 use std::path::Path;
 
-/// Where the directory under test is copied to, on the node.
+/// The copy of the directory under test, on the node.
 const COPY: &str = "/run/copy";
 
 const STATIC: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "static",
@@ -20,7 +20,7 @@ fn add_static(node: &Node, bin: &str) -> Result<Answer> {
     node.call(&Call::new(Path::new(bin), "static", "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0"))
 }
 
-/// A node with a copy of the test catalog, which `script` (run inside it) then changes.
+/// Makes a node with a copy of the test catalog, which `script` (run inside it) then changes.
 fn copied(script: &str) -> Result<Node> {
     let node = Node::new()?;
     node.add_container("c1")?;
@@ -28,11 +28,11 @@ fn copied(script: &str) -> Result<Node> {
     Ok(node)
 }
 
-/// `make WHAT` into `root`, without building.
+/// Runs `make WHAT` into `root`, without building.
 fn make(node: &Node, what: &str, root: &str) -> Result<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (source, bin) = (source.display(), plugin_bin()?);
-    // A careless umask must not matter.
+    // A careless umask must have no effect.
     node.sh(&format!("umask 000; make -C {source} -o build {what} DESTDIR={root} BIN={}", bin.display()))
 }
 
@@ -42,7 +42,7 @@ fn install_and_uninstall() -> Result<()> {
     node.add_container("c1")?;
     node.sh("mkdir -p /run/root/opt/cni/bin; cd /run/root/opt/cni/bin; echo native > bridge; echo other > other; chmod 755 *")?;
     let before = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +; find . -type d | sort")?;
-    // Twice: an update must not take our own file for a native plugin.
+    // Twice: an update must not mistake Postern's own file for a native plugin.
     make(&node, "install", "/run/root")?;
     let said = make(&node, "install", "/run/root")?;
     ensure!(!said.contains("is kept as"), "{said}");
@@ -77,7 +77,8 @@ fn install_and_uninstall() -> Result<()> {
     let after = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +; find . -type d | sort")?;
     ensure!(before == after, "before:\n{before}\nafter:\n{after}");
 
-    // What was there before stays, empty or not; what was made goes unless somebody put something there.
+    // Directories that were there before stay, even empty ones. New directories are removed unless another user put a
+    // file there.
     node.sh("mkdir -p /run/other/usr/local/bin")?;
     make(&node, "install", "/run/other")?;
     node.sh("touch /run/other/opt/mine")?;
@@ -100,7 +101,7 @@ fn uninstalling_what_is_not_installed_is_no_error() -> Result<()> {
 fn a_copy_finds_the_installed_catalog() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
-    // A copy alone says what it lacks.
+    // A single copy reports the missing parts.
     node.sh(&format!("mkdir -p /run/bin; cp {}/postern /run/bin/static", plugin_bin()?.display()))?;
     node.sh("mount -t tmpfs -o mode=755 local /usr/local/lib")?;
     let text =
@@ -109,7 +110,7 @@ fn a_copy_finds_the_installed_catalog() -> Result<()> {
     make(&node, "install", "/run/root")?;
     node.sh("cp -a /run/root/usr/local/lib/postern /usr/local/lib/")?;
     add_static(&node, "/run/bin")?.success()?;
-    // And so does a link, with everything that the container had before it installed.
+    // A link does so too, with all Linux capabilities of a container before the installation.
     node.sh("ln -s /usr/local/lib/postern/postern /run/bin/loopback")?;
     let loopback = r#"{"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}"#;
     let call = Call::new(Path::new("/run/bin"), "loopback", "ADD", loopback).attachment("c1", &node.netns("c1"), "lo");
@@ -122,7 +123,7 @@ fn links_and_copies_are_the_plugin_whose_name_they_have() -> Result<()> {
         "test ! -L static; ln -s postern fresh; cp postern bridge.copy; mkdir sub; ln -s ../postern sub/static",
     )?;
     add_static(&node, COPY)?.success()?;
-    // The name counts, not where the link lies.
+    // The name counts, not the place of the link.
     add_static(&node, &format!("{COPY}/sub"))?.success()?;
     for (name, text) in
         [("fresh", "there is no plugin \"fresh\""), ("bridge.copy", "there is no plugin \"bridge.copy\"")]
@@ -133,7 +134,7 @@ fn links_and_copies_are_the_plugin_whose_name_they_have() -> Result<()> {
     Ok(())
 }
 
-/// What is done to an installation, and what becomes of a call. All of them are for an operator to read.
+/// The changes to an installation, and the outcome of a call. An operator must be able to understand each.
 const SPOILT: [(&str, &str); 19] = [
     ("chmod 777 .", "/run/copy can be written by others than its owner (mode 777); `chmod go-w /run/copy` mends it"),
     ("chmod 775 postern.d", "postern.d can be written by others than its owner (mode 775)…chmod go-w"),
@@ -188,7 +189,8 @@ const COMMAND: &str = r#"
     (instance $run (export "run" (func $main)))
     (export "wasi:cli/run@0.2.0" (instance $run))"#;
 
-/// Files that `postern add` must refuse, and why: the name, text (of a component, if it starts so), policy, words.
+/// Files that `postern add` must refuse, with the reason: the name, text (of a component, if it starts so), policy,
+/// words.
 const NO_PLUGINS: [(&str, &str, &str, &str); 14] = [
     ("text", "hello", "", "not a WebAssembly component"),
     ("empty", "", "", "not a WebAssembly component"),
@@ -265,7 +267,7 @@ fn what_is_no_plugin_is_not_added() -> Result<()> {
             Ok(())
         },
     )?;
-    // The same way round, something that is one.
+    // A file of the same form that is a plugin.
     let (success, stderr) = add("nothing", "(component COMMAND)", "")?;
     ensure!(success, "{stderr}");
     node.add_container("c1")?;

@@ -1,4 +1,4 @@
-//! Plugins in C, JavaScript and Python, from inspection to DEL. `tests/languages/run LANGUAGE` builds what they need.
+//! Plugins in C, JavaScript and Python, from inspection to DEL. `tests/languages/run LANGUAGE` builds them.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn built() -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("no {}: `tests/languages/build LANGUAGE` makes it", path.display()))
 }
 
-/// What inspect said: one sentence of what the imports of WASI come to, and that imports and policy agree.
+/// Checks the output of `inspect`: one sentence about the imports of WASI, and the agreement of imports and policy.
 fn inspected(language: &str) -> Result<()> {
     let text = std::fs::read_to_string(built()?.join(language).join("inspected"))?;
     let words: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -53,7 +53,7 @@ impl Network {
         Ok(serde_json::from_str(&answer.stdout).unwrap_or(Value::Null))
     }
 
-    /// The error object of a call that fails.
+    /// Returns the error object of a call that fails.
     fn fails(&self, plugin: &str, verb: &str, more: &Value, words: &str) -> Result<()> {
         common::Refusal::of(&self.call(plugin, verb, more)?)?.expect(100, words)
     }
@@ -83,7 +83,7 @@ fn ipam(language: &str, plugin: &str) -> Result<()> {
     network.works("bridge", "DEL", &previous)?;
     ensure!(network.leases()?.is_empty(), "{}", network.leases()?);
     network.works("bridge", "DEL", &previous)?;
-    // What policy does not grant, the author reads in words.
+    // An operation without a grant gives the author a clear message.
     let other = json!({"ipam": {"dataDir": "relative"}});
     network.fails("bridge", "ADD", &other, plugin)?;
     ensure!(network.leases()?.is_empty(), "{}", network.leases()?);

@@ -1,4 +1,4 @@
-//! `postern learn`: the policy that it prints is what the networks need, and it leaves nothing on the node.
+//! `postern learn`: it prints the policy that the networks need, and leaves nothing on the node.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Node, flat, plugin_bin};
@@ -26,12 +26,12 @@ impl Place {
         Ok(Self { node })
     }
 
-    /// Exit status, standard output and standard error of `postern learn`.
+    /// Returns exit status, standard output and standard error of `postern learn`.
     fn learn(&self, arguments: &[&str]) -> Result<(i32, String, String)> {
         self.learn_by("exec \"$@\"", arguments)
     }
 
-    /// The same, started by a shell script.
+    /// Returns the same, started by a shell script.
     fn learn_by(&self, script: &str, arguments: &[&str]) -> Result<(i32, String, String)> {
         let mut command = self.node.command("sh");
         command.args(["-ec", script, "sh"]).arg(plugin_bin()?.join("postern")).arg("learn").args(arguments);
@@ -40,7 +40,7 @@ impl Place {
     }
 }
 
-/// The lines of a policy that count.
+/// Returns the lines of a policy without comments and blank lines.
 fn lines(policy: &str) -> Vec<&str> {
     policy.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
@@ -83,7 +83,7 @@ fn two_networks_of_a_bridge() -> Result<()> {
     let after = place.node.sh("ip -o link; find /run /var/lib /var/log; nft list ruleset")?;
     ensure!(before == after, "learning changed the node:\n{before}\n{after}");
 
-    // What it prints is a policy that inspect takes, for fewer things than are imported.
+    // `inspect` accepts the printed policy, which grants less than the imports.
     std::fs::write(place.node.path("/run/learned.toml"), &stdout)?;
     let inspected = place
         .node
@@ -203,7 +203,7 @@ fn a_component_that_is_not_installed() -> Result<()> {
 #[test]
 fn without_namespaces_it_says_so() -> Result<()> {
     let place = Place::new(&[("plain.conf", PLAIN)])?;
-    // The limit is the namespace's own: the machine's stays as it is.
+    // The limit belongs to the namespace: the machine's limit stays.
     let none = "exec unshare --user --map-root-user sh -ec 'echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"' sh \"$@\"";
     let (status, stdout, stderr) = place.learn_by(none, &["bridge", "--network", "/run/plain.conf"])?;
     ensure!(status == 1 && stdout.is_empty(), "status {status}: {stdout}{stderr}");

@@ -1,4 +1,5 @@
-//! DEL ends well whatever has become of policy, plugin, programs and kernel since the ADD: a runtime calls it until it does.
+//! DEL succeeds after any change of policy, plugin, programs and kernel since the ADD: a runtime calls it until it
+//! does.
 
 mod common;
 
@@ -8,7 +9,7 @@ use postern_tests::{Answer, Call, Node, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A CNI bin directory of the node's own: a copy, so that its catalog can be changed.
+/// A separate CNI bin directory of the node: a copy, so that its catalog can be changed.
 const BIN: &str = "/run/cni-bin";
 
 fn config() -> Value {
@@ -26,7 +27,7 @@ fn call(node: &Node, verb: &str) -> Result<Answer> {
     ))
 }
 
-/// What is on the node, apart from what attachments share.
+/// Returns the objects on the node, without those that attachments share.
 fn left(node: &Node) -> Result<String> {
     node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
          nft list ruleset | grep -E 'iifname|saddr' || true
@@ -34,7 +35,7 @@ fn left(node: &Node) -> Result<String> {
          find /var/lib/cni/networks -name '10.*' 2>/dev/null || true")
 }
 
-/// A node with a container that is attached.
+/// Makes a node with a container that is attached.
 fn attached() -> Result<Node> {
     let node = Node::new()?;
     node.add_container("c1")?;
@@ -43,7 +44,7 @@ fn attached() -> Result<Node> {
     Ok(node)
 }
 
-/// Two DELs with the attachment's record, and two without.
+/// Runs two DELs with the attachment's record, and two without.
 fn lets_go(change: &str) -> Result<()> {
     for lose in [":", "rm /run/postern/attachments/*"] {
         let node = attached()?;
@@ -99,14 +100,14 @@ fn code_that_is_gone_or_spoilt_never_wedges_a_del() -> Result<()> {
         "rm bridge.toml",
         "echo '{' > bridge.json",
         "chmod 777 .",
-        // The engine finds out.
+        // The engine detects it.
         "sed -i s/wasmtime-48/wasmtime-47/g bridge.cwasm
          sed -i \"s/\\\"code\\\": [^,]*/\\\"code\\\": \\\"$(sha256sum < bridge.cwasm | cut -d' ' -f1)\\\"/\" bridge.json",
     ];
     each(changes, |change| (*change).to_owned(), |change| lets_go(change))
 }
 
-/// Without a plugin to ask, only what is the attachment's own goes.
+/// Without a plugin only the attachment's own objects are removed.
 #[test]
 fn what_is_anothers_stays() -> Result<()> {
     let node = attached()?;
@@ -122,7 +123,7 @@ fn what_is_anothers_stays() -> Result<()> {
     let count = left(&node)?.lines().count();
     node.sh("rm $(grep -l '\"container_id\":\"c1\",\"ifname\":\"eth0\"' /run/postern/attachments/*)")?;
     node.sh(&format!("echo 'x = 1' > {OPERATOR}/bridge.toml"))?;
-    // A path that leads to another container's namespace by now, as numbers of processes do.
+    // A path that leads to another container's namespace by now, as reused process IDs do.
     let strange = Call::new(Path::new(BIN), "bridge", "DEL", config().to_string());
     node.call(&strange.attachment("c9", &node.netns("c2"), "eth0"))?.success()?;
     call(&node, "DEL")?.success()?;
@@ -136,7 +137,7 @@ fn what_is_anothers_stays() -> Result<()> {
     Ok(())
 }
 
-/// A compromised plugin whose grants an operator took away can't give back what is another's, nor give back its own early.
+/// A compromised plugin without its former grants can't release another's address, nor its own too early.
 #[test]
 fn hints_of_a_running_host_can_be_copied() -> Result<()> {
     let node = attached()?;
@@ -197,7 +198,7 @@ fn nothing_to_remove_is_success_on_any_node() -> Result<()> {
     Ok(())
 }
 
-/// A kernel without nfnetlink, as socket(2) tells it.
+/// A kernel without nfnetlink, simulated by socket(2).
 #[test]
 fn a_kernel_without_nftables_has_nothing_to_remove() -> Result<()> {
     let node = attached()?;

@@ -1,4 +1,5 @@
-//! Names that are made of two others: attachments whose rules would have one name, and names that no rules can have.
+//! Names that are made of two others: attachments whose rules would have the same name, and names that no rules can
+//! have.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, merge, plugin_bin};
@@ -25,7 +26,7 @@ fn add(node: &Node, of: (&str, &str), netns: &str, config: &Value) -> Result<Val
     Ok(config)
 }
 
-/// Whether the protection is there, as CHECK says, and as frames under another address find out.
+/// Checks the protection: by CHECK, and by frames with another address.
 fn is_guarded(node: &Node, of: (&str, &str), netns: &str, config: &Value) -> Result<()> {
     call(node, "CHECK", of, netns, config)?.success().with_context(|| format!("{of:?}"))?;
     let ping = format!("busybox ping -c1 -W1 -I {} 10.9.0.1", of.1);
@@ -38,7 +39,7 @@ fn is_guarded(node: &Node, of: (&str, &str), netns: &str, config: &Value) -> Res
     node.sh_in(netns, &change(own.trim())).map(drop)
 }
 
-/// What there is of attachments: rules of spoofing protection, and records.
+/// Returns the numbers of spoofing protection rules and records.
 fn left(node: &Node) -> Result<(usize, usize)> {
     let count = |script: &str| -> Result<usize> { Ok(node.sh(script)?.trim().parse()?) };
     Ok((
@@ -69,7 +70,7 @@ fn guards_whose_names_run_together() -> Result<()> {
             let later = add(&node, second.0, second.1, &config)?;
             let both = [(first, &earlier), (second, &later)];
             for ((of, netns), config) in both {
-                // Two interfaces in one network: the other one would answer for this one.
+                // Two interfaces in one network: the other one's rules would pass for this one's.
                 let others = if first.1 == second.1 { [first.0.1, second.0.1] } else { [of.1, of.1] };
                 let other = others.into_iter().find(|name| *name != of.1);
                 if let Some(other) = other {
@@ -87,7 +88,7 @@ fn guards_whose_names_run_together() -> Result<()> {
             let [goes, stays] = if the_first_goes_first { [0, 1] } else { [1, 0] };
             let (((gone, gone_netns), gone_config), ((of, netns), config)) = (both[goes], both[stays]);
             call(&node, "DEL", gone, gone_netns, gone_config)?.success()?;
-            // Without a record now: what its names say is the other's.
+            // Now without a record: its names belong to the other one.
             call(&node, "DEL", gone, gone_netns, gone_config)?.success()?;
             is_guarded(&node, of, netns, config)?;
             merge(&mut gc, &json!({"cni.dev/valid-attachments": []}));
@@ -99,7 +100,7 @@ fn guards_whose_names_run_together() -> Result<()> {
     Ok(())
 }
 
-/// The same container and interface in two networks, whose rules the native names don't tell apart.
+/// The same container and interface in two networks: the native names of their rules are the same.
 #[test]
 fn networks_do_not_take_each_others_guards() -> Result<()> {
     let node = Node::new()?;
@@ -120,7 +121,7 @@ fn networks_do_not_take_each_others_guards() -> Result<()> {
     Ok(())
 }
 
-/// What can't be made is refused before it is written down, with the way out, and nothing is left of it.
+/// An effect that can't be made is refused before it is noted, with the way out, and nothing is left of it.
 #[test]
 fn names_that_no_rules_can_have() -> Result<()> {
     let node = Node::new()?;
@@ -142,7 +143,7 @@ fn names_that_no_rules_can_have() -> Result<()> {
     Ok(())
 }
 
-/// A record that has such an effect all the same, of an earlier version, is no obstacle.
+/// A record of an earlier version that has such an effect is no obstacle.
 #[test]
 fn records_of_what_cannot_exist() -> Result<()> {
     let long = "c".repeat(240);
@@ -170,7 +171,7 @@ fn records_of_what_cannot_exist() -> Result<()> {
                     call(&node, "GC", ("", ""), "c1", &gc)?.success().map(drop)
                 }
                 _ => {
-                    // A run that was killed needs no proof that its container is gone.
+                    // For a killed run no proof is needed that its container is gone.
                     node.sh(&format!(
                         "echo '{{\"plugin\":\"bridge\",\"ending\":true}}' >> $(ls /run/postern/attachments/*)
                          {}/postern gc --yes",

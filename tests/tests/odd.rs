@@ -1,5 +1,6 @@
-//! Processes that a runtime leaves odd: signals ignored or blocked, limits too low, streams closed, a working directory
-//! that is gone. Each run succeeds, or fails with an error object and has changed nothing; none is silent, none hangs.
+//! Unusual process states that a runtime may pass on: ignored or blocked signals, low limits, closed streams, a removed
+//! working directory. Each run succeeds, or fails with an error object and has changed nothing. None is silent, none
+//! hangs.
 
 mod common;
 
@@ -8,21 +9,21 @@ use common::{Refusal, Watched, each};
 use postern_tests::{Answer, Call, plugin_bin};
 use serde_json::{Value, json};
 
-/// What may become of a run.
+/// The expected end of a run.
 enum End {
     /// It succeeds.
     Works,
     /// It fails with these words.
     Fails(&'static str),
-    /// Either: by whether the kernel holds this user to the limit, or whether a program is run.
+    /// Either: depending on the kernel's limit for this user, or on the start of a program.
     Either(&'static str),
-    /// Where the answer goes nobody can read it, but it ends as it should.
+    /// The answer has no reader, but the run ends correctly.
     Unheard,
 }
 
 use End::{Either, Fails, Unheard, Works};
 
-/// A condition: its name, the shell that makes it and goes on with `"$@"`, and what becomes of VERSION, ADD and DEL.
+/// A condition: its name, the shell code that makes it and continues with `"$@"`, and the ends of VERSION, ADD and DEL.
 type Odd = (&'static str, &'static str, [End; 3]);
 
 const LIMIT_OF_STACK: &str = "the runtime limits its stack to 64, and it needs 128";
@@ -57,7 +58,7 @@ const ODD: [Odd; 24] = [
     (
         "4 GiB of addresses",
         "ulimit -v 4194304; exec \"$@\"",
-        // DEL goes by the record, which takes no engine.
+        // DEL uses the record, and needs no engine.
         [Works, Fails("the runtime limits its address space to 4194304, and it needs 6291456"), Works],
     ),
     ("4 GiB of addresses, which may be raised", "ulimit -S -v 4194304; exec \"$@\"", [Works, Works, Works]),
@@ -96,7 +97,7 @@ fn endure(backend: &str) -> Result<()> {
     let call =
         |verb: &str| Call::new(&bin, "bridge", verb, config(backend).to_string()).attachment("c1", &netns, "eth0");
     let plainly = |watched: &Watched, verb: &str| watched.node.call(&call(verb))?.success();
-    // What a node keeps, the bridge above all, is there before.
+    // The node objects, mainly the bridge, exist before.
     plainly(&watched, "ADD")?;
     plainly(&watched, "DEL")?;
     watched.look()?;
@@ -137,7 +138,7 @@ fn so_does_one_that_starts_programs() -> Result<()> {
     endure("iptables")
 }
 
-/// Files are opened by cap-std, which walks by itself where the kernel or a runtime's filter has no `openat2(2)`.
+/// Files are opened by cap-std. It walks the path itself if the kernel or a runtime's filter has no `openat2(2)`.
 #[test]
 fn a_run_needs_no_openat2() -> Result<()> {
     const TRACE: &str = "/var/log/trace";

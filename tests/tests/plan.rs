@@ -1,4 +1,4 @@
-//! `postern plan`: it foretells what an ADD asks for, in order and with the same verdicts, and changes nothing.
+//! `postern plan`: it predicts the operations of an ADD, in order and with the same verdicts, and changes nothing.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
@@ -10,7 +10,7 @@ use postern_tests::{Call, Names, Node, compare, flat, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// What a plan must leave as it is, times of change included.
+/// The files that a plan must not change, including their times.
 const FILES: &str =
     "find /run /var/lib /var/log /etc/postern -printf '%p %y %m %U %s %T@ %C@\\n' 2>/dev/null | sort; nft list ruleset";
 
@@ -29,7 +29,7 @@ impl Place {
     fn new(containers: &[&str]) -> Result<Self> {
         let node = Node::new()?;
         containers.iter().try_for_each(|container| node.add_container(container))?;
-        // The operator's directory is the node's own too.
+        // The node has its own directory of the operator too.
         node.sh(
             "mount -t tmpfs -o mode=755 etc /mnt
              cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
@@ -44,13 +44,13 @@ impl Place {
         std::fs::write(&path, text).with_context(|| path.display().to_string())
     }
 
-    /// `postern plan` of a network, by a user without any privilege: it is nobody in a user namespace of its own. Fails if
-    /// anything on the node is another afterwards.
+    /// Runs `postern plan` of a network, by a user without any privilege: `nobody` in a separate user namespace. Fails
+    /// if anything on the node changed.
     fn plan(&self, network: &Value, arguments: &[&str]) -> Result<Said> {
         self.plan_of(&plugin_bin()?, network, arguments)
     }
 
-    /// The same by the postern in another directory.
+    /// Runs the same by the postern in another directory.
     fn plan_of(&self, bin: &Path, network: &Value, arguments: &[&str]) -> Result<Said> {
         self.write("/run/plan.conflist", &network.to_string())?;
         let before = self.looks()?;
@@ -73,7 +73,7 @@ impl Place {
         Ok((self.node.sh(FILES)?, self.node.snapshot(&["c1", "c2"], &mut Names::new(""))?))
     }
 
-    /// The plan as an object.
+    /// Returns the plan as an object.
     fn object(&self, network: &Value, arguments: &[&str]) -> Result<(i32, Value)> {
         self.object_of(&plugin_bin()?, network, arguments)
     }
@@ -85,7 +85,7 @@ impl Place {
         Ok((status, object))
     }
 
-    /// A real ADD of the first plugin, as a runtime does it. Returns its answer, and its lines of the audit log.
+    /// Makes a real ADD of the first plugin, as a runtime does. Returns its answer, and its lines of the audit log.
     fn add(
         &self,
         network: &Value,
@@ -139,7 +139,7 @@ fn device(patch: Value) -> Value {
     network("1.0.0", Value::Object(plugin))
 }
 
-/// A link to stack others on, which the default route leads through.
+/// A parent link with the default route through it.
 const WIRE: &str = "ip link add wire0 type veth peer name wire1; ip link set wire0 up; ip link set wire1 up
     ip address add 10.6.0.1/24 dev wire0; ip route add default via 10.6.0.2";
 
@@ -154,7 +154,8 @@ fn fixed() -> Value {
     json!({"type": "static", "ranges": null, "addresses": [{"address": "10.9.0.77/24", "gateway": "10.9.0.1"}]})
 }
 
-/// Operations of a plan in the order of the audit log, which has a delegation after what the delegate did.
+/// Returns the operations of a plan in the order of the audit log, which has a delegation after the delegate's
+/// operations.
 fn as_logged(plan: &Value) -> Vec<Value> {
     let mut logged = Vec::new();
     let mut open: Vec<Value> = Vec::new();
@@ -170,7 +171,7 @@ fn as_logged(plan: &Value) -> Vec<Value> {
     logged
 }
 
-/// What plan and log have in common of an operation.
+/// Returns the part of an operation that plan and log have in common.
 fn essence(operation: &Value, decision: &str, result: &str) -> Value {
     let mut request = operation["request"].clone();
     // Chosen by the host.
@@ -188,7 +189,8 @@ fn essence(operation: &Value, decision: &str, result: &str) -> Value {
     ])
 }
 
-/// A result without what the host chooses. What is masked in the plan is masked in the other too, and nothing else.
+/// Returns a result without the host's random choices. Values masked in the plan are masked in the other too, and no
+/// more.
 fn masked(result: &Value, plan: &Value) -> Value {
     let mut result = result.clone();
     let interfaces = result.get_mut("interfaces").and_then(Value::as_array_mut);
@@ -252,7 +254,7 @@ fn it_foretells_what_an_add_does() -> Result<()> {
     Ok(())
 }
 
-/// A message without the name that the host chose.
+/// Returns a message without the name that the host chose.
 fn real_name(message: &Value) -> Value {
     let text = message.as_str().unwrap_or_default();
     let Some(at) = text.find("veth") else { return message.clone() };
@@ -260,7 +262,7 @@ fn real_name(message: &Value) -> Value {
     format!("{before}{HOST_END}{after}").into()
 }
 
-/// For a first container and for a second, which finds bridge, leases and forwarding there.
+/// Runs it for a first container and for a second, which finds bridge, leases and forwarding there.
 fn foretells(network: &Value, ifname: &str, args: &str) -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
     place.node.sh(WIRE)?;
@@ -271,7 +273,7 @@ fn foretells(network: &Value, ifname: &str, args: &str) -> Result<()> {
         )?;
     }
     place.write("/run/resolv.conf", "nameserver 192.0.2.53\nsearch example.org\n")?;
-    // In this mode a link of the node has one link on it.
+    // In this mode a parent has only one link.
     let is_only_one = network["plugins"][0]["mode"] == "passthru";
     for container in ["c1", "c2"].into_iter().take(if is_only_one { 1 } else { 2 }) {
         let netns = place.node.netns(container);
@@ -279,7 +281,7 @@ fn foretells(network: &Value, ifname: &str, args: &str) -> Result<()> {
         let (status, plan) = place.object(network, &arguments)?;
         let (answer, lines) = place.add(network, container, ifname, args)?;
         let planned: Vec<Value> = as_logged(&plan).iter().map(|line| essence(line, "verdict", "outcome")).collect();
-        // What the host undoes of its own accord is no plugin's.
+        // Undoing by the host itself belongs to no plugin.
         let asked = lines.iter().filter(|line| line["plugin"] != "postern");
         let logged: Vec<Value> = asked.map(|line| essence(line, "decision", "result")).collect();
         ensure!(planned == logged, "{container}: planned\n{planned:#?}\nlogged\n{logged:#?}");
@@ -298,7 +300,7 @@ fn foretells(network: &Value, ifname: &str, args: &str) -> Result<()> {
     Ok(())
 }
 
-/// The operation of this name.
+/// Returns the operation of this name.
 fn operation<'a>(plan: &'a Value, name: &str) -> Result<&'a Value> {
     let all = plan["plugins"].as_array().into_iter().flatten().flat_map(|plugin| plugin["operations"].as_array());
     all.flatten().find(|operation| operation["operation"] == name).with_context(|| format!("no {name}: {plan:#}"))
@@ -390,7 +392,7 @@ fn what_policy_denies_is_shown_all_at_once() -> Result<()> {
         ensure!(operation["missing"].as_str().is_some_and(|missing| missing.contains(line)), "not {line}: {operation}");
         ensure!(operation["rule"].is_null() && operation["outcome"] == "ok", "{operation}");
     }
-    // As if it were allowed, to the end.
+    // Continued to the end, as if it were allowed.
     ensure!(plan["result"]["ips"][0]["address"] == "10.9.0.2/24", "{plan:#}");
     let origin = |name: &str| Ok::<_, anyhow::Error>(operation(&plan, name)?["from"].clone());
     ensure!(origin("bridge.ensure")? == "shipped", "{plan:#}");
@@ -423,7 +425,7 @@ fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
         (bridge(one), vec!["--container", "c2"]),
         (bridge(json!({"promiscMode": true, "hairpinMode": true})), vec!["--container", "c2"]),
         (bridge(json!({"ipam": {"ranges": [[{"subnet": "10.9.0.1/24"}]]}})), vec!["--container", "c2"]),
-        // What is on the node is in the way.
+        // Existing objects on the node are in the way.
         (bridge(json!({"bridge": "op0"})), vec!["--container", "c2"]),
         (bridge(json!({"bridge": "br8", "isGateway": true})), vec!["--container", "c2"]),
         (network("9.9.9", json!({"type": "bridge"})), vec!["--container", "c2"]),
@@ -450,8 +452,8 @@ fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
     Ok(())
 }
 
-/// A delegate that has spent what its caller may ask for is refused, and its caller hears of that; the caller itself is
-/// stopped. Both are so in a plan, and nothing is made for which there is no handle.
+/// A delegate that has spent its caller's number of operations is refused, and its caller gets an error. The caller
+/// itself is stopped. Both happen in a plan too, and nothing is made if no handle is left for it.
 #[test]
 fn what_a_run_may_use_up_ends_a_plan_as_it_ends_the_run() -> Result<()> {
     let network = bridge(json!({"isGateway": true, "ipMasq": true}));
@@ -497,10 +499,10 @@ fn a_chain_with_a_native_plugin() -> Result<()> {
     let natives: Vec<_> = plugins.iter().map(|plugin| plugin["native"].as_bool()).collect();
     ensure!(natives == [Some(false), Some(true), Some(false)], "{plan:#}");
     ensure!(plugins[1]["digest"].is_null() && plugins[1]["operations"] == json!([]), "{plan:#}");
-    // Only what the entry declares reaches the plugin.
+    // Only the data that the entry declares reach the plugin.
     ensure!(plan["result"]["interfaces"][2]["mac"] == "02:aa:bb:cc:dd:ee", "{plan:#}");
     ensure!(plan["result"]["ips"][0]["address"] == "10.9.0.2/24", "{plan:#}");
-    // loopback hands the result on that came to it past the native one.
+    // loopback passes on the result that came to it past the native plugin.
     ensure!(plan["result"]["interfaces"].as_array().is_some_and(|all| all.len() >= 3), "{plan:#}");
 
     let (status, plan) = place.object(&list, &["--plugin", "bridge"])?;
@@ -541,7 +543,7 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
     place.write("/run/plan.conflist", &network.to_string())?;
     place.node.sh_in("c1", "ip link add eth0 type veth peer name other")?;
     let netns = place.node.netns("c1");
-    // Nobody may not enter it, and is told that it is taken as empty.
+    // User `nobody` may not enter it, and the plan says that it counts as empty.
     let (status, text, _) = place.plan(&network, &["--netns", &netns])?;
     ensure!(status == 0 && flat(&text).contains("is taken as an empty namespace: "), "status {status}: {text}");
     let (status, text, _) = place.plan(&network, &["--netns", "/run/netns/none"])?;
@@ -549,7 +551,7 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
         status == 0 && flat(&text).contains("/run/netns/none is taken as an empty namespace: it is not there yet"),
         "{text}"
     );
-    // Whoever may sees what is in the way.
+    // A user who may enter it sees the obstacle there.
     let before = place.looks()?;
     let postern = plugin_bin()?.join("postern");
     let plan = |netns: &str| -> Result<(i32, String)> {
@@ -569,7 +571,7 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
     Ok(())
 }
 
-/// A plugin that asks for anything, in any order, by a policy that lets it go on for long: the plan stays a plan.
+/// A plugin with any operations in any order, under a policy with a large limit: the plan changes nothing.
 #[test]
 fn a_hostile_plugin_gets_no_further_than_the_simulation() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
@@ -612,7 +614,7 @@ fn what_makes_no_sense_is_an_error() -> Result<()> {
         let (status, stdout, stderr) = place.plan(&list, &arguments)?;
         ensure!(status == 1 && stdout.is_empty() && stderr.contains(words), "{status} {stdout} {stderr}");
     }
-    // The network's name is the plugin's to refuse, as a runtime would have it.
+    // The plugin refuses the network's name, as with a runtime.
     let (status, plan) = place.object(&json!({"name": "a b", "plugins": [{"type": "loopback"}]}), &[])?;
     ensure!(status == 1 && plan["plugins"][0]["error"]["code"] == 7, "{plan:#}");
     Ok(())

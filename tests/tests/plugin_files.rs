@@ -1,5 +1,5 @@
-//! Plugins' files in a CNI bin directory: what starts which plugin, what an installer may copy over them, and what is kept of
-//! those that were there before.
+//! Plugins' files in a CNI bin directory: the file that starts each plugin, installers' copies over them, and the kept
+//! files.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn add(node: &Node, bin: &str, name: &str) -> Result<Answer> {
     node.call(&Call::new(Path::new(bin), name, "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0"))
 }
 
-/// The host with these arguments, as a runtime's environment has it.
+/// Runs the host executable with these arguments, in a runtime's environment.
 fn with_arguments(node: &Node, host: &str, arguments: &[&str]) -> Result<Answer> {
     let call = Call::new(Path::new(COPY), "ignored", "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0");
     let mut command = node.command(host);
@@ -57,14 +57,14 @@ fn a_plugins_file_is_one_line_that_starts_the_host() -> Result<()> {
 #[test]
 fn the_option_alone_says_which_plugin() -> Result<()> {
     let node = node()?;
-    // Whatever the file is called, and wherever it lies.
+    // With any name and place of the file.
     node.sh(&format!(
         "cd {COPY}; mkdir sub; cp static bridge2; cp static sub/postern; cp static ptp; ln -s static link"
     ))?;
     for (bin, name) in [(COPY, "bridge2"), (COPY, "ptp"), (COPY, "link"), ("/run/copy/sub", "postern")] {
         add(&node, bin, name)?.success().map_err(|error| error.context(name))?;
     }
-    // The host's own name and a copy's name do not count beside the option, nor does what follows it.
+    // The host executable's own name and a copy's name don't count beside the option, nor do the arguments after it.
     node.sh(&format!("cp {COPY}/postern {COPY}/loopback"))?;
     for host in ["/run/copy/postern", "/run/copy/loopback"] {
         for arguments in [
@@ -77,7 +77,7 @@ fn the_option_alone_says_which_plugin() -> Result<()> {
                 .map_err(|error| error.context(format!("{host} {arguments:?}")))?;
         }
     }
-    // Anywhere else it is what people type, whatever the environment says.
+    // In any other case it is the command for people, whatever the environment.
     let answer = with_arguments(&node, "/run/copy/postern", &["inspect", "--plugin=static"])?;
     ensure!(answer.status == 2 && answer.stderr.contains("--plugin"), "{answer:?}");
     Ok(())
@@ -86,7 +86,7 @@ fn the_option_alone_says_which_plugin() -> Result<()> {
 #[test]
 fn names_that_are_no_plugins_lead_nowhere() -> Result<()> {
     let node = node()?;
-    // A policy and code that a name with a path would lead to.
+    // A policy and code to which a name with a path would lead.
     node.sh(&format!("cd {COPY}; for end in json toml cwasm; do cp postern.d/static.$end x.$end; done"))?;
     each(
         [
@@ -117,7 +117,7 @@ fn names_that_are_no_plugins_lead_nowhere() -> Result<()> {
     let said = node.command("bash").args(["-c", &script]).env("CNI_COMMAND", "VERSION").output()?;
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     ensure!(text.contains("invalid plugin name: "), "{text}");
-    // Somebody who types it is told what it is for; the plugin says what it is, as each plugin does.
+    // A person who types it gets its purpose; the plugin prints its description, as each plugin does.
     let typed = node.sh(&format!("{COPY}/postern --plugin=static inspect 2>&1"))?;
     ensure!(
         typed.contains("is for the first line of a plugin's file") && typed.contains("CNI static plugin"),
@@ -144,7 +144,7 @@ fn an_installers_copy_leaves_the_host_alone() -> Result<()> {
     ensure!(findings(&node, "--bin /run/bin")?.is_empty(), "{:?}", findings(&node, "--bin /run/bin")?);
     let sum = || node.sh(&format!("sha256sum {COPY}/postern {COPY}/postern-admin"));
     let before = sum()?;
-    // What an installer's image does with its plugins.
+    // The way in which an installer's image copies its plugins.
     let native = native_bin()?;
     node.sh(&format!("cp {native}/bridge {native}/ptp /run/bin/", native = native.display()))?;
     ensure!(sum()? == before, "the host was overwritten");
@@ -157,16 +157,16 @@ fn an_installers_copy_leaves_the_host_alone() -> Result<()> {
         ensure!(found.contains(&words), "not {words}: {found:?}");
     }
     ensure!(found.len() == 2, "{found:?}");
-    // It is a directory that files were placed in, so that nobody has to name it.
+    // It is a directory that files were placed in, so it need not be named.
     ensure!(findings(&node, "")? == found, "{:?}", findings(&node, "")?);
-    // The remedy keeps what it replaces.
+    // The remedy keeps the replaced file.
     node.sh(&format!("for plugin in bridge ptp; do {COPY}/postern add $plugin --bin /run/bin; done"))?;
     ensure!(findings(&node, "")?.is_empty());
     node.sh(&format!(
         "cmp {native}/bridge /run/bin/bridge.native; cmp {native}/ptp /run/bin/ptp.native",
         native = native.display()
     ))?;
-    // Through a link it would have been the host.
+    // Through a link it would have overwritten the host executable.
     node.sh("ln -sfn /run/copy/postern /run/bin/ptp")?;
     let found = findings(&node, "")?;
     ensure!(found.len() == 1 && found.iter().all(|line| line.starts_with("note /run/bin/ptp: is a link")), "{found:?}");
@@ -189,7 +189,7 @@ fn nothing_that_had_the_name_is_lost() -> Result<()> {
     let [bridge, loopback, ptp, fixed] = lines(&["bridge", "loopback", "ptp", "static"]).try_into().unwrap_or_default();
     let expected = format!("{bridge}bridge.native one\n{loopback}{ptp}ptp.native /usr/libexec/cni/ptp\n{fixed}");
     ensure!(seen()? == expected, "{}", seen()?);
-    // Again changes nothing; another one goes beside the first; the same one is kept once.
+    // A repetition changes nothing; another file goes beside the first; the same one is kept once.
     add("bridge")?;
     ensure!(seen()? == expected, "{}", seen()?);
     node.sh("echo two > /run/bin/bridge")?;

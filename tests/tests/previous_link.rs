@@ -1,5 +1,5 @@
-//! bridge behind a plugin that made a link of the host: where the operator's policy lets it, that link joins the bridge in the
-//! place of a pair. A link is a pair of veth on the host here, as the tap of another plugin would be.
+//! The plugin bridge after a plugin that made a link of the host. If the operator's policy allows it, that link joins
+//! the bridge in place of a pair. Here the link is a veth pair on the host; it stands for the tap of another plugin.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{PRIVATE_ETC, Refusal};
 use postern_tests::{Answer, Call, Node, merge, plugin_bin};
 use serde_json::{Value, json};
 
-/// What an operator grants.
+/// The operator's policy.
 const POLICY: &str = r#"
 [previous]
 names = ["tap*"]
@@ -30,7 +30,7 @@ impl Place {
         let node = Node::new()?;
         ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
         node.sh(PRIVATE_ETC)?;
-        // The other ends are who is behind the links.
+        // The other ends stand for the programs behind the links.
         node.sh(
             "for n in 1 2; do ip link add tap$n address 02:00:00:00:00:0$n type veth peer name vm$n address 02:00:00:00:01:0$n; done
              ip link set vm1 up; ip link set vm2 up",
@@ -66,14 +66,14 @@ impl Place {
         Ok((config, result))
     }
 
-    /// What the kernel says of a link.
+    /// Returns the kernel's data about a link.
     fn link(&self, name: &str) -> Result<Value> {
         let said = self.node.sh(&format!("ip -d -j link show {name}"))?;
         let links: Vec<Value> = serde_json::from_str(&said)?;
         links.into_iter().next().context("no link")
     }
 
-    /// Fails unless the link is as it was found: nobody's port, and down.
+    /// Fails unless the link is as it was before: no port, and down.
     fn is_free(&self, name: &str) -> Result<()> {
         let link = self.link(name)?;
         let up = link.pointer("/flags").and_then(Value::as_array).is_some_and(|flags| flags.contains(&json!("UP")));
@@ -101,7 +101,7 @@ fn the_link_joins_and_is_let_go_of() -> Result<()> {
     let port = &tap["linkinfo"]["info_slave_data"];
     ensure!(tap["master"] == "br9" && port["isolated"] == true && port["hairpin"] == true, "{tap}");
     ensure!(tap["flags"].as_array().is_some_and(|flags| flags.contains(&json!("UP"))), "{tap}");
-    // No pair was made, and the container has nothing of it.
+    // No pair was made, and nothing is in the container.
     ensure!(place.node.sh("ip -o link | grep -c veth[0-9a-f] || true")?.trim() == "0", "a pair");
     ensure!(place.node.sh_in("c1", "ip -o link | wc -l")?.trim() == "1", "a link in the container");
     place.call("CHECK", "c1", &config)?.success()?;
@@ -110,7 +110,7 @@ fn the_link_joins_and_is_let_go_of() -> Result<()> {
     let second = place.call("ADD", "c1", &place.config(&isolated))?;
     Refusal::of(&second)?.expect(999, "an earlier ADD made the port of this attachment…run DEL first")?;
     ensure!(place.link("tap1")?["master"] == "br9", "a second ADD took the first one's port");
-    // It keeps the address that it has by its port.
+    // It keeps the address that it took from its port.
     place.node.sh("ip link set br9 address 02:00:00:00:00:01")?;
     for script in ["ip link set tap1 nomaster", "ip link set tap1 master br9; ip link set tap1 down"] {
         place.node.sh(script)?;
@@ -125,7 +125,7 @@ fn the_link_joins_and_is_let_go_of() -> Result<()> {
     Ok(())
 }
 
-/// As shipped a plugin before has no say: a pair is made, and the link left alone, as native does.
+/// With the shipped policy an earlier plugin has no influence: a pair is made, and the link is left alone, as natively.
 #[test]
 fn without_a_grant_it_is_as_native() -> Result<()> {
     let place = Place::new("")?;
@@ -152,7 +152,7 @@ fn who_is_behind_it_reaches_the_gateway() -> Result<()> {
     Ok(())
 }
 
-/// The plugin before made a whole pair: what it has in the container gets the addresses, and is its own to delete.
+/// The earlier plugin made a whole pair: its end in the container gets the addresses, and only that plugin deletes it.
 #[test]
 fn the_containers_link_is_the_other_plugins() -> Result<()> {
     let place = Place::new(POLICY)?;
@@ -166,7 +166,7 @@ fn the_containers_link_is_the_other_plugins() -> Result<()> {
     place.node.sh_in("c1", "ip -o addr show dev eth0 | grep -q 10.9.0.2/24; ping -c1 -W2 10.9.0.1 >/dev/null")?;
     place.call("CHECK", "c1", &config)?.success()?;
     ensure!(place.node.sh("nft list ruleset")?.contains("tap1"), "no guard");
-    // An IPAM plugin that can't be asked: the DEL fails, and the next one still deletes nothing of another's.
+    // An IPAM plugin that can't be called: the DEL fails, and the next one still deletes nothing of the other plugin.
     place.node.sh("chmod 000 /var/lib/cni/networks/net; mv /var/lib/cni/networks/net /var/lib/cni/networks/away; touch /var/lib/cni/networks/net")?;
     ensure!(place.call("DEL", "c1", &config)?.status != 0, "a DEL without a directory of leases");
     ensure!(place.link("tap1")?.get("master").is_none(), "an address is about to be given back, and in use");
@@ -196,7 +196,8 @@ fn only_the_address_behind_it_passes_the_guard() -> Result<()> {
     place.is_free("tap1")
 }
 
-/// What is gone is let go of by whoever collects: the container's namespace, or the runtime's list.
+/// A collection releases the link of an attachment that is gone: by the container's namespace, or by the runtime's
+/// list.
 #[test]
 fn collections_let_go_of_it() -> Result<()> {
     let place = Place::new(POLICY)?;
@@ -207,7 +208,7 @@ fn collections_let_go_of_it() -> Result<()> {
     merge(&mut gc, &json!({"cni.dev/valid-attachments": []}));
     place.call("GC", "c1", &gc)?.success()?;
     place.is_free("tap1")?;
-    // A link that is gone is nothing to be let go of; another of its name is another's.
+    // A link that is gone needs no release; another link of its name has another owner.
     place.node.add_container("c1")?;
     let (config, _) = place.add(&json!({}))?;
     place.node.sh("ip link del tap1; ip link add tap1 type veth peer name vm1; ip link set tap1 master br9")?;
@@ -216,7 +217,8 @@ fn collections_let_go_of_it() -> Result<()> {
     Ok(())
 }
 
-/// Without the plugin, and with its grants withdrawn: the record is enough, and the container's link stays the other plugin's.
+/// Without the plugin, and with its grants withdrawn: the record is enough, and the container's link still belongs to
+/// the other plugin.
 #[test]
 fn a_del_needs_no_grant() -> Result<()> {
     for policy in [
@@ -234,7 +236,7 @@ fn a_del_needs_no_grant() -> Result<()> {
     Ok(())
 }
 
-/// A failed ADD leaves the link as it was, and up where it was up.
+/// A failed ADD leaves the link as it was, and up if it was up.
 #[test]
 fn a_failed_add_lets_go_of_it() -> Result<()> {
     let place = Place::new(POLICY)?;
@@ -250,7 +252,7 @@ fn a_failed_add_lets_go_of_it() -> Result<()> {
     place.is_free("tap1")
 }
 
-/// Two ADDs for one link: one has it.
+/// Two ADDs for one link: only one gets it.
 #[test]
 fn of_two_attachments_one_has_the_link() -> Result<()> {
     let place = Place::new(POLICY)?;
@@ -280,7 +282,7 @@ fn of_two_attachments_one_has_the_link() -> Result<()> {
     Ok(())
 }
 
-/// What people are told before: a plan, the policy that such a network needs, and what a policy amounts to.
+/// The commands for people: a plan, the policy that such a network needs, and the abilities under a policy.
 #[test]
 fn it_is_planned_learned_and_told() -> Result<()> {
     let place = Place::new(POLICY)?;
@@ -304,7 +306,7 @@ fn it_is_planned_learned_and_told() -> Result<()> {
         ensure!(learned.contains(line), "not `{line}`: {learned}");
     }
     ensure!(!learned.contains("[grant.veth]\n"), "{learned}");
-    // Without the grant the plan makes a pair, and with half of it says what is missing.
+    // Without the grant the plan makes a pair, and with a half of it the plan names the missing half.
     place.policy("")?;
     ensure!(place.node.sh(&format!("{postern} plan /run/net.conf"))?.contains("veth pair"), "no pair");
     place.policy("[grant.bridge]\nnames = [\"br9\"]\nattach = [\"tap*\"]\n")?;
@@ -313,7 +315,7 @@ fn it_is_planned_learned_and_told() -> Result<()> {
     place.is_free("tap1")
 }
 
-/// What policy demands of a port is looked for on a link of whatever kind.
+/// Policy's conditions for a port are checked on a link of any kind.
 #[test]
 fn a_link_of_another_kind_is_held_against_policy() -> Result<()> {
     let place = Place::new(POLICY)?;
@@ -326,7 +328,7 @@ fn a_link_of_another_kind_is_held_against_policy() -> Result<()> {
     place.is_free("tap3")
 }
 
-/// A record of another boot: what has the link's number now is another's, and stays where it is.
+/// A record of another boot: the present link with its index belongs to another owner, and stays unchanged.
 #[test]
 fn after_another_boot_no_number_counts() -> Result<()> {
     let place = Place::new(POLICY)?;

@@ -1,4 +1,5 @@
-//! What a run leaves that did not end, or whose container is gone: recovered by the next ADD, DEL, GC and `postern gc`.
+//! The effects of a run that did not end, or whose container is gone: removed by the next ADD, DEL, GC and `postern
+//! gc`.
 
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, plugin_bin};
@@ -20,7 +21,7 @@ fn postern(node: &Node, arguments: &str) -> Result<String> {
     node.sh(&format!("{}/postern {arguments}", plugin_bin()?.display()))
 }
 
-/// Leases, pairs, masquerading rules, chains of the spoofing protection, records.
+/// Returns the numbers of leases, pairs, masquerading rules, spoofing protection chains, and records.
 fn left(node: &Node) -> Result<[usize; 5]> {
     let count = |script: &str| -> Result<usize> { Ok(node.sh(script)?.trim().parse()?) };
     Ok([
@@ -35,12 +36,12 @@ fn left(node: &Node) -> Result<[usize; 5]> {
 const NOTHING: [usize; 5] = [0; 5];
 const ONE: [usize; 5] = [1; 5];
 
-/// The record as a process leaves it that is killed before it has given its answer.
+/// Makes the record that a process leaves if it is killed before its answer.
 fn as_if_killed(node: &Node) -> Result<()> {
     node.sh("sed -i '/\"given\"/d' /run/postern/attachments/*").map(drop)
 }
 
-/// What was in the kernel is gone, what is on a disk is not.
+/// Removes the kernel's objects; those on a disk stay.
 fn as_if_of_another_boot(node: &Node) -> Result<()> {
     node.sh("for link in $(ip -o link | sed -n 's/^[0-9]*: \\(veth[^@]*\\)@.*/\\1/p'); do ip link del $link; done; nft flush ruleset")?;
     node.sh("sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"another\"/' /run/postern/attachments/*").map(drop)
@@ -101,7 +102,7 @@ fn so_it_does_with_programs() -> Result<()> {
 #[test]
 fn an_add_for_another_namespace_begins_anew() -> Result<()> {
     let node = attached("c1")?;
-    // The pair of the old one must not be waited for: it may live on in a process.
+    // No wait for the old pair: it may live on in a process.
     node.sh("ip netns del c1; ip netns add c1")?;
     call(&node, "ADD", "c1")?.success()?;
     ensure!(left(&node)? == ONE, "{:?}", left(&node)?);
@@ -177,8 +178,8 @@ fn a_collection_spares_who_is_at_work() -> Result<()> {
     Ok(())
 }
 
-/// A run that was killed as soon as it had its record's first line, which is about a namespace that is no more. With a
-/// helper the next one begins before it knows of that.
+/// A run that was killed directly after its record's first line, which names a namespace that is gone. With a helper
+/// the next one begins before it can know that.
 #[test]
 fn a_record_without_a_section_is_not_begun_for_another_namespace() -> Result<()> {
     let node = Node::new()?;
@@ -207,7 +208,7 @@ fn a_record_without_a_section_is_not_begun_for_another_namespace() -> Result<()>
     Ok(())
 }
 
-/// The names of its rules tell of container and interface, and not of the network.
+/// The names of its rules contain container and interface, but not the network.
 #[test]
 fn spoofing_protection_of_the_same_interface_in_another_network_stays() -> Result<()> {
     let node = attached("c1")?;
@@ -226,7 +227,7 @@ fn spoofing_protection_of_the_same_interface_in_another_network_stays() -> Resul
     Ok(())
 }
 
-/// An address is another's as soon as its lease is gone.
+/// After the release of its lease an address may belong to another attachment.
 #[test]
 fn leases_are_given_back_after_the_link_is_gone() -> Result<()> {
     let node = attached("c1")?;
@@ -238,7 +239,7 @@ fn leases_are_given_back_after_the_link_is_gone() -> Result<()> {
     Ok(())
 }
 
-/// Made since the collection began: whoever wrote the list can't have known of it.
+/// Made since the collection began: the list can't contain it.
 #[test]
 fn a_collection_spares_what_is_younger() -> Result<()> {
     let node = attached("c1")?;
@@ -256,7 +257,7 @@ fn a_collection_spares_what_is_younger() -> Result<()> {
     Ok(())
 }
 
-/// A DEL that was killed after the pair: nothing is left that tells whether the namespace lives, and nothing has to.
+/// A DEL that was killed after the pair: nothing shows any more if the namespace lives, and nothing needs to.
 #[test]
 fn a_del_that_was_killed_is_collected_without_its_pair() -> Result<()> {
     let node = attached("c1")?;
@@ -270,7 +271,7 @@ fn a_del_that_was_killed_is_collected_without_its_pair() -> Result<()> {
     Ok(())
 }
 
-/// Root in a container can give its link any address: what another one has left goes all the same.
+/// Root in a container can give its link any address: another container's garbage is removed nevertheless.
 #[test]
 fn an_address_on_anothers_link_saves_no_garbage() -> Result<()> {
     let node = attached("c1")?;
@@ -284,7 +285,7 @@ fn an_address_on_anothers_link_saves_no_garbage() -> Result<()> {
     Ok(())
 }
 
-/// A pair that lies in the container with both ends is no attachment that somebody made again.
+/// A pair with both ends in the container is no attachment that was made again.
 #[test]
 fn a_link_that_root_makes_is_nobodys_attachment() -> Result<()> {
     const MAKE: &str = "ip link add eth0 type veth peer name other";

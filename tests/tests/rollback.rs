@@ -1,5 +1,5 @@
-//! A host that was taken away and put back: native plugins have detached and attached the same containers meanwhile, and the
-//! records tell of what is no more.
+//! A host executable that was removed and installed again. Meanwhile native plugins have detached and attached the same
+//! containers, and the records list objects that are gone.
 
 mod common;
 
@@ -23,7 +23,7 @@ struct Place {
 }
 
 impl Place {
-    /// Attached by Postern, then detached and attached again by the native plugins.
+    /// Makes a node attached by Postern, then detached and attached again by the native plugins.
     fn new(lose: &str, backend: &str) -> Result<Self> {
         let node = Node::new()?;
         node.add_container("c1")?;
@@ -54,7 +54,7 @@ impl Place {
         Ok(self.node.sh("ls /run/postern/attachments | wc -l")?.trim().parse()?)
     }
 
-    /// What is on the node, apart from what attachments share.
+    /// Returns the objects on the node, without those that attachments share.
     fn left(&self) -> Result<String> {
         self.node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
              nft list ruleset | grep -E 'iifname|saddr' || true
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-/// The same namespace, or another one at the same path, as of a container that was started again.
+/// The same namespace, or another one at the same path, as for a container that was started again.
 const NAMESPACES: [&str; 2] = [":", "ip netns del c1; ip netns add c1"];
 
 #[test]
@@ -81,7 +81,7 @@ fn del_takes_what_the_native_plugins_made() -> Result<()> {
     Ok(())
 }
 
-/// A container that is gone by then shows nothing more of its link; the runtime's result names another one than the record.
+/// A container that is gone by then shows no more of its link; the runtime's result names another one than the record.
 #[test]
 fn so_it_does_when_the_container_is_gone() -> Result<()> {
     for backend in ["nftables", "iptables"] {
@@ -107,7 +107,7 @@ fn check_looks_at_what_the_native_plugins_made() -> Result<()> {
     Ok(())
 }
 
-/// What lives under the names of a stale record is not a failed ADD's leavings.
+/// Living objects with the names in an old record are not the rest of a failed ADD.
 #[test]
 fn neither_add_nor_gc_takes_what_lives() -> Result<()> {
     for lose in NAMESPACES {
@@ -132,7 +132,7 @@ fn neither_add_nor_gc_takes_what_lives() -> Result<()> {
     Ok(())
 }
 
-/// The container has another address than the record, and is well: no command may put it back.
+/// The container has another address than the record, and works: no command may restore the old one.
 #[test]
 fn nobody_is_told_to_change_what_lives() -> Result<()> {
     let place = Place::new(NAMESPACES[0], "nftables")?;

@@ -1,5 +1,6 @@
-//! A plugin that is twice in a list: each of its calls has a section of the record, and DEL ends the one that was made with its
-//! configuration. The chained plugin is the rogue without a grant of links: it masquerades, by nftables or by iptables.
+//! A plugin that is twice in a list: each of its calls has a section of the record, and DEL ends the one that was made
+//! with its configuration. The chained plugin is the rogue without a grant of links: it masquerades, by nftables or by
+//! iptables.
 
 mod common;
 
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 const NFTABLES: &str = "nftables";
 const IPTABLES: &str = "iptables";
 
-/// A CNI bin directory of the node's own.
+/// A separate CNI bin directory of the node.
 const BIN: &str = "/run/cni-bin";
 
 struct Chain {
@@ -23,7 +24,8 @@ struct Chain {
     previous: Value,
 }
 
-/// The chained plugin's configuration. `runtimeConfig` and `args` are the runtime's, and change from call to call.
+/// Returns the chained plugin's configuration. `runtimeConfig` and `args` come from the runtime, and change from call
+/// to call.
 fn chained(backend: &str, more: &Value) -> Value {
     let mut config = json!({
         "cniVersion": "1.1.0", "name": "net", "type": "chained", "runtimeConfig": {"mac": "02:00:00:00:00:01"},
@@ -69,7 +71,7 @@ impl Chain {
         Ok(())
     }
 
-    /// The sections of the record, each with how far it got.
+    /// Returns the sections of the record, each with its progress.
     fn sections(&self) -> Result<Vec<(String, String)>> {
         let mut sections: Vec<(String, String)> = Vec::new();
         for line in self.node.sh("cat /run/postern/attachments/* 2>/dev/null || true")?.lines() {
@@ -114,7 +116,7 @@ fn each_configuration_has_its_section() -> Result<()> {
     chain.done("ADD", &nft)?;
     chain.done("ADD", &iptables)?;
     chain.has(&["bridge", "chained", "chained#2"], true, true)?;
-    // What the runtime puts in for each container doesn't tell configurations apart.
+    // The runtime's data for each container don't distinguish configurations.
     chain.done("DEL", &chained(NFTABLES, &json!({"runtimeConfig": {"mac": "02:00:00:00:00:02"}, "args": {"a": 1}})))?;
     chain.has(&["bridge", "chained#2"], false, true)?;
     chain.done("ADD", &nft)?;
@@ -135,7 +137,7 @@ fn each_configuration_has_its_section() -> Result<()> {
     Ok(())
 }
 
-/// The last section of the plugin that made the link takes all others with it.
+/// The last section of the plugin that made the link ends all others too.
 #[test]
 fn equal_configurations_have_sections_of_their_own() -> Result<()> {
     let chain = Chain::new()?;
@@ -151,7 +153,7 @@ fn equal_configurations_have_sections_of_their_own() -> Result<()> {
     chain.has(&[], false, false)
 }
 
-/// A second ADD of a chained plugin that is killed takes nothing of the first away, nor does what brings it back.
+/// A second ADD of a chained plugin that is killed removes nothing of the first, nor does its recovery.
 #[test]
 fn a_kill_in_between_ends_one_section() -> Result<()> {
     let chain = Chain::new()?;
@@ -182,7 +184,8 @@ fn a_kill_in_between_ends_one_section() -> Result<()> {
     chain.has(&[], false, false)
 }
 
-/// A chained plugin that is no longer installed: its own goes by the record, and the link stays for the plugin that made it.
+/// A chained plugin that is no longer installed: its effects are removed by the record, and the link stays for its own
+/// plugin.
 #[test]
 fn a_chained_plugin_that_is_gone_takes_its_own_alone() -> Result<()> {
     let mut chain = Chain::new()?;

@@ -1,4 +1,4 @@
-//! An address is not free while a rule still serves it; and STATUS says whether an ADD could work.
+//! An address is not free while a rule still uses it; and STATUS reports if an ADD could work.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::PRIVATE_ETC;
 use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 
-/// Each test has a network of its own: the namespaces of all that run at once can be seen.
+/// Returns a network. Each test has its own: the namespaces of all tests that run at once can be seen.
 fn config(net: &str) -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
@@ -23,7 +23,7 @@ fn call(node: &Node, verb: &str, container: &str, config: &Value) -> Result<Answ
     })
 }
 
-/// Native portmap, which the runtime calls behind bridge.
+/// Runs native portmap, which the runtime calls after bridge.
 fn portmap(node: &Node, verb: &str, backend: &str, result: &Value) -> Result<()> {
     let config = json!({
         "cniVersion": "1.0.0", "name": "net", "type": "portmap", "backend": backend, "prevResult": result,
@@ -33,7 +33,7 @@ fn portmap(node: &Node, verb: &str, backend: &str, result: &Value) -> Result<()>
     node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))?.success().map(drop)
 }
 
-/// A container with a port mapped to it that is gone, and nobody has said DEL.
+/// Makes a container with a mapped port that is gone without a DEL.
 fn dead(net: &str, backend: &str) -> Result<(Node, Value)> {
     let node = Node::new()?;
     node.add_container("c1")?;
@@ -72,7 +72,7 @@ fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
         ensure!(second["ips"][0]["address"] == "10.61.0.3/24", "{second}");
         let doctor = node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()))?;
         ensure!(doctor.contains("lead traffic to 10.61.0.2, which no namespace has"), "{doctor}");
-        // The runtime's DEL of the chain, from behind; and then nothing is in the way any more.
+        // The runtime's DEL of the chain, from its end; after it nothing is in the way any more.
         portmap(&node, "DEL", backend, &result)?;
         call(&node, "DEL", "c1", &config(NET))?.success()?;
         ensure!(leases(&node)? == format!("{NET}.3\n"), "{}", leases(&node)?);
@@ -102,7 +102,7 @@ fn nor_one_of_a_chain_that_cannot_be_undone() -> Result<()> {
         }
         for round in 0..2 {
             let said = gc(&node, "/run/net.d")?;
-            // Later on there is no pair that tells whether the namespace is gone, for who can't look at all of them.
+            // Later there is no pair that shows the end of the namespace to a caller who can't look at all of them.
             ensure!(round > 0 || said.contains("native portmap") == keeps, "round {round}: {said}");
             ensure!(leases(&node)?.is_empty() != keeps && rules(&node)?.is_empty(), "{said} {}", leases(&node)?);
         }
@@ -208,7 +208,7 @@ fn status_says_whether_an_add_could_work() -> Result<()> {
         50,
         "no IP addresses",
     )?;
-    // Nothing of this has changed the node.
+    // None of this has changed the node.
     let left =
         node.sh("ip -o link | grep -c br9 || true; ls /run/postern/attachments 2>/dev/null || true; nft list ruleset")?;
     ensure!(left == "0\n", "{left}");

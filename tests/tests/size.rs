@@ -1,16 +1,17 @@
-//! A run does the same on a full node as on an empty one: it opens no other attachment's files, and has nobody else's rules
-//! shown. Counted, not timed: by the files that are opened and the bytes that the kernel answers.
+//! A run costs the same on a full node as on an empty one: it opens no other attachment's files, and reads no other
+//! attachment's rules. The test counts and doesn't time: the files that are opened, and the bytes that the kernel
+//! answers.
 
 use anyhow::{Result, ensure};
 use postern_tests::{Call, Node, merge, plugin_bin};
 use serde_json::{Value, json};
 
-/// Where strace leaves its trace.
+/// The file of strace's trace.
 const TRACE: &str = "/var/log/trace";
-/// Attachments of the full node that runs made, and rules that nobody made.
+/// The numbers of attachments of the full node that runs made, and of rules that no run made.
 const OTHERS: usize = 40;
 const RULES: usize = 400;
-/// Answers about one's own link that may come more often: until a link is up it is asked for again and again.
+/// The bytes of further answers about the run's own link: it is read again and again until it is up.
 const SLACK: u64 = 24 << 10;
 
 fn config() -> Value {
@@ -80,7 +81,7 @@ fn a_run_does_the_same_on_a_full_node() -> Result<()> {
     for number in 2..=OTHERS {
         attach(&node, number, &config())?;
     }
-    // What other networks have is told by the names of their records.
+    // The names of the records show other networks' records.
     let mut another = config();
     merge(
         &mut another,
@@ -89,7 +90,7 @@ fn a_run_does_the_same_on_a_full_node() -> Result<()> {
     for number in 1..=OTHERS {
         attach(&node, OTHERS + number, &another)?;
     }
-    // A transaction of an ordinary user is not long.
+    // A transaction of an ordinary user is short.
     for chunk in (0..RULES).collect::<Vec<_>>().chunks(50) {
         let lines = chunk.iter().map(|number| {
             format!(

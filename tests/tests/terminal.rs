@@ -1,17 +1,17 @@
-//! Whatever is in a file, a name or a record: nothing of it speaks to the terminal of whoever types a verb of `postern`.
+//! No content of a file, name or record controls the terminal of a person who types a verb of `postern`.
 
 use anyhow::{Result, ensure};
 use postern_tests::{Node, plugin_bin};
 
-/// What terminals obey, what turns or breaks a line, what nobody sees, and what looks like something else, as it is in a
-/// file.
+/// Characters that terminals obey, that turn or break a line, that are invisible, or that look like others, as they are
+/// in a file.
 const HOSTILE: &str =
     "\u{1b}[2J\u{7}\u{9b}31m\u{61c}\u{200b}\u{200e}\u{2028}\u{2029}\u{202e}\u{2066}\u{feff}\u{e0041}\u{430}";
 
-/// The same as JSON and TOML may have it: the parser's message then has the characters.
+/// The same in the form for JSON and TOML: the parser's message then has the characters.
 const ESCAPED: &str = r"\u001b[2J\u0007\u009b31m\u061c\u200b\u200e\u2028\u2029\u202e\u2066\ufeff\u0430";
 
-/// A node on which every text that somebody else may have written is hostile.
+/// Makes a node on which every text that others may have written is hostile.
 fn node() -> Result<Node> {
     let node = Node::new()?;
     let write = |path: &str, bytes: &[u8]| -> Result<()> {
@@ -24,7 +24,7 @@ fn node() -> Result<Node> {
     node.sh(
         "mount -t tmpfs -o mode=755 mnt /mnt; mount -t tmpfs -o mode=755 etc /etc; mkdir -p /etc/cni/net.d /mnt/bin",
     )?;
-    // Names of imports and exports, and of what is in a core module.
+    // Names of imports and exports, and names in a core module.
     for (file, name) in
         [("import", HOSTILE.to_owned()), ("url", format!("url=<{HOSTILE}>")), ("plain", "a:b/c".to_owned())]
     {
@@ -89,7 +89,7 @@ fn node() -> Result<Node> {
     Ok(node)
 }
 
-/// A component that imports something of this name, made byte by byte: no assembler takes such a name.
+/// Makes a component that imports an interface of this name, byte by byte: no assembler accepts such a name.
 fn component(name: &str) -> Vec<u8> {
     let length = u8::try_from(name.len()).unwrap_or(u8::MAX);
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
@@ -101,7 +101,7 @@ fn component(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Every verb, over all of it.
+/// Returns every verb, for all of these objects.
 fn calls() -> Vec<Vec<String>> {
     let words = |line: &str| line.split_whitespace().map(|word| word.replace("HOSTILE", HOSTILE)).collect::<Vec<_>>();
     let mut calls: Vec<Vec<String>> = [
@@ -179,7 +179,7 @@ fn no_verb_speaks_to_the_terminal() -> Result<()> {
         }
     }
     ensure!(spoken.is_empty(), "{} of them:\n{}", spoken.len(), spoken.join("\n"));
-    // The texts do get as far as people, quoted.
+    // The texts do reach people, quoted.
     ensure!(shown > 40, "only {shown} outputs show what they were about");
     Ok(())
 }

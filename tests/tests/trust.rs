@@ -1,8 +1,8 @@
-//! What is believed only while nobody else could have written it: compiled code, its manifest, and the directories that
-//! the host keeps its own state and log in. What is refused has changed nothing.
+//! Files that are used only if no other user could have written them: compiled code, its manifest, and the directories
+//! of the host's own state and log. A refused run has changed nothing.
 //!
-//! Not tested here: a file that belongs to another user. Files of one can't be made where a single user is mapped;
-//! `tests/runtimes/owner` does it as root.
+//! Not tested here: a file that belongs to another user. Such a file can't be made if only a single user is mapped;
+//! `tests/runtimes/owner` tests it as root.
 
 mod common;
 
@@ -12,14 +12,14 @@ use postern_tests::{Answer, Call, Node, copy_bin, plugin_bin};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Where the installation under test is copied to, on the node.
+/// The copy of the installation under test, on the node.
 const COPY: &str = "/mnt/bin";
 
-/// A plugin that does much, and one that it delegates to.
+/// A plugin with many effects, and one that it delegates to.
 const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "ptp", "ipMasq": true,
     "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}"#;
 
-/// What a script can put into a manifest or a policy.
+/// Shell functions for changes to a manifest or a policy.
 const TOOLS: &str = r#"
     sum() { sha256sum < "$1" | cut -d' ' -f1; }
     manifest() { sed -i "s/\"$2\": [^,]*/\"$2\": $3/" "$1.json"; }
@@ -37,7 +37,7 @@ fn add_and_delete(watched: &Watched) -> Result<()> {
     call(watched, "DEL")?.success().map(drop)
 }
 
-/// A node with a copy of the installation, which `script`, run in its catalog, then changes.
+/// Makes a node with a copy of the installation, which `script`, run in its catalog, then changes.
 fn installed(script: &str) -> Result<Watched> {
     let mut watched = Watched::new(&["c1"])?;
     let bin = plugin_bin()?;
@@ -57,7 +57,7 @@ fn refused(watched: &mut Watched, code: u64, text: &str) -> Result<()> {
         watched.unchanged()?;
         Refusal::of(&answer)?.expect(code, text)?;
     }
-    // Nothing of it is run for a DEL either, but what is nowhere can be let go of.
+    // None of it is run for a DEL either, but a DEL of an attachment without objects succeeds.
     let answer = call(watched, "DEL")?;
     watched.unchanged()?;
     ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
@@ -67,7 +67,7 @@ fn refused(watched: &mut Watched, code: u64, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The same where DEL is refused as well: the host would remove what prepared records say.
+/// Checks the same if DEL is refused as well: the host would otherwise remove the objects in prepared records.
 fn refused_always(watched: &mut Watched, text: &str) -> Result<()> {
     for verb in ["ADD", "CHECK", "DEL"] {
         let answer = call(watched, verb)?;
@@ -77,7 +77,7 @@ fn refused_always(watched: &mut Watched, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is done to an installation, and what is said of it.
+/// The changes to an installation, and the messages about them.
 const CODE: [(&str, &str); 19] = [
     ("chmod 777 .", "/mnt/bin/postern.d can be written by others…`chmod go-w /mnt/bin/postern.d`"),
     ("chmod 1777 .", "/mnt/bin/postern.d can be written by others than its owner (mode 1777)…`chmod go-w"),
@@ -91,7 +91,7 @@ const CODE: [(&str, &str); 19] = [
     ("echo >> ptp.cwasm", "the code of plugin \"ptp\" is not whole: …`postern add"),
     ("cp host-local.cwasm ptp.cwasm", "the code of plugin \"ptp\" is not whole: …`postern add"),
     (
-        // The same length, so that only the bytes tell.
+        // The same length, so that only the bytes differ.
         "cp host-local.cwasm ptp.cwasm; manifest ptp size $(stat -c %s ptp.cwasm)",
         "the code of plugin \"ptp\" was changed or swapped: …ptp.cwasm has sha256 …ptp.json says …`postern add",
     ),
@@ -108,7 +108,7 @@ const CODE: [(&str, &str); 19] = [
         "the code of plugin \"ptp\" was compiled for another engine: …is for \"wasmtime-1\", and this host has \"wasmtime-…`postern add",
     ),
     (
-        // Code that really is another engine's, and a manifest that lies about it: the engine itself looks too.
+        // Code of a different engine, and a manifest that says otherwise: the engine itself checks too.
         "sed -i s/wasmtime-48/wasmtime-47/g ptp.cwasm; manifest ptp code \"\\\"$(sum ptp.cwasm)\\\"\"",
         "plugin \"ptp\" cannot load the compiled code: …`postern add",
     ),
@@ -159,7 +159,7 @@ fn a_change_after_verification_shows() -> Result<()> {
          touch -r /mnt/before ptp.cwasm; test $(stat -c %s%Y ptp.cwasm) = $(stat -c %s%Y /mnt/before)",
     )?;
     refused(&mut watched, 999, "the code of plugin \"ptp\" was changed or swapped")?;
-    // What it was before is believed again.
+    // The earlier content is accepted again.
     change(&mut watched, "cp -a /mnt/before ptp.cwasm")?;
     add_and_delete(&watched)
 }
@@ -168,7 +168,7 @@ fn a_change_after_verification_shows() -> Result<()> {
 fn a_policy_can_pin_the_component() -> Result<()> {
     let mut watched = installed("pin $(digest ptp)")?;
     add_and_delete(&watched)?;
-    // Code and manifest fit each other, and are another plugin's.
+    // Code and manifest fit each other, but belong to another plugin.
     let swap = "for end in cwasm json; do cp host-local.$end ptp.$end; done; manifest ptp plugin '\"ptp\"'";
     change(&mut watched, swap)?;
     let digest = watched
@@ -182,7 +182,7 @@ fn a_policy_can_pin_the_component() -> Result<()> {
     refused(&mut watched, 999, &text)
 }
 
-/// Directories that somebody has prepared, before the host was ever run.
+/// Directories that another user has prepared before the first run of the host executable.
 const PREPARED: [(&str, &str); 10] = [
     ("mkdir -m 777 /run/postern", "/run/postern can be written by others…(mode 777)…`chmod go-w /run/postern`"),
     ("mkdir -m 770 /run/postern", "/run/postern can be written by others…(mode 770)…`chmod go-w /run/postern`"),
@@ -210,7 +210,7 @@ fn prepared_directories_are_not_used() -> Result<()> {
     each(PREPARED, |case| case.0.to_owned(), |(script, text)| refused_always(&mut installed(script)?, text))
 }
 
-/// What is done to the node, `ipam.dataDir`, the network's name, and what an ADD says; nothing: it works.
+/// The change to the node, `ipam.dataDir`, the network's name, and the message of an ADD; without a message it works.
 const LEASES: [(&str, &str, &str, u64, &str); 11] = [
     ("", "/var/lib/cni/networks", "net", 0, ""),
     ("mkdir -m 1777 /mnt/tmp", "/mnt/tmp/leases", "net", 0, ""),
@@ -267,7 +267,7 @@ fn leases_on_a_way_that_others_could_change_are_refused() -> Result<()> {
             }
             Refusal::of(&added)?.expect(*code, words)?;
             if *code == 999 {
-                // Nothing can be there that this host has made: a DEL must not fail for ever.
+                // No object of this host executable can be there: a DEL must not fail for ever.
                 deleted.success()?;
                 ensure!(deleted.stderr.contains("which is relative"), "{deleted:?}");
             } else {
@@ -319,7 +319,7 @@ fn each_line_names_the_component() -> Result<()> {
     Ok(())
 }
 
-/// What is done to an installation or a node, and a part of the reason that the log has then.
+/// The change to an installation or a node, and a part of the reason in the log.
 const REFUSED: [(&str, &str); 9] = [
     ("echo >> ptp.cwasm", "is not whole"),
     ("chmod 666 ptp.cwasm", "can be written by others"),
@@ -382,7 +382,7 @@ fn a_namespace_that_is_the_hosts_is_refused_in_the_log() -> Result<()> {
     Ok(())
 }
 
-/// Runtimes ask again and again, and the answer refuses nobody anything.
+/// Runtimes ask again and again, and the answer denies nothing.
 #[test]
 fn that_a_version_has_no_status_is_no_refusal() -> Result<()> {
     let watched = installed("")?;
@@ -393,7 +393,7 @@ fn that_a_version_has_no_status_is_no_refusal() -> Result<()> {
     Ok(())
 }
 
-/// What policy says of versions is a refusal, also for a verb that not all versions have.
+/// A policy's limit on versions is a refusal, also for a verb that some versions lack.
 #[test]
 fn a_version_that_policy_leaves_out_is_a_refusal() -> Result<()> {
     let watched = installed("")?;
@@ -434,21 +434,21 @@ fn a_log_that_had_to_move_says_so() -> Result<()> {
     let answer = call(&watched, "ADD")?;
     answer.success()?;
     ensure!(answer.stderr.matches(words).count() == 1, "{answer:?}");
-    // Once: runtimes log what is said at every run.
+    // Once only: runtimes log the messages of every run.
     let answer = call(&watched, "DEL")?;
     ensure!(answer.success().is_ok() && answer.stderr.is_empty(), "{answer:?}");
     for verb in ["log", "doctor"] {
         let host = plugin_bin()?.join("postern");
         let output = watched.node.command(host).arg(verb).output()?;
         let said = [output.stdout, output.stderr].concat();
-        // Lines are broken where a terminal ends.
+        // Lines are broken at the width of a terminal.
         let said = String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ");
         ensure!(said.contains(words), "{verb}: {said}");
     }
     Ok(())
 }
 
-/// Lines of a log, and what people see of them on 80 columns.
+/// Lines of a log, and their form for people on 80 columns.
 const LINES: &str = r#"{"time":0,"note":"rotated","dropped_bytes":4711}
 {"time":951782399007,"attachment":"net/c1/eth0","verb":"ADD","plugin":"bridge","digest":"0123456789abcdef","operation":"bridge.attach","request":{"op":"bridge.attach","bridge":0,"port":{"vlan":7,"hairpin":false,"trunk":[]},"mtu":null},"decision":"allow","rule":"bridge.names","from":"operator","result":"ok","micros":12}
 half a line, of a time when the disk was full
@@ -483,7 +483,7 @@ fn the_log_is_for_people_to_read() -> Result<()> {
     ensure!(log("--denied --json")?.lines().collect::<Vec<_>>() == lines.get(3..4).unwrap_or_default());
     ensure!(log("--container c2 --json")?.lines().collect::<Vec<_>>() == lines.get(4..).unwrap_or_default());
     ensure!(log("--container c1")?.lines().count() == 7);
-    // What was set aside comes first.
+    // The file that was set aside comes first.
     node.sh("cd /var/log/postern; mv audit.jsonl audit.jsonl.1")?;
     ensure!(log("")? == SHOWN);
     Ok(())

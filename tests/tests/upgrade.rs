@@ -1,4 +1,4 @@
-//! Installing while runs go on, and taking all of it away again.
+//! Installing while runs continue, and uninstalling everything.
 
 mod common;
 
@@ -33,7 +33,7 @@ const BUILDS: &str = r#"
     sed -i 's/wasmtime-\([^4]\)/wasmtimX-\1/g' /run/second/postern /run/second/postern-admin
 "#;
 
-/// A node whose `/usr/local` is its own.
+/// Makes a node with a separate `/usr/local`.
 fn node() -> Result<Node> {
     let node = Node::new()?;
     node.sh("mount -t tmpfs -o mode=755 local /usr/local; mkdir /usr/local/lib /usr/local/bin")?;
@@ -44,7 +44,7 @@ fn installation(build: &str) -> String {
     format!("{build}/postern-admin install --from {build} --cni-bin {BIN} {PLUGINS}")
 }
 
-/// Whether a run of an attachment, its check and its end succeed; the first failure.
+/// Runs an attachment, its check and its end; returns the first failure.
 fn attach(node: &Node, container: &str, id: &str) -> Result<()> {
     for verb in ["ADD", "DEL"] {
         let call = Call::new(Path::new(BIN), "ptp", verb, CONFIG).attachment(id, &node.netns(container), "eth0");
@@ -53,7 +53,7 @@ fn attach(node: &Node, container: &str, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// 480 runs in four containers, while `change` is done over and over. How often it was done, and what failed.
+/// Makes 480 runs in four containers, while `change` is repeated. Returns the number of changes, and the failures.
 fn under_load(node: &Node, change: impl Fn(usize) -> Result<()> + Sync) -> Result<(usize, Vec<String>)> {
     let containers = ["c1", "c2", "c3", "c4"];
     containers.iter().try_for_each(|container| node.add_container(container))?;
@@ -99,7 +99,7 @@ fn no_run_fails_while_versions_are_installed() -> Result<()> {
         failures.len(),
         failures.join("\n")
     );
-    // Both versions are there, and no more: each is its own content.
+    // Exactly both versions are there: each has its own content.
     let versions = node.sh("ls -A /usr/local/lib/postern/versions")?;
     ensure!(versions.lines().count() == 2, "{versions}");
     ensure!(node.sh("find /usr/local /run/bin -name '.*postern-new' -o -name .new")?.is_empty());
@@ -110,7 +110,7 @@ fn no_run_fails_while_versions_are_installed() -> Result<()> {
 fn no_run_fails_while_a_plugin_is_added() -> Result<()> {
     let node = node()?;
     let bin = plugin_bin()?;
-    // Two components of one name, each with a policy that is for it alone.
+    // Two components of one name, each with a policy for it alone.
     let wasm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/wasm32-wasip2/guest/postern-ptp.wasm");
     node.sh(&format!(
         "{}; cp {} /run/1.wasm; cp /run/1.wasm /run/2.wasm; printf '\\0\\3\\1xy' >> /run/2.wasm
@@ -131,7 +131,7 @@ fn no_run_fails_while_a_plugin_is_added() -> Result<()> {
         failures.len(),
         failures.join("\n")
     );
-    // What it replaced is gone, and the other plugins are there.
+    // The replaced version is gone, and the other plugins are there.
     let left = node.sh("cd /usr/local/lib/postern; ls -A versions/*; ls postern.d/*.json | wc -l")?;
     ensure!(!left.contains("postern-new") && left.ends_with("\n5\n"), "{left}");
     Ok(())
@@ -141,7 +141,7 @@ fn no_run_fails_while_a_plugin_is_added() -> Result<()> {
 fn an_installation_of_before_is_read_and_replaced() -> Result<()> {
     let node = node()?;
     node.add_container("c1")?;
-    // One directory, and links to its host, as before there were versions; with somebody else's plugin.
+    // One directory, and links to its host executable, as before there were versions; with a foreign plugin.
     let bin = plugin_bin()?;
     node.sh(&format!(
         "{}; mkdir {BIN}; cd /usr/local/lib; mkdir postern; cp -a /run/first/postern /run/first/postern-admin /run/first/postern.d postern/
@@ -162,7 +162,7 @@ fn an_installation_of_before_is_read_and_replaced() -> Result<()> {
     Ok(())
 }
 
-/// Runs that go on while one command does.
+/// Makes runs during one command.
 fn under_load_once(node: &Node, command: &str) -> Result<(usize, Vec<String>)> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -271,12 +271,12 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     ensure!(tree()? == before, "before:\n{before}\nafter:\n{}", tree()?);
     // Again is no error.
     node.sh(&uninstall)?;
-    // What a killed installation left, and what one of before took for native: its own file.
+    // The rest of a killed installation, and a file of Postern that an older one kept as native.
     node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
     node.sh(&format!("cd {BIN}; cp bridge bridge.native; echo x > .ptp.postern-new; mkdir /usr/local/lib/postern/versions/.new; {uninstall}"))?;
     ensure!(tree()? == before, "after a killed installation:\n{}", tree()?);
 
-    // With an attachment that is alive its record is set aside, and an installer's plugin stays what it is.
+    // With a living attachment its record is set aside, and an installer's plugin is unchanged.
     node.sh(&format!("{bin}/postern-admin install --from {bin} --cni-bin {BIN} {PLUGINS}"))?;
     let call = Call::new(Path::new(BIN), "ptp", "ADD", CONFIG).attachment("alive", &node.netns("c1"), "eth0");
     node.call(&call)?.success()?;

@@ -1,5 +1,6 @@
-//! Bridge VLAN filtering (`vlan`, `vlanTrunk`, `preserveDefaultVlan`, the VLAN gateway), against what `bridge vlan show` says.
-//! Many kernels lack it: `tests/vm/kernel` runs this test in a virtual machine. Where the kernel has it, cargo does.
+//! Bridge VLAN filtering (`vlan`, `vlanTrunk`, `preserveDefaultVlan`, the VLAN gateway), compared with the output of
+//! `bridge vlan show`. Many kernels lack it: `tests/vm/kernel` runs this test in a virtual machine. If the kernel has
+//! it, cargo runs it.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
@@ -17,8 +18,8 @@ struct Place {
     config: Value,
 }
 
-/// A network, and what must be seen of it. Ports are written `1 2p 3pu`: VLAN 1 is tagged, 2 the port's own, 3 goes out
-/// untagged too.
+/// A network, and its expected VLANs. Ports are written `1 2p 3pu`: VLAN 1 is tagged, 2 is the port's own, 3 is the
+/// port's own and leaves untagged.
 struct Case {
     change: Value,
     /// VLANs of the container's port.
@@ -56,7 +57,7 @@ fn ports_are_in_the_vlans_of_their_network() -> Result<()> {
     each(cases, |case| case.change.to_string(), attached)
 }
 
-/// Attaches two containers, looks, checks, and detaches.
+/// Attaches two containers, compares, checks, and detaches.
 fn attached(case: &Case) -> Result<()> {
     let place = Place::new(&case.change, &["c1", "c2"])?;
     let foretold = place.plan()?;
@@ -110,7 +111,7 @@ fn impossible_vlans_are_refused() -> Result<()> {
     )
 }
 
-/// A bridge that somebody made without filtering keeps no VLANs apart.
+/// A bridge that was made without filtering doesn't separate VLANs.
 #[test]
 fn a_bridge_without_filtering_is_refused_until_it_filters() -> Result<()> {
     if !is_here()? {
@@ -124,7 +125,7 @@ fn a_bridge_without_filtering_is_refused_until_it_filters() -> Result<()> {
     same("ports", 0, place.ports()?)?;
     let plan = place.node.sh(&format!("if {}; then exit 9; else [ $? = 1 ]; fi", place.plan_command("")?))?;
     ensure!(plan.contains("does not filter VLANs"), "{plan}");
-    // Without VLANs it is as good as any.
+    // Without VLANs it is as good as any other.
     merge(&mut place.config, &json!({"vlan": null, "vlanTrunk": []}));
     place.call("ADD", "c1", &Value::Null)?.success().context("ADD without VLANs")?;
     place.call("DEL", "c1", &Value::Null)?.success()?;
@@ -134,7 +135,7 @@ fn a_bridge_without_filtering_is_refused_until_it_filters() -> Result<()> {
     same("VLANs of the port", "100pu", &place.vlans(result["interfaces"][1]["name"].as_str().unwrap_or_default())?)
 }
 
-/// A port that has come into another VLAN since, or lost its own.
+/// A port that was moved to another VLAN since, or lost its own.
 #[test]
 fn doctor_finds_a_port_in_another_vlan() -> Result<()> {
     if !is_here()? {
@@ -177,7 +178,7 @@ fn vlans_of_one_bridge_do_not_reach_each_other() -> Result<()> {
     place.ping("c3", address.context("no address")?, false)
 }
 
-/// Whether this kernel filters VLANs. Loud where it doesn't.
+/// True if this kernel filters VLANs. Prints a message if it doesn't.
 fn is_here() -> Result<bool> {
     let node = Node::new()?;
     let here = node.sh("ip link add probe type bridge vlan_filtering 1 2>/dev/null && echo yes || true")? == "yes\n";
@@ -215,14 +216,14 @@ impl Place {
         self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))
     }
 
-    /// The shell command of a plan for `c1`.
+    /// Returns the shell command of a plan for `c1`.
     fn plan_command(&self, options: &str) -> Result<String> {
         std::fs::write(self.node.path("/run/network"), self.config.to_string())?;
         let postern = plugin_bin()?.join("postern");
         Ok(format!("{} plan /run/network --container c1 --netns /run/netns/c1 {options}", postern.display()))
     }
 
-    /// The operations that bridge would ask for.
+    /// Returns the operations that bridge would ask for.
     fn plan(&self) -> Result<Vec<[Value; 2]>> {
         let plan: Value = self.json(&self.plan_command("--json")?)?;
         let operations = plan["plugins"][0]["operations"].as_array().cloned().unwrap_or_default();
@@ -230,7 +231,7 @@ impl Place {
         Ok(own.map(|operation| [operation["request"].clone(), operation["outcome"].clone()]).collect())
     }
 
-    /// The operations that bridge has asked for.
+    /// Returns the operations that bridge has asked for.
     fn asked(&self) -> Result<Vec<[Value; 2]>> {
         let log = self.node.sh("cat /var/log/postern/audit.jsonl")?;
         let lines = log.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
@@ -238,7 +239,7 @@ impl Place {
         Ok(own.map(|line| [line["request"].clone(), line["result"].clone()]).collect())
     }
 
-    /// A port's VLANs, as [`Case`] writes them.
+    /// Returns a port's VLANs, as [`Case`] writes them.
     fn vlans(&self, port: &str) -> Result<String> {
         let shown: Vec<Value> = self.json(&format!("bridge -j -compressvlans vlan show dev {port}"))?;
         let vlans = shown.iter().filter_map(|link| link["vlans"].as_array()).flatten().map(|vlan| {

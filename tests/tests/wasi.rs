@@ -1,4 +1,4 @@
-//! A plugin that imports all of WASI, and reaches for what it has not: it finds nothing, and nobody notices that it tried.
+//! A plugin that imports all of WASI and tries to use it: it reaches nothing, and the attempts have no effect outside.
 
 mod common;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What the plugin does, the code that it ends with, and words of its error.
+/// The plugin's act, the code of its end, and words of its error.
 type Reach = (&'static str, u64, &'static str);
 
 const REACHES: [Reach; 18] = [
@@ -57,7 +57,7 @@ fn it_finds_nothing() -> Result<()> {
     )
 }
 
-/// It runs as any plugin does where it reaches for nothing.
+/// It runs as any other plugin if it uses none of it.
 #[test]
 fn the_other_verbs_are_those_of_any_plugin() -> Result<()> {
     let bin = test_bin()?;
@@ -68,7 +68,7 @@ fn the_other_verbs_are_those_of_any_plugin() -> Result<()> {
     watched.unchanged()
 }
 
-/// The program that runs it is held to what code and manifest are held to, and nothing is run without it.
+/// The program that runs it is verified as code and manifest are, and nothing is run without it.
 #[test]
 fn the_program_that_runs_it_is_trusted_or_not_run() -> Result<()> {
     let from = test_bin()?;
@@ -93,7 +93,7 @@ fn the_program_that_runs_it_is_trusted_or_not_run() -> Result<()> {
             let said = watched.node.sh("/run/copy/postern doctor --json || true")?;
             ensure!(said.contains(" imports all of WASI, and is run by "), "{said}");
         }
-        // The others don't need it.
+        // The other plugins don't need it.
         let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "loopback"}).to_string();
         let netns = watched.node.netns("c1");
         let loopback = Call::new(Path::new("/run/copy"), "loopback", "ADD", config).attachment("c1", &netns, "lo");

@@ -1,4 +1,4 @@
-//! The state of the simulation, and which part of it answers which operation.
+//! The state of the simulation, and the choice of the code that answers an operation.
 
 use super::capability;
 use super::services::{Ipam, Lease};
@@ -13,38 +13,38 @@ use std::net::IpAddr;
 /// A namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The one that `CNI_NETNS` names.
+    /// The namespace that `CNI_NETNS` names.
     Container,
-    /// The one that the runtime called from.
+    /// The namespace that the runtime called from.
     Host,
 }
 
 /// A simulated link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// Where it is.
+    /// The namespace that it is in.
     pub place: Place,
-    /// What the kernel would say of it.
+    /// The kernel's data about it.
     pub info: LinkInfo,
     /// The other end of a veth.
     pub peer: Option<Handle>,
-    /// The bridge that it is a port of.
+    /// The bridge of which it is a port.
     pub master: Option<Handle>,
-    /// How it joined the bridge.
+    /// The port's settings.
     pub port: Option<PortSpec>,
     /// The PCI device that it belongs to.
     pub pci: Option<String>,
-    /// Where it is below `/sys/devices`, its own directory included.
+    /// Its path below `/sys/devices`, with its own directory.
     pub path: Option<String>,
-    /// What it is called on the host, where it was moved from there.
+    /// Its name on the host, if it was moved from there.
     pub home: Option<String>,
-    /// Promiscuous mode.
+    /// True in promiscuous mode.
     pub promisc: bool,
-    /// A bridge that filters VLANs.
+    /// True for a bridge that filters VLANs.
     pub vlan_filtering: bool,
-    /// A bridge whose address was set, and which no longer takes that of its lowest port.
+    /// True for a bridge whose address was set, and which no longer takes that of its lowest port.
     pub pinned: bool,
-    /// A bridge's address before a port lent it one: what it is pinned to.
+    /// A bridge's address before a port's address replaced it: the address that it is pinned to.
     pub lent_over: Option<Mac>,
     /// Mode of a macvlan.
     pub macvlan_mode: Option<MacvlanMode>,
@@ -52,61 +52,61 @@ pub struct Link {
     pub addresses: Vec<Address>,
     /// Routes through it, the kernel's own prefix routes among them.
     pub routes: Vec<Route>,
-    /// What was written to its settings.
+    /// The settings that were written.
     pub sysctls: Vec<(LinkSysctl, bool)>,
 }
 
-/// A simulated host with one attachment, as far as plugins can tell it from a real one. Every field may be set before
-/// the plugin runs, and looked at afterwards.
+/// A simulated host with one attachment, like a real one as far as plugins can see. Every field may be set before the
+/// plugin runs, and read afterwards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     /// `CNI_IFNAME`.
     pub ifname: String,
-    /// `CNI_NETNS` leads to a namespace.
+    /// True if `CNI_NETNS` leads to a namespace.
     pub netns: bool,
-    /// The kernel knows IPv6.
+    /// True if the kernel knows IPv6.
     pub ipv6: bool,
-    /// Bridges can filter VLANs.
+    /// True if bridges can filter VLANs.
     pub vlans: bool,
     /// All links.
     pub links: BTreeMap<Handle, Link>,
     /// `lo` of the container: up, and its addresses.
     pub lo: (bool, Vec<Address>),
-    /// The link of the host's default route.
+    /// The name of the link of the host's default route.
     pub default_link: Option<String>,
-    /// That of the container's.
+    /// The name of the link of the container's default route.
     pub default_link_inside: Option<String>,
     /// PCI devices that a driver of user space has.
     pub userspace: Vec<String>,
-    /// Forwarding is on.
+    /// True if forwarding is on.
     pub forwarding: bool,
-    /// The backends that carry the attachment's masquerading.
+    /// The backends that have the attachment's masquerading.
     pub masquerade: Vec<Backend>,
-    /// The address that the attachment may send from.
+    /// The only address that the attachment may send from.
     pub mac_guard: Option<Mac>,
-    /// What the delegate answers.
+    /// The answers of the delegate.
     pub ipam: Ipam,
-    /// Addresses of the attachment with their gateways, beside those that [`Kernel::ipam`] has: for who runs delegates
-    /// outside of the simulation, and answers `ipam.*` itself.
+    /// Addresses of the attachment with their gateways, besides those in [`Kernel::ipam`]. They are for a caller that
+    /// runs delegates outside of the simulation, and answers `ipam.*` itself.
     pub attachment: Vec<(IpNet, Option<IpAddr>)>,
-    /// What the host's end of a new pair is called; `None` makes a name up.
+    /// The name for the host end of a new pair; `None` makes one up.
     pub host_end_name: Option<String>,
-    /// The link of the host that a plugin before made, and that may be attached.
+    /// The link of the host that an earlier plugin made, and that may be attached.
     pub previous_link: Option<String>,
     /// host-local's store.
     pub leases: Vec<Lease>,
     /// The file that `ipam.resolvConf` names, if it can be read.
     pub resolv_conf: Option<Dns>,
-    /// How many objects of attachments that are gone lie about.
+    /// The number of garbage objects.
     pub garbage: u32,
-    /// The number of the operation that fails, counted from 0, and how.
+    /// The number of the operation that fails, counted from 0, and its error.
     pub fail: Option<(usize, OpError)>,
     /// Every operation so far.
     pub log: Vec<Operation>,
 }
 
 impl Default for Kernel {
-    /// A host with nothing on it, and an empty namespace.
+    /// Returns a host with nothing on it, and an empty namespace.
     fn default() -> Self {
         Self {
             ifname: "eth0".to_owned(),
@@ -135,12 +135,12 @@ impl Default for Kernel {
 }
 
 impl Kernel {
-    /// A host whose IPAM plugin answers ADD with this result, in JSON.
+    /// Returns a host whose IPAM plugin answers ADD with this result, in JSON.
     pub fn with_ipam(result: &str) -> Self {
         Self { ipam: Ipam { result: Ok(result.to_owned()), ..Ipam::default() }, ..Self::default() }
     }
 
-    /// Lets the operation number `n`, counted from 0 and from now, fail with an error of this kind.
+    /// Makes operation number `n`, counted from 0 and from now, fail with an error of this kind.
     pub fn fail_at(&mut self, n: usize, code: ErrorCode) {
         let error = OpError::new(code, "", format!("operation {n} was made to fail"));
         self.fail = Some((self.log.len() + n, error));
@@ -160,7 +160,7 @@ impl Kernel {
         outcome.map_err(|error| OpError { operation: operation.name().to_owned(), ..error })
     }
 
-    /// Whether the container's namespace is there, or the host's words for a missing one.
+    /// Returns the host's error if the container's namespace is missing.
     pub(super) fn namespace(&self) -> Result<(), OpError> {
         if self.netns {
             return Ok(());

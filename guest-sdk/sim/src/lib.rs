@@ -1,8 +1,8 @@
-//! A simulated node with one attachment: it answers one [`Operation`](postern_types::Operation) at a time, as far as
-//! plugins can tell it from a real one, and has no idea who asks.
+//! A simulated node with one attachment. It answers one [`Operation`](postern_types::Operation) at a time, like a real
+//! node as far as plugins can see. It doesn't know the guest that asks.
 //!
-//! Guests' tests run against it (`postern_guest::fake`), with a node that the test makes up. `postern plan` runs the
-//! installed guests against it, with what is on the node: see [`Kernel::seed_link`], [`Kernel::attachment`] and
+//! Guests' tests run against it (`postern_guest::fake`), with a node that the test makes. `postern plan` runs the
+//! installed guests against it, with the state of the real node: see [`Kernel::seed_link`], [`Kernel::attachment`] and
 //! [`Kernel::host_end_name`]. Nothing here reads or changes anything outside of [`Kernel`].
 
 #![forbid(unsafe_code)]

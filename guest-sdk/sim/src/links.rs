@@ -1,4 +1,4 @@
-//! Links, however they came about, and what every capability needs of them.
+//! Links of any origin, and the functions on them that all capabilities need.
 
 use super::kernel::{Kernel, Link, Place};
 use ipnet::IpNet;
@@ -16,7 +16,7 @@ pub(crate) fn refused(errno: i32, object: impl ToString, message: &str) -> OpErr
 }
 
 impl Kernel {
-    /// Adds a link and returns its handle. Addresses are made up from the handle, so that they are the same every time.
+    /// Adds a link and returns its handle. Addresses are made from the handle, so that they are the same every time.
     pub fn add_link(&mut self, place: Place, name: &str, kind: &str) -> Handle {
         let handle = self.links.keys().last().map_or(1, |last| last + 1);
         let [_, _, high, low] = handle.to_be_bytes();
@@ -53,7 +53,7 @@ impl Kernel {
         handle
     }
 
-    /// Adds a link as it was found on a node: as [`Kernel::add_link`], with these attributes but the handle.
+    /// Adds a link of a real node: as [`Kernel::add_link`], with these attributes except the handle.
     pub fn seed_link(&mut self, place: Place, info: LinkInfo, addresses: Vec<Address>) -> Handle {
         let handle = self.add_link(place, &info.name, &info.kind);
         if let Some(link) = self.links.get_mut(&handle) {
@@ -63,17 +63,17 @@ impl Kernel {
         handle
     }
 
-    /// The link of this name.
+    /// Returns the link of this name.
     pub fn find(&self, place: Place, name: &str) -> Option<&Link> {
         self.links.values().find(|link| link.place == place && link.info.name == name)
     }
 
-    /// The attachment's own link.
+    /// Returns the attachment's own link.
     pub fn own(&self) -> Option<&Link> {
         self.find(Place::Container, &self.ifname).filter(|_| self.netns)
     }
 
-    /// The host's end of the attachment's own pair.
+    /// Returns the host end of the attachment's own pair.
     pub fn host_end(&self) -> Option<&Link> {
         self.own()?.peer.and_then(|peer| self.links.get(&peer))
     }
@@ -89,7 +89,7 @@ impl Kernel {
     }
 }
 
-/// A route to `dst` and nothing more, to be completed.
+/// Returns a route with only `dst`, to be completed.
 pub(crate) fn to(dst: IpNet) -> Route {
     Route { dst, gateway: None, source: None, mtu: None, advmss: None, priority: None, table: None, scope: None }
 }

@@ -1,4 +1,4 @@
-//! Everything of the simulated host that is no link.
+//! The parts of the simulated host other than links.
 
 use super::kernel::{Kernel, Place};
 use ipnet::IpNet;
@@ -6,18 +6,19 @@ use postern_cni::{CniResult, Json, Version};
 use postern_types::{ErrorCode, OpError};
 use std::net::IpAddr;
 
-/// What the delegate answers.
+/// The answers of the delegate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ipam {
-    /// To ADD: a result, in JSON. Its addresses are the attachment's own from the beginning, so that CHECK needs no ADD.
+    /// The answer to ADD: a result, in JSON. Its addresses are the attachment's own from the beginning, so that CHECK
+    /// needs no ADD.
     pub result: Result<String, OpError>,
-    /// To DEL.
+    /// The answer to DEL.
     pub del: Result<(), OpError>,
-    /// To CHECK.
+    /// The answer to CHECK.
     pub check: Result<(), OpError>,
-    /// To STATUS.
+    /// The answer to STATUS.
     pub status: Result<(), OpError>,
-    /// To GC.
+    /// The answer to GC.
     pub gc: Result<(), OpError>,
 }
 
@@ -29,7 +30,7 @@ impl Default for Ipam {
 }
 
 impl Ipam {
-    /// The attachment's addresses and their gateways.
+    /// Returns the attachment's addresses and their gateways.
     pub(super) fn addresses(&self) -> Vec<(IpNet, Option<IpAddr>)> {
         let Ok(text) = &self.result else { return Vec::new() };
         let result = Json::parse(text.as_bytes(), text.len())
@@ -39,19 +40,19 @@ impl Ipam {
     }
 }
 
-/// An address that is taken.
+/// A taken address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// By this attachment.
+    /// True if this attachment has it.
     pub own: bool,
-    /// Otherwise: by one that the runtime still has.
+    /// Otherwise: true if the runtime still has its attachment.
     pub valid: bool,
     /// The address.
     pub address: IpAddr,
 }
 
 impl Kernel {
-    /// The attachment's addresses and their gateways, each once.
+    /// Returns the attachment's addresses and their gateways, each once.
     pub(super) fn own_addresses(&self) -> Vec<(IpNet, Option<IpAddr>)> {
         let mut own = self.attachment.clone();
         for address in self.ipam.addresses() {
@@ -62,7 +63,7 @@ impl Kernel {
         own
     }
 
-    /// An attachment as a bridge plugin leaves it: a pair, the host's end in a bridge of that name.
+    /// Makes an attachment as a bridge plugin does: a pair, with the host end in a bridge of that name.
     pub fn attached(mut self, bridge: &str) -> Self {
         let master = self.add_link(Place::Host, bridge, "bridge");
         // Both succeed on a kernel that has a namespace and no such link.
@@ -75,7 +76,7 @@ impl Kernel {
     }
 }
 
-/// The first address of a network that can be a host's.
+/// Returns the first address of a network that a host can have.
 pub(super) fn first_address(net: &IpNet) -> IpAddr {
     after(net.network())
 }

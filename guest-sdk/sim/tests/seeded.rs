@@ -1,4 +1,4 @@
-//! A node that was found instead of made up: what is on it counts.
+//! A node read from outside instead of invented: its existing objects count.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
@@ -35,7 +35,7 @@ fn route(dst: &str) -> Route {
     }
 }
 
-/// A node with bridge `br0`, and an attachment whose address a delegate outside of the simulation gave.
+/// Returns a node with bridge `br0`, and an attachment whose address came from a delegate outside of the simulation.
 fn node() -> Kernel {
     let mut kernel = Kernel { host_end_name: Some("vethX".to_owned()), ..Kernel::default() };
     kernel.seed_link(Place::Host, info("br0", "bridge", 1), Vec::new());

@@ -1,7 +1,8 @@
-//! Behind a plugin that made a link of the host: that link joins the bridge, and no pair is made.
+//! A bridge plugin after a plugin that made a link of the host: that link joins the bridge, and no pair is made.
 //!
-//! The link stays the other plugin's, and so does what the container has of it. With an IPAM plugin the container's link, if it
-//! has one, gets the addresses; else they are in the result alone, for whoever is behind the host's link.
+//! The link still belongs to the other plugin, and so does its part in the container. With an IPAM plugin the
+//! container's link gets the addresses, if there is one. Otherwise they are only in the result, for the program behind
+//! the host's link.
 
 use crate::config::Config;
 use crate::{container_settings, gateways};
@@ -11,10 +12,10 @@ use postern_guest::types::Mac;
 use postern_guest::veth::HostEnd;
 use postern_guest::{Error, Request, check, configure, forwarding, interface, ipam, link, mac, mac_guard};
 
-/// The link to be attached. Nothing is asked where `prevResult` names no link of the host.
+/// Returns the link to be attached. The host is not asked if `prevResult` names no link of the host.
 ///
 /// # Errors
-/// It can't be had.
+/// The host refuses it.
 pub fn find(request: &Request) -> Result<Option<HostEnd>, Error> {
     let previous = request.conf().ok().and_then(|conf| conf.previous_result().ok().flatten()).unwrap_or_default();
     match previous.interfaces.iter().any(|link| link.sandbox.is_empty()) {
@@ -23,10 +24,10 @@ pub fn find(request: &Request) -> Result<Option<HostEnd>, Error> {
     }
 }
 
-/// ADD with that link. `given` is the address that the network has for who is behind it.
+/// Runs ADD with that link. `given` is the network's address for the program behind it.
 ///
 /// # Errors
-/// What the host refuses.
+/// The errors of the host.
 pub fn add(
     config: &Config,
     request: &Request,
@@ -36,7 +37,7 @@ pub fn add(
 ) -> Result<CniResult, Error> {
     let mut result = request.conf()?.previous_result()?.unwrap_or_default();
     if config.mac_guard {
-        // Before it is a port: whoever is behind it may be sending already.
+        // Before it is a port: the program behind it may be sending already.
         mac_guard::ensure(end, behind(request, &result, given)?)?;
     }
     bridge.attach(end, &config.port())?;
@@ -66,7 +67,7 @@ pub fn add(
     Ok(result)
 }
 
-/// CHECK with that link: it is as the result says. That it is a port still the host looks for.
+/// Runs CHECK with that link: compares it with the result. The host checks that it is still a port.
 ///
 /// # Errors
 /// Code 999 for the first difference.
@@ -92,7 +93,7 @@ pub fn check(config: &Config, request: &Request, result: &CniResult, end: &HostE
     config.masquerade.check()
 }
 
-/// The one address that may send: that of the container's interface, or else the network's own for it.
+/// Returns the only address that may send: that of the container's interface, or else the network's own for it.
 fn behind(request: &Request, result: &CniResult, given: Option<Mac>) -> Result<Mac, Error> {
     let own = own_interface(request, result).and_then(|at| result.interfaces.get(at));
     own.and_then(|own: &Interface| own.mac.parse().ok()).or(given).ok_or_else(|| {
@@ -100,7 +101,7 @@ fn behind(request: &Request, result: &CniResult, given: Option<Mac>) -> Result<M
     })
 }
 
-/// Where the container's interface is in the result.
+/// Returns the index of the container's interface in the result.
 fn own_interface(request: &Request, result: &CniResult) -> Option<usize> {
     let env = &request.env;
     result.interfaces.iter().position(|link| link.sandbox == env.netns && link.name == env.ifname)

@@ -1,4 +1,4 @@
-//! CHECK: is the attachment still what `prevResult` says? The texts are those of the native plugin.
+//! CHECK: compares the attachment with `prevResult`. The texts are those of the native plugin.
 
 use crate::chained;
 use crate::config::Config;
@@ -10,14 +10,14 @@ use postern_guest::{Error, Request, bridge, check, ipam, link, mac, mac_guard, v
 /// # Errors
 /// Code 999 for the first difference.
 pub fn check(config: &Config, request: &Request) -> Result<(), Error> {
-    // Without IPAM native plugins fail here, for want of a plugin's name.
+    // Without IPAM native plugins fail here, because the plugin's name is missing.
     if config.layer3 {
         ipam::check()?;
     }
     let result = check::previous_result(&request.conf()?, "Required prevResult missing")?;
     check_bridge(config, &result)?;
     match with_pair(config, request, &result) {
-        // The record tells, and is asked only where no pair fits.
+        // The record shows it, and is asked only if no pair fits.
         Err(error) => match bridge::previous_link() {
             Ok(Some(end)) => chained::check(config, request, &result, &end),
             _ => Err(error),
@@ -29,7 +29,7 @@ pub fn check(config: &Config, request: &Request) -> Result<(), Error> {
 fn with_pair(config: &Config, request: &Request, result: &CniResult) -> Result<(), Error> {
     let expected = request.own_interface(result)?;
     let pair = container_end(expected)?;
-    // Nothing passes a pair of which one end is down. Without addresses the container may be meant to set up its own.
+    // A pair with one end down passes no packets. Without addresses the container may set up its own end.
     if config.container_up && !pair.container_attributes.up {
         return Err(Error::new(format!("Interface {} is down", expected.name)));
     }
@@ -74,7 +74,7 @@ fn check_bridge(config: &Config, result: &CniResult) -> Result<(), Error> {
     Ok(())
 }
 
-/// The container's end is the veth that it was.
+/// Checks that the container's end is still the same veth.
 fn container_end(expected: &Interface) -> Result<Pair, Error> {
     let name = &expected.name;
     let Some(pair) = veth::find()? else {
@@ -91,7 +91,7 @@ fn container_end(expected: &Interface) -> Result<Pair, Error> {
     Ok(pair)
 }
 
-/// The host's end is listed, and still a port of the bridge.
+/// Checks that the host end is in the result, and still a port of the bridge.
 fn host_end(config: &Config, result: &CniResult, pair: &Pair) -> Result<(), Error> {
     let name = &pair.host_attributes.name;
     let expected = result.interfaces.iter().find(|link| link.name == *name && link.sandbox.is_empty());

@@ -1,4 +1,4 @@
-//! Reading the configuration. Messages are those of the native plugin.
+//! The reader of the configuration. Messages are those of the native plugin.
 
 use postern_guest::cni::{Dns, Fields, NetConf, Verb};
 use postern_guest::masquerade::Wanted;
@@ -8,10 +8,10 @@ use postern_guest::{Error, Request, bridge, dns_override, mtu};
 /// The keys of this plugin.
 #[derive(Debug)]
 pub struct Config {
-    /// There is an IPAM plugin.
+    /// True if there is an IPAM plugin.
     pub layer3: bool,
     pub bridge: String,
-    /// Also if `isDefaultGateway` alone is set.
+    /// Also true if only `isDefaultGateway` is set.
     pub is_gateway: bool,
     pub is_default_gateway: bool,
     pub force_address: bool,
@@ -22,7 +22,7 @@ pub struct Config {
     pub vlan: Option<VlanId>,
     /// Sorted, each once.
     pub trunk: Vec<VlanId>,
-    /// `vlan` or `vlanTrunk` is given, be the latter empty.
+    /// True if `vlan` or `vlanTrunk` is given, even an empty `vlanTrunk`.
     pub vlan_filtering: bool,
     pub preserve_default_vlan: bool,
     pub hairpin: bool,
@@ -30,14 +30,15 @@ pub struct Config {
     pub mac_guard: bool,
     pub duplicate_detection: bool,
     pub container_up: bool,
-    /// As written: only ADD needs to understand it.
+    /// As written: only ADD parses it.
     mac: Option<String>,
     pub dns: Option<Dns>,
 }
 
 impl Config {
     /// # Errors
-    /// Code 999 for what can't be read or makes no sense; code 7 where native plugins find out too late.
+    /// Code 999 for an unreadable or contradictory configuration; code 7 for errors that native plugins detect too
+    /// late.
     pub fn read(request: &Request) -> Result<Self, Error> {
         let conf = request.conf().map_err(load_error)?;
         let (mut config, vlan, trunk) = Self::decode(&conf).map_err(load_error)?;
@@ -49,7 +50,7 @@ impl Config {
         };
         config.vlan_filtering = config.vlan.is_some() || trunk.is_some();
         config.trunk = trunk_ids(&trunk.unwrap_or_default())?;
-        // STATUS concerns no container, and its `CNI_ARGS` nobody.
+        // STATUS has no container, so its `CNI_ARGS` are not used.
         if request.verb != Verb::Status {
             let args = request.args(&["MAC"])?;
             let given = args.get("MAC").filter(|mac| !mac.is_empty());
@@ -58,7 +59,7 @@ impl Config {
         Ok(config)
     }
 
-    /// All keys in the order in which the native decoder looks for their types; VLANs are still to be judged.
+    /// Decodes all keys in the order in which the native decoder checks their types. VLANs are checked later.
     fn decode(conf: &NetConf) -> Result<(Self, i64, Option<Vec<TrunkEntry>>), Error> {
         let fields = conf.fields();
         let on = |key| Ok::<_, Error>(fields.bool(key)?.unwrap_or(false));
@@ -95,10 +96,10 @@ impl Config {
         Ok((config, fields.int("vlan")?.unwrap_or(0), trunk))
     }
 
-    /// What ADD demands on top. Returns the address of the container's end.
+    /// Checks the further conditions of ADD. Returns the address of the container's end.
     ///
     /// # Errors
-    /// Code 999 for contradictions, and for an address that is none.
+    /// Code 999 for contradictions, and for an invalid address.
     pub fn validate(&self) -> Result<Option<Mac>, Error> {
         if self.layer3 && !self.container_up {
             return Err(Error::new("cannot use IPAM when DisableContainerInterface flag is set"));
@@ -109,10 +110,10 @@ impl Config {
         self.address()
     }
 
-    /// The address of the container's end, where the network has one for it.
+    /// Returns the address of the container's end, if the network has one for it.
     ///
     /// # Errors
-    /// Code 999 for one that is none.
+    /// Code 999 for an invalid address.
     pub fn address(&self) -> Result<Option<Mac>, Error> {
         let Some(mac) = &self.mac else { return Ok(None) };
         mac.parse().map(Some).map_err(|error| match error {
@@ -121,12 +122,12 @@ impl Config {
         })
     }
 
-    /// How the bridge is to be made.
+    /// Returns the options for making the bridge.
     pub fn options(&self) -> bridge::Options {
         bridge::Options::default().mtu(self.mtu).vlan_filtering(self.vlan_filtering).promisc(self.promisc)
     }
 
-    /// How the port joins it.
+    /// Returns the settings of the port.
     pub fn port(&self) -> PortSpec {
         PortSpec {
             hairpin: self.hairpin,
@@ -138,8 +139,8 @@ impl Config {
     }
 }
 
-/// What native plugins write before the decoder's message. A value that can be decoded but makes no sense speaks for
-/// itself.
+/// Adds the native plugins' text before the decoder's message. An error about a value that was decoded gets no such
+/// text.
 pub fn load_error(error: Error) -> Error {
     match error.object().code {
         postern_guest::cni::code::INTERNAL => error.context("failed to load netconf"),
@@ -165,7 +166,7 @@ fn vlan_id(id: i64) -> Option<VlanId> {
     VlanId::try_from(id).ok().filter(|id| (1..=4094).contains(id))
 }
 
-/// Every VLAN that the entries name, once, ascending.
+/// Returns every VLAN in the entries, once, ascending.
 fn trunk_ids(entries: &[TrunkEntry]) -> Result<Vec<VlanId>, Error> {
     let id = |id, name| vlan_id(id).ok_or_else(|| Error::new(format!("incorrect trunk {name} parameter")));
     let mut ranges = Vec::new();

@@ -1,4 +1,4 @@
-//! What IPAM left open: who the gateway is, and what goes there.
+//! Completes IPAM's result: the gateways and the default routes.
 
 use crate::config::Config;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -6,10 +6,11 @@ use postern_guest::cni::{CniResult, Route};
 use postern_guest::{Error, configure};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Ties the addresses to the container's end, whose index in the result this is, names their gateways, and adds default routes.
+/// Assigns the addresses to the container's end, sets their gateways, and adds default routes. `container` is the index
+/// of that end in the result.
 ///
 /// # Errors
-/// Code 999 if there is no address, or a route that the kernel can't have.
+/// Code 999 if there is no address, or for a route that the kernel can't have.
 pub fn complete(result: &mut CniResult, config: &Config, container: Option<usize>) -> Result<(), Error> {
     if result.ips.is_empty() {
         return Err(Error::new("IPAM plugin returned missing IP config"));
@@ -30,8 +31,8 @@ pub fn complete(result: &mut CniResult, config: &Config, container: Option<usize
     Ok(())
 }
 
-/// Adds a default route through the family's first gateway, unless there is one with a gateway of its own, or one that
-/// comes to the same.
+/// Adds a default route through the family's first gateway. It adds none if there is a default route with its own
+/// gateway, or an equivalent one.
 fn add_default_route(result: &mut CniResult, v4: bool) -> Result<(), Error> {
     let dst = default_destination(v4);
     let route = Route { dst: Some(dst), gw: configure::first_gateway(&result.ips, v4), ..Route::default() };
@@ -52,7 +53,7 @@ fn default_destination(v4: bool) -> IpNet {
     }
 }
 
-/// The first address behind the network's own: what the host makes of an address without gateway as well.
+/// Returns the first address after the network's own. The host also uses it for an address without gateway.
 fn first_address(net: &IpNet) -> IpAddr {
     match net.network() {
         IpAddr::V4(ip) => IpAddr::V4(u32::from(ip).saturating_add(1).into()),

@@ -3,10 +3,10 @@
 //! | key | default | meaning |
 //! |---|---|---|
 //! | `bridge` | `cni0` | name of the bridge; it is made if it is missing |
-//! | `ipam` | none | with it the attachment has addresses (layer 3), without it it is a cable (layer 2) |
+//! | `ipam` | none | with it the attachment has addresses (layer 3), without it only a link (layer 2) |
 //! | `isGateway` | false | the bridge gets the gateway's address, and the node forwards |
 //! | `isDefaultGateway` | false | the same, and the container a default route through it |
-//! | `forceAddress` | false | replace an address of the bridge that is in the way |
+//! | `forceAddress` | false | replace a conflicting address of the bridge |
 //! | `ipMasq` | false | traffic to other networks leaves under the node's address; layer 3 only |
 //! | `ipMasqBackend` | nftables | `nftables` or `iptables` |
 //! | `mtu` | kernel's | of the pair, and of the bridge when it is made |
@@ -19,18 +19,19 @@
 //! | `macspoofchk` | false | only frames under the container's own address leave it |
 //! | `enabledad` | false | look for duplicates of IPv6 addresses |
 //! | `disableContainerInterface` | false | leave the container's end down; layer 2 only |
-//! | `dns` | IPAM's | replaces what IPAM says, if any key of it is given |
-//! | `CNI_ARGS` `MAC` | random | address of the container's end; `args.cni.mac` silences it, |
-//! | `args.cni.mac`, `runtimeConfig.mac` (capability `mac`) | | and `runtimeConfig.mac` before both |
+//! | `dns` | IPAM's | replaces the one of IPAM, if any of its keys is given |
+//! | `CNI_ARGS` `MAC` | random | address of the container's end; `args.cni.mac` overrides it, |
+//! | `args.cni.mac`, `runtimeConfig.mac` (capability `mac`) | | and `runtimeConfig.mac` overrides both |
 //!
-//! * ADD: bridge, pair, port, guard, addresses, gateway, masquerading; then it waits until the port is operational. The
-//!   result has the bridge, the host's end, the container's end, and the VLAN gateway `<bridge>.<vlan>` if there is one.
-//! * ADD behind a plugin that made a link of the host (`prevResult`), where policy lets that be attached: it joins instead of a
-//!   pair, with all keys but `mtu` and `disableContainerInterface`, and DEL lets go of it.
-//! * DEL: removes whatever is there; all of it is tried, and the first failure is told. The bridge stays.
-//! * CHECK: IPAM's CHECK (layer 3), bridge and pair, which must be up, addresses, routes, guard, masquerading; the host
-//!   looks for the gateways.
-//! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+//! * ADD: bridge, pair, port, spoofing protection, addresses, gateway, masquerading; then it waits until the port is
+//!   operational. The result has the bridge, the host end, the container's end, and the VLAN gateway `<bridge>.<vlan>` if
+//!   there is one.
+//! * ADD after a plugin that made a link of the host (`prevResult`), if policy allows to attach that link: it joins in
+//!   place of a pair. All keys except `mtu` and `disableContainerInterface` are used. DEL releases the link.
+//! * DEL: removes everything of the attachment; all parts are tried, and the first failure is reported. The bridge stays.
+//! * CHECK: IPAM's CHECK (layer 3), bridge and pair, which must be up, addresses, routes, spoofing protection,
+//!   masquerading; the host looks for the gateways.
+//! * STATUS: calls IPAM's. GC: removes the garbage of this plugin, and calls IPAM's.
 
 mod chained;
 mod check;
@@ -47,7 +48,7 @@ use std::process::ExitCode;
 
 struct Bridge;
 
-/// Index of the container's end in the result.
+/// The index of the container's end in the result.
 const CONTAINER: usize = 2;
 
 impl Plugin for Bridge {
@@ -55,7 +56,7 @@ impl Plugin for Bridge {
         let config = Config::read(request)?;
         let mac = config.validate()?;
         if !config.layer3 && request.version < Version::V0_3_0 {
-            // Such a result can't be printed: better to say so before there is anything.
+            // Such a result can't be printed: the error must come before anything is made.
             return Err(Error::new("cannot convert: no valid IP addresses"));
         }
 
@@ -88,7 +89,7 @@ impl Plugin for Bridge {
             pair.container.up()?;
         }
 
-        // Without its other end the port never gets operational.
+        // If its other end is down, the port never becomes operational.
         let host = if config.container_up { pair.host.wait_running()? } else { pair.host.attributes()? };
         let links = [
             interface(&bridge.attributes()?, ""),
@@ -101,13 +102,14 @@ impl Plugin for Bridge {
     }
 
     fn del(&self, request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse must not keep DEL from its work.
+        // A configuration that ADD would refuse must not stop DEL.
         let conf = request.conf().map_err(config::load_error)?;
         let fields = conf.fields();
         let layer3 = !conf.ipam_type.is_empty();
         let on = |key| matches!(fields.bool(key), Ok(Some(true)));
         all([
-            // Rules first: the kernel then waits for its readers while it takes the link apart, and not once more.
+            // Rules first: the wait for readers of the old rules then happens together with the wait for the link's
+            // removal.
             if on("macspoofchk") { mac_guard::remove() } else { Ok(()) },
             if layer3 && on("ipMasq") { masquerade::remove() } else { Ok(()) },
             link::delete_own(),
@@ -132,14 +134,14 @@ impl Plugin for Bridge {
     }
 }
 
-/// How the container's end treats its addresses: set before it has any. IPv6 has one of its own making, so this matters
-/// to everybody.
+/// Sets the address settings of the container's end, before it has an address. The kernel itself gives it an IPv6
+/// address, so this matters for every attachment.
 fn container_settings(end: &link::Link, config: &Config) -> Result<(), Error> {
     if config.duplicate_detection {
         configure::best_effort(link_sysctl::set_enhanced_dad(end, true))?;
     }
     configure::best_effort(link_sysctl::set_accept_dad(end, config.duplicate_detection))?;
-    // The neighbours learn at once who has the address now.
+    // The neighbours learn the new owner of the address at once.
     configure::best_effort(link_sysctl::set_arp_notify(end, true))
 }
 

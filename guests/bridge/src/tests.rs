@@ -1,4 +1,4 @@
-//! ADD, and what every verb shares.
+//! ADD, and the behaviour that all verbs share.
 
 mod chained;
 mod verbs;
@@ -31,7 +31,7 @@ fn message(verb: &str, keys: &str) -> String {
     call(verb, keys).unwrap_err().object().msg.clone()
 }
 
-/// ADD with IPAM on a fresh host; the result on one line.
+/// Runs ADD with IPAM on a fresh host; returns the result on one line.
 fn add(ipam: &str, keys: &str) -> String {
     fake::install(Kernel::with_ipam(ipam));
     call("ADD", &format!("{IPAM}{keys}")).unwrap().replace([' ', '\n'], "")
@@ -144,7 +144,7 @@ fn layer_3_with_everything() {
         assert_eq!(bridge.info.mtu, 1400);
     });
     assert_eq!(container_routes(), ["10.1.2.0/24", "fd00::/64", "0.0.0.0/0 via 10.1.2.1", "::/0 via fd00::1"]);
-    // Pinned again to its own address, which it had lost to its port.
+    // Set again to its own address, which its port had replaced.
     assert!(result.contains(r#"[{"mac":"02:00:00:00:00:01","name":"br0"}"#), "{result}");
     assert!(result.contains(r#""routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.1"},{"dst":"::/0","gw":"fd00::1"}]"#));
 }
@@ -160,9 +160,9 @@ fn gateways_are_derived_where_ipam_names_none() {
 fn default_routes_are_not_doubled() {
     let with = |route: &str| format!(r#"{{"ips":[{{"address":"10.1.2.3/24"}}],"routes":[{route}]}}"#);
     for (route, expected) in [
-        // A route with a gateway of its own stays alone.
+        // A route with its own gateway stays alone.
         (r#"{"dst":"0.0.0.0/0","gw":"10.1.2.9"}"#, vec!["0.0.0.0/0 via 10.1.2.9"]),
-        // One without takes the same gateway, and so comes to the same.
+        // One without a gateway uses the same gateway, so it is equivalent.
         (r#"{"dst":"0.0.0.0/0"}"#, vec!["0.0.0.0/0 via 10.1.2.1"]),
         // Another metric is another route.
         (r#"{"dst":"0.0.0.0/0","priority":9}"#, vec!["0.0.0.0/0 via 10.1.2.1", "0.0.0.0/0 via 10.1.2.1"]),

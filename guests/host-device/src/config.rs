@@ -1,4 +1,4 @@
-//! Reading the configuration. Messages are those of the native plugin.
+//! The configuration. Messages are those of the native plugin.
 
 use postern_guest::cni::NetConf;
 use postern_guest::types::{DeviceKey, ErrorCode};
@@ -7,20 +7,20 @@ use postern_guest::{Error, Request, device};
 /// The keys of this plugin.
 #[derive(Debug)]
 pub struct Config {
-    /// There is an IPAM plugin.
+    /// True if there is an IPAM plugin.
     pub layer3: bool,
-    /// By which key the device is named, and its value.
+    /// The key that names the device, and its value.
     pub device: (DeviceKey, String),
-    /// A PCI device, which a driver of user space may have.
+    /// The PCI device, which a driver of user space may have.
     pci: Option<(DeviceKey, String)>,
-    /// What the configuration says of that where it names no PCI device.
+    /// True if the configuration says that such a driver has the device. It counts if no PCI device is named.
     userspace: bool,
     pub conf: NetConf,
 }
 
 impl Config {
     /// # Errors
-    /// Code 999 for keys of a wrong type, or where none names a device.
+    /// Code 999 for keys of a wrong type, or if no key names a device.
     pub fn read(request: &Request) -> Result<Self, Error> {
         Self::parse(request).map_err(load_error)
     }
@@ -30,13 +30,13 @@ impl Config {
         let fields = conf.fields();
         let text = |key: &str| Ok::<_, Error>(fields.string(key)?.filter(|value| !value.is_empty()));
         let (name, address, path, bus) = (text("device")?, text("hwaddr")?, text("kernelpath")?, text("pciBusID")?);
-        // No documented key, and settable natively all the same.
+        // The key is not documented, but native plugins read it.
         let userspace = fields.bool("DPDKMode")?.unwrap_or(false);
         let id = match fields.object("runtimeConfig")? {
             Some(runtime) => runtime.string("deviceID")?.filter(|value| !value.is_empty()),
             None => None,
         };
-        // What the runtime says goes before the configuration.
+        // The runtime's value takes precedence over the configuration.
         let pci = id.map(|id| (DeviceKey::Id, id)).or(bus.map(|bus| (DeviceKey::Pci, bus)));
         let named = name.map(|name| (DeviceKey::Name, name));
         let named = named.or(address.map(|address| (DeviceKey::Address, address)));
@@ -47,7 +47,7 @@ impl Config {
         Ok(Self { layer3: !conf.ipam_type.is_empty(), device, pci, userspace, conf })
     }
 
-    /// Whether a driver of user space has the device: there is no link then, and nothing to move.
+    /// True if a driver of user space has the device: it has no link then, and there is nothing to move.
     ///
     /// # Errors
     /// There is no such device, or it has no driver.
@@ -55,7 +55,7 @@ impl Config {
         let Some((by, value)) = &self.pci else { return Ok(self.userspace) };
         match device::find(*by, value) {
             Ok(found) => Ok(found.is_none()),
-            // A link is looked for by another key, or is missed when it is to be moved.
+            // Another key names the link, or the move reports that it is missing.
             Err(error) if error.kind() == Some(ErrorCode::NotFound) && !is_about_driver(&error) => Ok(false),
             Err(error) if *by == DeviceKey::Pci => Err(error.context("error with host device")),
             Err(error) => Err(error),
@@ -63,7 +63,7 @@ impl Config {
     }
 }
 
-/// The words of native plugins for a device that can't be taken.
+/// Adds the words of native plugins to an error about a device that can't be taken.
 pub fn take_error(error: Error) -> Error {
     let is_missed = matches!(error.kind(), Some(ErrorCode::NotFound | ErrorCode::InvalidArgument));
     match is_missed && !error.object().msg.starts_with("failed to move link") {
@@ -72,13 +72,13 @@ pub fn take_error(error: Error) -> Error {
     }
 }
 
-/// Whether the device itself is missed, and not its link.
+/// True if the device itself is missing, and not its link.
 fn is_about_driver(error: &Error) -> bool {
     let message = &error.object().msg;
     message.contains("lstat ") || message.contains("not found or unsupported")
 }
 
-/// What native plugins write before the decoder's message. What can be decoded but makes no sense speaks for itself.
+/// Adds the words of native plugins to a decoder's message. Other messages stay as they are.
 pub fn load_error(error: Error) -> Error {
     match error.object().msg.starts_with("json: ") {
         true => error.context("failed to load netconf"),

@@ -7,16 +7,16 @@
 //! | `kernelpath` | its device's directory below `/sys/devices` |
 //! | `pciBusID` | its PCI address; `runtimeConfig.deviceID` goes before it, and may also name an auxiliary device |
 //! | `ipam` | with it the attachment has addresses |
-//! | `dns` | in the result as it is: what IPAM says is dropped |
+//! | `dns` | copied to the result; the DNS of IPAM is dropped |
 //!
-//! Of several keys the first in this order counts. A PCI device that a driver of user space has (vfio-pci, uio_pci_generic,
-//! igb_uio) stays where it is: such a result has addresses alone. So has one of a network that says `DPDKMode` and names no PCI
+//! Of several keys, the first in this order counts. A PCI device of a user-space driver (vfio-pci, uio_pci_generic,
+//! igb_uio) stays where it is: the result has addresses only. The same holds for a network with `DPDKMode` and no PCI
 //! device.
 //!
-//! * ADD: the link, addresses from IPAM. A failed one is undone by the host.
-//! * DEL: moves the link back and gives the addresses back; both are tried, and the first failure is told.
-//! * CHECK: IPAM's CHECK, the link with its address, addresses and routes.
-//! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+//! * ADD: moves the link, and gives it addresses from IPAM. The host undoes a failed ADD.
+//! * DEL: moves the link back and gives the addresses back. Both are tried, and the first failure is reported.
+//! * CHECK: IPAM's CHECK, and the link with its address, addresses and routes.
+//! * STATUS: IPAM's. GC: removes this plugin's garbage; then IPAM's GC.
 
 mod config;
 
@@ -31,7 +31,7 @@ impl Plugin for HostDevice {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let config = Config::read(request)?;
         if !config.layer3 && request.version < Version::V0_3_0 {
-            // Such a result can't be printed: better to say so before anything is moved.
+            // Such a result can't be printed. The error comes before anything is moved.
             return Err(Error::new("cannot convert: no valid IP addresses"));
         }
         let taken = match config.is_userspace()? {
@@ -63,7 +63,7 @@ impl Plugin for HostDevice {
     }
 
     fn del(&self, request: &Request) -> Result<(), Error> {
-        // A configuration that ADD would refuse, or a device that is gone, must not keep DEL from its work.
+        // A configuration that ADD would refuse, or a missing device, must not prevent DEL.
         let layer3 = !request.ipam_type().map_err(config::load_error)?.is_empty();
         all([device::give_back(), if layer3 { ipam::del() } else { Ok(()) }])
     }
@@ -91,7 +91,7 @@ impl Plugin for HostDevice {
     }
 
     fn status(&self, request: &Request) -> Result<(), Error> {
-        // Whether the device is there tells nothing: a container may have it.
+        // The device is not looked for: a container may have it.
         let config = Config::read(request)?;
         if config.layer3 { ipam::status() } else { Ok(()) }
     }

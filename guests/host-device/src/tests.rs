@@ -28,7 +28,7 @@ fn message(verb: &str, keys: &str) -> String {
     call(verb, keys).unwrap_err().object().msg.clone()
 }
 
-/// What the container's link is called on the host.
+/// Returns the name of the container's link on the host.
 fn home() -> Option<String> {
     fake::with(|kernel| kernel.own().and_then(|own| own.home.clone()))
 }
@@ -46,7 +46,7 @@ fn add_moves_the_device_in_and_del_moves_it_back() {
     assert_eq!(call("DEL", r#","device":"eno1""#).unwrap(), "");
     assert_eq!(fake::log()[fake::log().len() - 2..], ["device.give-back", "ipam.del"]);
     fake::with(|kernel| assert!(kernel.own().is_none() && kernel.find(Place::Host, "eno1").is_some()));
-    // As often as it is called, and without what ADD needs.
+    // DEL succeeds again, and without the keys that ADD needs.
     assert_eq!(call("DEL", "").unwrap(), "");
 }
 
@@ -89,13 +89,13 @@ fn a_device_of_user_space_stays_where_it_is() {
     let result = call("ADD", keys).unwrap();
     assert!(!result.contains("mac") && result.contains("10.1.2.3/24"), "{result}");
     assert_eq!(fake::log(), ["device.find", "ipam.add"]);
-    // Nothing is looked for in the container.
+    // CHECK looks for no link in the container.
     assert_eq!(call("CHECK", &format!(r#"{keys},"prevResult":{result}"#)).unwrap(), "");
-    // A link that is named beside it does not change that.
+    // A link that is named too does not change that.
     call("ADD", &format!(r#"{keys},"device":"eno1""#)).unwrap();
     fake::with(|kernel| assert!(kernel.own().is_none()));
     assert_eq!(call("DEL", keys).unwrap(), "");
-    // So it is where the configuration says so of something else than a PCI device, as natively.
+    // `DPDKMode` does the same for a device that is no PCI device, as in the native plugin.
     call("ADD", r#","device":"eno1","DPDKMode":true"#).unwrap();
     fake::with(|kernel| assert!(kernel.own().is_none()));
     fake::with(|kernel| kernel.userspace.clear());

@@ -1,10 +1,12 @@
-//! What attachments of the native plugins left, by the names that these plugins are known to give: leases, masquerading and
-//! spoofing protection. Nothing says who made such a thing, so it is done only when an operator asks for it.
+//! Leftovers: objects of native plugins for attachments that are gone. They are found by the names that these plugins
+//! are known to give: leases, masquerading and spoofing protection. Nothing shows the maker of such an object, so this
+//! is done only when an operator asks for it.
 //!
-//! [`find`] looks and changes nothing; [`remove`] removes what it found, after another look. A lease or a masquerading rule
-//! is left over if no live namespace has its address on any link, the runtimes' cache knows of no namespace for its
-//! attachment, and Postern has no record of it; spoofing protection, if its bridge port is gone. Where not all namespaces
-//! can be looked at, nobody can tell, and nothing that goes by an address is a leftover.
+//! [`find`] looks and changes nothing; [`remove`] removes the leftovers that were found, after another look. Three
+//! conditions make a lease or a masquerading rule a leftover. No link of a live namespace has its address, the
+//! runtimes' cache knows no namespace of its attachment, and Postern has no record of it. Spoofing protection is a
+//! leftover if its bridge port is gone. If a namespace can't be looked at, its addresses are unknown. Then nothing that
+//! depends on an address is a leftover.
 
 mod cache;
 mod judge;
@@ -29,13 +31,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long one step (a look, the removal of one kind) may take.
+/// The longest time for one step (a look, or the removal of one kind).
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// What kind of thing it is.
+/// The kind of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An address that host-local gave.
+    /// An address that host-local gave out.
     Lease,
     /// A rule of `ipMasq` in nftables.
     MasqueradeNftables,
@@ -46,7 +48,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name, for scripts.
+    /// Returns its name, for scripts.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Lease => "lease",
@@ -57,10 +59,10 @@ impl Kind {
     }
 }
 
-/// Why nobody needs it.
+/// The reason why it is not in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Its address is nobody's.
+    /// No live namespace has its address.
     NoNamespace,
     /// Its bridge port is gone.
     NoPort,
@@ -75,17 +77,17 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Something of a native plugin that nobody uses.
+/// An object of a native plugin that is not in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Why nobody needs it.
+    /// The reason why it is not in use.
     pub reason: Reason,
     thing: Thing,
 }
 
-/// How to find it again.
+/// The data for finding it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Thing {
     Lease { directory: PathBuf, network: String, owner: Owner, lease: Held },
@@ -104,7 +106,7 @@ impl Thing {
         }
     }
 
-    /// `None` for spoofing protection, whose names don't tell container from interface.
+    /// Returns the names in it; `None` for spoofing protection, whose names don't separate container from interface.
     fn names(&self) -> Option<Names<'_>> {
         Some(match self {
             Self::Lease { network, owner: Owner { container_id: container, ifname }, .. } => {
@@ -134,7 +136,7 @@ impl Thing {
     fn claim(&self, records: &[Header], cache: &Cache, now: SystemTime) -> Claim<'_> {
         let (addresses, ports, age) = match self {
             Self::Lease { lease, .. } => {
-                // A time to come is no age.
+                // A time in the future is no age.
                 let age = lease.taken().and_then(|taken| now.duration_since(taken).ok()).unwrap_or_default();
                 (vec![lease.address.into()], vec![], Some(age))
             }
@@ -165,12 +167,12 @@ impl fmt::Display for Thing {
 }
 
 impl Leftover {
-    /// The network's name, where it tells.
+    /// Returns the network's name, if known.
     pub fn network(&self) -> Option<&str> {
         self.thing.names().map(|names| names.network)
     }
 
-    /// The container ID, where it tells all of it.
+    /// Returns the container ID, if the complete ID is known.
     pub fn container(&self) -> Option<&str> {
         match &self.thing {
             Thing::MacGuard { .. } => self.split_id().map(|(container, _)| container),
@@ -178,7 +180,7 @@ impl Leftover {
         }
     }
 
-    /// The interface in the container, where it tells.
+    /// Returns the interface in the container, if known.
     pub fn interface(&self) -> Option<&str> {
         match &self.thing {
             Thing::MacGuard { .. } => self.split_id().map(|(_, interface)| interface),
@@ -186,14 +188,14 @@ impl Leftover {
         }
     }
 
-    /// Either part may have hyphens of its own.
+    /// Splits the ID at a hyphen; each part may contain further hyphens.
     fn split_id(&self) -> Option<(&str, &str)> {
         let Thing::MacGuard { id, .. } = &self.thing else { return None };
         id.split_once('-').filter(|(_, interface)| !interface.contains('-'))
     }
 
-    /// What names it where it is: the lease's file, else the comment or ID of its rules, as
-    /// [`postern_firewall::account::Marked::mark`] has it.
+    /// Returns its name at its place: the lease's file, or the comment or ID of its rules, as in
+    /// [`postern_firewall::account::Marked::mark`].
     pub fn mark(&self) -> String {
         match &self.thing {
             Thing::Lease { lease, .. } => lease.path.display().to_string(),
@@ -203,12 +205,12 @@ impl Leftover {
         }
     }
 
-    /// What it is, in words.
+    /// Returns the object in words.
     pub fn object(&self) -> String {
         self.thing.to_string()
     }
 
-    /// Whose it is, as far as that is known: `network/container/interface`.
+    /// Returns its attachment, as far as it is known: `network/container/interface`.
     pub fn attachment(&self) -> String {
         let container = match (&self.thing, self.thing.names()) {
             (_, Some(names)) if names.cut => format!("{}…", names.container),
@@ -219,42 +221,42 @@ impl Leftover {
     }
 }
 
-/// What was found.
+/// The result of [`find`].
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What can be removed.
+    /// The objects that can be removed.
     pub leftovers: Vec<Leftover>,
-    /// What stays though nothing is known to use it, and why.
+    /// The objects that stay though no use of them is known, each with the reason.
     pub kept: Vec<(String, String)>,
-    /// What could not be looked at: no leftovers are told of that.
+    /// The places that could not be looked at: their leftovers are not in the report.
     pub problems: Vec<String>,
 }
 
-/// Where to look.
+/// The places to look at.
 #[derive(Clone, Copy)]
 pub struct Scope<'a> {
     /// Postern's own directories.
     pub places: &'a Places,
-    /// Directories of leases (host-local's `dataDir`) beside the default one.
+    /// Directories of leases (host-local's `dataDir`) besides the default one.
     pub directories: &'a [PathBuf],
-    /// How live namespaces are found: [`crate::all_namespaces`], unless the caller knows better.
+    /// The search for live namespaces: [`crate::all_namespaces`], or a replacement by the caller.
     pub namespaces: fn() -> Result<Namespaces, String>,
 }
 
-/// Looks for what native plugins left on the caller's node. Changes nothing.
+/// Looks for leftovers of native plugins on the caller's node. Changes nothing.
 ///
 /// # Errors
-/// A text for people: the node's links, records or namespaces can't be looked at at all.
+/// A text for people: the node's links, records or namespaces can't be looked at.
 pub fn find(scope: Scope<'_>) -> Result<Report, String> {
     let mut report = Report::default();
-    // First the things, then who uses them: what is made meanwhile is not among the things.
+    // First the objects, then their users: an object that is made between the two is not among the objects.
     let mut things = leases(scope, &mut report.problems);
     things.extend(noted(rules(), &mut report.problems));
     look(scope, things, &mut report)?;
     Ok(report)
 }
 
-/// How many leases native plugins left: what can be counted without running a program. None where that can't be told.
+/// Returns the number of leases that native plugins left, counted without running a program; 0 if it can't be counted.
 pub fn count_leases(scope: Scope<'_>) -> usize {
     let mut report = Report::default();
     let things = leases(scope, &mut report.problems);
@@ -296,7 +298,7 @@ fn look(scope: Scope<'_>, things: Vec<Thing>, report: &mut Report) -> Result<(),
     Ok(())
 }
 
-/// What was found, or nothing and a problem.
+/// Returns the objects found, or none and adds a problem.
 fn noted<T>(found: Result<Vec<T>, impl fmt::Display>, problems: &mut Vec<String>) -> Vec<T> {
     found.unwrap_or_else(|error| {
         problems.push(error.to_string());
@@ -321,7 +323,7 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<Thing> {
             }
         };
         for network in networks {
-            // Of what is nobody's there is no telling that it is a lease.
+            // A file without a known owner may not be a lease.
             let thing = |lease: Held| {
                 let (directory, network, owner) = (directory.clone(), network.clone(), lease.owner.clone()?);
                 Some(Thing::Lease { directory, network, owner, lease })
@@ -359,8 +361,8 @@ fn means() -> ProgramRunner<'static> {
     ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN }
 }
 
-/// Removes what was found and is still left over, each with a line in the audit log. Returns how many things that were, and
-/// a text for people for each that could not be removed.
+/// Removes the leftovers that were found and still are leftovers, each with a line in the audit log. Returns the number
+/// of objects removed, and a text for people for each that could not be removed.
 ///
 /// # Errors
 /// As [`find`].
@@ -368,7 +370,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
     let again = find(scope)?.leftovers;
     let still: Vec<&Leftover> = found.iter().filter(|leftover| again.contains(leftover)).collect();
     let host = Netlink::open().map_err(|e| e.to_string())?;
-    // One for all: closing it takes milliseconds after a deletion.
+    // One socket for all: closing it takes milliseconds after a deletion.
     let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| e.to_string())?;
     let mut removal = Removal { places: scope.places, removed: 0, failed: Vec::new() };
     let mut nftables = Vec::new();
@@ -389,7 +391,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
         };
         removal.note(leftover, &outcome, start.elapsed());
     }
-    // Together, since each look at the rules reads all of them.
+    // All together, because each look at the rules reads all of them.
     nft.set_deadline(Instant::now() + WITHIN);
     removal.together(&nftables, |seen| masquerade::nft_remove_seen(&mut nft, seen).map(drop));
     removal.together(&tables, |seen| iptables::remove_seen(seen, means()).map(drop));
@@ -402,7 +404,7 @@ fn remove_lease(scope: Scope<'_>, directory: &Path, network: &str, lease: &Held)
 }
 
 fn remove_guard(host: &Netlink, nft: &mut Nft, id: &str) -> Result<bool, String> {
-    // What can't be told exists.
+    // An unknown answer counts as "exists".
     let exists = |port: &str| host.link_by_name(port).map_or(true, |link| link.is_some());
     nft.set_deadline(Instant::now() + WITHIN);
     macguard::remove_unused(nft, id, exists).map_err(|e| e.to_string())
@@ -428,7 +430,7 @@ impl Removal<'_> {
         }
     }
 
-    /// `Ok(false)`: it was gone, or somebody's again.
+    /// Notes an outcome. `Ok(false)`: the object was gone, or in use again.
     fn note(&mut self, leftover: &Leftover, outcome: &Result<bool, String>, took: Duration) {
         match outcome {
             Ok(false) => return,

@@ -1,4 +1,4 @@
-//! Whether an attachment's namespace is alive: one judgement, so that what shows attachments and what removes them agree.
+//! The decision if an attachment's namespace is alive. All callers share it, so that views and removals agree.
 
 use crate::namespaces::Namespaces;
 use postern_gate::effect::{Effect, Veth};
@@ -6,10 +6,10 @@ use postern_kernel::{Link, Namespace, OpenError};
 use postern_state::Header;
 use std::time::Duration;
 
-/// How long the search for namespaces may take.
+/// The longest time for the search for namespaces.
 const SEARCH: Duration = Duration::from_secs(20);
 
-/// All live namespaces that can be found from here.
+/// Returns all live namespaces that can be found from here.
 ///
 /// # Errors
 /// As [`Namespaces::find`].
@@ -17,22 +17,22 @@ pub fn all_namespaces() -> Result<Namespaces, String> {
     Namespaces::find(SEARCH)
 }
 
-/// Whether the namespace of an attachment of this boot with these effects is alive. A pair whose host end is among the host's
-/// `links` has another end, and so a namespace; else it is if it was found. Where not all could be looked at, it is gone only
-/// if it had a pair that is gone, and its path too.
+/// True if the namespace of an attachment is alive; the attachment is of this boot and has these effects. A pair whose
+/// host end is among the host's `links` has another end, and so a namespace. Otherwise the namespace is alive if it was
+/// found. If the search was incomplete, it is gone only if both its pair and its path are gone.
 ///
 /// # Errors
-/// Why that can't be told: what could not be looked at.
+/// A text for people if it is unknown: the places that could not be looked at.
 pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces: &Namespaces) -> Result<bool, String> {
     let pairs: Vec<[u8; 6]> = effects.iter().filter_map(Veth::of).map(|pair| pair.mac.0).collect();
-    // By address: an operator may have given it another name.
+    // By link-layer address: an operator may have renamed it.
     if links.iter().any(|link| link.kind == "veth" && link.mac.is_some_and(|mac| pairs.contains(&mac))) {
         return Ok(true);
     }
     let path = Namespace::open(&header.netns_path);
     let found = match header.netns_cookie {
         Some(cookie) => namespaces.by_cookie(cookie).is_some(),
-        // Of a plugin that never entered it there is only the path.
+        // For a plugin that never entered the namespace only the path is known.
         None => path.is_ok(),
     };
     match namespaces.gap() {
@@ -43,8 +43,8 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
     }
 }
 
-/// Whether a link in a container is made of something of the host: one of a pair whose other end is among these `links`, one
-/// that is stacked on one of them, or a driver's device. (`Session::leads_here` asks the same of one run.)
+/// Returns the connection of a container's link to the host. It may be an end of a pair with these `links`, be stacked
+/// on one of them, or be a driver's device. (`Session::leads_here` does the same for one run.)
 pub(crate) fn leads_to<'a>(links: &'a [Link], own: &Link) -> Lead<'a> {
     if own.device.is_some() {
         return Lead::Device;
@@ -57,16 +57,16 @@ pub(crate) fn leads_to<'a>(links: &'a [Link], own: &Link) -> Lead<'a> {
     }
 }
 
-/// What a link in a container is made of.
+/// The connection of a container's link to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lead<'a> {
-    /// A pair, whose other end this is.
+    /// An end of a pair, with its other end.
     End(&'a Link),
     /// It is stacked on a link of the host.
     Stacked,
     /// A driver's device.
     Device,
-    /// Nothing of the host.
+    /// No connection to the host.
     Nowhere,
 }
 
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(leads_to(&host, &stacked), Lead::Stacked);
         let device = postern_kernel::Device { bus: "pci".to_owned(), name: "0000:00:03.0".to_owned() };
         assert_eq!(leads_to(&[], &Link { device: Some(device), ..link("eth0", "") }), Lead::Device);
-        // Another's end, one that is stacked inside or on nothing that is there, and one of another kind.
+        // An end of another pair, a link that is stacked on an inner or a missing link, and a link of another kind.
         let others = [own("veth", 4), own("macvlan", 4), Link { peer_netnsid: Some(0), ..own("macvlan", 7) }];
         for own in others.into_iter().chain([Link { peer_netnsid: Some(0), ..own("vxlan", 4) }, link("eth0", "dummy")])
         {
@@ -156,7 +156,7 @@ mod tests {
         for (cookie, path, effects, enclosed, expected) in [
             (Some(7), "/nowhere", &pair[..], false, Some(false)),
             (Some(7), "/nowhere", &[], false, Some(false)),
-            // A path may lead to another namespace by now.
+            // By now the path may lead to another namespace.
             (Some(7), own, &pair, false, Some(false)),
             (None, own, &[], false, Some(true)),
             (None, "/nowhere", &[], false, Some(false)),

@@ -1,7 +1,8 @@
-//! Who is at work: the processes that hold the lock of a record or of a network's leases, and since when. Reading only.
+//! The processes at work: those that hold the lock of a record or of a network's leases, with their start times. Only
+//! reads.
 //!
-//! A process is believed to hold a lock if the kernel says so of one of its open files (`/proc/PID/fdinfo`): device and
-//! inode of the lock can't be chosen by a container, as the path of an open file can.
+//! A process counts as holder of a lock if the kernel says so for one of its open files (`/proc/PID/fdinfo`). A
+//! container can't choose device and inode of the lock, but it can choose the path of an open file.
 #![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
 
 use crate::utc::utc;
@@ -11,14 +12,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a run may take until it counts as stuck. One that is well takes milliseconds, or seconds where a native IPAM
-/// program asks the network.
+/// The time after which a run counts as stuck. A normal run takes milliseconds, or seconds if a native IPAM program
+/// uses the network.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the search may take.
+/// The longest time for the search.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// Open files of a process that are looked at.
+/// The largest number of open files of a process that are looked at.
 const MOST_FILES: usize = 65_536;
 
 /// Ticks of a second in `/proc/PID/stat` (`USER_HZ`).
@@ -30,28 +31,28 @@ pub type File = (u64, u64);
 /// A process that holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Holder {
-    /// Its number in this PID namespace.
+    /// Its process ID in this PID namespace.
     pub pid: u32,
-    /// What it calls itself: a run of the host says its verb and its plugin.
+    /// Its own name: a run of the host executable shows its verb and its plugin.
     pub name: String,
-    /// When it was started, milliseconds since 1970.
+    /// Its start time, milliseconds since 1970.
     pub since: u64,
-    /// For how long it has been running.
+    /// The time for which it has been running.
     #[serde(skip)]
     pub age: Duration,
-    /// Somebody has stopped it (`SIGSTOP`).
+    /// True if it was stopped (`SIGSTOP`).
     pub is_stopped: bool,
 }
 
 impl Holder {
-    /// The verb of a run of the host; `None` of any other program.
+    /// Returns the verb of a run of the host executable; `None` for any other program.
     pub fn verb(&self) -> Option<&str> {
         let (verb, _) = self.name.split_once(' ')?;
         ["ADD", "DEL", "CHECK", "GC", "STATUS"].contains(&verb).then_some(verb)
     }
 }
 
-/// Who keeps something, in words.
+/// Returns the holders of an object in words.
 pub fn words(holders: &[Holder], what: &str) -> String {
     let each = holders.iter().map(|holder| {
         let (_, time) = utc(holder.since);
@@ -67,14 +68,14 @@ pub fn words(holders: &[Holder], what: &str) -> String {
     format!("{what} is locked by {}", each.collect::<Vec<_>>().join(" and "))
 }
 
-/// What ends it. Whatever a run that is killed leaves, the next DEL or ADD removes, or `postern gc`.
+/// Returns the way to end it. The next DEL or ADD, or `postern gc`, removes the effects of a killed run.
 pub fn remedy(holders: &[Holder]) -> String {
     let signal = if holders.iter().any(|holder| holder.is_stopped) { "CONT" } else { "KILL" };
     let processes: Vec<String> = holders.iter().map(|holder| holder.pid.to_string()).collect();
     format!("kill -{signal} {}", processes.join(" "))
 }
 
-/// The processes that hold locks of these files. Those that can't be looked at are not among them.
+/// Returns the processes that hold locks of these files. Processes that can't be looked at are left out.
 pub fn holders(files: &[File]) -> BTreeMap<File, Vec<Holder>> {
     let mut found: BTreeMap<File, Vec<Holder>> = BTreeMap::new();
     if files.is_empty() {
@@ -96,11 +97,11 @@ pub fn holders(files: &[File]) -> BTreeMap<File, Vec<Holder>> {
     found
 }
 
-/// Which of these files a process has open and locked.
+/// Returns those files that a process has open and locked.
 fn locked_by(process: &Path, files: &[File]) -> Vec<File> {
     let mut locked = Vec::new();
     for entry in fs::read_dir(process.join("fd")).into_iter().flatten().flatten().take(MOST_FILES) {
-        // Regular files have paths; a socket or a pipe has none, and most descriptors are those.
+        // Regular files have absolute paths. Sockets and pipes, which are most descriptors, have none.
         if !fs::read_link(entry.path()).is_ok_and(|target| target.is_absolute()) {
             continue;
         }
@@ -110,7 +111,7 @@ fn locked_by(process: &Path, files: &[File]) -> Vec<File> {
     locked
 }
 
-/// The file of a line `lock: 1: FLOCK  ADVISORY  WRITE 123 00:1a:456 0 EOF`.
+/// Returns the file of a line `lock: 1: FLOCK  ADVISORY  WRITE 123 00:1a:456 0 EOF`.
 fn lock(line: &str) -> Option<File> {
     let words: Vec<&str> = line.strip_prefix("lock:")?.split_whitespace().collect();
     let [_, "FLOCK", _, "WRITE", _, place, ..] = words.as_slice() else { return None };
@@ -131,7 +132,7 @@ fn holder(pid: u32, process: &Path) -> Option<Holder> {
     Some(Holder { pid, name, since, age, is_stopped: state == 'T' })
 }
 
-/// Name, state, and time since boot at which it was started, of `proc_pid_stat(5)`. The name may have anything in it.
+/// Returns name, state, and start time since boot, from `proc_pid_stat(5)`. The name may contain any character.
 fn read_stat(stat: &str) -> Option<(String, char, Duration)> {
     let name = stat.get(stat.find('(')?.saturating_add(1)..stat.rfind(')')?)?.to_owned();
     let mut rest = stat.get(stat.rfind(')')?.saturating_add(1)..)?.split_whitespace();
@@ -171,7 +172,7 @@ mod tests {
         assert!(holders(&[key]).is_empty());
         file.lock().unwrap();
         let found = holders(&[key]);
-        // Where a file system tells another device than its locks do, nobody is found.
+        // If a file system reports another device than its locks do, no process is found.
         if let Some([one]) = found.get(&key).map(Vec::as_slice) {
             assert_eq!(one.pid, std::process::id());
             assert!(one.verb().is_none() && !one.is_stopped);

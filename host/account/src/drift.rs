@@ -1,7 +1,7 @@
-//! What the records say beside what the kernel has: an account of the node for `postern ls`, `show` and `doctor`.
+//! An account of the node for `postern ls`, `show` and `doctor`: the records compared with the kernel.
 //!
-//! Reading only: nothing is made, no lock is kept. Much of what is looked at (links and addresses in a container, the
-//! names of its files) is the container's to choose: whoever prints it makes it fit for a terminal.
+//! It only reads: nothing is made, and no lock is kept. The container controls much of what is read (its links and
+//! addresses, the names of its files). So a caller that prints it must make it fit for a terminal.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -25,19 +25,19 @@ use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// How it is with an attachment, the worst that holds.
+/// The state of an attachment: the worst one that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Record and kernel agree.
     Ok,
-    /// A run for it holds its record for longer than any run should take.
+    /// A run holds its record for longer than any run should take.
     Stuck,
     /// Its ADD, or its DEL, has not ended.
     Incomplete,
-    /// Its network namespace is not there any more.
+    /// Its network namespace no longer exists.
     ContainerGone,
-    /// It was made before the machine was started: nothing of it is left in the kernel.
+    /// It was made before the node was started: nothing of it is left in the kernel.
     PreviousBoot,
     /// Record and kernel differ.
     Drift,
@@ -59,25 +59,25 @@ impl fmt::Display for State {
     }
 }
 
-/// Something that differs.
+/// A difference between record and kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Deviation {
-    /// What the record says and what there is.
+    /// The content of the record and the state of the kernel, in words.
     pub what: String,
-    /// The way out: a command where there is one.
+    /// The way out: a command if there is one.
     pub remedy: String,
-    /// Whether the remedy is a command.
+    /// True if the remedy is a command.
     pub is_command: bool,
 }
 
-/// One effect of the record, and what there is of it.
+/// One effect of the record, and its state in the kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fact {
-    /// The plugin that caused it.
+    /// The plugin that made it.
     pub plugin: String,
-    /// What it is: `host end`, `leases`, `masquerading`, …
+    /// Its kind: `host end`, `leases`, `masquerading`, …
     pub kind: &'static str,
-    /// What there is, in words.
+    /// Its state, in words.
     pub found: String,
 }
 
@@ -86,30 +86,30 @@ pub struct Fact {
 pub struct Account {
     /// The record's file.
     pub path: PathBuf,
-    /// Whose it is; `None` if that can't be read.
+    /// Its attachment; `None` if that can't be read.
     pub header: Option<Header>,
-    /// The plugins that were called for it, and how far they got.
+    /// The plugins that were called for it, and their progress.
     pub sections: Vec<Section>,
-    /// What they left.
+    /// The effects of these plugins.
     pub effects: Vec<Effect>,
     /// Its addresses, by its sections or else by its effects.
     pub addresses: Vec<IpNet>,
-    /// How it is.
+    /// Its state.
     pub state: State,
-    /// A living process is at work on it.
+    /// True if a living process is at work on it.
     pub is_held: bool,
-    /// The processes that hold its record, as far as they can be told.
+    /// The processes that hold its record, as far as they are known.
     pub holders: Vec<Holder>,
-    /// Why its namespace may be alive nevertheless, if its state is [`State::ContainerGone`].
+    /// The reason why its namespace may be alive nevertheless, if its state is [`State::ContainerGone`].
     pub doubt: Option<String>,
-    /// Effect by effect, what there is.
+    /// The state of each effect.
     pub facts: Vec<Fact>,
-    /// Where the two differ.
+    /// The differences between record and kernel.
     pub deviations: Vec<Deviation>,
 }
 
 impl Account {
-    /// The key of its masquerading rules.
+    /// Returns the key of its masquerading rules.
     pub fn masquerade_key(&self) -> Option<AttachmentKey> {
         self.header.as_ref().map(|header| AttachmentKey {
             network: header.network.clone(),
@@ -118,7 +118,7 @@ impl Account {
         })
     }
 
-    /// What the rules of its spoofing protection can be named after.
+    /// Returns the possible IDs in the rules of its spoofing protection.
     pub fn guard_ids(&self) -> Vec<String> {
         self.header.as_ref().map(guard_ids).into_iter().flatten().collect()
     }
@@ -127,7 +127,7 @@ impl Account {
         self.deviations.push(Deviation { what: what.into(), remedy: remedy.into(), is_command });
     }
 
-    /// Nobody uses it any more: garbage for who knows all of its record.
+    /// Adds a deviation that `postern gc` removes as garbage, if this version knows everything in its record.
     fn is_left(&mut self, what: impl Into<String>) {
         let is_known = self.deviations.iter().all(|deviation| deviation.remedy != WRITER);
         self.differs(what, if is_known { COLLECT } else { WRITER }, is_known);
@@ -138,25 +138,25 @@ impl Account {
     }
 }
 
-/// What helps where no command can: the runtime knows the configuration, the record does not.
+/// The remedy where no command helps: the runtime knows the configuration, the record does not.
 const AGAIN: &str = "start the container again, so that its runtime calls DEL and ADD";
-/// What helps where nobody uses the attachment any more.
+/// The remedy where the attachment is no longer in use.
 const COLLECT: &str = "postern gc";
-/// What helps where a record tells of what this version does not know: neither DEL nor `postern gc` removes that.
+/// The remedy where this version doesn't know everything in the record: then neither DEL nor `postern gc` removes it.
 const WRITER: &str = "use the version of postern that wrote it";
-/// What is so where a runtime used native plugins for a while. Whatever the record lists is no more, and what the container
-/// has is not the record's: no command may bring one in line with the other.
+/// The text for a runtime that used native plugins for a while. The effects in the record no longer exist, and the
+/// record doesn't list those in the container. So no command may make one like the other.
 const REPLACED: &str =
     "a program that writes no records has attached the container anew: the record is about what is gone";
 
 impl Sight {
-    /// An account of each attachment of this host's namespace, and of the records that can't be read.
+    /// Returns an account of each attachment of this host's namespace, and of the records that can't be read.
     pub fn accounts(&self, records: Vec<Summary>) -> Vec<Account> {
         let is_ours = |summary: &Summary| {
             summary.header.as_ref().is_none_or(|head| head.host_netns_cookie == self.here || head.boot_id != self.boot)
         };
         let accounts = records.into_iter().filter(is_ours).map(|summary| self.account(summary));
-        // Of one that has been removed meanwhile nothing is left to compare.
+        // A record that was removed meanwhile has nothing to be compared.
         let there = accounts.filter(|account| lstat(&account.path).is_ok());
         there.map(|account| self.unless_made_again(account)).collect()
     }
@@ -213,7 +213,7 @@ impl Sight {
         self.inside(&mut account, &header, container, pair);
         let seen = container.filter(|found| found.unread.is_none()).map(|found| found.links.as_slice());
         if noted.iter().any(|(_, effect)| effect.is_lost_link(&self.links, seen)) {
-            // Only DEL and ADD make a link again: a lease or an address that is put back meanwhile is nobody's.
+            // Only DEL and ADD make a link again. Until then a restored lease or address would have no user.
             account.deviations.retain(|deviation| !deviation.is_command);
             if self.has_other_link(&header, container) {
                 account.deviations.retain(|deviation| deviation.remedy == WRITER);
@@ -227,7 +227,7 @@ impl Sight {
         account
     }
 
-    /// A run that takes longer than any should is told with whoever keeps its record.
+    /// Reports a run that takes too long, with the processes that hold its record.
     fn stuck(&self, account: &mut Account) {
         let Ok(stat) = lstat(&account.path) else { return };
         account.holders = self.busy.get(&(stat.st_dev, stat.st_ino)).cloned().unwrap_or_default();
@@ -243,13 +243,13 @@ impl Sight {
             (None, None) => "run".to_owned(),
         };
         let what = format!("its {run} does not end: {}", busy::words(&account.holders, "its record"));
-        // What is half done is no drift.
+        // A state in the middle of a run is no drift.
         account.deviations.clear();
         account.differs(what, busy::remedy(&account.holders), true);
         account.state = State::Stuck;
     }
 
-    /// A record that was removed while it was compared may have been made again by now: then it is another one.
+    /// A record that was removed during the comparison may have been made again by now: then it is another one.
     fn unless_made_again(&self, mut account: Account) -> Account {
         let key = account.header.as_ref().map(Header::key);
         if account.state == State::Drift && key.is_some_and(|key| self.is_held(&key)) {
@@ -260,20 +260,20 @@ impl Sight {
         account
     }
 
-    /// Whether a living process is at work on a record, or has been since this look began; one whose lock can't be asked
-    /// for is taken as idle.
+    /// True if a living process is at work on a record, or was since this look began. A record whose lock can't be
+    /// tested counts as idle.
     fn is_held(&self, key: &RecordKey) -> bool {
         postern_state::is_busy(&self.places.state, key, self.started).unwrap_or(false)
     }
 
-    /// The host end of the pair that the record tells of.
+    /// Returns the host end of the pair in the record.
     fn pair(&self, effects: &[(String, Effect)]) -> Option<&Link> {
         let mut pairs = effects.iter().filter_map(|(_, effect)| Veth::of(effect));
         pairs.find_map(|pair| self.link(&pair.host).filter(|link| pair.is_end(link)))
     }
 
-    /// Whether the container's link of that name leads to the host. Where the record's own is gone, somebody who writes no
-    /// records has attached the container again. (`Session::hold_against_kernel` asks the same of one run.)
+    /// True if the container's link of that name leads to the host. If the link of the record is gone, a program that
+    /// writes no records has attached the container again. (`Session::hold_against_kernel` does the same for one run.)
     fn has_other_link(&self, header: &Header, container: Option<&Found>) -> bool {
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         own.is_some_and(|own| leads_to(&self.links, own) != Lead::Nowhere)
@@ -305,7 +305,7 @@ impl Sight {
         }
         match account.deviations.is_empty() {
             true => State::Ok,
-            // A DEL that has just begun has removed something, and not yet said so.
+            // A DEL that has just begun has removed an effect and not yet noted it.
             false if account.is_held => State::Incomplete,
             false => State::Drift,
         }
@@ -373,7 +373,7 @@ impl Sight {
         self.beyond(account, plugin, link);
     }
 
-    /// The link of another plugin that joined a bridge.
+    /// Compares the link of another plugin that joined a bridge.
     fn port(&self, account: &mut Account, plugin: &str, port: &Port) {
         let (name, bridge) = (&port.name, &port.bridge);
         let Some(link) = self.link_at(port.index) else {
@@ -395,7 +395,7 @@ impl Sight {
         }
     }
 
-    /// What is in the container's namespace.
+    /// Compares the content of the container's namespace.
     fn inside(&self, account: &mut Account, header: &Header, container: Option<&Found>, pair: Option<&Link>) {
         let Some(found) = container else {
             if pair.is_some() && header.netns_cookie.is_some() {
@@ -412,8 +412,8 @@ impl Sight {
                 return account.fact("", "container", format!("can't be looked at: {reason}"));
             }
             account.fact("", "container", format!("{} has no link {}", found.path.display(), header.ifname));
-            // Without the pair that is no wonder, and said already.
-            // Behind another plugin's link there may be anything.
+            // Without the pair this is expected, and already reported. Behind another plugin's link there may be
+            // anything.
             let joined = account.effects.iter().any(|effect| Port::of(effect).is_some());
             if !joined && (pair.is_some() || !account.effects.iter().any(|effect| Veth::of(effect).is_some())) {
                 account.differs(format!("the container has no link {}", header.ifname), AGAIN, false);
@@ -454,8 +454,8 @@ impl Sight {
     }
 }
 
-/// What helps with a damaged record: what it lists nothing else knows of. One that can be read but for some lines is the
-/// attachment's still.
+/// Returns the remedy for a damaged record: its effects are listed nowhere else. A record with only some unreadable
+/// lines still belongs to its attachment.
 fn by_hand(path: &Path, is_lost: bool) -> String {
     let file = quoted(&path.display().to_string());
     match is_lost {
@@ -464,7 +464,7 @@ fn by_hand(path: &Path, is_lost: bool) -> String {
     }
 }
 
-/// The addresses of an attachment: those of its sections, or else those whose traffic is masqueraded.
+/// Returns the addresses of an attachment: those of its sections, or else those with masqueraded traffic.
 fn addresses(sections: &[Section], effects: &[(String, Effect)]) -> Vec<IpNet> {
     let mut addresses: Vec<IpNet> =
         sections.iter().flat_map(|section| &section.addresses).filter_map(|text| text.parse().ok()).collect();

@@ -1,10 +1,11 @@
-//! What nobody needs any more, for nodes whose runtime never calls GC: records of attachments that are gone.
+//! Garbage, for nodes whose runtime never calls GC: records of attachments that are gone.
 //!
-//! [`find`] looks and changes nothing; [`remove`] removes what it found, after another look. A record is garbage if its
-//! attachment was made in another boot, if the process that made it was killed before it had told the runtime, or if the
-//! container's namespace is gone. What was killed needs no further proof. Whether a namespace is gone is asked of the
-//! kernel: a pair whose host end exists has another end, and so a namespace; and every namespace that can be found is
-//! looked at. Where not all can be looked at, an attachment is gone only if it had a pair that is gone, and its path too.
+//! [`find`] looks and changes nothing; [`remove`] removes the garbage that was found, after another look. A record is
+//! garbage in three cases: its attachment was made in another boot, its process was killed before it answered the
+//! runtime, or the container's namespace is gone. A killed process needs no further proof. The kernel shows if a
+//! namespace is gone. A pair whose host end exists has another end, and so a namespace; and every namespace that can be
+//! found is looked at. If not all can be looked at, an attachment is gone only if it had a pair that is gone, and if
+//! its path is gone too.
 
 use crate::alive::{Lead, all_namespaces, is_alive, leads_to};
 use crate::namespaces::{Found, Namespaces};
@@ -22,17 +23,18 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long one record may take to remove.
+/// The longest time for the removal of one record.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Why nobody needs it.
+/// The reason why it is garbage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It was made before the machine was last started.
+    /// It was made before the last start of the node.
     OtherBoot,
     /// Its namespace is gone.
     Gone,
-    /// Whoever made it was killed before the runtime had an answer, or whoever removed it before all was gone.
+    /// The process that made it was killed before the runtime had an answer, or the process that removed it before the
+    /// end.
     Killed,
 }
 
@@ -46,26 +48,26 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A record, or part of one, that nobody needs.
+/// A record, or a section of one, that is garbage.
 #[derive(Clone, Debug)]
 pub struct Garbage {
-    /// Whose it is.
+    /// Its attachment.
     pub header: Header,
-    /// The section that it is ([`plugin_of`]); `None` for all.
+    /// Its section ([`plugin_of`]); `None` for the whole record.
     pub section: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// What it lists.
+    /// Its effects.
     pub effects: Vec<Effect>,
-    /// Why its addresses are kept, if they are.
+    /// The reason why its addresses are kept, if they are.
     pub keeps: Option<String>,
     key: RecordKey,
-    /// Only the record itself is removed: what it lists is another's by now.
+    /// True if only the record itself is removed: its effects belong to another record by now.
     superseded: bool,
 }
 
 impl Garbage {
-    /// What will be removed, in words.
+    /// Returns, in words, the effects that will be removed.
     pub fn words(&self) -> Vec<String> {
         if self.superseded || self.effects.is_empty() {
             return vec!["its record".to_owned()];
@@ -78,28 +80,28 @@ impl Garbage {
     }
 }
 
-/// What was found.
+/// The result of [`find`].
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What can be removed.
+    /// The garbage, which can be removed.
     pub garbage: Vec<Garbage>,
-    /// Attachments that stay though something is strange about them, and why.
+    /// Attachments with something unusual that stay, each with the reason.
     pub kept: Vec<(Header, String)>,
-    /// What could not be looked at.
+    /// The places that could not be looked at.
     pub problems: Vec<String>,
     /// Attachments that are in use.
     pub live: usize,
 }
 
-/// Looks for records of the caller's namespace that nobody needs. Changes nothing, but that empty files go in which a run was
-/// about to begin its record.
+/// Looks for garbage among the records of the caller's namespace. Changes nothing, except that it removes empty files
+/// of runs that were about to begin a record.
 ///
 /// # Errors
-/// A text for people: records or namespaces can't be looked at at all.
+/// A text for people: records or namespaces can't be looked at.
 pub fn find(places: &Places, chain: &Chain<'_>) -> Result<Report, String> {
-    // Nothing was begun in these, and nobody has them open.
+    // Nothing was begun in these files, and no process has them open.
     postern_state::tidy(&places.state).map_err(|e| e.to_string())?;
-    // Before the records are read: what an ADD has done since is not in what was read of it.
+    // Before the records are read: their copies here don't have the later work of an ADD.
     let started = now();
     let summaries = postern_state::list(&places.state).map_err(|e| e.to_string())?;
     let mut report = Report::default();
@@ -122,11 +124,11 @@ pub fn find(places: &Places, chain: &Chain<'_>) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Why plugins of the chain that an attachment was made by may have left something on the node that Postern can't undo;
+/// Returns the reason why plugins of an attachment's chain may have left objects on the node that Postern can't undo.
 /// `None` if there are no such plugins.
 pub type Chain<'a> = dyn Fn(&Header) -> Option<String> + 'a;
 
-/// What is so at the moment.
+/// The present state.
 struct Look<'a> {
     places: &'a Places,
     chain: &'a Chain<'a>,
@@ -157,7 +159,7 @@ impl<'a> Look<'a> {
             let noted = summary.effects.iter().filter(|noted| section.is_none_or(|section| noted.section == section));
             noted.filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok()).collect()
         };
-        // One that this version doesn't know is among the problems, and can't be removed.
+        // An effect that this version doesn't know is among the problems, and can't be removed.
         if effects(None).len() != summary.effects.len() {
             return;
         }
@@ -179,7 +181,7 @@ impl<'a> Look<'a> {
             let mut gone = garbage(None, Reason::Gone, self.is_taken_over(header, summary, &effects(None), all));
             gone.keeps = (self.chain)(header).filter(|_| !gone.superseded);
             match &gone.keeps {
-                // All else is gone already.
+                // Everything else is gone already.
                 Some(why)
                     if !gone.effects.is_empty()
                         && gone.effects.iter().all(|effect| effect.addresses().are_given_back()) =>
@@ -190,7 +192,7 @@ impl<'a> Look<'a> {
             }
             return;
         }
-        // What was killed is no attachment, in whatever namespace: what it has left to show may not tell any more.
+        // A killed ADD or DEL is no attachment, in any namespace. The rest of it may no longer show that.
         let killed: Vec<&str> = summary.sections.iter().filter(|s| is_unfinished(s)).map(|s| &*s.name).collect();
         let makers = summary.effects.iter().map(|noted| noted.section.as_str());
         let is_empty = summary.sections.is_empty() && summary.effects.is_empty();
@@ -209,9 +211,10 @@ impl<'a> Look<'a> {
 }
 
 impl Look<'_> {
-    /// Whether somebody who writes no records has made the attachment again, so that what has its names is in use: the
-    /// address that it holds by its lease, or had, is on a link of that name in a living namespace. A link that another
-    /// record claims is that one's: root in there can give it any address, and what is gone would never be removed.
+    /// True if a program that writes no records has made the attachment again, so that objects with its names are in
+    /// use. Then a link of its name in a living namespace has the address of its lease, or of its result. A link that
+    /// another record claims doesn't count. Root in the container can give it any address, and garbage would never be
+    /// removed.
     fn is_taken_over(&self, header: &Header, summary: &Summary, effects: &[Effect], all: &[Summary]) -> bool {
         let others = || all.iter().filter(|other| other.path != summary.path);
         let is_port_claimed = |end: &Link| {
@@ -245,7 +248,8 @@ impl Look<'_> {
                     let has = |(index, have): &(u32, postern_kernel::Address)| {
                         *index == link.index && have.net.addr() == address
                     };
-                    // Another node on this machine can have the same address: what it is made of has to be ours.
+                    // Another Postern host on this machine can have the same address: the link must be connected to
+                    // this host.
                     let is_own = || match leads_to(&self.links, link) {
                         Lead::End(end) => !is_port_claimed(end),
                         Lead::Stacked | Lead::Device => !is_index_claimed(found, link.index),
@@ -258,19 +262,19 @@ impl Look<'_> {
     }
 }
 
-/// Whether this is no attachment: whoever was at work on it was killed.
+/// True if this is no attachment: the process at work on it was killed.
 fn is_unfinished(section: &Section) -> bool {
     section.stage != Stage::Given
 }
 
-/// Whether no plugin got to its end: each of `makers`, which caused the record's effects, was killed as well. (Earlier
-/// versions wrote no sections: what has none may be in use.)
+/// True if no plugin got to its end: each of `makers`, which made the record's effects, was killed as well. (Earlier
+/// versions wrote no sections: a record without sections may be in use.)
 fn nothing_stands<'a>(sections: &[Section], mut makers: impl Iterator<Item = &'a str>) -> bool {
     sections.iter().all(is_unfinished)
         && makers.all(|maker| sections.iter().any(|section| is_unfinished(section) && section.name == maker))
 }
 
-/// Whether what was found killed is so still: a run that took it up since may have begun its section anew.
+/// True if the killed state is unchanged: a later run may have begun the section anew.
 fn is_still_killed(record: &Record<Effect>, section: Option<&str>) -> bool {
     let (sections, effects) = (record.sections(), record.effects(None));
     match section {
@@ -279,7 +283,7 @@ fn is_still_killed(record: &Record<Effect>, section: Option<&str>) -> bool {
     }
 }
 
-/// Whether the same attachment has been made again in this boot: what the old record lists is the new one's.
+/// True if the same attachment was made again in this boot: the effects in the old record belong to the new one.
 fn is_superseded(header: &Header, boot: &str, all: &[Summary]) -> bool {
     let same = |other: &Header| {
         other.boot_id == boot
@@ -289,17 +293,18 @@ fn is_superseded(header: &Header, boot: &str, all: &[Summary]) -> bool {
     all.iter().filter_map(|summary| summary.header.as_ref()).any(same)
 }
 
-/// What the removals of one collection have in common.
+/// The data that all removals of one collection share.
 #[derive(Default)]
 pub struct Shared {
     nft: SharedNft,
-    /// The records that were looked at when the first was asked for that may be superseded.
+    /// The records as they were read for the first garbage that may be superseded.
     seen: RefCell<Option<HashMap<RecordKey, Header>>>,
 }
 
 impl Shared {
-    /// [`is_superseded`] by what the records say now. Those that were seen before are not opened again, unless they are of the
-    /// same attachment: a collection of all records after a reboot would read each as often as there are records.
+    /// Returns [`is_superseded`] for the present records. Records that were read before are opened again only if they
+    /// belong to the same attachment. Otherwise a collection after a reboot would read each record as often as there
+    /// are records.
     fn is_made_again(&self, places: &Places, header: &Header) -> Result<bool, String> {
         let boot = postern_state::boot_id().map_err(|e| e.to_string())?;
         let is_same = |other: &Header| {
@@ -316,36 +321,37 @@ impl Shared {
     }
 }
 
-/// What native IPAM programs are run with. Not the record says so: whoever could forge one would have programs run.
+/// The input of native IPAM programs. It doesn't come from the record: an attacker who forges a record could run
+/// programs.
 pub struct Programs<'a> {
-    /// The directories that they are in, as `CNI_PATH`.
+    /// The directories of these programs, as `CNI_PATH`.
     pub path: &'a str,
     /// The operator's configuration of a network (first) for such a program (second).
     pub config: &'a dyn Fn(&str, &str) -> Option<String>,
-    /// The rules of the node, looked at once for all that is removed.
+    /// The rules of the node, read once for all removals.
     pub rules: &'a Rules,
 }
 
-/// What became of what was found.
+/// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing of it is left.
     Removed,
-    /// Its addresses are left, and what holds them: something may still lead there.
+    /// Its addresses are left, with the objects that hold them: packets may still go there.
     AddressesKept,
-    /// All of it is: somebody has taken it up again since.
+    /// All of it is left: it has been taken up again since.
     TakenUp,
 }
 
-/// Removes what was found, unless somebody has taken it up again since.
+/// Removes garbage, unless a run has taken it up again since.
 ///
 /// # Errors
-/// A text for people: what could not be removed; it stays in the record.
+/// A text for people: the effects that could not be removed; they stay in the record.
 pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, shared: &Shared) -> Result<Outcome, String> {
     let deadline = Instant::now() + WITHIN;
     let record = match Record::<Effect>::open_existing(&places.state, &garbage.key, Instant::now()) {
         Ok(Some(record)) if *record.header() == garbage.header => record,
-        // Another run has come in between, or removed it.
+        // Another run has taken it up, or removed it.
         Ok(_) | Err(StateError::Locked { .. }) => return Ok(Outcome::TakenUp),
         Err(error) => return Err(error.to_string()),
     };
@@ -358,7 +364,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
     }
     let mut removal = Removal::of(record, deadline, places, &shared.nft);
     let without = prepare(&mut removal, garbage, programs);
-    // Asked again, with the lock held: whoever was asked whether to remove it may have taken his time.
+    // Tested again under the lock: the operator may have taken a long time to confirm.
     let superseded =
         garbage.superseded || garbage.reason == Reason::OtherBoot && shared.is_made_again(places, &garbage.header)?;
     // Rules do not outlive a boot.
@@ -374,11 +380,11 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
     removed.map(outcome).map_err(|error| without.unwrap_or_else(|| error.to_string()))
 }
 
-/// Gives the native programs that the record lists what they are run with. If there is no configuration for one of them, or
-/// not the same for all, none is found: the rest is removed all the same, and this is the reason why something stays.
+/// Gives the native programs of the record their input. If one of them has no configuration, or if they differ, none
+/// gets an input. The other effects are removed nevertheless, and the returned reason says why some stay.
 fn prepare(removal: &mut Removal, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
     let Header { network, container_id, ifname, .. } = &garbage.header;
-    // A program is given what a runtime could have given it, and nothing else.
+    // A program gets only input that a runtime could have given it.
     let names = postern_cni::validate_container_id(container_id);
     if let Err(error) = names.and_then(|()| postern_cni::validate_interface_name(ifname)) {
         return Some(format!("no program is run for a record of such a name: {error}"));
@@ -426,7 +432,7 @@ mod tests {
         expect(&|_| {}, false, false, false);
         expect(&|record| record.begin("bridge", "digest", "config", 4).unwrap(), true, true, false);
         expect(&|record| record.begin("other", "digest", "config", 4).unwrap(), true, true, true);
-        // The next ADD has begun anew what one of the two had left, and got to its end.
+        // The next ADD has begun one of the two sections anew, and got to its end.
         expect(&|record| record.given("bridge", 5).unwrap(), false, false, true);
         expect(&|record| record.ending(Some("bridge")).unwrap(), true, true, true);
         // Made by a version that wrote no sections: it may be in use.

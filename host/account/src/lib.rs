@@ -1,8 +1,8 @@
-//! What people ask of a node, and no runtime does: which attachments there are ([`sight`], [`drift`]), who is at work
-//! ([`busy`]), and what nobody needs any more ([`garbage`], [`node`], [`adopt`]).
+//! Questions of people about a node that no runtime asks: the attachments ([`sight`], [`drift`]), the processes at work
+//! ([`busy`]), and the objects that are no longer needed ([`garbage`], [`node`], [`adopt`]).
 //!
-//! The executable that runtimes start does not link this crate (`tests/no-compiler`). What it removes, it removes through
-//! [`postern_gate::upkeep`], as a DEL does, or in the words of the mechanism's own crates.
+//! The executable that runtimes start does not link this crate (`tests/no-compiler`). It removes objects through
+//! [`postern_gate::upkeep`], as a DEL does, or through the functions of the mechanism's own crates.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
 

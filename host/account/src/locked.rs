@@ -1,11 +1,12 @@
-//! Whether somebody holds the lock of a file, asked without keeping it.
+//! A test if a process holds the lock of a file, without keeping the lock.
 
 use postern_state::{Dir, How};
 use std::fs::TryLockError;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Device and inode of a file whose `flock(2)` somebody holds; `None` if nobody does, or if that can't be asked.
+/// Returns device and inode of a file whose `flock(2)` a process holds; `None` if it is free, or if that can't be
+/// tested.
 #[must_use]
 pub fn locked(path: &Path) -> Option<(u64, u64)> {
     let file = Dir::open(path.parent()?).ok()?.file(path.file_name()?.to_str()?, How::Read).ok()?;
@@ -13,7 +14,7 @@ pub fn locked(path: &Path) -> Option<(u64, u64)> {
     if !meta.is_file() {
         return None;
     }
-    // Shared, and given back at once: whoever wants the lock meanwhile waits for microseconds.
+    // A shared lock, released at once: another process that wants the lock meanwhile waits for microseconds.
     match file.try_lock_shared() {
         Ok(()) => {
             let _ = file.unlock();

@@ -1,8 +1,8 @@
-//! Mounts that keep a namespace (`proc_pid_mountinfo(5)`), and how to open one without touching anything else.
+//! Mounts that keep a namespace (`proc_pid_mountinfo(5)`), and a way to open one without touching anything else.
 //!
-//! Whoever lives in a mount namespace decides what its paths lead to: a link out of it, a FIFO, a file system that is a
-//! program and never answers. So a path is walked without following links and only as far as the kernel has it in
-//! memory, and what was found there is opened only once its mount has turned out to be the one that was meant.
+//! The processes of a mount namespace control its paths. A path can be a link to another place, a FIFO, or on a file
+//! system served by a program that never answers. So a path is walked without following links, and only as far as the
+//! kernel has it in memory. The object found is opened only after its mount has proved to be the right one.
 #![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
 
 use nix::errno::Errno;
@@ -19,32 +19,32 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Device and inode: what tells namespaces apart.
+/// Device and inode: the identity of a namespace.
 pub(crate) type Key = (u64, u64);
 
 /// `RESOLVE_CACHED` of openat2(2), since Linux 5.12: never wait for a file system.
 const RESOLVE_CACHED: u64 = 0x20;
 
-/// The kernel gives up walking memory alone when a name changes under its feet; that passes.
+/// The number of tries. The kernel gives up a walk in memory when a name changes during it; that passes.
 const WALKS: usize = 8;
 
-/// Bytes of one `mountinfo`; by default a mount namespace can have 100,000 mounts.
+/// The longest `mountinfo`, in bytes; by default a mount namespace can have 100,000 mounts.
 const LONGEST: u64 = 64 << 20;
 
 /// A mount of nsfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Number of the mount, no other's while it exists.
+    /// The mount's number, unique while it exists.
     pub id: u64,
     /// The namespace.
     pub key: Key,
-    /// Of what kind the namespace is: `net`, `mnt`, …
+    /// The kind of the namespace: `net`, `mnt`, …
     pub kind: String,
-    /// Where, as seen from the root of the process that was asked.
+    /// Its path, as seen from the root of the process whose mounts were read.
     pub point: PathBuf,
 }
 
-/// The mounts of nsfs that a process sees, by number.
+/// Returns the mounts of nsfs that a process sees, by number.
 ///
 /// # Errors
 /// Those of `open(2)` and `read(2)`; `ENOENT`, `ESRCH` or `EINVAL` if the process has gone. `TimedOut` after `deadline`.
@@ -71,7 +71,7 @@ pub(crate) fn read(process: &Path, deadline: Instant) -> io::Result<BTreeMap<u64
     }
 }
 
-/// One line of `mountinfo`, if it is a mount of nsfs.
+/// Reads one line of `mountinfo`, if it is a mount of nsfs.
 fn parse(line: &[u8]) -> Option<Mount> {
     let text = |field: &[u8]| String::from_utf8(field.to_vec()).ok();
     let mut fields = line.trim_ascii_end().split(|byte| *byte == b' ');
@@ -80,7 +80,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let (major, minor) = device.split_once(':')?;
     let root = text(fields.next()?)?;
     let point = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
-    // After the options come optional fields, of which there may be any number.
+    // The options are followed by any number of optional fields.
     fields.by_ref().find(|field| *field == b"-")?;
     if fields.next()? != b"nsfs" {
         return None;
@@ -90,7 +90,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     Some(Mount { id, key, kind: kind.to_owned(), point })
 }
 
-/// Blanks and the like are written as `\040`.
+/// Returns a field with blanks and the like, which are written as `\040`.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -106,11 +106,11 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Walks to a mount from the directory `root`. What is returned can't be read from, and nothing was opened.
+/// Walks to a mount from the directory `root`. The result can't be read from, and nothing was opened.
 ///
 /// # Errors
-/// Those of `openat2(2)`; `EAGAIN` if the walk would have had to wait for a file system, `ELOOP` if there is a link on the
-/// way, `EXDEV` if another mount is there, on top of the one that was meant.
+/// Those of `openat2(2)`. `EAGAIN` if the walk would have to wait for a file system. `ELOOP` if there is a link in the
+/// path. `EXDEV` if another mount is on top of the expected one.
 pub(crate) fn walk(root: impl AsFd, mount: &Mount) -> io::Result<OwnedFd> {
     let resolve = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS;
     let how = OpenHow::new()
@@ -124,17 +124,17 @@ pub(crate) fn walk(root: impl AsFd, mount: &Mount) -> io::Result<OwnedFd> {
     }
 }
 
-/// The mount that a file is in. It keeps its number as long as the file is open.
+/// Returns the number of the mount that a file is in. It stays the same while the file is open.
 fn mount_id(file: &OwnedFd) -> io::Result<u64> {
     let info = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", file.as_raw_fd()))?;
     let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
     id.ok_or_else(|| io::Error::other("the kernel does not tell which mount a file is in"))
 }
 
-/// Opens the namespace that was walked to. The caller has made sure meanwhile that its mount is one of nsfs.
+/// Opens the namespace that was walked to. The caller must have verified meanwhile that its mount is one of nsfs.
 ///
 /// # Errors
-/// Those of `open(2)`; `ESTALE` if it is another namespace than the mount's.
+/// Those of `open(2)`; `ESTALE` if it is not the namespace of the mount.
 pub(crate) fn open(found: &OwnedFd, key: Key) -> io::Result<File> {
     let file = File::open(format!("/proc/thread-self/fd/{}", found.as_raw_fd()))?;
     match identity(&file)? == key {
@@ -143,7 +143,7 @@ pub(crate) fn open(found: &OwnedFd, key: Key) -> io::Result<File> {
     }
 }
 
-/// What tells the namespace from others.
+/// Returns the identity of the namespace.
 ///
 /// # Errors
 /// Those of `fstat(2)`.

@@ -1,12 +1,12 @@
-//! Which network namespaces are alive, and what they have.
+//! The live network namespaces, with their links and addresses.
 //!
-//! A namespace lives as long as a process or thread is in it, or a mount keeps it (`ip netns add`, and every container
-//! runtime). Both are looked at: `/proc/*/task/*/ns/net`, and the mounts of nsfs in every mount namespace that a process is
-//! in. One that is kept by an open file or socket alone has no name that could be looked for.
+//! A namespace lives while a process or thread is in it, or while a mount keeps it (`ip netns add`, and every container
+//! runtime). Both are searched: `/proc/*/task/*/ns/net`, and the mounts of nsfs in every mount namespace of a process.
+//! A namespace that only an open file or socket keeps has no name, so it can't be found.
 //!
-//! What can't be looked at is told as [`Unseen`]: who wants to know that *nobody* has something must refuse to conclude so.
-//! Containers decide what is in their namespaces and on their paths, so every step is bounded, nothing of theirs is opened
-//! but namespaces, and there is a deadline for all of it.
+//! Places that can't be looked at are reported as [`Unseen`]. A caller must not conclude that something is *in no
+//! namespace* while there are any. Containers control their namespaces and paths. So every step is bounded, of theirs
+//! only namespaces are opened, and the whole search has a deadline.
 #![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
 
 use crate::mounts::{self, Key, Mount};
@@ -26,16 +26,17 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Processes come while others are looked at, and may have their parent's namespace from one that has gone since.
+/// The number of passes. New processes start during a pass, and may have the namespace of a parent that has ended
+/// since.
 const ROUNDS: usize = 3;
 
-/// Namespaces that are walked to before their mounts are looked up again: each is an open file.
+/// The number of namespaces that are walked to before their mounts are looked up again: each is an open file.
 const AT_ONCE: usize = 64;
 
-/// Things of [`Namespaces::unseen`] that are kept; a user without privileges can look at next to nothing.
+/// The largest number of entries kept in [`Namespaces::unseen`]; a user without privileges can look at almost nothing.
 const MOST_UNSEEN: usize = 64;
 
-/// `PID_NS_INIT_INO` of `linux/nsfs.h`: the namespace in which all processes of the machine can be seen.
+/// `PID_NS_INIT_INO` of `linux/nsfs.h`: the PID namespace in which all processes of the node can be seen.
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 const NETWORK: &str = "ns/net";
@@ -46,10 +47,10 @@ const OWN: &str = "/proc/thread-self";
 pub struct Found {
     /// Device and inode of nsfs.
     pub identity: (u64, u64),
-    /// Its number, unique until the machine reboots; see [`Netlink::cookie`].
+    /// Its number, unique until the node reboots; see [`Netlink::cookie`].
     pub cookie: u64,
-    /// A path that led to it: a mount that this process sees, if there is one. What lies below `/proc/PID/root` is its
-    /// inhabitants' to change, and so not to be opened again.
+    /// A path that led to it: a mount that this process sees, if there is one. Processes in the namespace can change
+    /// what lies below `/proc/PID/root`, so such a path must not be opened again.
     pub path: PathBuf,
     /// Processes with at least one thread in it.
     pub processes: usize,
@@ -59,38 +60,38 @@ pub struct Found {
     pub links: Vec<Link>,
     /// Addresses of all links, each with the link's index.
     pub addresses: Vec<(u32, Address)>,
-    /// Why links or addresses are not here, if they are not: for one, there are too many.
+    /// The reason why links or addresses are missing, if they are: for example, there are too many.
     pub unread: Option<String>,
     /// Its unicast routes, each with its link's index; `None` if they were not asked for, or there are too many.
     pub routes: Option<Vec<(u32, Route)>>,
 }
 
-/// Something that may lead to a namespace but could not be looked at.
+/// A place that may lead to a namespace but could not be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unseen {
-    /// Where.
+    /// The place.
     pub path: PathBuf,
-    /// What the kernel said.
+    /// The kernel's error.
     pub reason: String,
 }
 
-/// What [`Namespaces::find`] found.
+/// The result of [`Namespaces::find`].
 #[derive(Clone, Debug)]
 pub struct Namespaces {
     /// Each namespace once.
     pub found: Vec<Found>,
-    /// What could not be looked at, as far as there is room for it here.
+    /// The places that could not be looked at, up to a maximum.
     pub unseen: Vec<Unseen>,
-    /// Of how many more there was no room to tell.
+    /// The number of further such places above the maximum.
     pub more_unseen: usize,
-    /// This process is in a PID namespace of its own: processes outside of it were not looked at, and no error says so.
+    /// True if this process is in its own PID namespace: outer processes were not looked at, and no error reports that.
     pub enclosed: bool,
 }
 
 impl Namespaces {
-    /// Looks at all namespaces that can be found, from a thread that is started for it; the calling thread stays where it
-    /// is. Takes some 30 µs for each process and 200 µs for each namespace, and about `within` at most: what was not
-    /// reached by then is unseen.
+    /// Looks at all namespaces that can be found, from a new thread; the calling thread stays in its namespace. Takes
+    /// about 30 µs per process and 200 µs per namespace, and about `within` at most. Places that were not reached by
+    /// then are unseen.
     ///
     /// # Errors
     /// Those of `clone(2)`, and of reading `/proc`.
@@ -98,7 +99,7 @@ impl Namespaces {
         Self::find_with_routes(within, BTreeSet::new())
     }
 
-    /// The same, with the routes of the namespaces of these numbers.
+    /// Does the same, and reads the routes of the namespaces with these cookies.
     ///
     /// # Errors
     /// As [`Namespaces::find`].
@@ -113,12 +114,12 @@ impl Namespaces {
         result.map_err(|error| failed(reason(&error)))
     }
 
-    /// Whether everything could be looked at: only then does "not found" mean that there is none.
+    /// True if everything could be looked at: only then does "not found" mean that there is none.
     pub fn is_complete(&self) -> bool {
         self.gap().is_none()
     }
 
-    /// What is missing if not everything could be looked at, as one sentence for people.
+    /// Returns the missing places in one sentence for people, if not everything could be looked at.
     pub fn gap(&self) -> Option<String> {
         let unread = self.found.iter().find_map(|found| Some((&found.path, found.unread.as_ref()?)));
         let mut gap = match (self.unseen.first(), unread) {
@@ -136,35 +137,36 @@ impl Namespaces {
         Some(gap)
     }
 
-    /// The namespace of that number.
+    /// Returns the namespace with this cookie.
     pub fn by_cookie(&self, cookie: u64) -> Option<&Found> {
         self.found.iter().find(|found| found.cookie == cookie)
     }
 
-    /// A namespace that has this address.
+    /// Returns a namespace that has this address.
     pub fn with_address(&self, address: IpAddr) -> Option<&Found> {
         self.found.iter().find(|found| found.addresses.iter().any(|(_, have)| have.net.addr() == address))
     }
 }
 
-/// A search under way, in a thread of its own that goes from one namespace to the next.
+/// A search in progress, in its own thread, which goes from one namespace to the next.
 struct Search {
     deadline: Instant,
-    /// Numbers of the namespaces whose routes are asked for.
+    /// The cookies of the namespaces whose routes are read.
     routes_of: BTreeSet<u64>,
     late: bool,
-    /// This thread, which is in the namespace that it looked at last.
+    /// The path of this thread, which is in the namespace that it looked at last.
     own: PathBuf,
     found: BTreeMap<Key, Found>,
-    /// Namespaces that are there but could not be opened or entered.
+    /// Namespaces that exist but could not be opened or entered.
     refused: BTreeMap<Key, Unseen>,
     unseen: Vec<Unseen>,
     more_unseen: usize,
-    /// Mount namespaces, with the roots that processes have in them and the processes (or threads) that have them.
+    /// Mount namespaces, with the root directories of their processes and the processes (or threads) that have each
+    /// root.
     mount_spaces: BTreeMap<Key, BTreeMap<OsString, Vec<PathBuf>>>,
 }
 
-/// The error of something that has gone meanwhile.
+/// True if the error shows that the object is gone.
 fn has_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL))
 }
@@ -173,7 +175,7 @@ fn reason(error: &io::Error) -> String {
     error.raw_os_error().map_or_else(|| error.to_string(), describe)
 }
 
-/// What a magic link of procfs leads to.
+/// Returns the target of a magic link of procfs.
 fn target(path: &Path) -> io::Result<Key> {
     fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
@@ -196,13 +198,13 @@ impl Search {
     fn run(mut self) -> io::Result<Namespaces> {
         let enclosed = target(Path::new("/proc/self/ns/pid"))?.1 != FIRST_PID_NAMESPACE;
         self.all_processes()?;
-        // Under `hidepid` the processes of others are not even listed.
+        // Under `hidepid` the processes of other users are not even listed.
         if let Err(error) = fs::symlink_metadata("/proc/1") {
             self.miss(Path::new("/proc/1"), reason(&error));
         }
         self.all_mounts();
         let mut missed = std::mem::take(&mut self.unseen);
-        // Namespaces of which it is known that they are there go first.
+        // Namespaces that are known to exist come first.
         for (key, unseen) in std::mem::take(&mut self.refused) {
             if !self.found.contains_key(&key) {
                 self.miss(&unseen.path, unseen.reason);
@@ -225,7 +227,7 @@ impl Search {
         }
     }
 
-    /// Whether the time is up before `path` was looked at. That is told once, for all that follows.
+    /// True if the time was up before `path` was looked at. It is reported once, for all later places.
     fn is_late(&mut self, path: &Path) -> bool {
         if !self.late && Instant::now() > self.deadline {
             self.late = true;
@@ -252,7 +254,7 @@ impl Search {
         Ok(())
     }
 
-    /// Looks at all threads of a process: each may have gone to a namespace of its own.
+    /// Looks at all threads of a process: each may be in its own namespace.
     fn process(&mut self, pid: u32, directory: &Path) {
         let mut inhabited = BTreeSet::new();
         let tasks = directory.join("task");
@@ -265,7 +267,7 @@ impl Search {
                 if self.is_late(&thread) {
                     break;
                 }
-                // The first thread is the process; that is the shorter path to say.
+                // The first thread is the process, which has the shorter path.
                 let first = thread.file_name() == directory.file_name();
                 self.task(pid, if first { directory } else { &thread }, &mut inhabited)?;
             }
@@ -277,7 +279,7 @@ impl Search {
         }
     }
 
-    /// Looks at one thread. One that has gone meanwhile does not keep from looking at the next.
+    /// Looks at one thread. If it has ended meanwhile, the search continues with the next.
     fn task(&mut self, pid: u32, directory: &Path, inhabited: &mut BTreeSet<Key>) -> io::Result<()> {
         match self.enter_task(pid, directory, inhabited) {
             Err(error) if has_gone(&error) => Ok(()),
@@ -290,7 +292,7 @@ impl Search {
         let mut key = target(&path)?;
         if !self.found.contains_key(&key) && !self.refused.contains_key(&key) {
             let file = File::open(&path)?;
-            // Which one it is now counts: a thread may go elsewhere at any time.
+            // The present namespace counts: a thread may change its namespace at any time.
             key = mounts::identity(&file)?;
             self.enter(key, &path, &file);
         }
@@ -306,7 +308,7 @@ impl Search {
         Ok(())
     }
 
-    /// Goes into a namespace for a look around, unless that was done before.
+    /// Enters a namespace and looks around, unless that was done before.
     fn enter(&mut self, key: Key, path: &Path, namespace: &File) {
         if self.found.contains_key(&key) {
             return;
@@ -339,7 +341,7 @@ impl Search {
                     self.view(&[first.to_owned()], &inhabited);
                 }
             } else if let Some(tasks) = roots.remove(&OsString::from("/")) {
-                // Who has the namespace's own root sees all of its mounts.
+                // A thread with the namespace's own root sees all of its mounts.
                 self.view(&tasks, &inhabited);
             } else {
                 roots.values().for_each(|tasks| self.view(tasks, &inhabited));
@@ -347,7 +349,8 @@ impl Search {
         }
     }
 
-    /// Looks at the mounts that these threads see, all of them the same: the first that is still there will do.
+    /// Looks at the mounts that these threads see. All see the same ones, so the first thread that still exists is
+    /// enough.
     fn view(&mut self, tasks: &[PathBuf], inhabited: &BTreeSet<Key>) {
         for task in tasks {
             if self.is_late(task) {
@@ -396,7 +399,7 @@ impl Search {
                 break;
             }
             let walked: Vec<_> = some.iter().map(|mount| (mount, mounts::walk(&directory, mount))).collect();
-            // While a file is open its mount can't become another: what this list says of it is true of the file.
+            // While a file is open, its mount number can't pass to another mount. So this list is valid for the file.
             let now = mounts::read(task, self.deadline)?;
             for (mount, walked) in walked {
                 if now.get(&mount.id).is_none_or(|now| now.key != mount.key) {
@@ -420,7 +423,7 @@ fn why_not_reached(error: &io::Error) -> String {
     }
 }
 
-/// What the calling thread's namespace has. Without its number it can't be told from others.
+/// Returns the state of the calling thread's namespace. Without its cookie it can't be distinguished from others.
 fn look_around(key: Key, path: &Path, routes_of: &BTreeSet<u64>) -> postern_kernel::Result<Found> {
     let netlink = Netlink::open()?;
     let cookie = netlink.cookie()?;

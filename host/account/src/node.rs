@@ -1,5 +1,5 @@
-//! Node objects that nothing uses: `postern gc --node` finds and removes them. What was made, the gate has noted
-//! ([`postern_gate::node`]).
+//! Node objects that are not in use: `postern gc --node` finds and removes them. The gate has noted the ones that it
+//! made ([`postern_gate::node`]).
 
 use crate::alive::all_namespaces;
 use postern_firewall::Nft;
@@ -15,11 +15,11 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How long the packet filter may take.
+/// The longest time for the packet filter.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Whether a link is the one that was noted. Of one whose maker was killed before it could note the index, and of those of
-/// earlier versions, only the name is known: it is, as long as nobody gave it an address.
+/// True if a link is the noted one. For some notes only the name is known: the process was killed before it noted the
+/// index, or an earlier version wrote it. Then it is the noted one if it has no addresses of its own.
 fn is_noted(host: &Netlink, object: &NodeObject, link: &Link) -> Result<bool, String> {
     if let Some(index) = object.detail.get(INDEX).and_then(Value::as_u64) {
         return Ok(index == u64::from(link.index));
@@ -33,7 +33,7 @@ fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
-/// A node object that Postern made and nothing uses.
+/// A node object that Postern made and that is not in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unused {
     /// [`BRIDGE`], [`VLAN_GATEWAY`], [`FORWARDING`], or `nftables`.
@@ -61,24 +61,24 @@ impl Display for Unused {
     }
 }
 
-/// What was found.
+/// The result of [`find`].
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What can be removed, in the order in which it has to be.
+    /// The objects that can be removed, in the order of their removal.
     pub unused: Vec<Unused>,
-    /// What stays, and why.
+    /// The objects that stay, with the reason.
     pub kept: Vec<String>,
-    /// What could not be looked at.
+    /// The places that could not be looked at.
     pub problems: Vec<String>,
     /// Notes on objects that are gone.
     gone: Vec<NodeObject>,
 }
 
-/// Looks for the node objects of the caller's namespace that Postern made and nothing uses. Changes nothing. Forwarding is
-/// among them only if asked for: nobody can tell who else has come to rely on it.
+/// Looks for node objects of the caller's namespace that Postern made and that are not in use. Changes nothing.
+/// Forwarding is included only on request: other programs may depend on it by now, and nothing shows that.
 ///
 /// # Errors
-/// A text for people: the kernel or the state directory refuses.
+/// A text for people: the kernel or the state directory gives an error.
 pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
     let text = |error: &dyn Display| error.to_string();
     let host = Netlink::open().map_err(|e| text(&e))?;
@@ -127,7 +127,7 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
     Ok(report)
 }
 
-/// One bridge that is there, with the VLAN gateways on it.
+/// Judges one existing bridge, with the VLAN gateways on it.
 fn bridge(
     report: &mut Report,
     host: &Netlink,
@@ -167,9 +167,10 @@ fn bridge(
     Ok(())
 }
 
-/// Why a bridge, or a VLAN gateway of it, can't go: another link stands on it (macvlan, ipvlan, an operator's VLAN), which the
-/// kernel would delete with it. Such a link may be in a container: the kernel tells whose namespace the link below is in only
-/// where the upper one is, so the index counts in every namespace but the host's, except for pairs.
+/// Returns the reason why a bridge, or a VLAN gateway of it, can't go: another link is stacked on it (macvlan, ipvlan,
+/// an operator's VLAN). The kernel would delete that link with it. Such a link may be in a container. The kernel shows
+/// the lower link's namespace only from the upper link's namespace. So in every namespace except the host's an equal
+/// index counts as a match, except for pairs.
 fn stands_on(bridge: &Link, gateways: &[&Link], links: &[Link]) -> Result<Option<String>, String> {
     let is_own = |link: &Link| gateways.iter().any(|gateway| gateway.index == link.index);
     let below = |link: &Link| {
@@ -188,11 +189,11 @@ fn stands_on(bridge: &Link, gateways: &[&Link], links: &[Link]) -> Result<Option
     Ok(None)
 }
 
-/// Removes what was shown, as far as another look finds it unused still, and returns what is gone now. All of it is in the
-/// audit log too. Notes on objects that are gone go as well.
+/// Removes the objects of the report if another look finds them still not in use, and returns those that are gone now.
+/// The audit log gets all of them too. Notes on objects that are gone are removed as well.
 ///
 /// # Errors
-/// A text for people: the kernel or the state directory refuses.
+/// A text for people: the kernel or the state directory gives an error.
 pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<Unused>, String> {
     let text = |error: &dyn Display| error.to_string();
     let host = Netlink::open().map_err(|e| text(&e))?;
@@ -225,7 +226,7 @@ pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<U
 }
 
 impl Unused {
-    /// Kind and name of its note; base tables have none.
+    /// Returns kind and name of its note; base tables have none.
     fn note(&self) -> Option<(&'static str, &str)> {
         match &self.what {
             What::Link(_) => Some((self.kind, &self.name)),

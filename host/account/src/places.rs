@@ -1,11 +1,11 @@
-//! Where this user's runs keep state and leases, for who only looks.
+//! The directories of state and leases of this user's runs, for callers that only read.
 
 use nix::unistd::{AccessFlags, access};
 use postern_gate::places::{LIBRARY, LOGS, Places, STATE, is_blocked, is_directory, is_there};
 use postern_state::{Held, LeaseStore, Leases};
 use std::path::{Path, PathBuf};
 
-/// What a run of this user would use. Nothing is made, and nothing is proven.
+/// Returns the directories that a run of this user would use. Nothing is made or verified.
 pub fn expected() -> Places {
     let or = |path: &str, otherwise: &Path| match could_be_used(Path::new(path)) {
         true => PathBuf::from(path),
@@ -17,7 +17,7 @@ pub fn expected() -> Places {
     Places { library: or(LIBRARY, &state), logs: or(LOGS, &state), state }
 }
 
-/// Whether a run could use the directory, or make it.
+/// True if a run could use the directory, or make it.
 fn could_be_used(directory: &Path) -> bool {
     let there = directory.ancestors().find(|part| is_there(part)).unwrap_or(Path::new("/"));
     is_directory(there) && access(there, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
@@ -26,7 +26,7 @@ fn could_be_used(directory: &Path) -> bool {
 /// Opens the leases of a network in a data directory; `None` if it has no directory there, and so no lease.
 ///
 /// # Errors
-/// A text for people: somebody else can write there, or it can't be opened.
+/// A text for people: another user can write there, or it can't be opened.
 pub fn leases(places: &Places, data_dir: &Path, network: &str) -> Result<Option<Leases>, String> {
     let store = LeaseStore {
         data_dir: data_dir.to_owned(),
@@ -37,10 +37,10 @@ pub fn leases(places: &Places, data_dir: &Path, network: &str) -> Result<Option<
     Leases::open_existing(&store).map_err(|e| e.to_string())
 }
 
-/// All leases of a network in a data directory, without changing any.
+/// Returns all leases of a network in a data directory; changes none.
 ///
 /// # Errors
-/// As [`leases`], or one can't be read.
+/// As [`leases`], and if a lease can't be read.
 pub fn all_leases(places: &Places, data_dir: &Path, network: &str) -> Result<Vec<Held>, String> {
     let leases = leases(places, data_dir, network)?;
     leases.map_or(Ok(Vec::new()), |leases| leases.all().map_err(|e| e.to_string()))

@@ -1,5 +1,5 @@
-//! What runtimes keep of attachments: libcni's cache has a file for each that an ADD has made and no DEL has ended, with the
-//! list of plugins and the result. An entry that others could have written tells nothing.
+//! The runtimes' data on attachments: libcni's cache has a file for each attachment between its ADD and its DEL, with
+//! the list of plugins and the result. An entry that another user could have written is not used.
 
 use postern_gate::places;
 use postern_state::Header;
@@ -8,16 +8,16 @@ use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
 
-/// Where libcni keeps them unless a runtime says otherwise.
+/// libcni's default directory for them.
 pub(crate) const DIRECTORY: &str = "/var/lib/cni/results";
 
-/// Bytes of an entry that are read.
+/// The largest number of bytes that are read from an entry.
 const LIMIT: u64 = 4 << 20;
 
-/// The text of an entry; `None` if there is none.
+/// Returns the text of an entry; `None` if there is none.
 ///
 /// # Errors
-/// A text for people: it can't be read, or others could have written it.
+/// A text for people: it can't be read, or another user could have written it.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, String> {
     let Some(file) = places::open_trusted(path).map_err(|e| e.to_string())? else { return Ok(None) };
     let mut text = String::new();
@@ -25,10 +25,10 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, String> {
     Ok(Some(text))
 }
 
-/// The entry of an attachment.
+/// Returns the entry of an attachment.
 fn entry(header: &Header) -> Option<Value> {
     let Header { network, container_id, ifname, .. } = header;
-    // A record's names lead to one entry, and nowhere else.
+    // The names of a record must lead to one entry, and to no other place.
     let name = format!("{network}-{container_id}-{ifname}");
     if name.contains('/') {
         return None;
@@ -36,8 +36,8 @@ fn entry(header: &Header) -> Option<Value> {
     serde_json::from_str(&read(&Path::new(DIRECTORY).join(name)).ok()??).ok()
 }
 
-/// Whether the result of an attachment has this address for the container's end: a plugin behind ours (tuning) may have
-/// changed it, and the attachment is in order then.
+/// True if the result of an attachment has this address for the container's end. A later plugin (tuning) may have
+/// changed it, and the attachment is then in order.
 pub(crate) fn was_told(header: &Header, mac: Mac) -> bool {
     let entry = entry(header).unwrap_or_default();
     let links = entry.pointer("/result/interfaces").and_then(Value::as_array);
@@ -47,7 +47,7 @@ pub(crate) fn was_told(header: &Header, mac: Mac) -> bool {
     })
 }
 
-/// The plugins of the list that the runtime called for an attachment; `None` if nothing tells.
+/// Returns the plugins of the list that the runtime called for an attachment; `None` if that is unknown.
 pub fn chain(header: &Header) -> Option<Vec<String>> {
     let config = unbase64(entry(header)?.get("config")?.as_str()?)?;
     let list: Value = serde_json::from_slice(&config).ok()?;
@@ -58,7 +58,7 @@ pub fn chain(header: &Header) -> Option<Vec<String>> {
     }
 }
 
-/// Base64 of RFC 4648 section 4, as Go writes bytes into JSON.
+/// Decodes Base64 of RFC 4648 section 4, as Go writes bytes into JSON.
 fn unbase64(text: &str) -> Option<Vec<u8>> {
     let digit = |c: u8| match c {
         b'A'..=b'Z' => Some(u32::from(c - b'A')),

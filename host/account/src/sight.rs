@@ -1,4 +1,4 @@
-//! What the kernel and the disk have of all attachments, looked at once, for an account of the node. Reading only.
+//! The state of all attachments in the kernel and on disk, read once for an account of the node. Only reads.
 
 use crate::busy::{self, File, Holder};
 use crate::drift::{Account, State};
@@ -20,27 +20,27 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How long packet filters and their programs may take in all.
+/// The longest time for packet filters and their programs together.
 const FILTERS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Why packet filters can't be looked at.
+/// The reason why packet filters can't be looked at.
 const NOT_SHOWN: &str = "the kernel does not let this user look at its packet filter";
 
-/// Leases of a network, or why they can't be listed.
+/// Leases of a network, or the reason why they can't be listed.
 pub type Listed = Rc<Result<Vec<Held>, String>>;
 
-/// The records as they are read, or why they can't be.
+/// The records as read, or the reason why they can't be.
 pub type Records = Result<Vec<Summary>, String>;
 
-/// What all attachments of the node are compared with, looked at once.
+/// The state of the node, read once, with which all attachments are compared.
 pub struct Sight {
-    /// Where state is.
+    /// The directories of the state.
     pub places: Places,
-    /// The number of the host's network namespace.
+    /// The cookie of the host's network namespace.
     pub here: u64,
-    /// The boot.
+    /// The boot ID.
     pub boot: String,
-    /// When it was looked at, milliseconds since 1970.
+    /// The time of the look, milliseconds since 1970.
     pub started: u64,
     /// A socket in the host's namespace.
     pub(crate) host: Netlink,
@@ -56,11 +56,11 @@ pub struct Sight {
     leases: RefCell<BTreeMap<(PathBuf, String), Listed>>,
 }
 
-/// The node, and an account of its attachments or why there is none.
+/// The node, and an account of its attachments or the reason why there is none.
 pub type Accounts = (Sight, Result<Vec<Account>, String>);
 
-/// Looks at the node and its attachments, and once more if something is amiss: what a run under way has half done is not
-/// so twice.
+/// Looks at the node and its attachments, and a second time if there is a deviation: a deviation of a current run is
+/// gone then.
 ///
 /// # Errors
 /// As [`Sight::look`].
@@ -78,7 +78,7 @@ pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
     let (sight, second) = look()?;
     let confirmed = |mut account: Account| {
         let before = first.iter().find(|before| before.path == account.path);
-        // For how long it has been so changes from look to look.
+        // Its duration changes from look to look.
         if account.state == State::Stuck && before.is_some_and(|before| before.state == State::Stuck) {
             return account;
         }
@@ -93,11 +93,11 @@ pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
 }
 
 impl Sight {
-    /// Looks at the node; at its namespaces for as long as `within`. The records are read first: what one of them tells of
-    /// has been made by then, unless a run is under way.
+    /// Looks at the node; at its namespaces for at most `within`. The records are read first: their effects were made
+    /// before that, unless a run is in progress.
     ///
     /// # Errors
-    /// A text for people: the kernel refuses to show its links or namespaces.
+    /// A text for people: the kernel does not show its links or namespaces.
     pub fn look(places: Places, within: Duration) -> Result<(Self, Records), String> {
         let started = now();
         let records = postern_state::list(&places.state).map_err(|e| e.to_string());
@@ -133,24 +133,25 @@ impl Sight {
         Ok((sight, records))
     }
 
-    /// The leases of a network in a data directory.
+    /// Returns the leases of a network in a data directory.
     pub fn leases(&self, directory: &Path, network: &str) -> Listed {
         let key = (directory.to_owned(), network.to_owned());
         let list = || Rc::new(places::all_leases(&self.places, directory, network));
         Rc::clone(self.leases.borrow_mut().entry(key).or_insert_with(list))
     }
 
-    /// The link of the host of that name.
+    /// Returns the host's link of that name.
     pub fn link(&self, name: &str) -> Option<&Link> {
         self.links.iter().find(|link| link.name == name)
     }
 
-    /// The link of the host of that index.
+    /// Returns the host's link of that index.
     pub fn link_at(&self, index: u32) -> Option<&Link> {
         self.links.iter().find(|link| link.index == index)
     }
 
-    /// The host end of an attachment's pair, or the link of another plugin that it joined with, by its record.
+    /// Returns the host end of an attachment's pair, or the link of another plugin that joined in its place, by its
+    /// record.
     pub fn end_of(&self, account: &Account) -> Option<&Link> {
         if let Some(port) = account.effects.iter().find_map(Port::of) {
             return self.link_at(port.index);
@@ -159,7 +160,7 @@ impl Sight {
         pairs.find_map(|pair| self.link(&pair.host).filter(|link| pair.is_end(link)))
     }
 
-    /// The VLANs of a port of the host, each with whether untagged frames that come in are in it.
+    /// Returns the VLANs of a port of the host, each with true if incoming untagged frames belong to it.
     ///
     /// # Errors
     /// A text for people: the kernel has no VLANs, or the port is gone.
@@ -167,15 +168,15 @@ impl Sight {
         self.host.port_vlans(port.index).map_err(|e| e.to_string())
     }
 
-    /// Whether the host has a link of that name now; what can't be told exists.
+    /// True if the host has a link of that name now, and also if that is unknown.
     pub fn has_link(&self, name: &str) -> bool {
         self.host.link_by_name(name).map_or(true, |link| link.is_some())
     }
 
-    /// Does something with nftables.
+    /// Calls `work` with an nftables socket.
     ///
     /// # Errors
-    /// The kernel does not let this user look at it, or what `work` says.
+    /// The kernel does not let this user look at it, or the error of `work`.
     pub fn nft<T>(&self, work: impl FnOnce(&mut Nft) -> Result<T, String>) -> Result<T, String> {
         match self.nft.borrow_mut().as_mut() {
             Some(nft) => work(nft),
@@ -183,18 +184,18 @@ impl Sight {
         }
     }
 
-    /// The rules of attachments by nftables.
+    /// Returns the attachments' rules in nftables.
     ///
     /// # Errors
-    /// Why they could not be looked at.
+    /// The reason why they could not be looked at.
     pub fn rules(&self) -> Result<&Rules, String> {
         self.rules.as_ref().map_err(Clone::clone)
     }
 
-    /// The nat tables of iptables.
+    /// Returns the nat tables of iptables.
     ///
     /// # Errors
-    /// Why they could not be looked at.
+    /// The reason why they could not be looked at.
     pub fn iptables(&self) -> Result<&Iptables, String> {
         self.iptables.as_ref().map_err(Clone::clone)
     }

@@ -1,4 +1,4 @@
-//! Whether runs can write what they have to: asked of the kernel, and nothing is written.
+//! A test if runs can write their files. It asks the kernel and writes nothing.
 
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, stat};
@@ -10,27 +10,27 @@ use postern_state::{Dir, kind};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Directories of one directory that are looked at.
+/// The largest number of subdirectories that are looked at in one directory.
 const MOST: usize = 256;
 
-/// Something that runs can't write, or not where they should.
+/// A path that runs can't write, or that is at a wrong place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// The directory or file.
     pub path: PathBuf,
-    /// What keeps them from writing, to be said of the path.
+    /// The obstacle to writing, as a predicate of the path.
     pub what: String,
-    /// What comes of it.
+    /// The consequence.
     pub why: &'static str,
     /// The way out.
     pub remedy: String,
-    /// Whether the remedy is a command.
+    /// True if the remedy is a command.
     pub is_command: bool,
-    /// Runs go on without it.
+    /// True if runs continue without it.
     pub is_survived: bool,
 }
 
-/// What keeps this user's runs from writing records, notes, leases' index and log.
+/// Returns the obstacles to this user's runs writing records, notes, leases' index and log.
 pub fn obstacles(places: &Places) -> Vec<Obstacle> {
     let mut found = Vec::new();
     let failing = "runs write there: an ADD fails, and what a DEL removes can't be taken off the record";
@@ -38,7 +38,7 @@ pub fn obstacles(places: &Places) -> Vec<Obstacle> {
         let mut paths = vec![place.clone()];
         paths.extend(directories_in(place).unwrap_or_default());
         let mut refused: Vec<Obstacle> = paths.iter().filter_map(|path| refused(path, failing)).collect();
-        // What holds for the directory holds for all of it.
+        // An obstacle of the directory applies to everything in it.
         if refused.first().is_some_and(|first| first.path == *place) {
             refused.truncate(1);
         }
@@ -62,7 +62,7 @@ pub fn obstacles(places: &Places) -> Vec<Obstacle> {
     found
 }
 
-/// The directories in a directory, and no links to any.
+/// Returns the directories in a directory, without links to directories.
 fn directories_in(place: &Path) -> io::Result<Vec<PathBuf>> {
     let dir = Dir::open(place)?;
     let mut names = dir.names_that(|_| true)?;
@@ -71,13 +71,13 @@ fn directories_in(place: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.iter().map(|name| place.join(name)).collect())
 }
 
-/// Why a directory can't be written, if it is there.
+/// Returns the reason why a directory can't be written, if it exists.
 pub fn refused(path: &Path, why: &'static str) -> Option<Obstacle> {
     let errno = access(path, AccessFlags::W_OK | AccessFlags::X_OK).err().filter(|errno| *errno != Errno::ENOENT)?;
     Some(obstacle(path, errno, why))
 }
 
-/// The same of a directory that this user's runs would use if they could; what belongs to others is not meant.
+/// Returns the same for a directory that this user's runs would prefer to use; directories of other users don't count.
 fn missed(path: &Path, why: &'static str) -> Option<Obstacle> {
     let there = path.ancestors().find(|part| is_there(part))?;
     if stat(there).ok()?.st_uid != geteuid().as_raw() {
@@ -101,7 +101,7 @@ fn obstacle(path: &Path, errno: Errno, why: &'static str) -> Obstacle {
     Obstacle { path: path.to_owned(), what, why, remedy, is_command, is_survived: false }
 }
 
-/// Why lines of the log are lost.
+/// Returns the reason why lines of the log are lost.
 fn log(logs: &Path) -> Option<Obstacle> {
     let why = "what plugins do is not written down: runs go on, and their lines are lost";
     let path = logs.join(postern_gate::LOG);

@@ -1,5 +1,5 @@
-//! Which namespaces are found, by whatever keeps them. Other tests run meanwhile, and the machine's processes can't be
-//! looked at from here: nothing is said of namespaces that a test did not make.
+//! The namespaces that a search finds, for every object that can keep one. Other tests run meanwhile, and the processes
+//! of the machine can't be looked at from here. So the tests check only namespaces that they made.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "tests look at the files by themselves")]
@@ -19,7 +19,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A search goes into every namespace: another test would count its thread, and find its mounts busy.
+/// Waits until no other test runs: a search enters every namespace, and another test would count its thread or find its
+/// mounts busy.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,7 +44,8 @@ fn of(namespaces: &Namespaces, identity: (u64, u64)) -> Option<&Found> {
 struct Process(Child);
 
 impl Process {
-    /// Runs a script, which has to end with `sleep`, until it says that it is ready; and what it said before.
+    /// Runs a script, which has to end with `sleep`, until it reports that it is ready. Also returns its earlier
+    /// output.
     fn start(script: &str) -> (Self, String) {
         let script = format!("exec 2>&1\n{script}");
         let mut child = Command::new("sh").args(["-ec", &script]).stdout(Stdio::piped()).spawn().unwrap();
@@ -105,7 +107,7 @@ fn a_namespace_that_only_a_thread_is_in() {
     assert!(found.path.to_str().unwrap().starts_with(&task), "{}", found.path.display());
 }
 
-/// Makes a namespace that nothing but mounts keep, with two names; its cookie.
+/// Makes a namespace that only mounts keep, with two names; returns its cookie.
 fn mounted(names: [&str; 2]) -> u64 {
     for name in names {
         fs::write(name, "").unwrap();
@@ -162,7 +164,7 @@ fn a_namespace_that_a_mount_elsewhere_keeps() {
     assert_eq!((found.processes, found.links.len()), (0, 1));
 }
 
-/// What can't be reached is told: it is hidden, or behind a link that an inhabitant has put in its way.
+/// Places that can't be reached are reported: they are hidden, or behind a link that a process in the container made.
 #[test]
 fn what_cant_be_reached_is_told() {
     let _alone = alone();

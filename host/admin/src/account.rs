@@ -1,4 +1,4 @@
-//! What `ls` and `show` have in common: an attachment as it is told to people and to scripts.
+//! The shared part of `ls` and `show`: an attachment in the form for people and for scripts.
 
 use crate::subject;
 use anyhow::Result;
@@ -13,35 +13,35 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long the node's namespaces are looked at; a thousand take less than a second.
+/// The longest look at the node's namespaces; a thousand take less than a second.
 pub const WITHIN: Duration = Duration::from_secs(20);
 
-/// Digits of a digest, or of a container's ID, that people are shown.
+/// The number of digits of a digest, or of a container's ID, that people see.
 pub const SHORT: usize = 12;
 
 /// The object that `--json` prints for an attachment. Keys are only ever added.
 #[derive(Debug, Serialize)]
 pub struct Attachment {
-    /// `null` where the record can't be read, as the next four.
+    /// `null` if the record can't be read; the same holds for the next four.
     pub network: Option<String>,
     pub container: Option<String>,
     pub interface: Option<String>,
     /// `CNI_NETNS` at ADD.
     pub netns: Option<String>,
-    /// When it was made, milliseconds since 1970.
+    /// The time when it was made, milliseconds since 1970.
     pub since: Option<u64>,
     pub addresses: Vec<String>,
     pub plugins: Vec<Plugin>,
     pub state: State,
-    /// A process is at work on it at this moment.
+    /// True if a process is at work on it at this moment.
     pub under_way: bool,
-    /// The processes that are, as far as they can be told.
+    /// The processes that are, as far as they are known.
     pub held_by: Vec<Holder>,
     /// The record's file.
     pub record: PathBuf,
-    /// What there is, effect by effect.
+    /// The state of each effect.
     pub facts: Vec<Fact>,
-    /// Where record and kernel differ.
+    /// The differences between record and kernel.
     pub differences: Vec<Deviation>,
 }
 
@@ -51,9 +51,9 @@ pub struct Plugin {
     pub plugin: String,
     /// SHA-256 of the component that was run, hexadecimal; `null` in a record of an earlier postern.
     pub digest: Option<String>,
-    /// SHA-256 of the component that is installed now; `null` if none is.
+    /// SHA-256 of the component that is installed now; `null` if none is installed.
     pub installed: Option<String>,
-    /// How far its ADD got.
+    /// The progress of its ADD.
     pub stage: Option<Stage>,
 }
 
@@ -94,31 +94,31 @@ impl Attachment {
         }
     }
 
-    /// The state for people.
+    /// Returns the state for people.
     pub fn words(&self) -> String {
         let under_way = if self.under_way && self.state != State::Stuck { " (under way)" } else { "" };
         format!("{}{under_way}", self.state)
     }
 
-    /// How long ago it was made.
+    /// Returns the time since it was made.
     pub fn passed(&self) -> String {
         self.since.map_or_else(|| "-".to_owned(), passed)
     }
 
-    /// The same, and when.
+    /// Returns the time since it was made, and the date.
     pub fn age(&self) -> String {
         self.since.map_or_else(|| "-".to_owned(), age)
     }
 }
 
-/// The digest of the installed component of a plugin.
+/// Returns the digest of the installed component of a plugin.
 fn installed(plugin: &str) -> Option<String> {
-    // A record says what it likes: only what can be a file's name is looked for.
+    // A record can contain any name: only a name that can be a file's is looked for.
     let plugin = Some(plugin).filter(|plugin| subject::is_name(plugin))?;
     Some(Manifest::read(&places::catalog().ok()?, plugin).ok()?.digest)
 }
 
-/// An account of all attachments of this host, by network, container and interface.
+/// Returns an account of all attachments of this host, by network, container and interface.
 ///
 /// # Errors
 /// The kernel or the state directory can't be looked at.
@@ -131,17 +131,17 @@ pub fn attachments() -> Result<Vec<Attachment>> {
     Ok(attachments)
 }
 
-/// An attachment's name: `network/container/interface`.
+/// Returns an attachment's name: `network/container/interface`.
 pub fn name(header: &Header) -> String {
     format!("{}/{}/{}", header.network, header.container_id, header.ifname)
 }
 
-/// The first digits of a digest or an ID.
+/// Returns the first digits of a digest or an ID.
 pub fn short(text: &str) -> String {
     text.chars().take(SHORT).collect()
 }
 
-/// How long ago that was.
+/// Returns the time that has passed since then.
 fn passed(since: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = now.saturating_sub(since / 1000);

@@ -1,4 +1,4 @@
-//! `postern add`: compile ahead of time, so that nothing is compiled when a runtime waits.
+//! `postern add`: compiles a plugin ahead of time, so that nothing is compiled while a runtime waits.
 
 use crate::component::Component;
 use crate::install::bin_dir::Placement;
@@ -13,10 +13,10 @@ use postern_policy::Policy;
 use postern_sandbox::{engine, needs_all_of_wasi};
 use std::path::{Path, PathBuf};
 
-/// What is to be added.
+/// The options of `postern add`.
 #[derive(Debug)]
 pub struct Options {
-    /// The component; without a policy the name of an installed plugin.
+    /// The component; without a policy, the name of an installed plugin.
     pub target: String,
     pub policy: Option<PathBuf>,
     pub name: Option<String>,
@@ -33,15 +33,15 @@ struct Report<'a> {
     /// SHA-256 of the component, hexadecimal.
     digest: &'a str,
     imports: &'a [String],
-    /// What the code was compiled for.
+    /// The engine that the code was compiled for.
     engine: &'a str,
-    /// Bytes of the code.
+    /// Size of the code in bytes.
     size: u64,
-    /// Where code and policy are.
+    /// The directory of code and policy.
     catalog: &'a Path,
     /// The plugin's file in the CNI bin directory; `null` if none was placed.
     file: Option<PathBuf>,
-    /// What was there and isn't ours, under its new name.
+    /// The new name of a file that was there and isn't Postern's.
     kept: Option<PathBuf>,
 }
 
@@ -97,7 +97,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
     let granted = Policy::parse(&text, &policy.display().to_string()).map_err(anyhow::Error::msg)?;
     let component = Component::open(file)?;
-    // Before anything has looked into what nobody has looked at; the compiler, which is large, comes last.
+    // The pin is compared before any part of the component is read. The compiler, which is large, comes last.
     catalog::check_pin(granted.digest(), &component.digest, &name, policy).map_err(anyhow::Error::msg)?;
     let home = Home::own()?;
     if let Some(bin) = &options.bin {
@@ -122,8 +122,9 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         imports,
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    // Where they can't be placed at one instant, the code goes last. Until it is there, a new plugin isn't run, and an old
-    // one doesn't fit the new manifest: it never runs under a policy that grants more than its own.
+    // If the catalog can't be replaced at one instant, the code goes last. Until then a new plugin isn't run, and the
+    // code of an old one doesn't fit the new manifest. So no code ever runs under a policy that grants more than its
+    // own.
     let parts = [
         (format!("{name}.json"), serde_json::to_vec_pretty(&manifest)?),
         (format!("{name}.toml"), text.into_bytes()),
@@ -151,7 +152,7 @@ fn report<'a>(manifest: &'a Manifest, catalog: &'a Path, options: &Options, kept
     }
 }
 
-/// Places the file of a plugin that is installed.
+/// Places the file of an installed plugin.
 fn installed(name: &str, bin: &Path, options: &Options) -> Result<()> {
     ensure!(
         options.name.is_none() && options.catalog.is_none(),
@@ -166,7 +167,7 @@ fn installed(name: &str, bin: &Path, options: &Options) -> Result<()> {
     report(&manifest, &catalog, options, kept).print(options.json)
 }
 
-/// The executable that plugins' files start.
+/// Returns the executable that plugins' files start.
 fn host(home: &Home) -> Result<PathBuf> {
     let host = home.host();
     ensure!(
@@ -177,14 +178,14 @@ fn host(home: &Home) -> Result<PathBuf> {
     Ok(host)
 }
 
-/// Returns where what was there and isn't ours is kept.
+/// Places a plugin's file. Returns the new path of a file that was there and isn't Postern's.
 fn place(placement: Placement, home: &Home, bin: &Path) -> Result<Option<PathBuf>> {
     let kept = placement.commit()?;
     home.note_bin(&bin.canonicalize().with_context(|| bin.display().to_string())?)?;
     Ok(kept)
 }
 
-/// Puts a plugin's files into a catalog at one instant, while nobody else changes it.
+/// Puts a plugin's files into a catalog at one instant, under its lock.
 fn put(home: &Home, catalog: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
     let is_own = catalog.canonicalize().is_ok_and(|real| real.starts_with(home.directory()));
     let lock_at = match is_own {
@@ -196,13 +197,13 @@ fn put(home: &Home, catalog: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
         }
     };
     let _lock = files::lock(&lock_at)?;
-    // Another version may be in use by now.
+    // By now another version may be in use.
     let catalog = if is_own { home.catalog() } else { catalog.to_owned() };
     let real = catalog.canonicalize().unwrap_or(catalog);
     files::replace_within(&real, files)
 }
 
-/// Policy and imports have to fit: a grant that nothing uses is a mistake or a surprise.
+/// Compares policy and imports: a grant that no import uses is a mistake or a surprise.
 fn check_grants(policy: &Policy, imports: &[String]) -> Result<()> {
     let interface = |import: &String| {
         let name = import.strip_prefix("postern:cni/")?;

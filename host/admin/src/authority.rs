@@ -1,4 +1,4 @@
-//! Effective authority: what is imported and granted, in plain sentences.
+//! Effective authority: imports and grants, in plain sentences.
 
 use crate::capability::{groups, page};
 use crate::imports::Imports;
@@ -7,10 +7,11 @@ use crate::words::{GATEWAY, Objects};
 use postern_types::{Capability, Lasting, Row};
 use serde::{Serialize, Serializer};
 
-/// The table that says what a plugin may answer, whatever it imports: its name in place of a capability's.
+/// The name of the table that limits a plugin's result, independent of its imports. It takes the place of a
+/// capability's name.
 pub const RESULT: &str = "result";
 
-/// The table that says what of a native plugin before it counts as the attachment's own.
+/// The name of the table that limits the parts of an earlier native plugin's result that count as the attachment's own.
 pub const PREVIOUS: &str = "previous";
 
 /// One table of a policy.
@@ -18,7 +19,7 @@ pub const PREVIOUS: &str = "previous";
 pub struct Grant {
     /// WIT interface.
     pub capability: String,
-    /// `shipped` or `operator`: whose file it is in.
+    /// `shipped` or `operator`: the origin of its file.
     pub from: String,
     /// That file.
     pub file: String,
@@ -32,20 +33,20 @@ fn as_map<S: Serializer>(objects: &[(String, Vec<String>)], serializer: S) -> Re
     serializer.collect_map(objects.iter().map(|(key, values)| (key, values)))
 }
 
-/// One thing that a plugin can do.
+/// One ability of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ability {
     /// WIT interface.
     pub capability: String,
     /// Imported functions that it takes.
     pub functions: Vec<String>,
-    /// After "can".
+    /// The text after "can".
     pub sentence: String,
-    /// It leads out of the sandbox.
+    /// True if it leads out of the sandbox.
     pub host_privileges: bool,
 }
 
-/// What a plugin with these imports can do: under these grants, or whatever a policy may say.
+/// Returns the abilities of a plugin with these imports: under these grants, or under any policy.
 pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
     let mut abilities = Vec::new();
     for (capability, group) in groups() {
@@ -111,7 +112,7 @@ pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
     abilities
 }
 
-/// What a plugin can't do, since it lacks the import or the grant.
+/// Returns the things that a plugin can't do, because it lacks the import or the grant.
 pub fn inabilities(imports: &Imports, grants: &[Grant]) -> Vec<&'static str> {
     let able = |capability: &str| {
         imports.authority.contains_key(capability) && grants.iter().any(|grant| grant.capability == capability)
@@ -123,7 +124,7 @@ pub fn inabilities(imports: &Imports, grants: &[Grant]) -> Vec<&'static str> {
         .collect()
 }
 
-/// What holds for every plugin with these imports, whatever its policy says.
+/// Returns the statements that hold for every plugin with these imports, under any policy.
 pub fn always(imports: &Imports) -> Vec<&'static str> {
     if imports.authority.is_empty() {
         return vec!["it can compute, and answer; nothing else"];
@@ -153,7 +154,7 @@ pub fn always(imports: &Imports) -> Vec<&'static str> {
     always
 }
 
-/// Grants that no import uses.
+/// Returns the grants that no import uses.
 pub fn unused(imports: &Imports, grants: &[Grant]) -> Vec<String> {
     let granted = grants.iter().map(|grant| grant.capability.clone());
     granted
@@ -163,7 +164,7 @@ pub fn unused(imports: &Imports, grants: &[Grant]) -> Vec<String> {
         .collect()
 }
 
-/// Imports that nothing grants.
+/// Returns the imports without a grant.
 pub fn ungranted(imports: &Imports, grants: &[Grant]) -> Vec<String> {
     let is_granted = |capability: &&String| grants.iter().any(|grant| grant.capability == **capability);
     imports.authority.keys().filter(|capability| !is_granted(capability)).cloned().collect()

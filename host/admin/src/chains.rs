@@ -1,5 +1,6 @@
-//! What else was in the chain that an attachment was made by: plugins that Postern can't undo may have left rules for its
-//! addresses. The runtimes' cache has the very list of plugins; without an entry there, the operator's list of that name tells.
+//! The other plugins in the chain of an attachment: a plugin that Postern can't undo may have left rules for its
+//! addresses. The runtimes' cache has the exact list of plugins. Without an entry there, the operator's list of that
+//! name is used.
 
 use crate::doctor::installed;
 use crate::lists::{self, List};
@@ -9,8 +10,8 @@ use postern_gate::places;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Native plugins that leave nothing on the host that leads to a container's address: what they change is the container's
-/// own link or namespace, or goes with the host's end of the pair.
+/// Native plugins that leave nothing on the host that leads to a container's address. Their effects are on the
+/// container's own link or namespace, or are removed with the host end of the pair.
 const HARMLESS: [&str; 5] = ["tuning", "sbr", "vrf", "bandwidth", "loopback"];
 
 /// The plugins of each network, and those that Postern has.
@@ -29,8 +30,8 @@ impl Chains {
         }
     }
 
-    /// Why the chain of an attachment may have left rules for its addresses. `None` if all of its plugins are Postern's or
-    /// leave none, or if nothing tells what they are.
+    /// Returns the reason why the chain of an attachment may have left rules for its addresses. `None` if all of its
+    /// plugins are Postern's or leave none, or if they are unknown.
     pub fn leaves_rules(&self, header: &Header) -> Option<String> {
         let cached = results::chain(header);
         let plugins = cached.as_ref().or_else(|| self.lists.get(&header.network))?;

@@ -1,7 +1,8 @@
-//! A component file, looked at before anything is done with it.
+//! A component file, examined before it is used.
 //!
-//! Everything that takes a file goes this way: read it, compare the pin, find out what it imports, compare the policy, and
-//! only then, if it is to run, compile it. What looks into it is a process without privileges (`postern_sandbox::aside`).
+//! Every command that takes a file follows these steps: read it, compare the pin, find its imports, compare the policy.
+//! Only then is it compiled, if it is to run. A process without privileges reads its content
+//! (`postern_sandbox::aside`).
 
 use crate::capability::groups_of;
 use crate::imports::Imports;
@@ -13,10 +14,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The largest file in bytes. The largest honest components, which have an interpreter in them, have a tenth of it.
+/// The largest file in bytes. The largest normal components, which contain an interpreter, have a tenth of it.
 const LARGEST: u64 = 256 << 20;
 
-/// A component whose bytes are known.
+/// A component whose bytes were read.
 pub struct Component {
     path: PathBuf,
     wasm: Vec<u8>,
@@ -25,7 +26,7 @@ pub struct Component {
 }
 
 impl Component {
-    /// Reads the file, and looks at none of it.
+    /// Reads the file without parsing it.
     ///
     /// # Errors
     /// It can't be read, or is too large.
@@ -38,10 +39,10 @@ impl Component {
         Ok(Self { path: path.to_owned(), digest: catalog::sha256(&wasm), wasm })
     }
 
-    /// What it imports, as a manifest lists it. Nothing is compiled.
+    /// Returns its imports, as a manifest lists them. Nothing is compiled.
     ///
     /// # Errors
-    /// It is no component that a sandbox would run.
+    /// It is not a component that a sandbox would run.
     pub fn imports(&self) -> Result<Vec<String>> {
         let imports = aside::imports(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))?;
         for (interface, functions) in &Imports::parse(&imports).authority {
@@ -57,7 +58,7 @@ impl Component {
         Ok(imports)
     }
 
-    /// Its machine code. To be asked for when all else has been compared.
+    /// Returns its machine code. Call it after all other comparisons.
     ///
     /// # Errors
     /// The compiler refuses it, or takes more than a component of its size may.
@@ -66,8 +67,8 @@ impl Component {
     }
 }
 
-/// To make an object of the guest's own is no authority, and has no sentence: whether the host has such objects, the compiler
-/// tells.
+/// True if the function has a sentence or needs none. Making an object of the guest's own is no authority and has no
+/// sentence. The compiler checks if the host has such objects.
 fn is_known(interface: &str, function: &str) -> bool {
     if function.starts_with("[constructor]") || format!("{interface}#{function}").starts_with(IN_THE_SANDBOX) {
         return true;

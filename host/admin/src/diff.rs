@@ -1,4 +1,4 @@
-//! `postern inspect --diff`: what a new component could do that the old one could not.
+//! `postern inspect --diff`: the abilities of a new component that the old one lacks.
 
 use crate::authority::{Ability, abilities};
 use crate::imports::Imports;
@@ -20,11 +20,11 @@ struct Report {
     added: BTreeMap<String, Vec<String>>,
     /// Functions that only the old one imports.
     removed: BTreeMap<String, Vec<String>>,
-    /// What only the new one could do, whatever a policy says.
+    /// The abilities that only the new one can have, under any policy.
     gained_ceiling: Vec<Ability>,
-    /// What only the new one can do under the policies in force; `null` if neither has one.
+    /// The abilities that only the new one has under the policies in force; `null` if neither has a policy.
     gained: Option<Vec<Ability>>,
-    /// The new one can do nothing more: exit status 0.
+    /// True if the new one can do nothing more: exit status 0.
     no_more: bool,
 }
 
@@ -34,7 +34,7 @@ struct Side {
     digest: String,
 }
 
-/// Prints the difference. A file takes the policy that is given, or else the other side's.
+/// Prints the difference. A file uses the given policy, or else the policy of the other component.
 pub fn run(old: &str, new: &str, policy: Option<&Path>, json: bool) -> Result<ExitCode> {
     let (old, new) = (Subject::open(old, policy)?, Subject::open(new, policy)?);
     let report = report(&old, &new)?;
@@ -67,7 +67,7 @@ fn report(old: &Subject, new: &Subject) -> Result<Report> {
     })
 }
 
-/// Abilities of the new one that say something which none of the old one's says.
+/// Returns the abilities of the new one that no ability of the old one covers.
 fn gained(old: &[Ability], new: Vec<Ability>) -> Vec<Ability> {
     new.into_iter().filter(|ability| !old.iter().any(|had| had.sentence == ability.sentence)).collect()
 }

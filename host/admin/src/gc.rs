@@ -1,4 +1,4 @@
-//! `postern gc`: what attachments left that are gone.
+//! `postern gc`: the garbage of attachments that are gone.
 
 use crate::account;
 use crate::chains::Chains;
@@ -17,23 +17,23 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What people say to it.
+/// The options of `postern gc`.
 pub struct Options {
     /// Remove without asking.
     pub yes: bool,
     /// Print one JSON object.
     pub json: bool,
-    /// Look at what native plugins left, too.
+    /// Look also at leftovers of native plugins.
     pub native: bool,
-    /// Directories of leases beside the default one.
+    /// Directories of leases besides the default one.
     pub data_dir: Vec<PathBuf>,
-    /// Where the network lists are.
+    /// The directory of the network lists.
     pub conf_dir: PathBuf,
-    /// Where native plugins are, as `CNI_PATH`.
+    /// The directories of native plugins, as `CNI_PATH`.
     pub cni_path: String,
 }
 
-/// What is asked before anything is removed.
+/// Returns the question before the removal.
 fn question(count: usize) -> String {
     match count {
         1 => "remove what this one left?".to_owned(),
@@ -41,7 +41,8 @@ fn question(count: usize) -> String {
     }
 }
 
-/// What is said afterwards. Of `partly` only the addresses are left, which something else may still serve.
+/// Returns the last line after the removal. Of `partly` objects only the addresses are left, which another program may
+/// still use.
 fn total(removed: usize, count: usize, partly: usize) -> String {
     let partly = match partly {
         0 => String::new(),
@@ -50,7 +51,7 @@ fn total(removed: usize, count: usize, partly: usize) -> String {
     format!("removed {removed} of {count}{partly}")
 }
 
-/// What a native IPAM program of a network reads: the operator's configuration, and nobody else's.
+/// Returns the input of a native IPAM program of a network: only the operator's configuration is used.
 fn config(directory: &Path, network: &str, plugin: &str) -> Option<String> {
     let lists = lists::of_directory(directory).into_iter().filter_map(|(_, list)| list.ok());
     let mut own = lists.filter(|list| list.name() == network);
@@ -59,7 +60,7 @@ fn config(directory: &Path, network: &str, plugin: &str) -> Option<String> {
     })
 }
 
-/// Shows what nobody needs, and removes it: with `yes` at once, on a terminal if the answer is yes.
+/// Shows the garbage and removes it: with `yes` at once, on a terminal after a yes.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let places = Places::find().map_err(Error::msg)?;
     let scope = Scope { places: &places, directories: &options.data_dir, namespaces: all_namespaces };
@@ -140,7 +141,7 @@ fn show(report: &Report, native: Option<&adopt::Report>) -> Result<()> {
     output::text(&lines.join("\n"))
 }
 
-/// What native plugins left, by attachment.
+/// Returns the leftovers of native plugins, by attachment.
 fn native_lines(native: &adopt::Report) -> Vec<String> {
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     for leftover in &native.leftovers {
@@ -160,7 +161,7 @@ fn native_lines(native: &adopt::Report) -> Vec<String> {
     lines
 }
 
-/// Says how many leases native plugins left, which takes no program to see.
+/// Prints the number of leases that native plugins left. It is known without running a program.
 fn hint(scope: Scope<'_>) -> Result<()> {
     match adopt::count_leases(scope) {
         0 => Ok(()),

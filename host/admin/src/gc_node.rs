@@ -1,4 +1,4 @@
-//! `postern gc --node`: what Postern made for all attachments, and none uses any more.
+//! `postern gc --node`: the node objects of Postern that no attachment uses any more.
 
 use crate::output::{self, confirmed, one_line};
 use anyhow::{Error, Result};
@@ -7,7 +7,7 @@ use postern_gate::places::Places;
 use serde_json::json;
 use std::process::ExitCode;
 
-/// Shows what nothing uses, and removes it: with `yes` at once, on a terminal if the answer is yes.
+/// Shows the unused objects and removes them: with `yes` at once, on a terminal after a yes.
 pub fn run(forwarding: bool, yes: bool, as_json: bool) -> Result<ExitCode> {
     let places = Places::find().map_err(Error::msg)?;
     let report = node::find(&places, forwarding).map_err(Error::msg)?;
@@ -30,7 +30,7 @@ pub fn run(forwarding: bool, yes: bool, as_json: bool) -> Result<ExitCode> {
                 1 => "remove this one?".to_owned(),
                 _ => format!("remove these {count}?"),
             })?;
-    // Even where nothing is unused, notes on what is gone go.
+    // Even if no object is unused, notes on objects that are gone are removed.
     let removed = if act { node::remove(&places, &report, forwarding).map_err(Error::msg)? } else { Vec::new() };
     if as_json {
         output::json(&json!({

@@ -1,4 +1,4 @@
-//! A component's imports: what is authority, and what is the floor that every program stands on.
+//! A component's imports, split into authority and the floor that every program needs.
 
 use postern_sandbox::needs_all_of_wasi;
 use postern_types::Capability;
@@ -7,30 +7,30 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The package whose functions reach the node.
 const PACKAGE: &str = "postern:cni/";
 
-/// What the WASI interfaces of a plugin amount to, for people.
+/// The meaning of a plugin's WASI interfaces, for people.
 pub const FLOOR: &str = "arguments, the environment's CNI_* variables, standard input, output and error in memory, random \
                          numbers, exit; no file, socket, clock or program of the node";
 
-/// The same of a component that imports more of WASI than every command does.
+/// The same for a component that imports more of WASI than every command does.
 pub const WHOLE: &str = "it finds no argument and no directory; every socket, look-up of a name and request is refused; it has a \
                          clock, the environment's CNI_* variables, standard streams in memory, random numbers and exit";
 
-/// Imports, taken apart.
+/// Imports, split.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imports {
     /// Functions of `postern:cni` by interface, as components spell them: `[method]bridge.attach`.
     pub authority: BTreeMap<String, BTreeSet<String>>,
-    /// Everything else, as written: it comes from the sandbox's own memory.
+    /// Every other import, as written: the sandbox implements it from its own memory.
     pub floor: Vec<String>,
 }
 
 impl Imports {
-    /// Takes the list of a manifest apart: `postern:cni/bridge@0.1.0#ensure`.
+    /// Splits the list of a manifest: `postern:cni/bridge@0.1.0#ensure`.
     pub fn parse(list: &[String]) -> Self {
         let mut imports = Self::default();
         for import in list {
             let Some((interface, function)) = import.strip_prefix(PACKAGE).and_then(|rest| rest.split_once('#')) else {
-                // A type that is imported by itself is no authority either.
+                // A type that is imported alone is no authority either.
                 if !import.starts_with(PACKAGE) {
                     imports.floor.push(import.clone());
                 }
@@ -42,17 +42,17 @@ impl Imports {
         imports
     }
 
-    /// Whether it imports more of WASI than every command does.
+    /// True if it imports more of WASI than every command does.
     pub fn has_all_of_wasi(&self) -> bool {
         needs_all_of_wasi(&self.floor)
     }
 
-    /// Whether it can ask for something of this capability.
+    /// True if it can ask for an operation of this capability.
     pub fn has(&self, capability: Capability) -> bool {
         self.authority.contains_key(capability.name())
     }
 
-    /// The functions that `self` has and `other` lacks.
+    /// Returns the functions that `self` has and `other` lacks.
     #[must_use]
     pub fn beyond(&self, other: &Self) -> Self {
         let none = BTreeSet::new();
@@ -68,7 +68,7 @@ impl Imports {
         Self { authority, floor }
     }
 
-    /// `bridge: attach, ensure`, a line for each interface.
+    /// Returns `bridge: attach, ensure`, a line for each interface.
     pub fn lines(&self) -> Vec<String> {
         let line = |(interface, functions): (&String, &BTreeSet<String>)| {
             format!("{interface}: {}", functions.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", "))
@@ -77,7 +77,7 @@ impl Imports {
     }
 }
 
-/// `[method]bridge.attach` as people write it: `bridge.attach`; a constructor is `new options`.
+/// Returns `[method]bridge.attach` as people write it: `bridge.attach`; a constructor is `new options`.
 fn plain(function: &str) -> String {
     match function.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some(("constructor", resource)) => format!("new {resource}"),

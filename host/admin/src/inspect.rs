@@ -1,4 +1,4 @@
-//! `postern inspect`: imports, policy, and what the two come to, for whoever signs a plugin off.
+//! `postern inspect`: imports, policy, and the abilities from both, for a person who approves a plugin.
 
 use crate::authority::{self, Ability, Grant};
 use crate::imports::{FLOOR, WHOLE};
@@ -25,14 +25,14 @@ struct Report {
     engine: String,
     postern: String,
     imports: ImportReport,
-    /// Whether there is a policy at all.
+    /// True if there is a policy.
     has_policy: bool,
     policy: Vec<Grant>,
-    /// Capabilities that a policy file takes away.
+    /// Capabilities that a policy file withdraws.
     withdrawn: Vec<&'static str>,
-    /// CNI versions that the policy limits it to; `null` is all.
+    /// CNI versions that the policy is limited to; `null` is all.
     versions: Option<Vec<String>>,
-    /// The network configuration that the values of `policy` and `can` are taken from.
+    /// The network configuration that filled in the values of `policy` and `can`.
     network: Option<String>,
     can: Vec<Ability>,
     always: Vec<&'static str>,
@@ -40,7 +40,7 @@ struct Report {
     unused_grants: Vec<String>,
     ungranted_imports: Vec<String>,
     limits: Vec<Limit>,
-    /// Policy and imports fit: exit status 0.
+    /// True if policy and imports fit: exit status 0.
     agree: bool,
 }
 
@@ -48,9 +48,9 @@ struct Report {
 struct ImportReport {
     /// Functions of `postern:cni` by interface.
     authority: BTreeMap<String, Vec<String>>,
-    /// The rest.
+    /// The other imports.
     floor: Vec<String>,
-    /// Whether the rest is more than every command imports. There is nothing behind it.
+    /// True if the other imports are more than those of every command. Nothing is behind them.
     all_of_wasi: bool,
 }
 
@@ -58,7 +58,7 @@ struct ImportReport {
 struct Limit {
     name: String,
     value: u32,
-    /// By a file; else it is the default.
+    /// True if a file sets it; otherwise it is the default.
     set: bool,
 }
 
@@ -122,10 +122,10 @@ fn report(subject: &Subject, network: Option<&Network>) -> Result<Report> {
     })
 }
 
-/// The report for people.
+/// Returns the report for people.
 fn text(report: &Report, subject: &Subject) -> Result<String> {
     let mut out = String::new();
-    // Only what is Postern's own begins a new paragraph.
+    // Only a line of Postern itself begins a new paragraph.
     let mut line = |text: &str| match text.strip_prefix('\n') {
         Some(text) => writeln!(out, "\n{}", output::one_line(text)),
         None => writeln!(out, "{}", output::one_line(text)),

@@ -1,5 +1,5 @@
-//! Networks as operators have them, lists of plugins or single configurations: the one reader of them, and what a runtime
-//! would hand to each plugin (specification, sections 3 and 4 of 1.1.0).
+//! The reader of an operator's networks, as lists of plugins or single configurations. It also makes the input that a
+//! runtime would give to each plugin (specification, sections 3 and 4 of 1.1.0).
 
 use anyhow::{Result, anyhow, bail, ensure};
 use nix::fcntl::OFlag;
@@ -10,26 +10,27 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a file; longer ones are no networks.
+/// The longest file in bytes; a longer one is no network.
 const LONGEST: u64 = 4 << 20;
-/// How the files that runtimes read end.
+/// The endings of the files that runtimes read.
 const ENDINGS: [&str; 3] = ["conflist", "conf", "json"];
-/// Files of a directory that are looked at.
+/// The largest number of files that are looked at in a directory.
 const MOST: usize = 4096;
 
-/// Where runtimes look for plugins unless they are told otherwise.
+/// The runtimes' default directory of plugins.
 pub const CNI_BIN: &str = "/opt/cni/bin";
 
-/// Where distributions have native plugins.
+/// The distributions' directories of native plugins.
 pub const CNI_DIRECTORIES: [&str; 3] = [CNI_BIN, "/usr/lib/cni", "/usr/libexec/cni"];
 
-/// The directories of native plugins, separated by colons: those given, else the variable `CNI_PATH`, else the usual ones.
+/// Returns the directories of native plugins, separated by colons: the given ones, else the variable `CNI_PATH`, else
+/// the usual ones.
 pub fn cni_path(given: Option<&str>) -> String {
     let variable = || std::env::var("CNI_PATH").ok().filter(|path| !path.is_empty());
     given.map(str::to_owned).or_else(variable).unwrap_or_else(|| CNI_DIRECTORIES.join(":"))
 }
 
-/// Whether a program of this name is in one of the directories.
+/// True if a program of this name is in one of the directories.
 pub fn is_in(cni_path: &str, plugin: &str) -> bool {
     !plugin.contains('/') && cni_path.split(':').any(|directory| Path::new(directory).join(plugin).is_file())
 }
@@ -46,14 +47,14 @@ pub struct List {
     entries: Vec<Entry>,
 }
 
-/// One plugin of a list, as it stands there.
+/// One plugin of a list, as written there.
 #[derive(Clone, Debug)]
 pub struct Entry(Map<String, Value>);
 
-/// What one plugin of a network reads on standard input.
+/// The input of one plugin of a network.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// The file that it was in, for messages.
+    /// The name of its file, for messages.
     pub label: String,
     /// The configuration: of a list, the plugin's entry with the name and version of the list.
     pub config: Value,
@@ -63,8 +64,8 @@ impl List {
     /// Reads a `.conflist` or `.conf`.
     ///
     /// # Errors
-    /// What is wrong, to be said of the file: it `can't be read`, `is no regular file`, `has no plugins`, … A name it need
-    /// not have: that is the plugins' to refuse.
+    /// The defect, as a predicate of the file: it `can't be read`, `is no regular file`, `has no plugins`, … A missing
+    /// name is no error here: the plugins refuse it.
     pub fn read(path: &Path) -> Result<Self, String> {
         let file = serde_json::from_slice(&contents(path)?).map_err(|error| format!("is no JSON: {error}"))?;
         let Value::Object(file) = file else { return Err("is no object".to_owned()) };
@@ -92,23 +93,23 @@ impl List {
         })
     }
 
-    /// The network's name; empty if it has none.
+    /// Returns the network's name; empty if it has none.
     pub fn name(&self) -> &str {
         self.name.as_str().unwrap_or_default()
     }
 
-    /// Its plugins, in order.
+    /// Returns its plugins, in order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The plugins' names, in order.
+    /// Returns the plugins' names, in order.
     pub fn plugins(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(Entry::plugin)
     }
 
-    /// What plugin number `at` reads on standard input: its entry with the list's name and version, the result of the
-    /// plugin before it, and of `arguments` those that the entry declares as capabilities.
+    /// Returns the input of plugin number `at`: its entry with the list's name and version, and the result of the
+    /// plugin before it. Of `arguments` it gets those that the entry declares as capabilities.
     pub fn request(&self, at: usize, previous: Option<&Value>, arguments: &Map<String, Value>) -> Value {
         let mut request = self.entries.get(at).map(|entry| entry.0.clone()).unwrap_or_default();
         let declared = request.remove("capabilities").unwrap_or_default();
@@ -127,29 +128,29 @@ impl List {
         Value::Object(request)
     }
 
-    /// What the plugins read on standard input, but for what only a runtime knows.
+    /// Returns the plugins' inputs, without the data that only a runtime knows.
     pub fn requests(&self) -> impl Iterator<Item = (&Entry, Value)> {
         self.entries.iter().enumerate().map(|(at, entry)| (entry, self.request(at, None, &Map::new())))
     }
 }
 
 impl Entry {
-    /// The plugin's name.
+    /// Returns the plugin's name.
     pub fn plugin(&self) -> &str {
         self.get("type").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Its IPAM plugin's; empty if it has none.
+    /// Returns the name of its IPAM plugin; empty if it has none.
     pub fn ipam(&self) -> &str {
         self.get("ipam").and_then(|ipam| ipam.get("type")).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key)
     }
 
-    /// Whether a key has a value that asks for something.
+    /// True if the value of a key asks for something.
     pub fn has(&self, key: &str) -> bool {
         match self.get(key) {
             None | Some(Value::Null | Value::Bool(false)) => false,
@@ -159,12 +160,12 @@ impl Entry {
         }
     }
 
-    /// Whether a switch is on.
+    /// True if a switch is on.
     pub fn is_on(&self, key: &str) -> bool {
         self.get(key).and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// host-local's data directory, if it has one of its own.
+    /// Returns host-local's data directory, if the configuration has one.
     pub fn data_directory(&self) -> Option<PathBuf> {
         let path = self.get("ipam")?.get("dataDir")?.as_str()?;
         (!path.is_empty()).then(|| path.into())
@@ -172,7 +173,7 @@ impl Entry {
 }
 
 impl Network {
-    /// The links of the host that a `prevResult` in it names, with their addresses as it says them.
+    /// Returns the links of the host in its `prevResult`, with their addresses as written there.
     pub fn links_before(&self) -> Vec<(String, String)> {
         let links = self.config.pointer("/prevResult/interfaces").and_then(Value::as_array);
         let is_host = |link: &&Value| link.get("sandbox").and_then(Value::as_str).is_none_or(str::is_empty);
@@ -180,8 +181,8 @@ impl Network {
         links.into_iter().flatten().filter(is_host).map(|link| (text(link, "name"), text(link, "mac"))).collect()
     }
 
-    /// Reads a file for `plugin`. A configuration of a single plugin is taken as it is; of a list, the first entry that
-    /// names the plugin as its `type` or `ipam.type`.
+    /// Reads a file for `plugin`. A configuration of a single plugin is used as it is. Of a list, the first entry with
+    /// the plugin as its `type` or `ipam.type` is used.
     ///
     /// # Errors
     /// The file can't be read, is no network configuration, or has nothing for this plugin.
@@ -199,24 +200,24 @@ impl Network {
         Ok(Self { label, config })
     }
 
-    /// A text of the configuration; empty if it is absent or no text.
+    /// Returns a text of the configuration; empty if it is absent or not a text.
     pub fn text(&self, pointer: &str) -> &str {
         self.config.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The same; `None` if it is empty.
+    /// Returns the same; `None` if it is empty.
     pub fn named(&self, pointer: &str) -> Option<String> {
         Some(self.text(pointer)).filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// What policies take their values from.
+    /// Returns the configuration that policies take their values from.
     pub fn json(&self) -> postern_cni::Json {
         self.config.clone().into()
     }
 }
 
-/// The networks of a directory by their files, as a runtime reads them, each with what [`List::read`] says of it. Of a
-/// directory that can't be read there are none.
+/// Returns the networks of a directory by their files, as a runtime reads them, each with the result of [`List::read`].
+/// A directory that can't be read has none.
 pub fn of_directory(directory: &Path) -> Vec<(PathBuf, Result<List, String>)> {
     let files = fs::read_dir(directory).into_iter().flatten().flatten().take(MOST).map(|entry| entry.path());
     let is_network = |path: &PathBuf| path.extension().is_some_and(|ending| ENDINGS.iter().any(|one| ending == *one));
@@ -227,7 +228,7 @@ pub fn of_directory(directory: &Path) -> Vec<(PathBuf, Result<List, String>)> {
 
 fn contents(path: &Path) -> Result<Vec<u8>, String> {
     let unread = |error: io::Error| format!("can't be read: {error}");
-    // A pipe would keep whoever opens it waiting.
+    // Opening a pipe would otherwise block.
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map_err(unread)?;
     if !file.metadata().map_err(unread)?.is_file() {
         return Err("is no regular file".to_owned());
@@ -240,8 +241,8 @@ fn contents(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The highest of `cniVersion` and those of `cniVersions` that postern knows. A list that names none above leaves
-/// `cniVersion` as it is, for the plugins to judge.
+/// Returns the highest version in `cniVersion` and `cniVersions` that postern knows. If a list has none, its
+/// `cniVersion` stays, and the plugins judge it.
 fn version(file: &Map<String, Value>) -> Result<Option<Value>, String> {
     let given = file.get("cniVersion").cloned();
     let Some(candidates) = file.get("cniVersions") else { return Ok(given) };

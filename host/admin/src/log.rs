@@ -15,10 +15,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where a line goes on that is too wide: below its verdict.
+/// The column at which a line that is too wide continues: below its verdict.
 const HANG: usize = 16;
 
-/// How often a log that is followed is looked at.
+/// The pause between two looks at a log that is followed.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What people ask for.
@@ -44,7 +44,7 @@ pub struct Options {
     json: bool,
 }
 
-/// Milliseconds since 1970 of an age or a time.
+/// Returns an age or a time as milliseconds since 1970.
 fn since(text: &str) -> Result<u64, String> {
     let then = match (humantime::parse_duration(text), humantime::parse_rfc3339_weak(text)) {
         (Ok(age), _) => SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH),
@@ -58,7 +58,7 @@ fn since(text: &str) -> Result<u64, String> {
 /// Prints the log, oldest first.
 ///
 /// # Errors
-/// The log can't be read, or has nothing of the container that is asked for.
+/// The log can't be read, or has no line of the requested container.
 pub fn run(options: &Options) -> Result<()> {
     let places = Places::find().map_err(anyhow::Error::msg)?;
     if let Some(why) = places::why_logs_moved(&places.logs) {
@@ -89,7 +89,7 @@ pub fn run(options: &Options) -> Result<()> {
         ended = printer.print(new.filter(|(_, value)| Entry(value).is_wanted(container.as_deref(), options)));
     }
     match ended {
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
@@ -99,7 +99,7 @@ fn parsed(lines: Vec<String>) -> impl Iterator<Item = (String, Value)> {
     lines.into_iter().filter_map(|line| serde_json::from_str(&line).ok().map(|value| (line, value)))
 }
 
-/// The container that is meant by its ID or the beginning of it. Of one that may come, there is no line yet.
+/// Returns the container with this ID, or with this beginning. A container that may come has no line yet.
 fn meant(lines: &[String], asked: &str, may_come: bool) -> Result<String> {
     let values = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ids: BTreeSet<String> = values.map(|value| Entry(&value).container().to_owned()).collect();
@@ -115,7 +115,7 @@ fn meant(lines: &[String], asked: &str, may_come: bool) -> Result<String> {
     }
 }
 
-/// What was printed last, and where to.
+/// The last printed heading, and the output.
 struct Printer<W: Write> {
     out: W,
     heading: String,
@@ -154,7 +154,7 @@ impl<'a> Entry<'a> {
         self.0.get(name).and_then(Value::as_u64).unwrap_or_default()
     }
 
-    /// The container's ID: an attachment is `network/container/interface`.
+    /// Returns the container's ID: an attachment is `network/container/interface`.
     fn container(self) -> &'a str {
         self.text("attachment").split('/').nth(1).unwrap_or_default()
     }
@@ -165,7 +165,7 @@ impl<'a> Entry<'a> {
             && options.since.is_none_or(|since| self.number("time") >= since)
     }
 
-    /// What entries have in common: the day, the attachment, the verb and the component.
+    /// Returns the common part of entries: the day, the attachment, the verb and the component.
     fn heading(self) -> String {
         let (day, _) = utc(self.number("time"));
         if self.text("note") == "rotated" {
@@ -177,7 +177,7 @@ impl<'a> Entry<'a> {
         format!("{day} UTC  {} {}  {plugin}{component}", self.text("verb"), self.text("attachment"))
     }
 
-    /// One operation, or what the log has to say of itself.
+    /// Returns one operation, or a message of the log about itself.
     fn sentence(self) -> String {
         let (_, time) = utc(self.number("time"));
         match self.text("note") {
@@ -219,7 +219,7 @@ fn says_something(value: &Value) -> bool {
     }
 }
 
-/// A value without what an object in it leaves as it is: `--json` has that.
+/// Returns a value without the parts of an object that have no effect: `--json` prints them.
 fn brief(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

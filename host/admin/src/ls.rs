@@ -8,17 +8,17 @@ use postern_account::writable;
 /// The columns.
 const HEADINGS: [&str; 7] = ["NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "PLUGINS", "SINCE", "STATE"];
 
-/// Those that are shortened where the table would be too wide, and how far: the widest first, never the container, by which
-/// people name an attachment, or the state.
+/// The columns that are shortened if the table would be too wide, with their least widths, the widest first. The
+/// container, by which people name an attachment, and the state are never shortened.
 const SHRINKABLE: [(usize, usize); 4] = [(4, 8), (0, 8), (3, 18), (2, 8)];
 
-/// Prints the table: fit for [`WIDTH`] columns, or with `whole` all of it.
+/// Prints the table: fit for [`WIDTH`] columns, or with `whole` unshortened.
 ///
 /// # Errors
 /// The kernel or the state directory can't be looked at.
 pub fn run(json: bool, whole: bool) -> Result<()> {
     let attachments = account::attachments()?;
-    // What keeps runs from writing is no attachment's, and on standard error: a script reads the list alone.
+    // An obstacle to writing belongs to no attachment. It goes to standard error: a script reads only the list.
     for obstacle in writable::obstacles(&postern_account::places::expected()) {
         let said = format!("{} {}", obstacle.path.display(), obstacle.what);
         output::say(format!("{said}; `postern doctor` says what mends it"));
@@ -32,7 +32,7 @@ pub fn run(json: bool, whole: bool) -> Result<()> {
     output::text(&table(&attachments, whole))
 }
 
-/// The table of some attachments.
+/// Returns the table of some attachments.
 pub fn table(attachments: &[Attachment], whole: bool) -> String {
     let digits = if whole { usize::MAX } else { distinct(attachments) };
     let rows: Vec<[String; 7]> = std::iter::once(HEADINGS.map(str::to_owned))
@@ -46,18 +46,18 @@ pub fn table(attachments: &[Attachment], whole: bool) -> String {
     }
     let line = |row: &[String; 7]| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{:width$}", cut(cell, *width)));
-        // Glued: a row that is too wide all the same is not broken.
+        // The parts are glued: a row that is still too wide is not broken.
         output::whole(cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// How many digits of their IDs tell containers apart, at least [`SHORT`].
+/// Returns the number of digits that make containers' IDs distinct, at least [`SHORT`].
 fn distinct(attachments: &[Attachment]) -> usize {
     let mut ids: Vec<&str> = attachments.iter().filter_map(|one| one.container.as_deref()).collect();
     ids.sort_unstable();
     ids.dedup();
-    // In order, an ID has most in common with its neighbour.
+    // In sorted order, an ID shares its longest beginning with a neighbour.
     let common = |pair: &[&str]| match pair {
         [one, other] => one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count() + 1,
         _ => 0,
@@ -65,7 +65,7 @@ fn distinct(attachments: &[Attachment]) -> usize {
     ids.windows(2).map(common).max().unwrap_or(0).max(SHORT)
 }
 
-/// Takes columns away until the table fits, or nothing can be taken any more.
+/// Removes width until the table fits, or until no column can be shortened.
 fn shrink(widths: &mut [usize]) {
     let gaps = 2 * widths.len().saturating_sub(1);
     for (column, least) in SHRINKABLE {
@@ -76,7 +76,7 @@ fn shrink(widths: &mut [usize]) {
     }
 }
 
-/// A cell in so many columns; an ellipsis says that there is more.
+/// Returns a cell in a number of columns; an ellipsis shows that it was cut.
 fn cut(cell: &str, width: usize) -> String {
     if cell.chars().count() <= width {
         return cell.to_owned();
@@ -99,7 +99,7 @@ fn row(one: &Attachment, digits: usize, whole: bool) -> [String; 7] {
     cells.map(|cell| one_line(&cell))
 }
 
-/// A plugin, where there is room for it with the beginning of its component's digest.
+/// Returns a plugin's name, with the beginning of its component's digest if there is room.
 fn named(plugin: &Plugin, whole: bool) -> String {
     match &plugin.digest {
         Some(digest) if whole => format!("{}@{}", plugin.plugin, short(digest)),
@@ -141,7 +141,7 @@ mod tests {
         assert!(narrow.contains("a-netwo…"), "{narrow}");
         let whole = table(&[attachment(one), attachment(other)], true).replace('\u{a0}', " ");
         assert!(whole.contains(one) && whole.contains("10.22.0.2/24") && !whole.contains('…'), "{whole}");
-        // Those that have little in common keep twelve digits.
+        // IDs that share only a short beginning keep twelve digits.
         let short = table(&[attachment(one), attachment("9c41d77fe02b4d0a8f3e")], false);
         assert!(short.contains("2f5a0e7bb1c9\u{a0}") && short.contains("9c41d77fe02b\u{a0}"), "{short}");
     }

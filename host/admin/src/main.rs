@@ -1,4 +1,5 @@
-//! `postern`, as people type it. The executable that runtimes start hands over to this one, which has the compiler.
+//! `postern`, as people type it. The executable that runtimes start hands over to this one, which contains the
+//! compiler.
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "what people see goes through `output`")]
 
 mod account;
@@ -30,7 +31,7 @@ use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Exit status when the command line is not understood.
+/// The exit status for a command line that can't be parsed.
 const USAGE: u8 = 2;
 
 /// Sandboxed CNI plugins: WebAssembly components behind one typed, guarded gate.
@@ -284,7 +285,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    // A process that ignores SIGCHLD would not learn how the programs ended that it starts.
+    // A process that ignores SIGCHLD would not learn the exit statuses of the programs that it starts.
     postern_gate::put_right();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -296,7 +297,7 @@ fn main() -> ExitCode {
     }));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and version: words of our own.
+        // Help and version: the text is Postern's own.
         Err(error) if !error.use_stderr() => error.exit(),
         Err(error) => {
             output::usage(&error.to_string());

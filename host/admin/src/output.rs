@@ -1,5 +1,5 @@
-//! Printing, for people and for scripts. What people read goes through here alone: no text that somebody else wrote gets
-//! past [`postern_cni::terminal`], and no line is wider than [`WIDTH`] unless a single word is.
+//! Output for people and for scripts. All text for people goes through here. Text from outside goes through
+//! [`postern_cni::terminal`], and no line is wider than [`WIDTH`] unless a single word is.
 
 use anyhow::Result;
 pub use postern_cni::terminal::one_line;
@@ -8,19 +8,19 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 
-/// Columns of a terminal that nobody has made wider.
+/// The default width of a terminal, in columns.
 pub const WIDTH: usize = 80;
 
-/// Widest first column: what follows a wider one begins further left on the next line.
+/// The widest first column: the text after a wider one begins further left on the next line.
 const COLUMN: usize = 32;
 
-/// Stands for a space at which no line may be broken, until the text is printed.
+/// The mark for a space at which no line may be broken. Printing replaces it with a space.
 const GLUE: char = '\u{a0}';
 
 /// Prints a text for people, made fit for a terminal.
 ///
 /// # Errors
-/// Standard output can't be written. A reader that has seen enough is no error.
+/// Standard output can't be written. A closed pipe is no error.
 pub fn text(text: &str) -> Result<()> {
     write(&fit(text))
 }
@@ -33,25 +33,25 @@ pub fn json(object: &impl Serialize) -> Result<()> {
     write(&terminal::json(&serde_json::to_string_pretty(object)?))
 }
 
-/// Prints a message on standard error, made fit for a terminal. Where nobody reads it, nothing is lost but words.
+/// Prints a message on standard error, made fit for a terminal. A failure to print it is ignored.
 pub fn say(message: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "{}", fit(&format!("postern: {message}")));
 }
 
-/// Says on standard error what is wrong with a command line, as its parser words it.
+/// Prints a command-line error on standard error, in the words of the parser.
 pub fn usage(words: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", fit(words));
 }
 
-/// A number of things, of which there may be one: `1 error`, `2 errors`.
+/// Returns a number with its noun, in singular or plural: `1 error`, `2 errors`.
 pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Asks whoever sits there. Nobody: no.
+/// Asks the person at the terminal. Without a terminal the answer is no.
 ///
 /// # Errors
-/// Standard output can't be written, or the answer not be read.
+/// Standard output can't be written, or the answer can't be read.
 pub fn confirmed(question: &str) -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Ok(false);
@@ -71,24 +71,24 @@ fn write(text: &str) -> Result<()> {
     }
 }
 
-/// What helps: words, or a command.
+/// Returns a remedy: words, or a command.
 pub fn remedy(text: &str, is_command: bool) -> String {
     if is_command { whole(text) } else { one_line(text) }
 }
 
-/// A command, or another text that somebody will copy: it stays on one line, however long.
+/// Returns a command, or another text for copying: it stays on one line, at any length.
 pub fn whole(text: &str) -> String {
     one_line(text).replace(' ', "\u{a0}")
 }
 
 fn fit(text: &str) -> String {
-    // Whoever wrote it, all that glue can do is to be printed as a space.
+    // Glue can come from any text: its only effect is that it is printed as a space.
     let text = text.split(GLUE).map(printable).collect::<Vec<_>>().join("\u{a0}");
     let lines: Vec<String> = text.lines().map(|line| wrap(line, hang(line))).collect();
     lines.join("\n")
 }
 
-/// Breaks a line at spaces so that it fits [`WIDTH`]; what does not fit goes on at column `hang`. A comment stays one.
+/// Breaks a line at spaces so that it fits [`WIDTH`]; the rest continues at column `hang`. A comment stays a comment.
 pub fn wrap(line: &str, hang: usize) -> String {
     let mark = if line.starts_with('#') { "#" } else { "" };
     let next = format!("\n{mark:<hang$}");
@@ -109,9 +109,9 @@ pub fn wrap(line: &str, hang: usize) -> String {
     wrapped.replace(GLUE, " ")
 }
 
-/// The line with what stands between backticks in one piece: a command, or a line of policy, that is to be copied.
+/// Returns the line with the text between backticks in one piece: a command, or a policy line, for copying.
 fn unbroken(line: &str) -> String {
-    // One that is never closed is no quotation.
+    // Without its closing backtick it is no quotation.
     let quoted = |at: usize, parts: usize| at % 2 == 1 && at + 1 < parts;
     let parts: Vec<&str> = line.split('`').collect();
     let glued = parts.iter().enumerate().map(|(at, part)| match quoted(at, parts.len()) {
@@ -121,7 +121,8 @@ fn unbroken(line: &str) -> String {
     glued.collect::<Vec<String>>().join("`")
 }
 
-/// Where a line goes on: below its second column if it has a narrow first one, else a little to the right of its beginning.
+/// Returns the column at which a line continues: below its second column if the first one is narrow, else a little to
+/// the right of its beginning.
 fn hang(line: &str) -> usize {
     let start = line.find(|c| c != ' ' && c != '#').unwrap_or(0);
     let column = line.get(start..).and_then(|rest| {

@@ -1,27 +1,26 @@
-//! What each function of `wit/` amounts to, one sentence per group of functions: what a sentence is made of. The sentences
-//! are in [`crate::capability`]. A test holds them against `wit/`: a function without a sentence is a function that no
-//! reviewer is told of.
+//! The parts of the sentences about the functions of `wit/`: one sentence per group of functions. The sentences are in
+//! [`crate::capability`]. A test compares them with `wit/`: no reviewer would learn of a function without a sentence.
 
 use crate::words::{Objects, Switch};
 
-/// A group of functions that come to the same.
+/// A group of functions with the same meaning for people.
 pub struct Group {
     /// One of these has to be imported.
     pub functions: &'static [&'static str],
-    /// All of these as well: setters of what the function takes.
+    /// All of these as well: setters of the functions' arguments.
     pub with: &'static [&'static str],
-    /// What it lets a plugin do, after "can"; `None` if no object that the policy grants is left.
+    /// The ability of a plugin, after "can"; `None` if the policy grants no object for it.
     pub text: fn(&Objects<'_>) -> Option<String>,
-    /// It leads out of the sandbox.
+    /// True if it leads out of the sandbox.
     pub host_privileges: bool,
 }
 
-/// A group that is the same whatever the policy says.
+/// Makes a group that is the same under any policy.
 pub const fn group(functions: &'static [&'static str], text: fn(&Objects<'_>) -> Option<String>) -> Group {
     Group { functions, with: &[], text, host_privileges: false }
 }
 
-/// The same with the setters that it takes.
+/// Makes the same with its setters.
 pub const fn with(
     functions: &'static [&'static str],
     with: &'static [&'static str],
@@ -30,22 +29,22 @@ pub const fn with(
     Group { functions, with, text, host_privileges: false }
 }
 
-/// A sentence that is the same whatever the policy says.
+/// Returns a sentence that is the same under any policy.
 pub fn say(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// A sentence about making, changing or deleting, unless the policy grants looking only.
+/// Returns a sentence about making, changing or deleting, unless the policy grants looking only.
 pub fn changes(objects: &Objects<'_>, text: &str) -> Option<String> {
     if objects.only_looks() { None } else { say(text) }
 }
 
-/// A sentence about objects of a key, unless the policy leaves none.
+/// Returns a sentence about objects of a key, unless the policy leaves none.
 pub fn about(objects: &Objects<'_>, key: &str, noun: &str, text: impl FnOnce(String) -> String) -> Option<String> {
     (!objects.none(key)).then(|| text(objects.words(key, noun)))
 }
 
-/// A sentence about what a key switches on, unless the policy leaves it `off`.
+/// Returns a sentence about the thing that a key switches on, unless the policy leaves it `off`.
 pub fn switched(objects: &Objects<'_>, key: &str, off: &str, text: &str) -> Option<String> {
     match objects.switch(key, off) {
         Switch::Off => None,
@@ -53,7 +52,7 @@ pub fn switched(objects: &Objects<'_>, key: &str, off: &str, text: &str) -> Opti
     }
 }
 
-/// Functions that reach nothing outside of the sandbox, and have no sentence: what a route is made of.
+/// Functions that reach nothing outside of the sandbox and have no sentence: the parts of a route.
 pub const IN_THE_SANDBOX: &str = "routes#[method]route.";
 
 #[cfg(test)]
@@ -63,7 +62,7 @@ mod tests {
     use postern_types::Capability;
     use std::collections::BTreeSet;
 
-    /// Every function of `wit/`, as components spell it.
+    /// Returns every function of `wit/`, as components spell it.
     fn functions() -> BTreeSet<(String, String)> {
         let mut all = BTreeSet::new();
         for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit")).unwrap() {

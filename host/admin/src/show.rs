@@ -1,4 +1,4 @@
-//! `postern show`: all that belongs to one container, by its records and by the kernel.
+//! `postern show`: everything that belongs to one container, by its records and by the kernel.
 
 use crate::account::{self, Attachment, Plugin, short};
 use crate::ls;
@@ -9,7 +9,7 @@ use postern_state::Stage;
 /// Width of the first column.
 const NAMES: usize = 20;
 
-/// Prints what there is of a container, given by its ID or the beginning of it.
+/// Prints the state of a container, given by its ID or by the beginning of the ID.
 ///
 /// # Errors
 /// There is no such container, or more than one; the kernel or the state directory can't be looked at.
@@ -23,7 +23,7 @@ pub fn run(container: &str, json: bool) -> Result<()> {
     output::text(&texts.join("\n\n"))
 }
 
-/// The attachments of the one container that is meant.
+/// Returns the attachments of the one matching container.
 fn meant<'a>(all: &'a [Attachment], container: &str) -> Result<Vec<&'a Attachment>> {
     let id = |one: &'a Attachment| one.container.as_deref();
     let mut ids: Vec<&str> = all.iter().filter_map(id).filter(|id| id.starts_with(container)).collect();
@@ -48,7 +48,7 @@ fn text(one: &Attachment) -> String {
     let of = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
     let mut lines =
         vec![one_line(&format!("{}/{}/{}: {}", of(&one.network), of(&one.container), of(&one.interface), one.words()))];
-    // What is printed is fit by then: a command keeps the glue that holds it on one line.
+    // The text is fit for a terminal by then: a command keeps the glue that holds it on one line.
     let mut line = |name: &str, text: String| lines.push(format!("  {name:NAMES$}{text}"));
     line("since", one_line(&one.age()));
     line("record", one_line(&one.record.display().to_string()));
@@ -120,7 +120,7 @@ mod tests {
             facts: Vec::new(),
             differences: vec![difference],
         };
-        // What is printed has a space in the place of the glue.
+        // The printed text has a space in place of the glue.
         let shown = text(&one).replace('\u{a0}', " ");
         assert!(shown.contains(command) && !shown.contains("u{a0}") && !shown.contains('\u{1b}'), "{shown}");
     }

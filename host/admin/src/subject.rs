@@ -1,4 +1,4 @@
-//! What is looked at: an installed plugin or a component file, and the policy that goes with it.
+//! The object of an inspection: an installed plugin or a component file, and its policy.
 
 use crate::authority::{Grant, PREVIOUS, RESULT};
 use crate::component::Component;
@@ -20,28 +20,27 @@ pub struct Subject {
     pub name: String,
     /// SHA-256 of the component, hexadecimal.
     pub digest: String,
-    /// The engine that its code is for.
+    /// The engine that its code was compiled for.
     pub engine: String,
-    /// The postern that compiled it, or would.
+    /// The postern that compiled it, or would compile it.
     pub postern: String,
-    /// What it imports.
+    /// Its imports.
     pub imports: Imports,
     /// Its policy; `None` for a file without one.
     pub policy: Option<Policy>,
-    /// Where the tables of its policy are: the shipped or given file, and the operator's.
+    /// The files of its policy's tables: the shipped or given file, and the operator's.
     files: [PathBuf; 2],
 }
 
-/// Whether a plugin may be called so: a file can, and Postern does not keep the name for files of its own.
+/// True if a plugin may have this name: it can be a file's name, and Postern does not reserve it.
 pub fn is_name(text: &str) -> bool {
     plugin_file::is_name(text) && !is_reserved(text)
 }
 
 impl Subject {
-    /// An installed plugin by its name, or a component by its path; with `policy`, as if that were its policy.
-    ///
+    /// Opens an installed plugin by its name, or a component by its path; with `policy`, as if that were its policy.
     /// # Errors
-    /// There is no such plugin or file, it is not to be trusted, or the host would refuse it.
+    /// There is no such plugin or file, it is not trusted, or the host executable would refuse it.
     pub fn open(target: &str, policy: Option<&Path>) -> Result<Self> {
         let given = policy.map(read_policy).transpose()?;
         let mut subject = if is_file(target) { Self::file(Path::new(target))? } else { Self::installed(target)? };
@@ -84,7 +83,7 @@ impl Subject {
         })
     }
 
-    /// One that is made up.
+    /// Makes an invented one.
     #[cfg(test)]
     pub fn bare(imports: &[String], policy: Option<&str>) -> Self {
         let path = Path::new("test.toml");
@@ -99,7 +98,7 @@ impl Subject {
         }
     }
 
-    /// The tables of its policy, as written; with a network, as that network fills them in. None without a policy.
+    /// Returns the tables of its policy, as written, or as the network fills them in. None without a policy.
     ///
     /// # Errors
     /// The network makes a value of the policy ambiguous.
@@ -133,7 +132,7 @@ impl Subject {
         }
     }
 
-    /// The digest that its policy demands, and the file that does.
+    /// Returns the digest that its policy demands, and the file with this pin.
     pub fn pin(&self) -> Option<Pin> {
         let policy = self.policy.as_ref()?;
         let digest = policy.digest()?.to_owned();
@@ -149,16 +148,16 @@ pub struct Pin {
     pub digest: String,
     /// The file.
     pub file: String,
-    /// It is this component's.
+    /// True if it is this component's.
     pub matches: bool,
 }
 
-/// Whether a target is meant as a path: names of plugins have no slash, and none is called `.wasm`.
+/// True if a target is a path: names of plugins have no slash, and none ends in `.wasm`.
 pub fn is_file(target: &str) -> bool {
     target.contains('/') || Path::new(target).extension().is_some_and(|extension| extension == "wasm")
 }
 
-/// The name of a component's file without its ending.
+/// Returns the name of a component's file without its ending.
 pub fn stem(path: &Path) -> String {
     path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 /// The objects of one grant by their keys, as written or as a network configuration fills them in.
 #[derive(Clone, Copy, Debug)]
 pub enum Objects<'a> {
-    /// No policy limits them: the ceiling.
+    /// No policy limits them: any object.
     Any,
     /// Those of a policy.
     Of(&'a [(String, Vec<String>)]),
@@ -12,7 +12,7 @@ pub enum Objects<'a> {
 /// The noun of an IPAM plugin's gateways.
 pub const GATEWAY: &str = "gateway";
 
-/// Whether something that a policy switches may happen.
+/// The condition under which something that a policy switches may happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Switch {
     /// Never.
@@ -31,7 +31,7 @@ impl Objects<'_> {
         }
     }
 
-    /// What the values of a key allow: ``bridge `br0` or the bridge that the network's `bridge` names``.
+    /// Returns the meaning of a key's values: ``bridge `br0` or the bridge that the network's `bridge` names``.
     pub fn words(&self, key: &str, noun: &str) -> String {
         match self.values(key) {
             None => format!("any {noun} that a policy names"),
@@ -40,7 +40,7 @@ impl Objects<'_> {
         }
     }
 
-    /// The same for a key whose value `off` stands for none: it is no object.
+    /// Returns the same for a key whose value `off` stands for none: it is no object.
     pub fn words_but(&self, key: &str, noun: &str, off: &str) -> String {
         let Some(values) = self.values(key) else { return self.words(key, noun) };
         let described = values.iter().filter(|value| *value != off).map(|value| match placeholder(value) {
@@ -50,7 +50,7 @@ impl Objects<'_> {
         described.collect::<Vec<_>>().join(" or ")
     }
 
-    /// Whether the key stands in the table; every key may, where no policy limits.
+    /// True if the key is in the table. Without a limit by policy every key counts as present.
     pub fn has(&self, key: &str) -> bool {
         match self {
             Self::Any => true,
@@ -58,17 +58,18 @@ impl Objects<'_> {
         }
     }
 
-    /// Whether the table grants looking only, for all networks.
+    /// True if the table grants looking only, for all networks.
     pub fn only_looks(&self) -> bool {
         self.values("look-only").is_some_and(|values| values.iter().any(|value| value == "true"))
     }
 
-    /// Whether no value of the key is left, so that the operation is refused.
+    /// True if no value of the key is left, so that the operation is refused.
     pub fn none(&self, key: &str) -> bool {
         self.values(key).is_some_and(<[String]>::is_empty)
     }
 
-    /// When a list of conditions holds: always, where a key of the network says so, or (`None`) never.
+    /// Returns the condition under which one of the key's values holds: empty for always, a part of a sentence, or
+    /// `None` for never.
     pub fn condition(&self, key: &str) -> Option<String> {
         let Self::Of(_) = self else { return Some(", if a policy lets it".to_owned()) };
         let values = self.values(key)?;
@@ -80,7 +81,7 @@ impl Objects<'_> {
         if keys.is_empty() { None } else { Some(format!(", where {} says so", keys.join(" or "))) }
     }
 
-    /// A setting that is off where the value is `off` or absent.
+    /// Returns a setting that is off if the value is `off` or absent.
     pub fn switch(&self, key: &str, off: &str) -> Switch {
         let Some(values) = self.values(key) else { return Switch::On(", if a policy lets it".to_owned()) };
         let on: Vec<&String> = values.iter().filter(|value| *value != off).collect();
@@ -98,7 +99,7 @@ impl Objects<'_> {
     }
 }
 
-/// One value with its noun. A gateway is one for certain addresses.
+/// Returns one value with its noun. A gateway is one for certain addresses.
 fn describe(noun: &str, value: &str) -> String {
     if noun != GATEWAY {
         return object(noun, value);
@@ -120,7 +121,7 @@ fn object(noun: &str, value: &str) -> String {
     if value == "*" {
         return format!("any {noun}");
     }
-    // What `${node.default-link}` became for one network.
+    // The value of `${node.default-link}` for one network.
     if value.is_empty() {
         return format!("the {noun} of the default route");
     }
@@ -143,7 +144,7 @@ fn object(noun: &str, value: &str) -> String {
     }
 }
 
-/// A value with placeholders in it: `<the network's a>-<the network's b>`.
+/// Returns a value with placeholders: `<the network's a>-<the network's b>`.
 fn filled(value: &str) -> String {
     let (mut words, mut rest) = (String::new(), value);
     while let Some((before, (inside, after))) =
@@ -157,7 +158,7 @@ fn filled(value: &str) -> String {
     words + rest
 }
 
-/// Path and default of a value that is one placeholder and nothing else.
+/// Returns path and default of a value that is exactly one placeholder.
 fn placeholder(value: &str) -> Option<(&str, Option<&str>)> {
     let inside = value.strip_prefix("${")?.strip_suffix('}').filter(|inside| !inside.contains('}'))?;
     Some(match inside.split_once('|') {
@@ -166,9 +167,9 @@ fn placeholder(value: &str) -> Option<(&str, Option<&str>)> {
     })
 }
 
-/// Whose words a placeholder takes.
+/// Returns the source of a placeholder's value, in words.
 fn source(path: &str) -> String {
-    // The stars are for the parser: to a reader "every" says it.
+    // The stars are for the parser: for a reader "every" has that meaning.
     let keys = |path: &str| path.split('.').filter(|key| *key != "*").collect::<Vec<_>>().join(".");
     match path.split_once('.') {
         Some(("args", rest)) => format!("`{}` of CNI_ARGS", keys(rest)),

@@ -1,7 +1,8 @@
-//! What the audit log costs a run: `cargo run --release -p postern-gate --example audit_cost`.
+//! The cost of the audit log for a run: `cargo run --release -p postern-gate --example audit_cost`.
 //!
-//! A bridge ADD makes about 20 operations, of which 8 change something. Medians of 1000 runs in µs, with the log in the
-//! directory of temporary files: beside all lines written at the end of the run, as a run that only reads has them.
+//! A bridge ADD makes about 20 operations, of which 8 change something. The figures are medians of 1000 runs in µs,
+//! with the log in the directory of temporary files. The other figure writes all lines at the end of the run, as a run
+//! does that only reads.
 #![allow(clippy::disallowed_methods, reason = "measurements look at the files by themselves")]
 #![allow(clippy::unwrap_used, reason = "a measurement, not part of the host")]
 

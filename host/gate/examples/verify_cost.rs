@@ -1,6 +1,7 @@
-//! What it costs to prove that code is what was compiled: `cargo run --release -p postern-gate --example verify_cost`.
+//! The cost of proving that code is unchanged since it was compiled: `cargo run --release -p postern-gate --example
+//! verify_cost`.
 //!
-//! Medians of 300 rounds in µs for code of 600 KB: by reading it all, and by the note that is left by that.
+//! Medians of 300 rounds in µs for code of 600 KB: by reading it all, and by the note that such a reading leaves.
 #![allow(clippy::disallowed_methods, reason = "measurements look at the files by themselves")]
 #![allow(clippy::unwrap_used, reason = "a measurement, not part of the host")]
 
@@ -36,7 +37,7 @@ fn main() {
     }
     let state = dir.join("state");
     std::fs::create_dir(&state).unwrap();
-    // A change within the clock's step wouldn't show: no note is written for what has just changed.
+    // A change within one step of the clock would not show. So no note is written for a file that has just changed.
     std::thread::sleep(Duration::from_millis(2100));
     println!(
         "open (owner, modes, manifest, size, engine): {} µs",

@@ -1,5 +1,8 @@
-//! The attachment's port as it really is, before a result is believed: what policy demands of it is looked for in the
-//! kernel. A record says what was made, and not that it is there still, or there for the port that carries the traffic.
+//! The actual state of the attachment's port, read from the kernel before a result is accepted. It is compared with the
+//! demands of policy.
+//!
+//! A record says what was made. It does not say that the object still exists, or that it belongs to the port that
+//! carries the traffic.
 
 use crate::effect::MacGuard;
 use crate::effect::mac_guard::is_whole;
@@ -8,39 +11,39 @@ use crate::session::Session;
 use postern_policy::{Granted, port};
 use postern_types::{OpError, VlanId};
 
-/// The host end of the attachment's living pair, or the link of another plugin that it joined with.
+/// The host end of the attachment's living pair, or the other plugin's link that it joined with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Port {
-    /// Its name.
+    /// The port's name.
     pub name: String,
-    /// It is a port of the bridge that it was made one of.
+    /// True if it is a port of the bridge to which it was added.
     pub is_joined: bool,
-    /// It talks to no other isolated ports.
+    /// True if it exchanges no frames with other isolated ports.
     pub isolated: bool,
-    /// Its VLANs, each with whether untagged frames are in it.
+    /// Its VLANs. The flag is true if untagged frames are in the VLAN.
     pub vlans: Vec<(VlanId, bool)>,
-    /// All rules are there by which only the container's own address can send there.
+    /// True if all rules of the spoofing protection are there: only the container's own address can send.
     pub guarded: bool,
 }
 
-/// What a policy demands and the node does not have.
+/// Something that a policy demands and the node does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     /// The rest of a sentence that begins with the plugin.
     pub what: String,
-    /// The line of a policy that demands it.
+    /// The policy line that demands it.
     pub line: String,
 }
 
 impl Lack {
-    /// Of spoofing protection.
+    /// The lack of spoofing protection.
     pub fn of_guard() -> Self {
         let what = "left out the spoofing protection that this network asks for".to_owned();
         Self { what, line: "[grant.mac-guard] required".to_owned() }
     }
 }
 
-/// Looks at the port, and compares. Nothing is looked at where policy demands nothing.
+/// Reads the port and compares it with policy. Nothing is read if policy demands nothing.
 ///
 /// # Errors
 /// The kernel refuses to show it.
@@ -53,7 +56,7 @@ pub fn lack(session: &Session, granted: &Granted) -> Result<Option<Lack>, OpErro
 
 fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
     let Some(link) = session.end()? else { return Ok(None) };
-    // A kernel without VLANs has none to show.
+    // A kernel without VLANs can't list any.
     let in_vlans = link.master.is_some() && granted.bridge().is_some_and(port::has_vlans);
     let vlans = match in_vlans {
         true => session.host()?.port_vlans(link.index).map_err(kernel)?,
@@ -66,12 +69,12 @@ fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
         Some(mac) => is_whole(session, &link.name, mac)?,
         None => false,
     };
-    // A plugin that attached nothing itself is shown what another of the list has attached.
+    // A plugin that attached nothing itself sees the port that another plugin of the list attached.
     let is_joined = link.master.is_some() && session.joined.is_none_or(|bridge| link.master == Some(bridge));
     Ok(Some(Port { name: link.name, is_joined, isolated: link.isolated, vlans, guarded }))
 }
 
-/// The rule: what policy demands of this port and it does not have.
+/// Returns the demand of policy that this port does not meet.
 fn compare(granted: &Granted, port: Option<&Port>) -> Option<Lack> {
     let required = granted.requires_mac_guard();
     let Some(port) = port else { return required.then(Lack::of_guard) };
@@ -79,7 +82,7 @@ fn compare(granted: &Granted, port: Option<&Port>) -> Option<Lack> {
         return Some(Lack::of_guard());
     }
     let grant = granted.bridge()?;
-    // Rules for a port guard nothing else, and VLANs and isolation are those of a port.
+    // Rules for this port protect no other. VLANs and isolation are attributes of a port.
     if !port.is_joined {
         let what = format!("left \"{}\" without the bridge that it is to be guarded on", port.name);
         return required.then(|| Lack { what, ..Lack::of_guard() });

@@ -1,9 +1,10 @@
-//! One JSON line per operation: who asked for what, which rule decided, and how it ended.
+//! One JSON line per operation: the plugin, the request, the rule that decided, and the outcome.
 //!
-//! Lines of operations that only read gather; one that changes something is written as soon as it is done, and with it
-//! what has gathered. So what a run did to the node is in the log even if the run is killed. A log that can't be written
-//! doesn't stop a run: that would leave containers without a network because a disk is full. It is said on standard error
-//! instead, once, with the number of lines that are lost.
+//! Lines of operations that only read are collected. The line of an operation that changes something is written as soon
+//! as it is done, together with the collected lines. So the log has all changes of a run even if the run is killed.
+//!
+//! A log that can't be written does not stop a run. Otherwise a full disk would leave containers without a network.
+//! Standard error says so once, with the number of lost lines.
 
 mod file;
 mod refusal;
@@ -22,17 +23,17 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-/// Name of the log in [`crate::places::Places::logs`]; the one before it ends in `.1`.
+/// The name of the log in [`crate::places::Places::logs`]. The previous log's name ends in `.1`.
 pub const LOG: &str = "audit.jsonl";
 
-/// Bytes of a request or a result in a line: more is a guest that floods.
+/// The greatest size of a request or a result in a line, in bytes. Only a guest that floods the log has more.
 const SHOWN: usize = 512;
 
-/// Bytes of lines in one run that say that nothing changed. What was changed is always written, and a run whose refusals
-/// had no end would otherwise wash all runs before it out of the log.
+/// The greatest size of the lines without a change in one run, in bytes. Changes are always written. Endless refusals
+/// of one run would push all earlier runs out of the log.
 const UNCHANGING: usize = 64 << 10;
 
-/// Bytes that gather before they are written.
+/// The number of bytes that are collected before they are written.
 const GATHERED: usize = 64 << 10;
 
 /// The log of one process and attachment.
@@ -41,39 +42,39 @@ pub struct Audit {
     file: LogFile,
     attachment: String,
     lines: Vec<u8>,
-    /// Bytes of lines that said that nothing changed.
+    /// The bytes of lines without a change.
     unchanging: usize,
-    /// Such lines beyond [`UNCHANGING`], and the verb of the last.
+    /// The number of such lines beyond [`UNCHANGING`], and the verb of the last one.
     hidden: usize,
     hidden_verb: &'static str,
-    /// Lines that were given up.
+    /// The number of lost lines.
     lost: usize,
-    /// Why the last attempt to write failed.
+    /// The reason why the last attempt to write failed.
     failure: Option<String>,
 }
 
 /// An operation of a plugin, done or refused.
 #[derive(Debug)]
 pub struct Entry<'a> {
-    /// Of the run, or of the delegate's.
+    /// The verb of the run, or of the delegate.
     pub verb: Verb,
-    /// Who asked.
+    /// The plugin that made the request.
     pub plugin: &'a str,
     /// SHA-256 of its component, hexadecimal.
     pub digest: &'a str,
-    /// What for, with the objects that it names.
+    /// The operation with the objects that it names.
     pub operation: &'a Operation,
-    /// The rule that allowed it; `None` if it was not let through.
+    /// The rule that allowed it; `None` if it was refused.
     pub rule: Option<&'a str>,
-    /// Which policy file the rule came from: `shipped` or `operator`.
+    /// The policy file of the rule: `shipped` or `operator`.
     pub from: Option<&'static str>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: &'a Result<Reply, OpError>,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
 }
 
-/// A line, in the order in which people read it.
+/// A line, with its keys in the order in which people read them.
 #[derive(Serialize)]
 struct Line<'a, R: Serialize> {
     /// Milliseconds since 1970.
@@ -99,16 +100,16 @@ struct Line<'a, R: Serialize> {
 }
 
 impl Audit {
-    /// A log in the directory `logs` for the attachment `network/container/ifname`.
+    /// Makes a log in the directory `logs` for the attachment `network/container/ifname`.
     pub fn new(logs: &Path, attachment: String) -> Self {
         let file = LogFile::new(logs, LIMIT);
         Self { file, attachment, lines: Vec::new(), unchanging: 0, hidden: 0, hidden_verb: "", lost: 0, failure: None }
     }
 
-    /// Notes one operation, and writes it at once if it could change something. Of those that could not, only as many as
-    /// fit [`UNCHANGING`]; the others are counted.
+    /// Notes one operation, and writes it at once if it could change something. Of the other operations, only as many
+    /// are written as fit into [`UNCHANGING`]; the rest is counted.
     pub fn note(&mut self, entry: &Entry<'_>) {
-        // What was not let through has changed nothing.
+        // A refused operation has changed nothing.
         let changes = entry.rule.is_some() && entry.operation.lasting() != Lasting::Nothing;
         if !changes && self.unchanging >= UNCHANGING {
             self.hidden += 1;
@@ -143,19 +144,19 @@ impl Audit {
         }
     }
 
-    /// Notes that the host removed something of its own accord: undo, DEL by the record, garbage collection. No policy
-    /// is asked for that; the record is the rule.
+    /// Notes a removal by the host itself: undo, DEL by the record, garbage collection. No policy is asked, because the
+    /// record is the rule.
     pub fn note_removal(&mut self, verb: &str, effect: &impl Serialize, outcome: &Result<(), OpError>, took: Duration) {
         self.note_own(verb, "record.remove", effect, "record", outcome, took);
     }
 
-    /// Notes that the host removed what has an attachment's names, on its DEL, where there is neither a record nor a plugin to
-    /// ask. That it is the attachment's own is the rule.
+    /// Notes a removal, by the host, of objects with an attachment's names. It happens on DEL, if there is neither a
+    /// record nor a plugin to ask. The rule is that the objects are the attachment's own.
     pub fn note_own_removal(&mut self, object: &impl Serialize, outcome: &Result<(), OpError>, took: Duration) {
         self.note_own("DEL", "own.remove", object, "own", outcome, took);
     }
 
-    /// Notes what the host did of its own accord: `rule` is why it could.
+    /// Notes an act of the host itself. `rule` is the reason why it may do so.
     pub fn note_own(
         &mut self,
         verb: &str,
@@ -184,7 +185,7 @@ impl Audit {
         self.flush();
     }
 
-    /// Writes what has gathered. What can't be written is kept for the next attempt, as long as it is not too much.
+    /// Writes the collected lines. Lines that can't be written are kept for the next attempt, up to a limit.
     pub fn flush(&mut self) {
         if self.lines.is_empty() {
             return;
@@ -206,7 +207,7 @@ impl Audit {
     }
 }
 
-/// The line of a run that was refused before a guest ran. Whoever tampered with its code chose no digest.
+/// Returns the line of a run that was refused before a guest ran. It has no digest: modified code could choose it.
 fn line_of_refusal<'a>(refusal: &Refusal<'a>, request: &'a Value) -> Line<'a, Value> {
     Line {
         time: now(),
@@ -225,7 +226,7 @@ fn line_of_refusal<'a>(refusal: &Refusal<'a>, request: &'a Value) -> Line<'a, Va
     }
 }
 
-/// In ASCII, for those who read the file itself on a terminal.
+/// Appends the line in ASCII, for people who read the file itself on a terminal.
 fn append(lines: &mut Vec<u8>, line: &impl Serialize) {
     let Ok(text) = serde_json::to_string(line) else { return };
     match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
@@ -239,7 +240,8 @@ fn result<T>(outcome: &Result<T, impl Display>) -> String {
     outcome.as_ref().map_or_else(|error| shorten(&error.to_string()), |_| "ok".to_owned())
 }
 
-/// As much of a text as takes [`SHOWN`] bytes in the log, where quotes and control characters take more than their own.
+/// Returns the beginning of a text that takes at most [`SHOWN`] bytes in the log. Quotes and control characters take
+/// more bytes there.
 fn shorten(text: &str) -> String {
     let mut bytes = 0;
     for (at, c) in text.char_indices() {
@@ -256,7 +258,7 @@ fn shorten(text: &str) -> String {
 }
 
 impl Drop for Audit {
-    /// The last attempt. What is lost is said here, on standard error: standard output belongs to the runtime.
+    /// Makes the last attempt. Standard error tells the loss: standard output belongs to the runtime.
     fn drop(&mut self) {
         if self.hidden > 0 {
             let note = format!("{} more operations that changed nothing are not shown", self.hidden);

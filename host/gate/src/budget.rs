@@ -1,23 +1,23 @@
-//! What all guests of a run may use up together: a delegate is started anew at each call, so that what is counted for one
-//! start of one guest has no end.
+//! The limits of all guests of a run together. A delegate is started again at each call: a limit for one start of one
+//! guest would limit nothing.
 
 use postern_types::{ErrorCode, OpError};
 use std::collections::BTreeSet;
 
-/// Routes in one run: each takes the kernel's time and memory, which a container has for nothing.
+/// The most routes in one run. Each takes time and memory of the kernel, without cost to the container.
 pub const MOST_ROUTES: usize = 1024;
 
-/// Addresses in one run.
+/// The most addresses in one run.
 pub const MOST_ADDRESSES: usize = 256;
 
-/// What the guests of one run have in common.
+/// The state that all guests of one run share.
 #[derive(Debug)]
 pub struct Common {
-    /// Operations that they may ask for: none before the first of them begins.
+    /// The operations that they may request: none before the first guest begins.
     pub asked: Budget,
     routes: Budget,
     addresses: Budget,
-    /// Host links that were shown to one of them: what a result may name.
+    /// The host links that were shown to one of them: a result may name them.
     pub shown: BTreeSet<String>,
 }
 
@@ -29,7 +29,7 @@ impl Default for Common {
 }
 
 impl Common {
-    /// Takes room for routes through a link of the container.
+    /// Reserves routes through a link of the container.
     ///
     /// # Errors
     /// [`ErrorCode::Exhausted`].
@@ -40,7 +40,7 @@ impl Common {
         })
     }
 
-    /// Takes room for addresses on a link of the container.
+    /// Reserves addresses on a link of the container.
     ///
     /// # Errors
     /// [`ErrorCode::Exhausted`].
@@ -51,7 +51,7 @@ impl Common {
     }
 }
 
-/// Room for a number of things. The default has none.
+/// A number of things that may still be used. The default is zero.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Budget {
     spent: usize,
@@ -59,15 +59,15 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Room for so many.
+    /// Makes a budget of this size.
     pub fn new(most: usize) -> Self {
         Self { spent: 0, most }
     }
 
-    /// Takes `more` of it.
+    /// Takes `more` of the budget.
     ///
     /// # Errors
-    /// How many there may be: these are more. Nothing is taken then.
+    /// The size of the budget, if `more` exceeds the rest. Nothing is taken then.
     pub fn spend(&mut self, more: usize) -> Result<(), usize> {
         let spent = self.spent.saturating_add(more);
         if spent > self.most {

@@ -1,4 +1,4 @@
-//! The gate: the one call through which a guest reaches the node.
+//! The gate: the one function through which a guest reaches the node.
 
 use crate::audit::Entry;
 use crate::capability;
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Decides on an operation, carries it out, and writes it down.
 ///
 /// # Errors
-/// What the guest gets to see, with the operation's name filled in.
+/// The error that the guest gets, with the operation's name filled in.
 pub fn call(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError> {
     let start = Instant::now();
     let (rule, outcome) = match admit(gate, operation) {
@@ -24,7 +24,7 @@ pub fn call(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError
         }
         error
     });
-    // Not the plugin's fault, and not the attachment's: a DEL goes on without it.
+    // The refusal is the fault neither of the plugin nor of the attachment. A DEL continues without the operation.
     let by_policy = |error: &OpError| match error.code {
         ErrorCode::Denied => allows(operation.lasting(), gate.session.request.verb),
         code => code == ErrorCode::Exhausted,
@@ -48,7 +48,7 @@ pub fn call(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError
 fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
     gate.session.in_time()?;
     gate.front.count(&mut gate.session.common, &gate.session.request.plugin)?;
-    // A path can lead to a namespace of another kind, which shows when it is entered: before anything is done.
+    // A path can lead to a namespace of another kind. That shows when it is entered: before anything is done.
     if gate.front.is_first()
         && let Some(container) = gate.session.container()
     {
@@ -57,7 +57,7 @@ fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
     gate.front.decide(&gate.session.request, gate.session.owns_link, operation)
 }
 
-/// Carries out what was admitted, once it is written down that this plugin changes things.
+/// Carries out an admitted operation. Before that, the record gets a note that this plugin changes things.
 fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError> {
     if operation.lasting().is_recorded() {
         gate.session.begin()?;

@@ -1,10 +1,11 @@
-//! Compiled code is run only if its place, its manifest and its bytes hold together.
+//! The catalog: compiled code is run only if its place, its manifest and its bytes match.
 //!
-//! [`open`] does what costs nothing and gives the descriptor, so that the sandbox can map the code while the rest is
-//! found out; no guest starts before [`Unverified::verify`] has said that the bytes are those that were compiled. Hashing
-//! them takes longer than all else that the gate does before a plugin starts, so the outcome is noted in the state
-//! directory with what the kernel tells of the file. Its change time can't be set: as long as that is the same, so are
-//! the bytes.
+//! [`open`] does the cheap checks and returns the descriptor. So the sandbox can map the code during the other checks.
+//! No guest starts before [`Unverified::verify`] has proven that the bytes are those that were compiled.
+//!
+//! Hashing takes longer than everything else that the gate does before a plugin starts. So the outcome is noted in the
+//! state directory, with the kernel's data about the file. Its change time can't be set: while it is the same, the
+//! bytes are the same.
 
 pub use crate::manifest::{Floor, Manifest};
 
@@ -22,20 +23,20 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Directory of the notes, in the state directory.
+/// The directory of the notes, in the state directory.
 const VERIFIED: &str = "verified";
 
-/// How long a file must have been unchanged before a note on it is written, in nanoseconds: the kernel's clock for
-/// change times ticks in steps (of up to a second on some file systems), and a change within one step wouldn't show.
+/// The time that a file must be unchanged before a note on it is written, in nanoseconds. The kernel's clock for change
+/// times has steps of up to a second on some file systems. A change within one step would not show.
 const SETTLED: i128 = 2_000_000_000;
 
-/// More than a note has, in bytes.
+/// A size that no note reaches, in bytes.
 const LONGEST_NOTE: u64 = 1 << 10;
 
-/// Bytes that are read at once.
+/// The number of bytes that are read at once.
 const PIECE: usize = 64 << 10;
 
-/// Code that is proven to be what was compiled.
+/// Code that is proven to be the compiled code.
 #[derive(Debug)]
 pub struct Installed {
     /// The code, open for reading.
@@ -44,7 +45,7 @@ pub struct Installed {
     pub digest: String,
 }
 
-/// Code of which all is in order but perhaps its bytes.
+/// Code that has passed all checks except that of its bytes.
 #[derive(Debug)]
 pub struct Unverified {
     file: File,
@@ -53,7 +54,7 @@ pub struct Unverified {
     plugin: String,
 }
 
-/// Where the compiled code of a plugin is.
+/// Returns the path of a plugin's compiled code.
 pub fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
     catalog.join(format!("{plugin}.cwasm"))
 }
@@ -84,7 +85,7 @@ pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, Pl
 }
 
 impl Unverified {
-    /// The code, to be mapped by a sandbox that must not start it yet.
+    /// Returns the code for a sandbox, which maps it but must not start it yet.
     ///
     /// # Errors
     /// This process may open no more files.
@@ -95,7 +96,7 @@ impl Unverified {
     /// The program that its process becomes, if its component imports more of WASI than this one has.
     ///
     /// # Errors
-    /// That program is not there, or not to be trusted.
+    /// That program is missing, or not trusted.
     pub fn program(&self) -> Result<Option<File>, PluginError> {
         match self.manifest.wasi {
             Floor::Small => Ok(None),
@@ -103,16 +104,17 @@ impl Unverified {
         }
     }
 
-    /// Proves that the bytes are those that the manifest names, by a note in the state directory or by reading them all.
+    /// Proves that the bytes are those that the manifest names: by a note in the state directory, or by reading them
+    /// all.
     ///
     /// # Errors
-    /// They are not, or can't be read.
+    /// The bytes differ, or can't be read.
     pub fn verify(self, state: &Path) -> Result<Installed, PluginError> {
         let before = self.seen()?;
         let (notes, name) = (state.join(VERIFIED), self.note_name());
         if read_note(&notes, &name).as_ref() != Some(&before) {
             self.prove()?;
-            // Without a note the next run reads the code as well: that costs time and nothing else.
+            // Without a note the next run reads the code too. That only costs time.
             if before.is_settled() && self.seen()? == before {
                 let _ = write_note(&notes, &name, &before);
             }
@@ -120,7 +122,7 @@ impl Unverified {
         Ok(Installed { code: self.file.into(), digest: self.manifest.digest })
     }
 
-    /// The same for who has no state directory: all bytes are read, and no note is left.
+    /// As [`Unverified::verify`], for a caller without a state directory: all bytes are read, and no note is left.
     ///
     /// # Errors
     /// As [`Unverified::verify`].
@@ -151,7 +153,8 @@ impl Unverified {
         code_path(&self.catalog, &self.plugin)
     }
 
-    /// One note for each plugin of each catalog: a path is no file name, its hash is.
+    /// Returns the path of the note: one for each plugin of each catalog. A path can't be a file's name, so its hash is
+    /// used.
     fn note_name(&self) -> String {
         let name = Sha256::digest(self.path().as_os_str().as_encoded_bytes());
         hex(name.get(..16).unwrap_or_default())
@@ -170,7 +173,7 @@ impl Unverified {
     }
 }
 
-/// What a file was like when its bytes were found to have this hash.
+/// The state of a file when its bytes had this hash.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     dev: u64,
@@ -184,7 +187,7 @@ struct Note {
 }
 
 impl Note {
-    /// Whether a change from now on would show.
+    /// True if a later change would show.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         i128::try_from(now).unwrap_or(0) - self.ctime > SETTLED
@@ -195,7 +198,7 @@ fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
     i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
 }
 
-/// A note that can't be read counts as none.
+/// Reads a note. A note that can't be read counts as missing.
 fn read_note(notes: &Path, name: &str) -> Option<Note> {
     let file = Dir::open_itself(notes).ok()?.file(&format!("{name}.json"), How::Read).ok()?;
     let mut note = Vec::with_capacity(LONGEST_NOTE as usize);
@@ -211,7 +214,7 @@ fn write_note(notes: &Path, name: &str, note: &Note) -> std::io::Result<()> {
     notes.rename(&new, &format!("{name}.json"))
 }
 
-/// Does not move the file's offset, which the sandbox shares.
+/// Returns the hash. It does not move the file's offset, which the sandbox shares.
 fn hash(file: &File) -> std::io::Result<String> {
     let (mut hasher, mut piece, mut at) = (Sha256::new(), vec![0; PIECE], 0);
     loop {
@@ -227,7 +230,7 @@ fn hash(file: &File) -> std::io::Result<String> {
     }
 }
 
-/// SHA-256 in hexadecimal, as manifests have it.
+/// Returns the SHA-256 in hexadecimal, as in manifests.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
@@ -236,11 +239,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Holds a policy's pin (`digest = "sha256:…"`) against the component that is installed, if it has one. `file` is where
-/// an operator would write another pin.
+/// Compares a policy's pin (`digest = "sha256:…"`), if it has one, with the installed component. `file` is the file
+/// where an operator would write another pin.
 ///
 /// # Errors
-/// It is another one.
+/// The component is another one.
 pub fn check_pin(pinned: Option<&str>, installed_digest: &str, plugin: &str, file: &Path) -> Result<(), PluginError> {
     let Some(pinned) = pinned else { return Ok(()) };
     let bare = |digest: &str| digest.strip_prefix("sha256:").unwrap_or(digest).to_ascii_lowercase();

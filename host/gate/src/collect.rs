@@ -1,4 +1,4 @@
-//! Removing what attachments left: a failed ADD, DEL by the record, garbage collection.
+//! Removal of the effects of attachments: a failed ADD, DEL by the record, garbage collection.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -12,11 +12,11 @@ use postern_types::{ErrorCode, OpError};
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// Undoes what this run did since `before`, last things first. What can't be undone stays in the record, for DEL, and is
-/// said on standard error: the runtime gets the error that made the ADD fail.
+/// Undoes the effects of this run since `before`; the last one goes first. Effects that can't be undone stay in the
+/// record for DEL, and standard error names them. The runtime gets the error that made the ADD fail.
 pub fn undo(session: &mut Session, before: usize) {
     let before_cleanup = session.allow_cleanup();
-    // The last of these goes first.
+    // The last effect goes first.
     if let Some(own) = session.undo.get_mut(before..) {
         own.sort_by_key(|undo| !undo.effect.addresses().are_given_back());
     }
@@ -34,17 +34,18 @@ pub fn undo(session: &mut Session, before: usize) {
             }
         }
     }
-    // A delegate's ADD was undone, and its caller goes on.
+    // A delegate's ADD was undone, and its caller continues.
     session.set_deadline(before_cleanup);
 }
 
-/// Removes all that the record lists and that uses the attachment's addresses, whichever plugin made it. Asked before a
-/// plugin's DEL gives them back, because the plugin could stop there: the record's word, not the plugin's, is what keeps two
-/// containers from having one address.
+/// Removes all listed effects that use the attachment's addresses, whichever plugin made them.
+///
+/// It runs before a plugin's DEL gives the addresses back, because the plugin could stop there. The record, and not the
+/// plugin, ensures that two containers never have one address.
 ///
 /// # Errors
-/// Something stays. It is also an error that the container has the link of an attachment without a whole record, which its
-/// plugin has to delete first.
+/// An effect stays. It is also an error if the container still has the link of an attachment without a complete record.
+/// Its plugin has to delete that link first.
 pub fn before_release(session: &mut Session) -> Result<(), OpError> {
     remove_users(session)?;
     if !session.owns_link || session.record_is_whole() {
@@ -52,7 +53,8 @@ pub fn before_release(session: &mut Session) -> Result<(), OpError> {
     }
     let Some(container) = session.container() else { return Ok(()) };
     let name = &session.request.ifname;
-    // One that root in there has made, and made again as often as it is deleted, would keep the runtime trying for ever.
+    // Other links are ignored: root in the container could make one as often as it is deleted, and the runtime would
+    // retry for ever.
     let link = container.netlink().map_err(kernel)?.link_by_name(name).map_err(kernel)?;
     let is_own = |link: &Link| Ok::<_, OpError>(session.leads_here(link)? && !session.is_claimed(link)?);
     if link.as_ref().map_or(Ok(false), is_own)? {
@@ -64,10 +66,10 @@ pub fn before_release(session: &mut Session) -> Result<(), OpError> {
     Ok(())
 }
 
-/// The same for who has deleted the container's link already: only what the record lists.
+/// As `before_release`, if the container's link is already deleted: only the effects that the record lists.
 ///
 /// # Errors
-/// Something stays.
+/// An effect stays.
 pub fn remove_users(session: &mut Session) -> Result<(), OpError> {
     remove_listed(session, None, |effect| effect.addresses() == Addresses::Used).map(drop).map_err(|error| {
         let message = format!("no address is given back while something uses it: {}", error.message);
@@ -75,16 +77,16 @@ pub fn remove_users(session: &mut Session) -> Result<(), OpError> {
     })
 }
 
-/// Removes what an earlier run of this ADD left, so that the node is as if it had never been called.
+/// Removes the effects of an earlier run of this ADD. The node is then as if that run had never happened.
 ///
 /// # Errors
-/// What could not be removed; it stays in the record, and nothing new may be made.
+/// The effects that could not be removed. They stay in the record, and nothing new may be made.
 pub fn recover(session: &mut Session) -> Result<(), OpError> {
     let Some(leftover) = session.leftover() else { return Ok(()) };
     let is_foreign = session.has_foreign_record();
     session.hold_against_kernel()?;
     if session.is_replaced() {
-        // What has the attachment's names now, its lease and its rules too, belongs to who made the link that is there.
+        // The objects that now have the attachment's names, with lease and rules, belong to the maker of the new link.
         crate::say!(
             "postern: what the record of this attachment lists is gone, and another has its names: it is forgotten"
         );
@@ -100,7 +102,7 @@ pub fn recover(session: &mut Session) -> Result<(), OpError> {
             sections.iter().rev().try_fold(0, |removed, section| Ok(removed + by_record(session, Some(section))?))?
         }
     };
-    // The plugin comes only now: what was kept for cleaning up is kept from it as from any other.
+    // The plugin starts only now, and must not use the time that is reserved for cleaning up.
     session.set_deadline(before_cleanup);
     session.renew_record()?;
     session.find_section();
@@ -120,14 +122,15 @@ pub fn recover(session: &mut Session) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes what the record still lists for a section after the DEL of its plugin, or for all sections.
+/// Removes the effects that the record still lists for a section after the DEL of its plugin, or for all sections.
 ///
 /// # Errors
-/// What could not be removed; it stays in the record.
+/// The effects that could not be removed; they stay in the record.
 pub fn by_record(session: &mut Session, section: Option<&str>) -> Result<usize, OpError> {
     session.allow_cleanup();
     let listed = session.record().map(|record| record.effects(section)).unwrap_or_default();
-    // What has to keep its addresses is no DEL that was killed half way, which the next collection would end.
+    // An attachment that must keep its addresses is not noted as a DEL that was killed. The next collection would
+    // complete such a DEL.
     if listed.iter().all(|noted| session.must_keep(noted).is_none()) {
         session.ending(section);
     }
@@ -146,16 +149,17 @@ pub fn by_record(session: &mut Session, section: Option<&str>) -> Result<usize, 
     Ok(count)
 }
 
-/// What became of what a record lists.
+/// The outcome of a removal by the record.
 #[derive(Default)]
 struct Removed {
-    /// So many things are gone.
+    /// The number of removed effects.
     count: usize,
-    /// Why an address had to be kept.
+    /// The reason why an address had to be kept.
     kept: Option<String>,
 }
 
-/// Removes what the record lists for a plugin, or for all plugins, and is `wanted`: last things first, addresses last.
+/// Removes the effects that the record lists for a plugin, or for all plugins, if they are `wanted`. The last effect
+/// goes first, addresses go last.
 fn remove_listed(
     session: &mut Session,
     plugin: Option<&str>,
@@ -171,7 +175,7 @@ fn remove_listed(
     left.reverse();
     left.sort_by_key(|noted| noted.effect.addresses().are_given_back());
     let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != record.header().boot_id);
-    // A link that is known by what the record notes is the very one, whatever it says of the boot: it was damaged then.
+    // A link that matches the record is the recorded one. If the record names another boot, it was damaged.
     let other_boot = other_boot && !has_link(session, &left)?;
     let (mut failed, mut in_use) = (None, false);
     for noted in left {
@@ -183,7 +187,7 @@ fn remove_listed(
             continue;
         }
         if other_boot && !noted.effect.outlives_boot() {
-            // What has its name now is somebody else's.
+            // The object that has its name now belongs to another attachment.
             session.taken_off(Some(noted.seq));
             continue;
         }
@@ -201,7 +205,7 @@ fn remove_listed(
     failed.map_or(Ok(removed), Err)
 }
 
-/// Whether a link that the record lists is there.
+/// True if a link that the record lists is there.
 fn has_link(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Result<bool, OpError> {
     for noted in listed {
         if noted.effect.is_living_link(session)? {
@@ -211,19 +215,21 @@ fn has_link(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Resu
     Ok(false)
 }
 
-/// Removes all sections of the attachments of this network, on this host, that are not valid any more, rules first and
-/// leases last. Not only the called plugin's: a collection goes from plugin to plugin in the order of the list, and an address
-/// must not be free while the rules of one further behind still serve it.
+/// Removes all sections of the attachments of this network, on this host, that are no longer valid. Rules go first,
+/// leases last.
+///
+/// It removes the sections of all plugins, not only of the called one. A collection goes from plugin to plugin in the
+/// order of the list. An address must not be free while the rules of a later plugin still use it.
 ///
 /// # Errors
-/// What could not be removed.
+/// The effects that could not be removed.
 pub fn stale_sections(session: &Session) -> Result<usize, OpError> {
     let network = &session.request.conf.name;
     let here = session.host()?.cookie().map_err(kernel)?;
     let (mut removed, mut failed) = (0, None);
     for summary in strangers(session)? {
         let Some(key) = &summary.key else { continue };
-        // One that could not be read is told of, and set aside if it never can be; or it can be read at the second try.
+        // A record that could not be read is read again. If that fails for good, it is reported and set aside.
         let again = || Record::<Effect>::open_existing(&session.state, key, Instant::now());
         let header = match &summary.header {
             Some(header) => Ok(Some(header.clone())),
@@ -251,9 +257,11 @@ pub fn stale_sections(session: &Session) -> Result<usize, OpError> {
     failed.map_or(Ok(removed), Err)
 }
 
-/// The records of this network's attachments that are not valid, as they were when this was first asked: what has come since
-/// is spared anyway. Of all others only the files' names are looked at, which tell whose they are. (Those of Postern 0.1
-/// don't tell the network.) None if the runtime has not said who is valid, as nothing may be removed then.
+/// Returns the records of this network's attachments that are not valid, as they were at the first call. Later ones are
+/// spared anyway. Of all other records only the file names are read, which name the network. (Those of Postern 0.1 do
+/// not.)
+///
+/// The list is empty if the runtime has not said which attachments are valid: nothing may be removed then.
 ///
 /// # Errors
 /// The records can't be listed.
@@ -271,15 +279,15 @@ pub fn strangers(session: &Session) -> Result<&[Summary], OpError> {
     Ok(session.strangers.get_or_init(|| strangers))
 }
 
-/// Whether an attachment of this network is being made, or was made since this collection began: whoever said which
-/// attachments are valid may not have known of it. One that can't be looked at is spared too.
+/// True if an attachment of this network is being made, or was made since this collection began. The runtime may not
+/// have known it when it listed the valid attachments. An attachment whose record can't be read is spared too.
 pub fn is_busy(session: &Session, container_id: &str, ifname: &str) -> bool {
     let Ok(cookie) = session.host().and_then(|host| host.cookie().map_err(kernel)) else { return true };
     let key = RecordKey::new(cookie, &session.request.conf.name, container_id, ifname);
     postern_state::is_busy(&session.state, &key, session.started).unwrap_or(true)
 }
 
-/// The attachments of this network that [`is_busy`] tells of, by container and interface.
+/// Returns the attachments of this network for which [`is_busy`] is true, by container and interface.
 ///
 /// # Errors
 /// The records can't be listed.
@@ -291,13 +299,13 @@ pub fn busy(session: &Session) -> Result<Vec<(String, String)>, OpError> {
     Ok(own.filter(|(container_id, ifname)| is_busy(session, container_id, ifname)).collect())
 }
 
-/// Removes a plugin's section, or all, of another attachment's record, unless its own run is under way or has got further
-/// since this collection began.
+/// Removes a plugin's section, or all sections, of another attachment's record. It does nothing if that attachment's
+/// own run is active or has made progress since this collection began.
 ///
 /// # Errors
-/// What could not be removed.
+/// The effects that could not be removed.
 fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<usize, OpError> {
-    // Nobody is waited for: who has come meanwhile is at work on it.
+    // It does not wait for a lock: a process that holds it is working on the record.
     let record = match Record::open_existing(&session.state, key, Instant::now()) {
         Ok(Some(record)) => record,
         Ok(None) | Err(StateError::Locked { .. }) => return Ok(0),
@@ -307,7 +315,7 @@ fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<u
         }
         Err(error) => return Err(state(error)),
     };
-    // Asked with the lock held: between a question and a lock there is room for a whole ADD.
+    // The check is made while the lock is held. Without the lock a whole ADD could happen after it.
     if record.sections().iter().any(|section| section.since >= session.started) {
         return Ok(0);
     }
@@ -317,7 +325,7 @@ fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<u
     Ok(removed)
 }
 
-/// Removes one effect, and writes it down.
+/// Removes one effect, and writes the outcome down.
 fn remove_noted(session: &mut Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) -> Result<(), OpError> {
     let start = Instant::now();
     let outcome = effect.remove(session, leases_of_run);

@@ -1,5 +1,7 @@
-//! What the gate keeps while guests run. The host doesn't trust its own sandbox: whoever breaks out of one and then
-//! finds a fault in the gate gets what is listed here, and nothing else of what the runtime's root could do.
+//! The rights that the gate keeps while guests run.
+//!
+//! The host does not trust its own sandbox. An attacker who escapes from a sandbox and then finds a fault in the gate
+//! gets the rights that are listed here. The other rights of the runtime's root are gone.
 //!
 //! Everything is decided from policy, configuration and the record, before the first guest is started.
 
@@ -34,14 +36,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What the plugins of this run and the records that it works on come to.
+/// The needs of the plugins of this run, and of the records that it works on.
 #[derive(Debug, Default)]
 struct Needs {
-    /// Whether there are rules of legacy iptables.
+    /// True if there are rules of legacy iptables.
     legacy: bool,
     /// Netlink and sysctls.
     network: bool,
-    /// Directories with leases: `dataDir`, and where the network's own in it really is.
+    /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
     leases: Vec<(PathBuf, PathBuf)>,
     /// Files to read.
     files: Vec<PathBuf>,
@@ -49,8 +51,10 @@ struct Needs {
     programs: Vec<Allowed>,
 }
 
-/// Confines this process, and the thread that enters the container's namespace. A directory for leases that an ADD may
-/// make is made before, since a rule needs something to stand on: [`Made`] takes it away again if nothing was put in.
+/// Confines this process, and the thread that enters the container's namespace.
+///
+/// A rule needs an existing directory. So a directory for leases that an ADD may make is made before. [`Made`] removes
+/// it again if nothing was put in it.
 ///
 /// # Errors
 /// Code 999: the kernel refuses a step, and no guest may run.
@@ -81,29 +85,31 @@ fn give_up(
     if session.request.verb == Verb::Add {
         needs.leases.iter().try_for_each(|(_, network)| disk::writable(network))?;
     }
-    // Asked while /proc is in reach: the answer is kept.
+    // The boot ID is read while /proc can be reached. The answer is kept.
     postern_state::boot_id().map_err(|error| failed(&error))?;
     session.runner = if needs.programs.is_empty() {
         Rc::new(NoPrograms)
     } else {
-        // Its programs have the record's lock: should this process be killed, nobody cleans up before they have ended.
+        // The helper's programs hold the record's lock. If this process is killed, the removal waits until they have
+        // ended.
         session.begin_for(namespace.as_ref()).map_err(internal)?;
         let lock = session.record().map(Record::lock);
-        // Before there is a second thread, and before anything is given up: programs need what the runtime gave.
+        // The helper starts before there is a second thread and before any right is given up: programs need the rights
+        // from the runtime.
         Rc::new(Helper::start(needs.programs.clone(), lock).map_err(|error| failed(&error))?)
     };
     forget_environment();
     let confinement = needs.confinement(session, &launcher.pids()).map_err(|error| failed(&error))?;
     let confinement = Arc::new(confinement);
     if let Some(namespace) = namespace {
-        // Opened while /proc is in reach: links are born in it.
+        // It is opened while /proc can be reached: new links are made in it.
         session.home().map_err(|error| failed(&error))?;
         let confinement = Arc::clone(&confinement);
         let confine = move || confinement.apply().map_err(|error| error.to_string());
         session.enter(namespace, confine).map_err(|error| failed(&error))?;
     }
     if session.request.verb == Verb::Gc {
-        // Devices of the node come home.
+        // Devices of the node are moved back there.
         session.home().map_err(|error| failed(&error))?;
         let confine = || {
             let confinement = Arc::clone(&confinement);
@@ -111,7 +117,7 @@ fn give_up(
         };
         session.enter_strangers(confine).map_err(|error| failed(&error))?;
     }
-    // What is in this process's memory must not end in a file.
+    // The memory of this process must not be written to a core file.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|error| failed(&error))?;
     confinement.apply().map_err(|error| failed(&error))
 }
@@ -126,7 +132,7 @@ impl Needs {
         for effect in recorded(session)? {
             needs.add(session, effect.needs());
         }
-        // An attachment without a record can be a native plugin's, with rules of either backend.
+        // An attachment without a record may be a native plugin's, with rules of either backend.
         let is_whole = session.record_is_whole() && !session.has_lost_link();
         if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && !is_whole {
             let masquerades = |policy: &Policy| match verb {
@@ -135,16 +141,16 @@ impl Needs {
                     policy.grants(Capability::Masquerade)
                 }
             };
-            // No collection gives an address back without a look at the node's rules, whichever plugin was called.
+            // Every collection looks at the node's rules before it gives an address back, whichever plugin was called.
             needs.network |= verb == Verb::Gc;
             needs.legacy = verb == Verb::Gc || launcher.policies().any(masquerades);
-            // A collection of a network that doesn't masquerade only has to see what legacy tables there are.
+            // A collection of a network without masquerading only has to see which legacy tables there are.
             let asks =
                 |policy: &Policy| session.grants(policy).is_ok_and(|granted| granted.has(Capability::Masquerade));
             let may_run = verb != Verb::Gc || launcher.policies().any(asks) || iptables::has_legacy_nat();
             needs.add_programs(if needs.legacy && may_run { iptables::programs() } else { Vec::new() });
         }
-        // The host gives leases back itself where the delegate can't be asked to.
+        // The host itself gives leases back if the delegate can't be asked.
         let ipam = &session.request.conf.ipam_type;
         if verb == Verb::Del && !ipam.is_empty() && !launcher.is_ready(ipam) && !is_native(session, launcher, ipam) {
             needs.add_leases(session, &leases::directory(&session.request.conf));
@@ -157,11 +163,11 @@ impl Needs {
         let may = |capability: &Capability| policy.grants(*capability) || gives_up && policy.knows(*capability);
         let granted: Vec<Capability> = Capability::ALL.iter().copied().filter(may).collect();
         self.network |= granted.iter().any(|capability| capability.acts_in_kernel());
-        // A configuration that policy can't be resolved with is refused when the plugin is started.
+        // If the policy can't be resolved with the configuration, the plugin's start is refused.
         let resolved = session.grants(policy).ok();
         let asked = |capability: Capability| (facts(capability).keeps)(&session.request, resolved.as_ref());
         for need in granted.into_iter().filter_map(asked) {
-            // A delegate of the catalog is no program.
+            // A delegate of the catalog is not a program.
             if !matches!(&need, Need::Program(name) if launcher.has(name)) {
                 self.add(session, need);
             }
@@ -176,7 +182,7 @@ impl Needs {
                 self.add_programs(iptables::programs());
             }
             Need::Leases(directory) => self.add_leases(session, &directory),
-            // A rule on a directory would be for all that is in it.
+            // A rule on a directory would allow everything in it.
             Need::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| places::is_file(file))),
             Need::Program(plugin) => {
                 self.add_programs(
@@ -186,8 +192,8 @@ impl Needs {
         }
     }
 
-    /// Nothing of the data directory but this network's own, and nothing of one that others could lead elsewhere: opening
-    /// its leases is refused with the reason.
+    /// Adds this network's own directory, and nothing else of the data directory. It adds none that other users could
+    /// redirect: opening its leases then fails with the reason.
     fn add_leases(&mut self, session: &Session, directory: &str) {
         if !can_be_path(directory) {
             return;
@@ -210,9 +216,9 @@ impl Needs {
         }
     }
 
-    /// Capabilities (capabilities(7)).
+    /// Returns the Linux capabilities to keep (capabilities(7)).
     fn capabilities(&self) -> Vec<Right> {
-        // The sandboxes belong to another user; the filter below says which processes can be killed.
+        // The sandboxes belong to another user. The filter below lists the processes that may be killed.
         let mut kept = vec![Right::CAP_KILL];
         if self.network {
             kept.push(Right::CAP_NET_ADMIN);
@@ -225,24 +231,24 @@ impl Needs {
     }
 
     fn confinement(&self, session: &Session, sandboxes: &[Pid]) -> Result<Confinement, ConfineError> {
-        // Records, notes on node objects; the audit log.
+        // Records, notes on node objects, and the audit log.
         let mut paths: Vec<(&Path, Access)> = vec![(&session.state, Access::Own), (&session.logs, Access::Own)];
         if !self.leases.is_empty() {
             paths.push((&session.library, Access::Own));
         }
         for (_, network) in &self.leases {
-            // A link that lies there is refused when leases are opened: the rule must not stand on what it leads to.
+            // A symbolic link in this place is refused when leases are opened. The rule must not hold for its target.
             if lstat(network).is_ok_and(|found| kind(&found) == SFlag::S_IFDIR) {
                 paths.push((network, Access::Own));
             }
         }
         paths.extend(self.files.iter().map(|file| (file.as_path(), Access::Read)));
         if self.network {
-            // No deeper: what is below belongs to one namespace, and there are two.
+            // Nothing below: a deeper directory belongs to one namespace, and there are two.
             paths.push((Path::new("/proc/sys/net"), Access::Change));
         }
         if self.legacy || !self.programs.is_empty() {
-            // Whether there are rules of legacy iptables.
+            // This shows if there are rules of legacy iptables.
             paths.push((Path::new("/proc/thread-self/net"), Access::Read));
         }
         let files = Files::new(paths)?;
@@ -259,21 +265,21 @@ impl Needs {
     }
 }
 
-/// Whether a delegate is a native program, and no plugin of ours of which something is missing.
+/// True if a delegate is a native program, and not an incompletely installed plugin of the catalog.
 fn is_native(session: &Session, launcher: &Launcher, name: &str) -> bool {
     !launcher.has(name) && native::find(name, &session.request.path).is_ok()
 }
 
-/// What records list that this run may have to remove.
+/// Returns the effects in records that this run may have to remove.
 fn recorded(session: &Session) -> Result<Vec<Effect>, OpError> {
     let own = session.record().map(|record| record.effects(None)).unwrap_or_default();
     let mut effects: Vec<Effect> = own.into_iter().map(|noted| noted.effect).collect();
     if session.request.verb == Verb::Gc {
         let network = &session.request.conf.name;
-        // The valid ones' stay, and are not even opened.
+        // The records of valid attachments stay, and are not even opened.
         for summary in collect::strangers(session)? {
             if summary.header.as_ref().is_some_and(|header| header.network == *network) {
-                // One that can't be read is told by who removes it.
+                // The removal reports an effect that can't be read.
                 let read = summary.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
                 effects.extend(read);
             }
@@ -282,19 +288,20 @@ fn recorded(session: &Session) -> Result<Vec<Effect>, OpError> {
     Ok(effects)
 }
 
-/// The system calls of a gate and its thread.
+/// Returns the system calls of a gate and its thread.
 fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
     let mut rules: Vec<Rule> = CALLS.iter().copied().map(Rule::Any).collect();
-    // Memory, but no new code.
+    // Memory is allowed, but no new code.
     let executable = libc::PROT_EXEC as u32;
     rules.extend([Rule::Lacks(libc::SYS_mmap, 2, executable), Rule::Lacks(libc::SYS_mprotect, 2, executable)]);
-    // Links, addresses, routes and nftables: no other netlink (udev listens to one), and no other socket.
+    // Links, addresses, routes and nftables. No other netlink protocol is allowed (udev listens to one), and no other
+    // socket.
     let netlink = |protocol: i32| [(0, libc::AF_NETLINK as u32), (2, protocol as u32)];
     rules.extend([libc::NETLINK_ROUTE, libc::NETLINK_NETFILTER].map(|to| Rule::Both(libc::SYS_socket, netlink(to))));
-    // Descriptors that close on exec. Another command could have signals sent to whomever.
+    // Descriptors that close on exec. Another command could send signals to any process.
     let commands = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
     rules.extend(commands.map(|command| Rule::Equal(libc::SYS_fcntl, 1, command as u32)));
-    // The sandboxes are stopped when they are no longer wanted; nobody else is.
+    // The gate stops the sandboxes when they are no longer needed, and no other process.
     rules.extend(sandboxes.iter().map(|pid| Rule::Equal(libc::SYS_kill, 0, pid.as_raw() as u32)));
     #[cfg(target_arch = "x86_64")]
     rules.extend(OLD_CALLS.iter().copied().map(Rule::Any));
@@ -307,8 +314,8 @@ const CALLS: [libc::c_long; 55] = [
     libc::SYS_writev,          // standard error, in one piece
     libc::SYS_pread64,         // the lease index
     libc::SYS_pwrite64,        // the lease index
-    libc::SYS_close,           // whatever is open
-    libc::SYS_lseek,           // how long a file is
+    libc::SYS_close,           // any descriptor
+    libc::SYS_lseek,           // the length of a file
     libc::SYS_openat,          // files, within Landlock's rules
     libc::SYS_openat2,         // the same, of cap-std
     libc::SYS_newfstatat,      // owner and mode of what is opened
@@ -321,7 +328,7 @@ const CALLS: [libc::c_long; 55] = [
     libc::SYS_mkdirat,         // state and network directories
     libc::SYS_renameat,        // files appear whole
     libc::SYS_renameat2,       // the same, of newer C libraries
-    libc::SYS_unlinkat,        // leases and records that are no more
+    libc::SYS_unlinkat,        // removing leases and records
     libc::SYS_linkat,          // a lease appears with its content
     libc::SYS_ftruncate,       // a torn line of a record
     libc::SYS_utimensat,       // the lease directory's time
@@ -332,12 +339,12 @@ const CALLS: [libc::c_long; 55] = [
     libc::SYS_brk,             // memory
     libc::SYS_rt_sigreturn,    // the end of a signal handler
     libc::SYS_rt_sigprocmask,  // around the end of a thread
-    libc::SYS_rt_sigaction,    // what becomes of SIGPIPE
+    libc::SYS_rt_sigaction,    // the handling of SIGPIPE
     libc::SYS_sigaltstack,     // the stack for overflows, of a thread that ends
     libc::SYS_futex,           // locks between the two threads
     libc::SYS_sched_yield,     // the same, under contention
     libc::SYS_getrandom,       // names and addresses of links
-    libc::SYS_clock_gettime,   // where the vDSO has no clock
+    libc::SYS_clock_gettime,   // the clock, if the vDSO has none
     libc::SYS_clock_nanosleep, // waiting for a link, a lock
     libc::SYS_nanosleep,       // the same, of older C libraries
     libc::SYS_restart_syscall, // a wait that was interrupted
@@ -353,13 +360,13 @@ const CALLS: [libc::c_long; 55] = [
     libc::SYS_recvmsg,         // answers
     libc::SYS_getpid,          // names of temporary files
     libc::SYS_gettid,          // a thread's own directory in /proc
-    libc::SYS_geteuid,         // whose files are trusted
-    libc::SYS_wait4,           // burying the sandboxes
+    libc::SYS_geteuid,         // the user with trusted files
+    libc::SYS_wait4,           // waiting for ended sandboxes
     libc::SYS_exit,            // the end of a thread
     libc::SYS_exit_group,      // the end
 ];
 
-/// Calls that newer architectures do without.
+/// System calls that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: [libc::c_long; 7] = [
     libc::SYS_poll,     // as ppoll
@@ -371,12 +378,12 @@ const OLD_CALLS: [libc::c_long; 7] = [
     libc::SYS_unlink,   // as unlinkat
 ];
 
-/// Directories that were made so that rules could stand on them.
+/// Directories that were made because rules need them.
 #[derive(Debug)]
 pub struct Made(Option<Tidier>);
 
 impl Made {
-    /// Makes them before anything is given up, and whoever can remove them afterwards.
+    /// Makes them before any right is given up, and starts the process that can remove them afterwards.
     #[expect(clippy::disallowed_methods, reason = "the leases' directories, which nobody has opened yet")]
     fn of(session: &Session, needs: &Needs) -> std::io::Result<Self> {
         let mut made = Vec::new();
@@ -386,7 +393,7 @@ impl Made {
                     .ancestors()
                     .take_while(|path| !path.as_os_str().is_empty() && !places::is_there(path))
                     .collect();
-                // What can't be made is told by the operation that needs it.
+                // The operation that needs the directory reports that it can't be made.
                 if Dir::make(directory, 0o755).is_ok() {
                     made.extend(missing.into_iter().map(Path::to_owned));
                 }
@@ -402,7 +409,7 @@ impl Made {
         })
     }
 
-    /// Takes away those that nothing was put in.
+    /// Removes the directories that are empty.
     pub fn tidy(self) {
         if let Some(tidier) = self.0 {
             tidier.tidy();

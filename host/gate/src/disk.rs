@@ -1,17 +1,17 @@
-//! Whether what an ADD has to write can be written, asked before it changes anything in the kernel.
+//! A check, before anything changes in the kernel, that an ADD can write its files.
 
 use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use postern_cni::{Error, code};
 use std::path::Path;
 
-/// Looks at the file system of a directory, or of what will be its parent.
+/// Checks the file system of a directory, or of its future parent.
 ///
 /// # Errors
 /// Code 5: it is read-only, full, or out of inodes (statvfs(3)).
 pub fn writable(directory: &Path) -> Result<(), Error> {
     let Some(present) = directory.ancestors().find(|path| crate::places::is_there(path)) else { return Ok(()) };
-    // What can't be asked is told by whoever writes there.
+    // If the kernel does not answer, the later writing reports the error.
     let Ok(disk) = statvfs(present) else { return Ok(()) };
     let errno = if disk.flags().contains(FsFlags::ST_RDONLY) {
         Errno::EROFS

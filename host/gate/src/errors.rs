@@ -1,4 +1,4 @@
-//! What went wrong below the gate, as a guest gets it, and in the host, as the runtime gets it.
+//! Conversions of errors below the gate to the guest's form, and of the host's errors to the runtime's form.
 
 use postern_cni::{Error, code};
 use postern_firewall::FirewallError;
@@ -7,12 +7,12 @@ use postern_state::StateError;
 use postern_types::{ErrorCode, OpError};
 use std::fmt;
 
-/// What keeps a run from its work, as the runtime gets it: code 999.
+/// Converts an obstacle of a run to the runtime's form: code 999.
 pub fn obstacle(error: impl fmt::Display) -> Error {
     Error::internal(error.to_string())
 }
 
-/// A kernel error as the guest gets it.
+/// Converts a kernel error to the guest's form.
 pub fn kernel(error: KernelError) -> OpError {
     use nix::errno::Errno;
     let code = match error.errno.map(Errno::from_raw) {
@@ -28,7 +28,7 @@ pub fn kernel(error: KernelError) -> OpError {
     converted
 }
 
-/// An error of the state directory as the guest gets it.
+/// Converts an error of the state directory to the guest's form.
 pub fn state(error: StateError) -> OpError {
     let code = match error {
         StateError::Locked { .. } => ErrorCode::TryAgain,
@@ -40,7 +40,7 @@ pub fn state(error: StateError) -> OpError {
     OpError::new(code, "", error.to_string())
 }
 
-/// A packet filter's error as the guest gets it.
+/// Converts a packet filter's error to the guest's form.
 pub fn firewall(error: FirewallError) -> OpError {
     let mut converted = OpError::new(ErrorCode::Kernel, error.object.clone(), error.to_string());
     converted.errno = error.errno;
@@ -48,23 +48,23 @@ pub fn firewall(error: FirewallError) -> OpError {
     converted
 }
 
-/// A kernel error about `object` in the words of the native plugins: `what`, then the error number's text.
+/// Converts a kernel error about `object` to the native plugins' words: `what`, then the error number's text.
 pub fn refused(error: KernelError, object: &str, what: impl fmt::Display) -> OpError {
     let message = format!("{what}: {}", error.message);
     OpError { message, object: object.to_owned(), ..kernel(error) }
 }
 
-/// A kernel error about a link that the kernel knows by index, and people by name.
+/// Converts a kernel error about a link. The kernel knows the link by index, people by name.
 pub fn about(name: &str) -> impl Fn(KernelError) -> OpError {
     move |error| kernel(KernelError { object: name.to_owned(), ..error })
 }
 
-/// A link that went away between two operations.
+/// The error for a link that disappeared between two operations.
 pub fn link_gone(name: &str) -> OpError {
     OpError::new(ErrorCode::InvalidHandle, name, format!("link \"{name}\" is gone"))
 }
 
-/// An error of the host itself, outside of any plugin.
+/// The error of the host itself, outside of any plugin.
 pub fn internal(error: OpError) -> Error {
     let code = match error.code {
         ErrorCode::TryAgain | ErrorCode::Deadline => code::TRY_AGAIN_LATER,

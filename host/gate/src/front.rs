@@ -1,5 +1,5 @@
-//! What one guest is given and may use up: handles, budgets, the decision on each operation, delegation. Nothing here is
-//! done. A run and its rehearsal (`postern plan`) have this in common, so that what a plan says of it is true.
+//! The state of one guest: its handles, its budgets, the decisions on its operations, and its delegates. Nothing is
+//! carried out here. A run and its rehearsal (`postern plan`) share this code, so that a plan is true for the run.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -9,39 +9,41 @@ use crate::session::Request;
 use postern_policy::{Granted, Question, Rule};
 use postern_types::{ErrorCode, Handle, Kind, Mac, OpError, Operation, PortSpec, Takes};
 
-/// What a handle stands for. The kind is the authority: each operation takes one kind and no other.
+/// The object that a handle stands for. Its kind is the permission: each operation takes one kind and no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
     /// The attachment's link in the container's namespace: configure, delete.
     Own {
-        /// Interface index there. The kernel never gives an index twice, so a link that went away stays away.
+        /// The interface index there. The kernel never gives an index twice, so the index of a link that is gone finds
+        /// nothing.
         index: u32,
         /// `CNI_IFNAME`.
         name: String,
     },
-    /// The attachment's veth end in the host's namespace: read, attach, guard.
+    /// The attachment's host end: read, attach, protect.
     HostEnd {
         /// Interface index.
         index: u32,
         /// The name that the host chose.
         name: String,
-        /// This run or the record made it. One that only seems to belong to the container's link can be read.
+        /// True if this run made it or the record lists it. A link that only seems to belong to the container's link
+        /// can be read.
         ours: bool,
     },
-    /// A link of the host that a plugin before made, and that policy lets this one attach: read, attach, guard.
+    /// A link of the host that an earlier plugin made, and that policy lets this one attach: read, attach, protect.
     Port {
         /// Interface index.
         index: u32,
         /// Its name.
         name: String,
     },
-    /// A bridge that policy grants: read, attach to it, give it gateways.
+    /// A bridge that policy grants: read, attach ports, put gateways on it.
     Bridge {
         /// Interface index.
         index: u32,
         /// Its name.
         name: String,
-        /// Its address when the handle was given out, before a port could lend it another.
+        /// Its address when the handle was given out, before a port could change it.
         mac: Option<Mac>,
         /// Its MTU.
         mtu: u32,
@@ -59,14 +61,14 @@ pub enum Object {
     },
 }
 
-/// What the handle of a parent is.
+/// The object of a parent's handle, as text.
 const OF_PARENT: &str = "that of a link to stack on";
 
-/// What the handle of a bridge is.
+/// The object of a bridge's handle, as text.
 const OF_BRIDGE: &str = "that of a granted bridge";
 
 impl Object {
-    /// What operations take it for.
+    /// Returns the kind that operations take it for.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Own { .. } => Kind::Own,
@@ -77,7 +79,7 @@ impl Object {
         }
     }
 
-    /// Interface index in its namespace, and name.
+    /// Returns interface index and name in its namespace.
     pub fn link(&self) -> (u32, &str) {
         match self {
             Self::Own { index, name }
@@ -88,7 +90,7 @@ impl Object {
         }
     }
 
-    /// What is missing for an operation to take it; `None` if nothing is.
+    /// Returns the reason why an operation can't take it; `None` if there is none.
     fn lacks(&self, takes: Takes) -> Option<&'static str> {
         match (takes, self) {
             (Takes::Any, _)
@@ -124,35 +126,35 @@ impl Object {
 
 /// See the module.
 pub struct Front<'a> {
-    /// Who calls.
+    /// The calling plugin.
     pub plugin: &'a str,
-    /// How deep in delegation, 0 for the plugin that the runtime called.
+    /// The depth of delegation; 0 for the plugin that the runtime called.
     pub depth: u32,
     granted: Granted,
     objects: Vec<Object>,
     operations: u32,
     spent: bool,
-    /// How the attachment's port joined its bridge.
+    /// The settings with which the attachment's port joined its bridge.
     joined: Option<PortSpec>,
 }
 
 impl<'a> Front<'a> {
-    /// The front of a guest that begins.
+    /// Makes the state of a guest that begins.
     pub fn new(plugin: &'a str, depth: u32, granted: Granted, common: &mut Common) -> Self {
-        // Whoever delegates answers for what it sets off: the whole run has the budget of the plugin that the runtime
-        // called, whatever its delegates may ask for at each of their starts.
+        // The caller answers for its delegates. The whole run has the budget of the plugin that the runtime called,
+        // whatever limit a delegate has at each start.
         if depth == 0 {
             common.asked = Budget::new(usize::try_from(granted.limits().operations()).unwrap_or(usize::MAX));
         }
         Self { plugin, depth, granted, objects: Vec::new(), operations: 0, spent: false, joined: None }
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     pub fn granted(&self) -> &Granted {
         &self.granted
     }
 
-    /// The same, when the guest has ended.
+    /// Returns the policy when the guest has ended.
     pub fn into_granted(self) -> Granted {
         self.granted
     }
@@ -170,7 +172,7 @@ impl<'a> Front<'a> {
                 .hint(self.granted.limit_hint("operations", budget)));
         }
         common.asked.spend(1).map_err(|most| {
-            // A delegate is refused, and goes on until its own budget is spent: its caller is the one to stop.
+            // A delegate is refused, and continues until its own budget is spent: its caller is the one to stop.
             self.spent = self.depth == 0;
             let message = format!("\"{caller}\" and its delegates may ask for {most} operations");
             let most = u32::try_from(most).unwrap_or(u32::MAX);
@@ -182,20 +184,20 @@ impl<'a> Front<'a> {
         })
     }
 
-    /// Whether the guest has asked once.
+    /// True if the guest has made exactly one request.
     pub fn is_first(&self) -> bool {
         self.operations == 1
     }
 
-    /// Why the guest is stopped, if it has gone on asking after its budget was spent: its questions would wash everything
-    /// else out of the log.
+    /// Returns the reason to stop the guest, if it has gone on asking after its budget was spent. Its requests would
+    /// push everything else out of the log.
     pub fn spent(&self) -> Option<String> {
         let most = self.granted.limits().operations();
         let hint = || self.granted.limit_hint("operations", most);
         self.spent.then(|| format!("asked for more than {most} operations and was stopped; {}", hint()))
     }
 
-    /// The decision on an operation. `owns_link` says that the called plugin made the attachment's link.
+    /// Decides on an operation. `owns_link` is true if the called plugin made the attachment's link.
     ///
     /// # Errors
     /// [`ErrorCode::Denied`].
@@ -223,7 +225,7 @@ impl<'a> Front<'a> {
         Ok(u32::try_from(self.objects.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// Whether another handle can be given out: asked before something is made that would need one.
+    /// Checks that another handle can be given out, before something is made that needs one.
     ///
     /// # Errors
     /// [`ErrorCode::Exhausted`].
@@ -236,7 +238,7 @@ impl<'a> Front<'a> {
             .hint(self.granted.limit_hint("handles", limit)))
     }
 
-    /// What a handle stands for.
+    /// Returns the object of a handle.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidHandle`].
@@ -247,51 +249,51 @@ impl<'a> Front<'a> {
             .ok_or_else(|| OpError::new(ErrorCode::InvalidHandle, handle.to_string(), "no such handle was given out"))
     }
 
-    /// The same, for an operation that takes such a kind only.
+    /// Returns the object of a handle for an operation that takes only such a kind.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
     pub fn take(&self, handle: Handle, takes: Takes) -> Result<&Object, OpError> {
         let object = self.object(handle)?;
         object.lacks(takes).map_or(Ok(object), |wanted| Err(object.is_not(wanted)))
     }
 
-    /// Index and name of the attachment's own link, by handle.
+    /// Returns index and name of the attachment's own link, by handle.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
     pub fn own(&self, handle: Handle) -> Result<(u32, String), OpError> {
         self.link(handle, Takes::Own)
     }
 
-    /// The attachment's host end, by handle.
+    /// Returns index and name of the attachment's host end, by handle.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
     pub fn host_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
         self.link(handle, Takes::HostEnd)
     }
 
-    /// The same, or a link of the host that a plugin before made.
+    /// As `host_end`, or a link of the host that an earlier plugin made.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
     pub fn port(&self, handle: Handle) -> Result<(u32, String), OpError> {
         self.link(handle, Takes::Port)
     }
 
-    /// The same, to look at only.
+    /// As `port`, or a link that only seems to be the host end: only to look at.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
     pub fn seen_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
         self.link(handle, Takes::SeenEnd)
     }
 
-    /// A bridge that policy grants, by handle: index, name, address and MTU.
+    /// Returns a bridge that policy grants, by handle: index, name, address and MTU.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
+    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
     pub fn bridge(&self, handle: Handle) -> Result<(u32, String, Option<Mac>, u32), OpError> {
         match self.take(handle, Takes::Bridge)? {
             Object::Bridge { index, name, mac, mtu } => Ok((*index, name.clone(), *mac, *mtu)),
@@ -318,13 +320,13 @@ impl<'a> Front<'a> {
         self.take(handle, takes).map(Object::link).map(|(index, name)| (index, name.to_owned()))
     }
 
-    /// Notes how the attachment's port joined its bridge.
+    /// Notes the settings with which the attachment's port joined its bridge.
     pub fn join(&mut self, port: &PortSpec) {
         self.joined = Some(port.clone());
     }
 
-    /// Whether the port joined in this way: a VLAN gateway outlives the attachment, so that there is one for the VLAN that
-    /// its own port is in, and no other.
+    /// Checks that the port joined with these settings. A VLAN gateway outlives the attachment, so it is made only for
+    /// the VLAN of the attachment's own port.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidArgument`].
@@ -336,10 +338,10 @@ impl<'a> Front<'a> {
         Err(OpError::new(ErrorCode::InvalidArgument, "port", message))
     }
 
-    /// The IPAM plugin that the guest may have run.
+    /// Returns the IPAM plugin that the guest may start.
     ///
     /// # Errors
-    /// As [`native::check_name`], or [`ErrorCode::Exhausted`]: it would have no end.
+    /// As [`native::check_name`], or [`ErrorCode::Exhausted`]: the delegation would never end.
     pub fn delegate(&self, request: &Request) -> Result<String, OpError> {
         let name = &request.conf.ipam_type;
         native::check_name(name)?;
@@ -400,7 +402,7 @@ mod tests {
             assert_eq!(found.map(|found| found.is_ok()), taken, "{handle}");
             assert!(found.iter().flat_map(|found| found.as_ref().err()).all(|e| *e == ErrorCode::InvalidHandle));
         }
-        // What only seems to be the attachment's is shown to nobody.
+        // A link that only seems to be the attachment's is not shown.
         assert_eq!(common.shown.iter().collect::<Vec<_>>(), ["br", "tap0", "veth41"]);
     }
 
@@ -421,7 +423,7 @@ mod tests {
         let mut delegate = front("[limits]\noperations = 3", 1, &mut common);
         assert_eq!(caller.count(&mut common, "bridge"), Ok(()));
         assert_eq!(delegate.count(&mut common, "bridge"), Ok(()));
-        // The delegate is refused, and not yet stopped: its caller is.
+        // The delegate is refused, but not yet stopped: its caller is.
         assert_eq!(delegate.count(&mut common, "bridge").unwrap_err().code, ErrorCode::Exhausted);
         assert_eq!(delegate.spent(), None);
         assert_eq!(caller.count(&mut common, "bridge").unwrap_err().code, ErrorCode::Exhausted);

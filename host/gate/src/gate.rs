@@ -1,4 +1,4 @@
-//! What the operations of one guest act on: the run, and what the guest was given in it.
+//! The context of one guest's operations: the run, and the objects that the guest was given.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -9,25 +9,25 @@ use postern_cni::{CniResult, Error, Verb};
 use postern_kernel::Link;
 use postern_types::{Handle, LinkInfo, Mac, OpError};
 
-/// How a guest is run: plugin, verb, and how deep in delegation.
+/// The function that runs a guest: plugin, verb, and depth of delegation.
 pub type Run = fn(&mut Session, &mut Launcher, &str, Verb, u32) -> Result<Option<CniResult>, Error>;
 
-/// One guest's way to the node, for one run.
+/// One guest's access to the node, for one run.
 pub struct Gate<'a> {
     /// The run.
     pub session: &'a mut Session,
-    /// Where delegates are found.
+    /// The source of delegates.
     pub launcher: &'a mut Launcher,
     /// Runs a delegate.
     run: Run,
-    /// SHA-256 of the component of who calls.
+    /// SHA-256 of the calling plugin's component.
     pub digest: &'a str,
-    /// What it was given, and may use up.
+    /// The guest's handles and budgets.
     pub front: Front<'a>,
 }
 
 impl<'a> Gate<'a> {
-    /// A gate for one guest.
+    /// Makes a gate for one guest.
     pub fn new(
         session: &'a mut Session,
         launcher: &'a mut Launcher,
@@ -38,10 +38,10 @@ impl<'a> Gate<'a> {
         Self { session, launcher, run, digest, front }
     }
 
-    /// Runs a guest that this one delegates to.
+    /// Runs a delegate of this guest.
     ///
     /// # Errors
-    /// The guest's own, or what became of it.
+    /// The delegate's own error, or the reason why it ended without one.
     pub fn delegate(&mut self, plugin: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
         (self.run)(self.session, self.launcher, plugin, verb, self.front.depth + 1)
     }
@@ -54,7 +54,7 @@ impl<'a> Gate<'a> {
         self.front.grant(&mut self.session.common, object)
     }
 
-    /// The answer that shows a link.
+    /// Makes the answer that shows a link.
     pub fn show(handle: Handle, link: Link) -> LinkInfo {
         LinkInfo {
             handle,

@@ -1,5 +1,5 @@
-//! What CHECK looks at beside the plugin: what the gate has put on the host for this attachment, as its record says. A plugin
-//! can't see it, since no handle leads there. An attachment without such a record has its plugin's CHECK only.
+//! The host's part of CHECK: a comparison of the host with the attachment's record. A plugin can't check these objects,
+//! because it has no handle for them. An attachment without a record has only its plugin's CHECK.
 
 use crate::effect::Port;
 use crate::session::Session;
@@ -10,10 +10,10 @@ use postern_state::DataPath;
 use postern_types::OpError;
 use std::net::IpAddr;
 
-/// What the host lacks of what the record says, with the command that mends it.
+/// A difference between host and record, with the command that repairs it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// It can't be looked at.
+    /// The object can't be read.
     #[error("{0}")]
     Unseen(OpError),
     /// The kernel refuses to show it.
@@ -51,7 +51,7 @@ pub enum Damage {
         /// The bridge.
         bridge: String,
     },
-    /// The link that joined is a port no more, or another bridge's.
+    /// The link that joined is no longer a port, or is a port of another bridge.
     #[error("{name} is no port of {bridge}, which the attachment joined with it")]
     NoPort {
         /// Its name.
@@ -65,13 +65,13 @@ pub enum Damage {
         /// Its name.
         name: String,
     },
-    /// The node's packets go elsewhere.
+    /// The node's packets go to another link.
     #[error(
         "packets of this node to {address} do not go to {link}; `ip route add {} dev {}` mends it",
         IpNet::from(*.address), quoted(link)
     )]
     Elsewhere {
-        /// Where they should go.
+        /// The link where they should go.
         link: String,
         /// The attachment's address.
         address: IpAddr,
@@ -95,12 +95,12 @@ pub fn check(session: &Session) -> Result<(), Damage> {
     let addresses = section.addresses.iter().filter_map(|text| text.parse::<IpNet>().ok());
     match session.living_pair().map_err(Damage::Unseen)?.filter(|_| path.routed) {
         Some(end) => addresses.into_iter().try_for_each(|address| is_routed(host, &end, address)),
-        // That the pair is gone is the plugin's to say.
+        // The plugin itself reports that the pair is gone.
         None => Ok(()),
     }
 }
 
-/// The link of another plugin is a port of the bridge that it joined.
+/// Checks that the link of another plugin is a port of the bridge that it joined.
 fn joined(session: &Session, port: &Port) -> Result<(), Damage> {
     let link = port.link(session.host().map_err(Damage::Unseen)?).map_err(Damage::Unseen)?;
     let (name, bridge) = (port.name.clone(), port.bridge.clone());
@@ -112,7 +112,7 @@ fn joined(session: &Session, port: &Port) -> Result<(), Damage> {
     }
 }
 
-/// The gateways are where they were put, on links that are up.
+/// Checks that the gateways are where they were put, on links that are up.
 fn gateways(host: &Netlink, path: &DataPath) -> Result<(), Damage> {
     for (name, address) in path.gateways.iter().filter_map(|text| text.split_once(' ')) {
         let Ok(address) = address.parse::<IpNet>() else { continue };
@@ -129,7 +129,7 @@ fn gateways(host: &Netlink, path: &DataPath) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Packets of the node to the attachment's address go to its pair.
+/// Checks that packets of the node to the attachment's address go to its pair.
 fn is_routed(host: &Netlink, end: &Link, address: IpNet) -> Result<(), Damage> {
     let towards = host.link_towards(address.addr())?;
     if towards == Some(end.index) {

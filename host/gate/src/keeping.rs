@@ -1,22 +1,24 @@
-//! What a collection must not give back: an address that a rule still leads traffic to, or that plugins behind ours in the
-//! chain may have rules for. The next container that got the address would be reached in the place of the one that is gone.
-//! A DEL need not ask: the runtime calls it for each plugin of the chain, from the last to the first.
+//! Addresses that a collection must not give back. A rule still leads traffic to the address, or later plugins of the
+//! chain may have such rules. Otherwise the next container with the address would get the traffic of the one that is
+//! gone.
+//!
+//! A DEL needs no such check: the runtime calls it for each plugin of the chain, from the last to the first.
 
 use postern_firewall::{FirewallError, Served};
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// The rules of the node, looked at when they are first asked for, or why they can't be.
+/// The rules of the node, read at the first request, or the reason why they can't be read.
 pub type Look = Rc<OnceCell<Result<Served, FirewallError>>>;
 
-/// What a collection knows beside the record.
+/// The facts of a collection beside the record.
 #[derive(Clone, Debug)]
 pub struct Keeping {
     /// The rules.
     pub served: Look,
-    /// The plugin that a runtime has called: what native IPAM programs read is its configuration, and no other's.
+    /// The plugin that a runtime has called. Native IPAM programs read its configuration, and no other plugin's.
     pub called: Option<String>,
-    /// Why plugins of the chain may have left something that Postern can't undo.
+    /// The reason why plugins of the chain may have left objects that Postern can't remove.
     pub chain: Option<String>,
 }
 
@@ -26,7 +28,7 @@ impl Keeping {
         Self { served, called: Some(called.to_owned()), chain: None }
     }
 
-    /// For a collection by people. `chain` is why plugins of the attachment's chain may have left something.
+    /// For a collection by people. `chain` is the reason why plugins of the attachment's chain may have left objects.
     pub fn of_people(served: Look, chain: Option<String>) -> Self {
         Self { served, called: None, chain }
     }

@@ -1,4 +1,4 @@
-//! From a plugin's name to its policy and a process that has its code.
+//! The launcher finds a plugin's policy and code by its name, and starts a process with the code.
 
 use crate::catalog::{self, Unverified};
 use crate::places::{self, PlaceError};
@@ -9,22 +9,22 @@ use nix::unistd::Pid;
 use postern_policy::Policy;
 use std::path::{Path, PathBuf};
 
-/// How often a catalog may be replaced while a plugin is being started.
+/// The most times that a catalog may be replaced while a plugin is being started.
 const REPLACED: u32 = 20;
 
 /// Finds plugins and starts them. One per process.
 pub struct Launcher {
     catalog: Result<PathBuf, PlaceError>,
     engine: Engine,
-    /// Started ahead of their use, while the request was still being read; or why not.
+    /// Plugins that were started early, while the request was still being read, or the reason for their failure.
     warm: Vec<(String, Result<Started, PluginError>)>,
-    /// Verified, or given back; or why not.
+    /// Plugins that were verified or given back, or the reason for their failure.
     ready: Vec<(String, Result<Plugin, PluginError>)>,
-    /// The host has confined itself: no process can be started any more.
+    /// True if the host has confined itself: no process can be started any more.
     closed: bool,
 }
 
-/// A plugin whose process has its code, but must not be given anything to run yet.
+/// A plugin with a process that has its code. It must not be given anything to run yet.
 struct Started {
     code: Unverified,
     policy: Policy,
@@ -34,22 +34,22 @@ struct Started {
 /// A plugin that is ready to run.
 #[derive(Debug)]
 pub struct Plugin {
-    /// What it may do.
+    /// The plugin's policy.
     pub policy: Policy,
-    /// The process that has its code.
+    /// The process with its code.
     pub sandbox: Sandbox,
     /// SHA-256 of its component, hexadecimal.
     pub digest: String,
 }
 
 impl Launcher {
-    /// A launcher for the catalog of this executable.
+    /// Makes a launcher for the catalog of this executable.
     pub fn new(engine: Engine) -> Self {
         let catalog = places::catalog().and_then(|catalog| Ok(places::trust(&catalog).map(|()| catalog)?));
         Self { catalog, engine, warm: Vec::new(), ready: Vec::new(), closed: false }
     }
 
-    /// Whether the catalog has compiled code of this name.
+    /// True if the catalog has compiled code of this name.
     pub fn has(&self, plugin: &str) -> bool {
         self.warm.iter().any(|(name, started)| name == plugin && started.is_ok())
             || self.ready.iter().any(|(name, ready)| name == plugin && ready.is_ok())
@@ -57,13 +57,13 @@ impl Launcher {
                 && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog::code_path(catalog, plugin)))
     }
 
-    /// Whether a plugin of this name is ready to run.
+    /// True if a plugin of this name is ready to run.
     pub fn is_ready(&self, plugin: &str) -> bool {
         self.ready.iter().any(|(name, ready)| name == plugin && ready.is_ok())
     }
 
-    /// What a plugin is known to do, where its policy can't be read as it stands: by the file that came with it. `None`
-    /// without such a file.
+    /// Returns the shipped policy of a plugin, which tells what it may have made if its current policy can't be read.
+    /// `None` without such a file.
     pub fn shipped_policy(&self, plugin: &str) -> Option<Policy> {
         plugin_file::is_name(plugin).then(|| policies::load_shipped(self.catalog.as_ref().ok()?, plugin)).flatten()
     }
@@ -71,23 +71,23 @@ impl Launcher {
     /// Reads the policy of a plugin.
     ///
     /// # Errors
-    /// It has none, or none that can be trusted and understood.
+    /// The policy is missing, not trusted, or can't be understood.
     pub fn policy(&self, plugin: &str) -> Result<Policy, PluginError> {
         policies::load(self.catalog.as_ref().map_err(Clone::clone)?, plugin)
     }
 
-    /// Starts a plugin's process now, to be taken by [`Launcher::take`] later. A failure shows there.
+    /// Starts a plugin's process now, for a later [`Launcher::take`], which also reports a failure.
     pub fn warm(&mut self, plugin: &str) {
         let started = self.start(plugin);
         self.warm.push((plugin.to_owned(), started));
     }
 
-    /// Gives a plugin back, to be taken again.
+    /// Gives a plugin back, so that it can be taken again.
     pub fn put_back(&mut self, plugin: &str, ready: Plugin) {
         self.ready.push((plugin.to_owned(), Ok(ready)));
     }
 
-    /// Makes all that has been started ready. From now on nothing else can be taken, and no code is open.
+    /// Prepares all started plugins. From now on nothing else can be taken, and no code is open.
     pub fn close(&mut self, state: &Path) {
         for (name, started) in std::mem::take(&mut self.warm) {
             let ready = started.and_then(|started| make_ready(&name, started, Some(state)));
@@ -96,12 +96,12 @@ impl Launcher {
         self.closed = true;
     }
 
-    /// The policies of the plugins that are ready.
+    /// Returns the policies of the plugins that are ready.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
         self.ready().map(|plugin| &plugin.policy)
     }
 
-    /// The processes of the plugins that are ready.
+    /// Returns the processes of the plugins that are ready.
     pub fn pids(&self) -> Vec<Pid> {
         self.ready().map(|plugin| plugin.sandbox.pid()).collect()
     }
@@ -110,10 +110,10 @@ impl Launcher {
         self.ready.iter().filter_map(|(_, plugin)| plugin.as_ref().ok())
     }
 
-    /// A plugin ready to run. `state` is the state directory, where it is noted which code has been verified.
+    /// Returns a plugin that is ready to run. `state` is the state directory, with the notes on verified code.
     ///
     /// # Errors
-    /// No such plugin, no policy, code that is not to be trusted, no process.
+    /// No such plugin, no policy, code that is not trusted, no process.
     pub fn take(&mut self, plugin: &str, state: &Path) -> Result<Plugin, PluginError> {
         if let Some(at) = self.ready.iter().position(|(name, _)| name == plugin) {
             return self.ready.swap_remove(at).1;
@@ -128,7 +128,7 @@ impl Launcher {
         make_ready(plugin, started, Some(state))
     }
 
-    /// The same for who has no state directory, and leaves nothing anywhere.
+    /// As [`Launcher::take`], for a caller without a state directory: nothing is written.
     ///
     /// # Errors
     /// As [`Launcher::take`].
@@ -136,8 +136,8 @@ impl Launcher {
         make_ready(plugin, self.start(plugin)?, None)
     }
 
-    /// What is installed of a plugin is taken from one catalog: `postern add` replaces the whole directory at one instant,
-    /// and what was begun with the one before is begun again.
+    /// Starts a plugin with all its files from one catalog. `postern add` replaces the whole directory at one moment. A
+    /// start that began with the previous catalog is then repeated.
     fn start(&self, plugin: &str) -> Result<Started, PluginError> {
         if !plugin_file::is_name(plugin) {
             return Err(PluginError::Name(plugin.to_owned()));
@@ -158,13 +158,13 @@ impl Launcher {
     fn start_from(&self, catalog: &Path, plugin: &str) -> Result<Started, PluginError> {
         let code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
         let sandbox = Sandbox::start(code.code()?, self.engine.main, code.program()?)?;
-        // Read while the new process maps its code.
+        // The policy is read while the new process maps its code.
         let policy = policies::load(catalog, plugin)?;
         Ok(Started { code, policy, sandbox })
     }
 }
 
-/// The last checks before a guest is given anything to run.
+/// Makes the last checks before a guest is given anything to run.
 fn make_ready(plugin: &str, started: Started, state: Option<&Path>) -> Result<Plugin, PluginError> {
     let Started { code, policy, sandbox } = started;
     let digest = match state {

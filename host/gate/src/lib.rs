@@ -1,10 +1,16 @@
 //! The privileged process: protocol, catalog, policy, and the gate that every privileged operation passes.
 //!
-//! Data travels one way: [`protocol`] reads the request, [`launcher`] finds the plugin in the [`catalog`] and forks its
-//! sandbox, [`plugin`] answers the guest's calls through [`gate`], which asks [`policy`], writes the intent into the
-//! attachment's record ([`session`], [`effect`]), lets one file of [`capability`] do the work and tells [`audit`];
-//! [`outcome`] looks at what the guest printed and [`attached`] at what it made, and [`collect`] removes what a failed ADD, a DEL or a garbage collection
-//! has to. Nothing here links wasmtime.
+//! Data goes one way:
+//!
+//! - [`protocol`] reads the request.
+//! - [`launcher`] finds the plugin in the [`catalog`] and forks its sandbox.
+//! - [`plugin`] answers the guest's calls through [`gate`].
+//! - [`gate`] asks [`policy`] and writes the intent into the attachment's record ([`session`], [`effect`]). One file of
+//!   [`capability`] does the work, and [`audit`] logs it.
+//! - [`outcome`] checks the guest's output, and [`attached`] checks the objects that it made.
+//! - [`collect`] removes the effects of a failed ADD, a DEL or a garbage collection.
+//!
+//! Nothing here links wasmtime.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
@@ -57,5 +63,5 @@ pub use postern_state::Header;
 pub use process::{ChildMain, Engine};
 pub use program::PROGRAM;
 
-/// CNI error code of a refusal by policy (100 and above are the plugin's own, specification "Error").
+/// The CNI error code of a refusal by policy (100 and above are the plugin's own, specification "Error").
 pub const DENIED: u32 = 110;

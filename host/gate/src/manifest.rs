@@ -1,4 +1,4 @@
-//! What was found out about a plugin when it was compiled, kept beside its code.
+//! The manifest: the facts about a plugin from its compilation, kept beside its code.
 
 use crate::places::{PlaceError, TrustedDir};
 use crate::plugin_error::PluginError;
@@ -6,39 +6,41 @@ use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Longest manifest in bytes: it lists the functions that a plugin imports, and there are some fifty of them.
+/// The greatest length of a manifest in bytes. It lists the functions that a plugin imports; there are some fifty of
+/// them.
 const LONGEST: u64 = 256 << 10;
 
 /// `<catalog>/<plugin>.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The plugin's name: what is placed under another one is not run.
+    /// The plugin's name. A plugin that is installed under another name is not run.
     pub plugin: String,
-    /// SHA-256 of the component, hexadecimal: what a policy can pin.
+    /// SHA-256 of the component, hexadecimal. A policy can pin it.
     pub digest: String,
     /// SHA-256 of the compiled code, hexadecimal.
     pub code: String,
     /// Length of the compiled code in bytes.
     pub size: u64,
-    /// Which engine the code was compiled for.
+    /// The engine that the code was compiled for.
     pub engine: String,
-    /// Imports down to functions: the plugin's ceiling.
+    /// The imports down to functions: the plugin's upper limit.
     pub imports: Vec<String>,
-    /// How much of WASI it imports. Left out where it is no more than every command needs.
+    /// The extent of WASI that it imports. Left out if it is no more than every command needs.
     #[serde(default, skip_serializing_if = "Floor::is_small")]
     pub wasi: Floor,
-    /// The postern that compiled it.
+    /// The version of postern that compiled it.
     pub postern: String,
 }
 
-/// How much of WASI a component imports, which decides what its sandbox process runs: found out at install, not by a run.
+/// The extent of WASI that a component imports. It decides which program the sandbox process runs. It is found out at
+/// install, not by a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Floor {
-    /// What every command needs: the host itself has it.
+    /// The part that every command needs: the host itself has it.
     #[default]
     Small,
-    /// More: all of it is there then, with nothing behind it, in a program of its own.
+    /// More: then all of it is there, with nothing behind it, in a separate program.
     Whole,
 }
 
@@ -55,7 +57,7 @@ impl Floor {
 }
 
 impl Manifest {
-    /// Where the manifest of a plugin is.
+    /// Returns the path of a plugin's manifest.
     pub fn path(catalog: &Path, plugin: &str) -> PathBuf {
         catalog.join(format!("{plugin}.json"))
     }
@@ -73,7 +75,7 @@ impl Manifest {
         Self::read_from(&directory, catalog, plugin)
     }
 
-    /// The same, where the catalog is open.
+    /// As `read`, if the catalog is open.
     pub(crate) fn read_from(directory: &TrustedDir, catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
         let path = Self::path(catalog, plugin);
         let file = directory.file(&format!("{plugin}.json"))?.ok_or_else(|| Self::absent(catalog, plugin))?;

@@ -14,13 +14,13 @@ use postern_confine::{Allowed, Environment, Output, Program, Rules};
 use postern_types::{ErrorCode, OpError};
 use std::path::{Path, PathBuf};
 
-/// What a delegate may print.
+/// The greatest size of a delegate's output, in bytes.
 const LIMIT: usize = 1 << 20;
 
-/// The native libraries' three refusals (CVE-2021-20206 is the second).
+/// Makes the three refusals of the native libraries (the second is CVE-2021-20206).
 ///
 /// # Errors
-/// [`ErrorCode::Unsupported`] for none, [`ErrorCode::InvalidArgument`] for one that is no plain name.
+/// [`ErrorCode::Unsupported`] for an empty name, [`ErrorCode::InvalidArgument`] for a name that is no plain file name.
 pub fn check_name(name: &str) -> Result<(), OpError> {
     if name.is_empty() {
         return Err(OpError::new(ErrorCode::Unsupported, "ipam.type", "no plugin name provided")
@@ -37,7 +37,7 @@ pub fn check_name(name: &str) -> Result<(), OpError> {
 /// # Errors
 /// Code 999, the native library's text.
 pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
-    // The name can come from a record as well: it is a file of those directories, or nothing.
+    // The name can also come from a record. It must be a file of those directories.
     if check_name(name).is_err() {
         return Err(Error::internal(format!("invalid plugin name: {name}")));
     }
@@ -46,9 +46,9 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
     for directory in &directories {
         let candidate = Path::new(directory).join(name);
         if candidate.is_file() {
-            // It gets all privileges of this process.
+            // The program gets all privileges of this process.
             places::trust(&candidate).map_err(obstacle)?;
-            // Our own file for a plugin that is not in the catalog would only call itself.
+            // If a plugin is not in the catalog, our own file for it would only call itself.
             let is_own = std::fs::canonicalize(&candidate).is_ok_and(|real| real == own);
             if is_own || plugin_file::read(&candidate).is_some() {
                 continue;
@@ -59,7 +59,7 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
     Err(Error::internal(format!("failed to find plugin \"{name}\" in path [{}]", directories.join(" "))))
 }
 
-/// How a helper may run a delegate: as [`run`] does.
+/// Returns the form in which a helper may run a delegate: as [`run`] does.
 pub fn allowed(path: PathBuf) -> Allowed {
     let rules =
         Rules { arguments: <[String]>::is_empty, input: |_| true, variable: Some(|name| name.starts_with("CNI_")) };
@@ -72,7 +72,7 @@ pub fn allowed(path: PathBuf) -> Allowed {
 /// # Errors
 /// The delegate's own error object; code 0 if it failed without one; code 999 if it can't be understood.
 pub fn run(path: &Path, session: &Session, verb: Verb) -> Result<Option<CniResult>, Error> {
-    // The same as in the environment already, but for garbage collection, which speaks for others.
+    // These values equal the environment's, except for garbage collection, which acts for other attachments.
     let request = &session.request;
     let variables = [
         ("CNI_COMMAND", verb.as_str()),
@@ -111,7 +111,7 @@ fn unrunnable(path: &Path, error: &std::io::Error) -> Error {
     Error::new(code::UNKNOWN, format!("netplugin failed with no error message: fork/exec {}: {error}", path.display()))
 }
 
-/// What the native library makes of a delegate that failed.
+/// Returns the native library's error for a delegate that failed.
 fn failure(output: &Output) -> Error {
     let Output { status, ended, stdout, stderr } = output;
     if stdout.is_empty() {

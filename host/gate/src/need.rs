@@ -1,16 +1,16 @@
-//! What a gate keeps of its rights, as capabilities and effects ask for it. How it keeps that is [`crate::confinement`]'s
-//! matter.
+//! The rights that a gate keeps, as capabilities and effects request them. [`crate::confinement`] decides how it keeps
+//! them.
 
 use std::borrow::Cow;
 
-/// Something that a confined gate can reach.
+/// An object that a confined gate can reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need<'a> {
     /// The kernel's network.
     Network,
     /// That, in the container's namespace.
     Container,
-    /// That, and the programs of iptables.
+    /// The kernel's network, and the programs of iptables.
     Iptables,
     /// A directory of leases.
     Leases(Cow<'a, str>),

@@ -1,5 +1,6 @@
-//! Notes on node objects: what Postern made that attachments share. They outlive attachments; `postern gc --node` removes
-//! those that nothing uses. A note that can't be written costs that removal only, so it is no error of the attachment.
+//! Notes on node objects: objects that Postern made and attachments share. They outlive attachments; `postern gc
+//! --node` removes those that nothing uses. A note that can't be written prevents only that removal. It is no error of
+//! the attachment.
 
 use crate::clock::now;
 use crate::errors::{self, kernel};
@@ -16,12 +17,13 @@ pub const VLAN_GATEWAY: &str = "vlan-gateway";
 /// Kind of a family whose forwarding was switched on.
 pub const FORWARDING: &str = "forwarding";
 
-/// Notes an object, and has it made: in this order, as one that nobody noted would never be collected. `make` says whether it
-/// was this run that made it; if not, the note goes again, and of a link that it made the index is noted as well: somebody
-/// else's may have its name one day.
+/// Notes an object, and has it made. The note comes first: an object without a note would never be collected.
+///
+/// `make` returns true if this run made the object. If not, the note is removed again. For a link that it made, the
+/// index is noted too: a foreign link may have its name one day.
 ///
 /// # Errors
-/// What `make` says.
+/// The errors of `make`.
 pub fn noted<E>(
     state: &Path,
     host: &Netlink,

@@ -1,4 +1,4 @@
-//! What a guest printed, before anybody believes it.
+//! The checks of a guest's output, before it is accepted.
 
 use crate::attached::{self, Lack};
 use crate::capability::device;
@@ -10,33 +10,34 @@ use postern_types::OpError;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// What a guest may print; the sandbox stops at the same size.
+/// The greatest size of a guest's output in bytes; the sandbox has the same limit.
 const LIMIT: usize = 1 << 20;
 
-/// What a run knows, and a result is held against.
+/// The facts of a run with which a result is compared.
 pub trait Known {
-    /// What was asked for.
+    /// The request.
     fn request(&self) -> &Request;
     /// The attachment's addresses.
     fn own(&self) -> &[OwnAddress];
-    /// Whether a guest was shown the host's link of this name.
+    /// True if a guest was shown the host's link of this name.
     fn has_shown(&self, link: &str) -> bool;
-    /// The link that a result names, as it is now: in the container if it has a sandbox, and else on the host.
+    /// Returns the current state of the link that a result names. It is in the container if it has a sandbox, and
+    /// otherwise on the host.
     ///
     /// # Errors
     /// The kernel refuses to show it.
     fn seen(&self, interface: &Interface) -> Result<Option<Seen>, OpError>;
-    /// What policy demands of the attachment's port, and it does not have.
+    /// Returns the demand of policy that the attachment's port does not meet.
     ///
     /// # Errors
     /// The kernel refuses to show it.
     fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError>;
 }
 
-/// What a link is, beside its name and address.
+/// The attributes of a link, beside its name and address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Bytes.
+    /// The MTU in bytes.
     pub mtu: u32,
     /// The PCI device that it belongs to.
     pub pci: Option<String>,
@@ -61,7 +62,7 @@ impl Known for Session {
             false => self.container_required()?.netlink().map_err(kernel)?,
         };
         let link = netlink.link_by_name(&interface.name).map_err(kernel)?;
-        // Another name finds it too, and results name links by their own.
+        // An alternative name finds it too, but results name links by their own name.
         let link = link.filter(|link| link.name == interface.name);
         Ok(link.map(|link| Seen { mtu: link.mtu, pci: device::pci_of(&link) }))
     }
@@ -72,10 +73,10 @@ impl Known for Session {
 }
 
 /// Reads a guest's output: a result for a successful ADD, nothing for the other verbs, an error object for a failure.
-/// `loopback` says that `lo` is the plugin's business, and its addresses are no claim then.
+/// `loopback` is true if `lo` is the plugin's task: its addresses are not a claim then.
 ///
 /// # Errors
-/// The guest's own error, or code 999 if it printed something else, or a result that claims what isn't so.
+/// The guest's own error. Code 999 if it printed something else, or a result with a false claim.
 pub fn read(
     run: &impl Known,
     granted: &Granted,
@@ -113,7 +114,7 @@ pub fn read(
     Ok(Some(result))
 }
 
-/// A result may name links and addresses that this run was given or found, or that `prevResult` has: nothing else.
+/// Checks that a result names only links and addresses that this run was given or found, or that `prevResult` has.
 fn believe(run: &impl Known, granted: &Granted, plugin: &str, loopback: bool, result: &CniResult) -> Result<(), Error> {
     let request = run.request();
     let previous = request.conf.previous_result().ok().flatten().unwrap_or_default();
@@ -148,8 +149,8 @@ fn believe(run: &impl Known, granted: &Granted, plugin: &str, loopback: bool, re
     Ok(())
 }
 
-/// What a result says of a link beside its name is what `before`, its entry in `prevResult`, has, or what the kernel shows:
-/// MTU and PCI device. A socket is one that policy names, and is there: no guest can make one.
+/// Checks the attributes of a link in a result: MTU and PCI device. They must equal those of `before`, its entry in
+/// `prevResult`, or those of the kernel. A socket must exist, and policy must name it: no guest can make one.
 fn believe_details(
     run: &impl Known,
     granted: &Granted,
@@ -198,14 +199,15 @@ fn believe_details(
     Ok(())
 }
 
-/// Looks whether there is a socket at this path itself: a link there could lead anywhere by the time that somebody opens it.
+/// Checks that there is a socket at this path itself. A symbolic link could lead to any other place when it is used.
 #[expect(clippy::disallowed_methods, reason = "a path of the result, which is looked at and not opened")]
 fn is_socket(path: &str) -> Result<(), String> {
     let found = Path::new(path).symlink_metadata().map_err(|error| error.to_string())?;
     if found.file_type().is_socket() { Ok(()) } else { Err("it is no socket".to_owned()) }
 }
 
-/// Every gateway is of the IP version of its address: no configuration and no policy makes sense of another one.
+/// Checks that every gateway has the IP version of its address. No configuration and no policy can make another one
+/// valid.
 ///
 /// # Errors
 /// Code 999, naming the plugin, the address and the gateway.
@@ -221,7 +223,7 @@ pub fn one_family(plugin: &str, result: &CniResult) -> Result<(), Error> {
     Ok(())
 }
 
-/// What policy demands of an ADD has been done, and is so now.
+/// Checks that the demands of policy on an ADD are met now.
 fn require(run: &impl Known, granted: &Granted, plugin: &str) -> Result<(), Error> {
     let lack = run.lack(granted).map_err(|error| {
         Error::internal(format!("what plugin \"{plugin}\" made can't be held against its policy: {error}"))
@@ -234,9 +236,10 @@ fn require(run: &impl Known, granted: &Granted, plugin: &str) -> Result<(), Erro
     Err(Error::internal(format!("plugin \"{plugin}\" {what}")).with_details(details))
 }
 
-/// An address is the attachment's own: leased in this run, handed out by IPAM, or made by a plugin before. What `prevResult`
-/// has may be handed on as it is, whoever made it. Only who is asked for addresses can bring new ones, and only those that its
-/// policy names.
+/// Checks that an address is the attachment's own: leased in this run, given by IPAM, or made by an earlier plugin.
+///
+/// Addresses of `prevResult` may be passed on unchanged, whoever made them. Only the plugin that is asked for addresses
+/// can add new ones, and only those that its policy names.
 fn believe_address(run: &impl Known, granted: &Granted, plugin: &str, ip: &IpConfig) -> Result<(), Error> {
     let address = ip.address;
     let owned = run.own().iter().any(|own| own.net == address);
@@ -308,7 +311,7 @@ mod tests {
         Session::new(request, Instant::now(), places)
     }
 
-    /// What is said of this result of `plugin`, in a network whose addresses are `ipam`'s. The attachment has
+    /// Returns the refusal of this result of `plugin`, in a network with addresses from `ipam`. The attachment has
     /// 10.9.0.2/24 with the gateway 10.9.0.254, and 10.8.0.2/24 without one.
     fn said(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
         let mut session = session(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, Verb::Add);
@@ -329,7 +332,7 @@ mod tests {
         }
     }
 
-    /// A run whose links are these.
+    /// A run with these links.
     struct Shown(Session, Option<Seen>);
 
     impl Known for Shown {
@@ -383,7 +386,7 @@ mod tests {
         for (key, seen, previous, expected) in [
             (r#""mtu":9000"#, seen(), "", ""),
             (pci.as_str(), seen(), "", ""),
-            // As a plugin before said, who knew better.
+            // The values of an earlier plugin, which had more information.
             (&pci, plain(), before.as_str(), ""),
             (r#""socketPath":"/run/x","mtu":1"#, None, &before, ""),
             (&at("vhost.sock"), None, "", ""),
@@ -402,7 +405,7 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    /// What counts of this `prevResult` where there is no record.
+    /// The parts of this `prevResult` that count without a record.
     #[test]
     fn an_earlier_result_counts_by_record_or_policy() {
         let conf = br#"{"cniVersion":"1.0.0","name":"n","prevResult":{"cniVersion":"1.0.0","ips":[
@@ -419,7 +422,7 @@ mod tests {
             session.adopt(&previous, Some(&granted));
             let own: Vec<String> = session.own.iter().map(|own| own.net.to_string()).collect();
             assert_eq!(own, expected, "{policy}");
-            // Whatever counts, it may be handed on as it was.
+            // The result may be passed on unchanged, whichever parts count.
             let same = r#"{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24","gateway":"10.9.0.7"}]}"#;
             assert!(read(&session, &granted, "x", Verb::Add, same, 0, false).is_ok());
             let other = same.replace("10.9.0.7", "10.9.0.8");
@@ -432,13 +435,13 @@ mod tests {
         for (address, gateway, expected) in [
             ("10.9.0.2/24", "10.9.0.254", ""),
             ("10.9.0.2/24", "", ""),
-            // Without a gateway the first address of the network is the one, and bridge says so.
+            // Without a gateway the first address of the network is used, and bridge prints it.
             ("10.8.0.2/24", "10.8.0.1", ""),
             ("10.9.0.2/24", "10.9.0.1", "plugin \"bridge\" claims gateway 10.9.0.1 for 10.9.0.2/24"),
             ("10.9.0.2/16", "", "plugin \"bridge\" claims address 10.9.0.2/16"),
             ("10.9.0.3/24", "", "plugin \"bridge\" claims address 10.9.0.3/24"),
         ] {
-            // What it may say of itself is for who is asked for addresses.
+            // Only the plugin that is asked for addresses may say this.
             for policy in ["", "[result]\naddresses = [\"0.0.0.0/0\"]\ngateways = [\"0.0.0.0/0\"]"] {
                 let said = said("bridge", policy, address, gateway);
                 assert!(said.starts_with(expected) && said.is_empty() == expected.is_empty(), "{address}: {said}");
@@ -454,7 +457,7 @@ mod tests {
             ("", "10.9.0.2/24", ""),
             (result, "10.7.0.9/24", "10.7.0.1"),
             (result, "10.7.0.9/24", ""),
-            // Of an operator's entry, also outside of the network.
+            // The gateway of an operator's entry may be outside of the network.
             ("[result]\ngateways = [\"10.9.0.2/24 via 10.7.0.1\"]", "10.9.0.2/24", "10.7.0.1"),
         ] {
             assert_eq!(said("ipam", policy, address, gateway), "", "{address} {gateway}");
@@ -489,7 +492,7 @@ mod tests {
                 "gateway 10.9.0.1 for 10.9.0.2/24",
                 "gateways = [\"10.9.0.2/24 via 10.9.0.1\"]",
             ),
-            // Not in the network of the address that it is said for.
+            // The gateway is outside of the network of its address.
             (
                 result,
                 "10.9.0.2/24",

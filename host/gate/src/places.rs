@@ -1,7 +1,8 @@
-//! Where things are, and whom they must belong to.
+//! The files and directories of the host, and their required owners.
 //!
-//! What is executed or decides (code, policy, records) must belong to root or to the effective user, and so must the way to
-//! it: `postern_state::trust` says how, since leases are held to the same.
+//! Everything that is executed or decides (code, policy, records) must belong to root or to the effective user. The
+//! same holds for all directories on the way to it. `postern_state::trust` has the rules, because they hold for leases
+//! too.
 
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat, stat};
@@ -12,79 +13,80 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Why a file or directory is not used, with the way out.
+/// The reason why a file or directory is not used, with the way out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
-    /// Others could have changed it.
+    /// Other users could have changed it.
     #[error(transparent)]
     Untrusted(#[from] TrustError),
-    /// `/proc` does not tell which file this program is.
+    /// `/proc` does not tell the file of this program.
     #[error("cannot find out where postern itself is: {0}")]
     Nameless(String),
-    /// No catalog where one is looked for.
+    /// There is no catalog in the expected places.
     #[error("there is no catalog of plugins at {0}; `make install` puts one there")]
     NoCatalog(String),
-    /// No directory for records that this user may write to.
+    /// There is no directory for records that this user may write to.
     #[error(
         "user {0} may not write to {STATE}, where records are kept; run postern as root, or set XDG_RUNTIME_DIR to a \
          directory of this user's"
     )]
     NotWritable(u32),
-    /// No directory.
+    /// There is no directory.
     #[error("{}: {reason}; it has to be a directory, and no link to one", .path.display())]
     NoDirectory {
-        /// What is there instead.
+        /// The path of the object that is there instead.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's message.
         reason: String,
     },
-    /// A link where a file belongs.
+    /// There is a symbolic link instead of a file.
     #[error(
         "{} is a symbolic link, and whoever can write where it leads would decide; put the file itself there (`make \
          install`, or `postern add FILE.wasm --policy FILE`)",
         .0.display()
     )]
     Link(PathBuf),
-    /// No file at all.
+    /// There is an object that is not a regular file.
     #[error("{} is no regular file; remove it, and install the plugin again", .0.display())]
     Irregular(PathBuf),
-    /// It can't be read.
+    /// The file can't be read.
     #[error("{}: {reason}", .path.display())]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's message.
         reason: String,
     },
 }
 
 impl PlaceError {
-    /// It can't be read.
+    /// The file can't be read.
     pub(crate) fn unreadable(path: &Path, reason: impl std::fmt::Display) -> Self {
         Self::Unreadable { path: path.to_owned(), reason: reason.to_string() }
     }
 }
 
-/// Name of the directory beside the executable that holds code and policy.
+/// The name of the directory beside the executable that contains code and policy.
 pub const CATALOG: &str = "postern.d";
 
-/// Where the catalog is looked for if it isn't beside the executable: a copy of the host in a CNI bin directory then
-/// still finds what `make install` placed.
+/// The places of the catalog if it is not beside the executable. So a copy of the host in a CNI bin directory finds the
+/// files that `make install` placed.
 pub const INSTALLED: [&str; 2] = ["/usr/local/lib/postern/postern.d", "/usr/lib/postern/postern.d"];
 
-/// Records, notes on node objects and on verified code: it must live exactly as long as the kernel's state.
+/// The directory of records and of notes on node objects and verified code. It must exist exactly as long as the
+/// kernel's state.
 pub const STATE: &str = "/run/postern";
 
-/// What has to survive a reboot: the index of leases, from which those of an earlier boot are recognised.
+/// The directory of data that must survive a reboot: the index of leases, which tells the leases of an earlier boot.
 pub const LIBRARY: &str = "/var/lib/postern";
 
-/// The audit log, which outlives what it tells of.
+/// The directory of the audit log, which outlives the objects that it names.
 pub const LOGS: &str = "/var/log/postern";
 
-/// The catalog of this executable: beside it, or where it was installed.
+/// Returns the catalog of this executable: beside it, or in a place of installation.
 ///
 /// # Errors
-/// There is none; the error names where it was looked for.
+/// There is none; the error names the places.
 #[expect(clippy::disallowed_methods, reason = "a link of the kernel's own")]
 pub fn catalog() -> Result<PathBuf, PlaceError> {
     let exe = std::fs::read_link("/proc/self/exe").map_err(|e| PlaceError::Nameless(e.to_string()))?;
@@ -100,16 +102,17 @@ pub fn catalog() -> Result<PathBuf, PlaceError> {
     Err(PlaceError::NoCatalog(looked.join(" or ")))
 }
 
-/// What tells a directory from another one that takes its place: device, inode, and the time of its last change.
+/// Returns the data that distinguish a directory from a later one in its place: device, inode, and the time of its last
+/// change.
 pub fn identity(directory: &Path) -> Option<(u64, u64, i64, i64)> {
     let stat = stat(directory).ok()?;
     Some((stat.st_dev, stat.st_ino, stat.st_ctime, stat.st_ctime_nsec))
 }
 
-/// The directories that a run writes to, each one proven to be nobody else's.
+/// The directories that a run writes to. Each is proven to be writable by no other user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// [`STATE`], or below `XDG_RUNTIME_DIR` for a user who may not write there (rootless runtimes).
+    /// [`STATE`], or a directory below `XDG_RUNTIME_DIR` for a user who may not write there (rootless runtimes).
     pub state: PathBuf,
     /// [`LIBRARY`], or the state directory for a user who may not write there.
     pub library: PathBuf,
@@ -118,13 +121,14 @@ pub struct Places {
 }
 
 impl Places {
-    /// Finds them, and makes those that are missing.
+    /// Finds the directories, and makes those that are missing.
     ///
     /// # Errors
-    /// There is none that can be written, or somebody else could write to one, and the way out.
+    /// None can be written, or another user could write to one; with the way out.
     pub fn find() -> Result<Self, PlaceError> {
         let state = PathBuf::from(STATE);
-        // On a disk that has become read-only nothing can be made, but what is there can be read, and what it lists removed.
+        // On a disk that has become read-only, nothing can be made. But the existing records can be read, and their
+        // effects removed.
         let state = if usable(&state) || is_blocked(&state) { state } else { below_runtime_dir()? };
         trust(&state)?;
         let library = PathBuf::from(LIBRARY);
@@ -135,16 +139,17 @@ impl Places {
     }
 }
 
-/// Whether the directory is there and nobody at all may write to it: its disk is read-only, or it must not be changed
+/// True if the directory exists and no user at all may write to it: its disk is read-only, or it must not be changed
 /// (chattr(1)). Its user is this one nevertheless.
 pub fn is_blocked(directory: &Path) -> bool {
     matches!(writing(directory), Err(Errno::EROFS | Errno::EPERM))
 }
 
-/// The directory of the audit log, for who has no other place: what it is refused for may be its state directory.
+/// Returns the directory of the audit log, for a caller without other places: its state directory may be the one that
+/// was refused.
 ///
 /// # Errors
-/// There is none that nobody else could write to.
+/// There is none that only this user can write to.
 pub fn logs() -> Result<PathBuf, PlaceError> {
     let own = PathBuf::from(LOGS);
     if usable(&own) {
@@ -157,8 +162,8 @@ pub fn logs() -> Result<PathBuf, PlaceError> {
     Ok(state)
 }
 
-/// Why the log is not in [`LOGS`]: a text for people, or `None` if it is there. Elsewhere it goes with the state, which is
-/// gone when the machine is started the next time.
+/// Returns the reason why the log is not in [`LOGS`], as a text for people; `None` if it is there. Elsewhere it is kept
+/// with the state, and is gone after the next start of the machine.
 pub fn why_logs_moved(logs: &Path) -> Option<String> {
     if logs == Path::new(LOGS) {
         return None;
@@ -168,28 +173,29 @@ pub fn why_logs_moved(logs: &Path) -> Option<String> {
     Some(format!("the audit log is in {} and not in {LOGS}, which user {user} can't write to: {why}", logs.display()))
 }
 
-/// [`LOGS`], or the state directory. That it had to move is said when the log begins there.
+/// Returns [`LOGS`], or the state directory. A message says that it had to move, when the log begins there.
 fn logs_or(state: &Path) -> Result<PathBuf, PlaceError> {
     let logs = PathBuf::from(LOGS);
     let logs = if usable(&logs) { logs } else { state.to_owned() };
-    // Not the way to it: `/var/log` belongs to a group of loggers on many systems. Who opens the log looks again.
+    // The directories above are not checked: on many systems `/var/log` belongs to a group of loggers. The check is
+    // repeated when the log is opened.
     trust_file(&logs, directory(&logs)?)?;
     if logs == state && !is_there(&logs.join(crate::LOG)) {
-        // Once, when it begins there: `postern log` and `postern doctor` go on saying it.
+        // The message comes once, when the log begins there. `postern log` and `postern doctor` repeat it.
         let why = why_logs_moved(&logs).unwrap_or_default();
         crate::say!("postern: {why}");
     }
     Ok(logs)
 }
 
-/// The state directory of a user who may not write to [`STATE`].
+/// Returns the state directory of a user who may not write to [`STATE`].
 fn below_runtime_dir() -> Result<PathBuf, PlaceError> {
     let dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
     let own = dir.map(|dir| PathBuf::from(dir).join("postern"));
     own.filter(|own| usable(own)).ok_or_else(|| PlaceError::NotWritable(geteuid().as_raw()))
 }
 
-/// Opens a directory itself, never what a link of that name leads to.
+/// Opens a directory itself, never the target of a symbolic link with that name.
 ///
 /// # Errors
 /// [`PlaceError::NoDirectory`].
@@ -197,23 +203,23 @@ pub fn directory(path: &Path) -> Result<Dir, PlaceError> {
     Dir::open_itself(path).map_err(|e| PlaceError::NoDirectory { path: path.to_owned(), reason: e.to_string() })
 }
 
-/// Whether the directory is there, or can be made, and can be written.
+/// True if the directory exists or can be made, and can be written.
 fn usable(directory: &Path) -> bool {
     let there = is_directory(directory) || Dir::make(directory, 0o700).is_ok();
     there && writing(directory).is_ok()
 }
 
-/// Whether a path leads to anything.
+/// True if a path leads to anything.
 pub fn is_there(path: &Path) -> bool {
     stat(path).is_ok()
 }
 
-/// Whether a path leads to a regular file.
+/// True if a path leads to a regular file.
 pub(crate) fn is_file(path: &Path) -> bool {
     stat(path).is_ok_and(|stat| kind(&stat) == SFlag::S_IFREG)
 }
 
-/// Whether a path leads to a directory.
+/// True if a path leads to a directory.
 pub fn is_directory(path: &Path) -> bool {
     stat(path).is_ok_and(|stat| kind(&stat) == SFlag::S_IFDIR)
 }
@@ -222,7 +228,8 @@ fn writing(directory: &Path) -> nix::Result<()> {
     access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
 }
 
-/// A directory that [`trust`] has accepted, open: what is opened in it is of this directory, whatever takes its place.
+/// A directory that [`trust`] has accepted, open. Everything that is opened in it is of this directory, even if another
+/// takes its place.
 #[derive(Debug)]
 pub struct TrustedDir {
     dir: Dir,
@@ -230,7 +237,7 @@ pub struct TrustedDir {
 }
 
 impl TrustedDir {
-    /// Opens it; `None` if there is no such directory.
+    /// Opens the directory; `None` if it does not exist.
     ///
     /// # Errors
     /// [`PlaceError::Unreadable`].
@@ -242,8 +249,8 @@ impl TrustedDir {
         }
     }
 
-    /// Opens a file of it: a regular one, in the directory itself, that nobody else can change. `None` if there is no such
-    /// file.
+    /// Opens a regular file of the directory. It must be in the directory itself, and no other user may be able to
+    /// change it. `None` if there is no such file.
     ///
     /// # Errors
     /// As [`trust`].
@@ -264,7 +271,7 @@ impl TrustedDir {
     }
 }
 
-/// Whether a file was not opened because it is a link.
+/// True if a file was not opened because it is a link.
 pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ELOOP as i32)
 }

@@ -1,4 +1,5 @@
-//! One plugin's run: from its name to its result, the one that the runtime called and a delegate alike.
+//! One plugin's run: from its name to its result. It is the same for the plugin that the runtime called and for a
+//! delegate.
 
 use crate::call::call;
 use crate::errors::obstacle;
@@ -14,13 +15,13 @@ use postern_policy::Granted;
 use postern_types::{Capability, ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
 use std::time::{Duration, Instant};
 
-/// How long a sandbox that can't be sent to may take to say why it has ended.
+/// The time that a sandbox that can't be sent to has to report why it ended.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Runs a plugin. A failed ADD leaves nothing of what it did.
+/// Runs a plugin. A failed ADD leaves none of its effects.
 ///
 /// # Errors
-/// The plugin's own error object, or code 999 naming the plugin and what became of it.
+/// The plugin's own error object, or code 999 with the plugin's name and the reason.
 pub fn run(
     session: &mut Session,
     launcher: &mut Launcher,
@@ -34,7 +35,7 @@ pub fn run(
     session.request.verb = outer;
     if verb == Verb::Add && outcome.is_err() {
         collect::undo(session, before);
-        // What has been given back is another attachment's by now.
+        // An address that was given back may belong to another attachment by now.
         session.own.truncate(own);
     }
     outcome
@@ -69,7 +70,8 @@ fn run_once(
         gate.front.spent().map_or(Ok(reply), |words| Err(words.into()))
     });
     let granted = gate.front.into_granted();
-    // A delegate can be wanted again; the one that the runtime called is taken apart while the answer is being made.
+    // A delegate may be needed again. The process of the plugin that the runtime called is ended while the answer is
+    // being made.
     if depth > 0 && !matches!(&ended, Err(BadEnd { lost: true, .. })) {
         launcher.put_back(plugin, Plugin { policy, sandbox, digest });
     }
@@ -80,7 +82,7 @@ fn run_once(
     outcome::read(session, &granted, plugin, verb, &stdout, status, loopback)
 }
 
-/// What a guest begins with.
+/// Returns the data that a guest begins with.
 pub fn start(request: &Request, verb: Verb, granted: &Granted) -> Start {
     Start {
         env: std::iter::once(("CNI_COMMAND".to_owned(), verb.as_str().to_owned()))
@@ -95,9 +97,9 @@ pub fn start(request: &Request, verb: Verb, granted: &Granted) -> Start {
 pub struct BadEnd {
     /// The rest of a sentence that begins with its name.
     words: String,
-    /// The way out, where there is one.
+    /// The way out, if there is one.
     details: Option<&'static str>,
-    /// Its process can't be used again.
+    /// True if its process can't be used again.
     lost: bool,
 }
 
@@ -108,7 +110,7 @@ impl From<String> for BadEnd {
 }
 
 impl BadEnd {
-    /// The error of this plugin.
+    /// Returns the error of this plugin.
     pub fn of(self, plugin: &str) -> Error {
         let error = Error::internal(format!("plugin \"{plugin}\" {}", self.words));
         match self.details {
@@ -118,11 +120,11 @@ impl BadEnd {
     }
 }
 
-/// Has the guest's calls answered by `call` until it ends, and returns what it printed and its status. An error of `call`
-/// itself stops the guest: it is the rest of a sentence that begins with the plugin's name.
+/// Serves the guest until it ends, and returns its output and its status. `call` answers the guest's requests. An error
+/// of `call` itself stops the guest: it is the rest of a sentence that begins with the plugin's name.
 ///
 /// # Errors
-/// Why the guest ended without a result.
+/// The reason why the guest ended without a result.
 pub fn serve(
     plugin: &str,
     sandbox: &mut Sandbox,
@@ -134,7 +136,7 @@ pub fn serve(
     let mut last = None;
     let mut answer = ToSandbox::Start(start);
     loop {
-        // A sandbox that has ended can't be sent to, but may have said why: that is what is received then.
+        // A sandbox that has ended can't be sent to, but may have sent the reason. That is received then.
         let sent = match sandbox.send(&answer, deadline) {
             Err(Silence::TooLarge) => {
                 let error = OpError::new(ErrorCode::Exhausted, "answer", "the answer is longer than a message may be");
@@ -142,7 +144,7 @@ pub fn serve(
             }
             sent => sent,
         };
-        // One that waits for an answer that could not be sent would be waited for in vain.
+        // A sandbox that waits for an answer that could not be sent will not say more: the wait for it is short.
         let until = if sent.is_ok() { deadline } else { deadline.min(Instant::now() + LAST_WORDS) };
         let message = loop {
             match sandbox.receive(until) {
@@ -183,14 +185,14 @@ fn describe(silence: Silence, last: Option<&str>) -> String {
     }
 }
 
-/// A guest's standard error goes to the runtime's, every line marked with the plugin's name.
+/// The guest's standard error. It goes to the runtime's, and every line begins with the plugin's name.
 struct Stderr<'a> {
     plugin: &'a str,
     left: usize,
 }
 
 impl Stderr<'_> {
-    /// Prints lines as long as there is room, the name in front of each included.
+    /// Prints lines while there is room. The name before each line counts too.
     fn show(&mut self, text: &str) {
         for line in text.lines() {
             if self.left == 0 {

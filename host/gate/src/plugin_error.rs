@@ -1,25 +1,25 @@
-//! Why a plugin is not run.
+//! The reasons why a plugin is not run.
 
 use crate::inherited::LimitError;
 use crate::places::PlaceError;
 use postern_policy::PolicyError;
 use std::path::PathBuf;
 
-/// Why a plugin is not run, with the way out.
+/// The reason why a plugin is not run, with the way out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
-    /// A place is not to be trusted, or is not there.
+    /// A place is not trusted, or does not exist.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// No file can be called that.
+    /// No file can have that name.
     #[error("invalid plugin name: {0}")]
     Name(String),
     /// The catalog has no code of it.
     #[error("there is no plugin \"{plugin}\" in {}; `postern add FILE.wasm --policy FILE` places one", .catalog.display())]
     Absent {
-        /// Which.
+        /// The plugin.
         plugin: String,
-        /// Where it was looked for.
+        /// The catalog that was searched.
         catalog: PathBuf,
     },
     /// Its code has no manifest.
@@ -28,9 +28,9 @@ pub enum PluginError {
         .manifest.display()
     )]
     NoManifest {
-        /// Which.
+        /// The plugin.
         plugin: String,
-        /// Where its manifest belongs.
+        /// The path where its manifest should be.
         manifest: PathBuf,
     },
     /// Its manifest can't be understood.
@@ -38,27 +38,27 @@ pub enum PluginError {
     Garbled {
         /// The manifest.
         manifest: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// It was installed under another name.
     #[error("plugin \"{plugin}\" is not what it is called: {} was installed as \"{installed}\"; {AGAIN}", .code.display())]
     Renamed {
-        /// What it is called.
+        /// Its present name.
         plugin: String,
         /// Its code.
         code: PathBuf,
-        /// What it was called when it was installed.
+        /// Its name when it was installed.
         installed: String,
     },
-    /// Its code has lost or gained something.
+    /// The length of its code has changed.
     #[error(
         "the code of plugin \"{plugin}\" is not whole: {} has {size} bytes, and had {installed} when it was installed; \
          {AGAIN}",
         .code.display()
     )]
     NotWhole {
-        /// Which.
+        /// The plugin.
         plugin: String,
         /// Its code.
         code: PathBuf,
@@ -74,7 +74,7 @@ pub enum PluginError {
         .code.display()
     )]
     OtherEngine {
-        /// Which.
+        /// The plugin.
         plugin: String,
         /// Its code.
         code: PathBuf,
@@ -83,14 +83,14 @@ pub enum PluginError {
         /// The engine of this host.
         engine: String,
     },
-    /// Its code is not what was compiled.
+    /// Its code is not the compiled code.
     #[error(
         "the code of plugin \"{plugin}\" was changed or swapped: {} has sha256 {found}, and its manifest {} says {wanted}; \
          find out by whom, then {AGAIN}",
         .code.display(), .manifest.display()
     )]
     Changed {
-        /// Which.
+        /// The plugin.
         plugin: String,
         /// Its code.
         code: PathBuf,
@@ -98,7 +98,7 @@ pub enum PluginError {
         found: String,
         /// Its manifest.
         manifest: PathBuf,
-        /// The hash in it.
+        /// The hash in the manifest.
         wanted: String,
     },
     /// It is not the component that its policy pins.
@@ -108,13 +108,13 @@ pub enum PluginError {
         .file.display()
     )]
     OtherComponent {
-        /// Which.
+        /// The plugin.
         plugin: String,
-        /// What the policy wants.
+        /// The digest that the policy requires.
         pinned: String,
-        /// What it is.
+        /// The digest of the component.
         given: String,
-        /// Where an operator would write another pin.
+        /// The file where an operator would write another pin.
         file: PathBuf,
     },
     /// It has no policy.
@@ -124,32 +124,32 @@ pub enum PluginError {
         .file.display()
     )]
     NoPolicy {
-        /// Which.
+        /// The plugin.
         plugin: String,
-        /// Where its policy belongs.
+        /// The path where its policy should be.
         file: PathBuf,
     },
-    /// Its policy means nothing.
+    /// Its policy can't be understood.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// A limit is too low for its process.
     #[error("cannot start the sandbox process: {0}")]
     Limit(#[from] LimitError),
-    /// It needs the second program, and that is not there.
+    /// It needs the second program, which is missing.
     #[error(
         "plugin \"{plugin}\" imports all of WASI, and is run by {}, which is not there; `make install` puts it there",
         .program.display()
     )]
     NoProgram {
-        /// Which.
+        /// The plugin.
         plugin: String,
-        /// Where the program belongs.
+        /// The path where the program should be.
         program: PathBuf,
     },
-    /// The kernel gives no channel to its process.
+    /// The kernel refuses a channel to its process.
     #[error("cannot open a channel to the sandbox: {0}")]
     NoChannel(String),
-    /// The kernel gives no process.
+    /// The kernel refuses a process.
     #[error("cannot start the sandbox process: {0}")]
     NoProcess(String),
     /// The host has confined itself.
@@ -157,5 +157,5 @@ pub enum PluginError {
     Taken(String),
 }
 
-/// The way out of everything that is wrong with an installed plugin.
+/// The way out of every fault of an installed plugin.
 const AGAIN: &str = "install it again: `make install`, or `postern add FILE.wasm --policy FILE`";

@@ -1,51 +1,51 @@
 //! A plugin's file in a CNI bin directory: one line, `#!HOST --plugin=NAME`, by which the kernel starts the host.
 //!
-//! A file of its own, and no link: a program that copies another plugin over it changes this file, and not the host. The
-//! kernel puts the option in front of the file's name, so the option alone says which plugin it is.
+//! It is a file of its own, and not a link. A program that copies another plugin over it changes this file, and not the
+//! host. The kernel puts the option before the file's name, so the option alone names the plugin.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What makes the host a plugin, as its first argument.
+/// The first argument that makes the host a plugin.
 pub const OPTION: &str = "--plugin=";
 
-/// Name of the host's executable.
+/// The name of the host's executable.
 pub const HOST: &str = "postern";
 
-/// Longest line in bytes, its end included. The kernel looks at 256 bytes of a file that it is to start
-/// (`BINPRM_BUF_SIZE`), the last of which it does not use.
+/// The greatest length of the line in bytes, its end included. The kernel reads 256 bytes of a file that it is to start
+/// (`BINPRM_BUF_SIZE`), and does not use the last one.
 pub const LONGEST: usize = 254;
 
-/// Whether a plugin can be called so. What is no such name leads to no file, in no directory.
+/// True if a plugin can have this name. A name that is refused here leads to no file in any directory.
 pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(plain)
 }
 
-/// Why the kernel could not start the host by a plugin's file, with the way out.
+/// The reason why the kernel could not start the host by a plugin's file, with the way out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// By this path it can't.
+    /// The host's path can't be used.
     #[error(
         "the host is at {0:?}, and the kernel starts it from a plugin's file only by an absolute path without white space; \
          install Postern at another path (`make install PREFIX=/usr/local`)"
     )]
     Host(PathBuf),
-    /// It does not read that far.
+    /// The kernel does not read that far.
     #[error(
         "the first line of the file of plugin \"{plugin}\" would have {bytes} bytes, and the kernel reads {LONGEST}; install \
          Postern at a shorter path (`make install PREFIX=/usr/local`)"
     )]
     TooLong {
-        /// Whose file.
+        /// The plugin.
         plugin: String,
-        /// How long its line would be.
+        /// The length of its line.
         bytes: usize,
     },
 }
 
-/// The contents of a plugin's file, for the host at this path.
+/// Returns the content of a plugin's file, for the host at this path.
 ///
 /// # Errors
 /// The kernel could not start the host by such a line.
@@ -61,16 +61,16 @@ pub fn line(host: &Path, plugin: &str) -> Result<String, LineError> {
     Ok(line)
 }
 
-/// What a plugin's file says.
+/// The content of a plugin's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginFile {
     /// The host that the kernel starts.
     pub host: PathBuf,
-    /// The plugin that it then is.
+    /// The plugin that the host is then.
     pub plugin: String,
 }
 
-/// Reads the beginning of a file as the kernel does. `None` for everything but a plugin's file.
+/// Reads the beginning of a file as the kernel does. `None` if it is not a plugin's file.
 pub fn parse(bytes: &[u8]) -> Option<PluginFile> {
     let text = bytes.get(..bytes.len().min(LONGEST + 1))?.strip_prefix(b"#!")?;
     let end = text.iter().position(|byte| *byte == b'\n')?;
@@ -81,10 +81,10 @@ pub fn parse(bytes: &[u8]) -> Option<PluginFile> {
     (is_host && is_name(plugin)).then(|| PluginFile { host: PathBuf::from(host), plugin: plugin.to_owned() })
 }
 
-/// Reads a regular file, or one that a link leads to. `None` for everything but a plugin's file.
+/// Reads a regular file, or the target of a link. `None` if it is not a plugin's file.
 #[expect(clippy::disallowed_methods, reason = "a file of the runtime's directories, which decides nothing")]
 pub fn read(path: &Path) -> Option<PluginFile> {
-    // Not a pipe, which would have nobody at its other end.
+    // A pipe is not opened: it may have no other end.
     if !path.is_file() {
         return None;
     }

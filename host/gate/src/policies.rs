@@ -1,5 +1,5 @@
-//! The files that policies are read from: beside the plugin's code, and the operator's. What they say is
-//! [`postern_policy`]'s matter.
+//! The files of policies: one beside the plugin's code, and one of the operator. [`postern_policy`] decides on their
+//! meaning.
 
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
@@ -12,18 +12,19 @@ use std::path::Path;
 /// Reads `<catalog>/<plugin>.toml` and, if there is one, the operator's file of the same name.
 ///
 /// # Errors
-/// No policy (a plugin without one is not run), not to be trusted, or not to be understood.
+/// The policy is missing (a plugin without one is not run), not trusted, or can't be understood.
 pub fn load(catalog: &Path, plugin: &str) -> Result<Policy, PluginError> {
     let path = catalog.join(format!("{plugin}.toml"));
     let Some(open) = places::open_trusted(&path)? else {
         return Err(PluginError::NoPolicy { plugin: plugin.to_owned(), file: path });
     };
     let shipped = read(&path, open)?;
-    // The shipped file's mistakes are told before the operator's file is looked at.
+    // Errors of the shipped file are reported before the operator's file is read.
     Policy::of_both(shipped, || Ok(operators(Path::new(OPERATOR_DIRECTORY), &format!("{plugin}.toml"))?))
 }
 
-/// The operator's file, if there is one. It may be a link: whoever owns one says where it leads, and is looked at too.
+/// Returns the operator's file, if there is one. It may be a link: its owner decides where it leads, and is checked
+/// too.
 fn operators(directory: &Path, name: &str) -> Result<Option<Text>, PlaceError> {
     let own = directory.join(name);
     let opened = Dir::open(directory).and_then(|directory| match directory.file(name, How::Read) {
@@ -42,7 +43,7 @@ fn operators(directory: &Path, name: &str) -> Result<Option<Text>, PlaceError> {
     read(&own, open).map(Some)
 }
 
-/// Opens what a link leads to.
+/// Opens the target of a link.
 #[expect(
     clippy::disallowed_methods,
     reason = "where the operator's link leads, which is judged as a path before it is read"
@@ -55,8 +56,8 @@ fn behind(link: &Path) -> io::Result<File> {
     Dir::open(directory)?.file(name, How::Read)
 }
 
-/// The file that came with the plugin alone: what it was made for, whatever an operator's file says. `None` if there is
-/// none, or none that can be read and trusted.
+/// Reads the shipped file alone: it tells what the plugin was made for, whatever an operator's file says. `None` if it
+/// is missing, not trusted, or can't be read.
 pub fn load_shipped(catalog: &Path, plugin: &str) -> Option<Policy> {
     let path = catalog.join(format!("{plugin}.toml"));
     let open = places::open_trusted(&path).ok()??;
@@ -101,10 +102,10 @@ mod tests {
         }
         assert_eq!(read("dangling.toml"), Ok(None));
         assert!(read("circle.toml").unwrap_err().to_string().contains("circle.toml: "));
-        // Where the link leads others can write.
+        // Other users can write to the link's target.
         std::fs::set_permissions(&kept, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(read("bridge.toml").unwrap_err().to_string().contains("kept can be written by others"));
-        // Nobody writes to this pipe: a run would wait for as long as its runtime does.
+        // This pipe has no writer: a run would wait for as long as its runtime does.
         mkfifo(&policies.join("pipe.toml"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
         assert!(read("pipe.toml").unwrap_err().to_string().contains("no regular file"));
         std::fs::create_dir(policies.join("directory.toml")).unwrap();

@@ -1,9 +1,8 @@
-//! The process that a guest runs in, seen from the gate.
+//! The process of a guest, seen from the gate.
 //!
-//! It is forked before anything else is done, so that it maps and links the plugin's code while the gate reads and checks
-//! the request. Fork instead of a new program: an exec costs about a millisecond on the machines that this was measured
-//! on (docs/design.md), a fork of a process this small a tenth of that. What the child may do is decided by
-//! `postern-sandbox`, before it looks at a byte of the guest.
+//! It is forked first. So it maps and links the plugin's code while the gate reads and checks the request. A fork of a
+//! process this small takes a tenth of an exec, which takes about a millisecond on the measured machines
+//! (docs/decisions.md). `postern-sandbox` confines the child, before it reads a byte of the guest.
 #![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
 
 use crate::inherited;
@@ -20,15 +19,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-/// What the child runs: it gets its end of the channel and the plugin's compiled code, and never returns.
+/// The child's main function. It gets its end of the channel and the plugin's compiled code, and never returns.
 pub type ChildMain = fn(channel: OwnedFd, code: OwnedFd) -> !;
 
-/// What the gate, which links no engine, has to know of the one that runs its guests.
+/// The facts about the engine of the guests. The gate itself links no engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Engine {
-    /// What the sandbox process runs.
+    /// The main function of the sandbox process.
     pub main: ChildMain,
-    /// Names the engine that compiled code must have been made for.
+    /// Returns the name of the engine that compiled code must have been made for.
     pub fingerprint: fn() -> String,
 }
 
@@ -39,14 +38,14 @@ pub struct Sandbox {
     channel: UnixStream,
 }
 
-/// Why nothing (more) comes from the sandbox.
+/// The reason why nothing, or nothing more, comes from the sandbox.
 #[derive(Debug)]
 pub enum Silence {
-    /// What was to be said is longer than a message may be; nothing was sent.
+    /// The message to send was longer than allowed; nothing was sent.
     TooLarge,
     /// The deadline has passed.
     Deadline,
-    /// The process has ended, or says what makes no sense.
+    /// The process has ended, or sent something that can't be understood.
     Broken(String),
 }
 
@@ -67,11 +66,11 @@ impl Sandbox {
     /// The kernel gives no process or no channel, or a limit is too low.
     pub fn start(code: OwnedFd, main: ChildMain, program: Option<File>) -> Result<Self, PluginError> {
         inherited::engine_limits()?;
-        // Those of earlier delegates that have ended by now.
+        // Earlier delegates' processes that have ended by now.
         while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status.pid().is_some()) {}
         let (ours, theirs) = UnixStream::pair().map_err(|e| PluginError::NoChannel(e.to_string()))?;
-        // SAFETY: the child never returns here. It may allocate: this process starts its one helper
-        // thread after the first fork, and glibc keeps its allocator usable in the child of a threaded process.
+        // SAFETY: the child never returns here. It may allocate. This process starts its one helper thread after the
+        // first fork, and glibc keeps its allocator usable in the child of a threaded process.
         match unsafe { fork() } {
             Ok(ForkResult::Parent { child }) => Ok(Self { pid: child, channel: ours }),
             Ok(ForkResult::Child) => {
@@ -85,7 +84,7 @@ impl Sandbox {
         }
     }
 
-    /// Its process.
+    /// Returns its process ID.
     pub fn pid(&self) -> Pid {
         self.pid
     }
@@ -109,12 +108,12 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // Also one that has said its last word: it may be lying.
+        // A sandbox that has reported its end is killed too: the report may be false.
         let _ = kill(self.pid, Signal::SIGKILL);
     }
 }
 
-/// What can't become another program says so and ends.
+/// Becomes another program. If that fails, it tells the gate and ends.
 fn become_or_tell(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
     let channel = OwnedFd::from(channel);
     let Err(errno) = program::become_it(program, &channel, code);
@@ -125,15 +124,15 @@ fn become_or_tell(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
     unsafe { libc::_exit(1) }
 }
 
-/// Waits for all sandboxes to be gone, so that none is left for others to bury. Taking a guest's memory apart takes the
-/// kernel a while: this is for when the answer has been given.
+/// Waits until all sandboxes are gone, so that no other process has to reap them. The kernel needs time to free a
+/// guest's memory, so this is called after the answer was given.
 pub fn reap() {
     while waitpid(None, None).is_ok() {}
 }
 
-/// Names this process after its run, for whoever lists processes: the verb first, since the kernel keeps 15 bytes.
+/// Names this process after its run, for lists of processes. The verb comes first, because the kernel keeps 15 bytes.
 pub fn introduce(verb: &str, plugin: &str) {
-    // A name that can't be is none of the run's business.
+    // A name that is not possible is ignored: the run does not depend on it.
     if let Ok(name) = CString::new(format!("{verb} {plugin}")) {
         let _ = nix::sys::prctl::set_name(&name);
     }

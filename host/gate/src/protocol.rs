@@ -1,9 +1,9 @@
-//! The host as a plugin: environment and standard input in, one JSON object out, exit status 0 or 1.
+//! The host as a plugin: environment and standard input as input, one JSON object as output, exit status 0 or 1.
 //!
-//! Nothing else in the host sees raw input. The order is the native plugins', since it decides which error a runtime
-//! reads; two things are deliberately earlier. The sandbox is forked as soon as the environment is valid, to be ready
-//! when the rest is; and the container's namespace is looked at before the plugin runs instead of after, so that a wrong
-//! one changes nothing.
+//! Nothing else in the host sees raw input. The order of the checks is the native plugins', because it decides which
+//! error a runtime reads. Two steps are deliberately earlier. The sandbox is forked as soon as the environment is
+//! valid, to be ready with the rest. The container's namespace is checked before the plugin runs instead of after, so
+//! that a wrong one changes nothing.
 
 use crate::audit::Refusal;
 use crate::collect;
@@ -32,19 +32,19 @@ use postern_types::Capability;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Standard input in bytes: a configuration with its `prevResult` is a few kilobytes.
+/// The greatest size of standard input, in bytes. A configuration with its `prevResult` has a few kilobytes.
 pub const STDIN_LIMIT: usize = 256 << 10;
 
-/// How long a runtime may take to send its request. That is part of the run's time.
+/// The time that a runtime has to send its request. It is part of the run's time.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long it may take to read an error, once the run is over. A result has the time of its run.
+/// The time that a runtime has to read an error, after the run is over. A result has the time of its run.
 const ERROR_WITHIN: Duration = Duration::from_secs(5);
 
-/// Runs one invocation. Returns the exit status.
+/// Performs one run. Returns the exit status.
 pub fn main(name: &str, engine: Engine) -> u8 {
     inherited::put_right();
-    // What a runtime forgot to close is nobody's here.
+    // Descriptors that a runtime forgot to close are not needed here.
     if let Err(error) = close_all_but(&[0, 1, 2]) {
         crate::say!("postern: inherited descriptors stay open: {error}");
     }
@@ -57,7 +57,7 @@ pub fn main(name: &str, engine: Engine) -> u8 {
     if written.is_ok() { status } else { 1 }
 }
 
-/// `Stdout` would write the last line by itself, and wait for ever.
+/// Prints without `Stdout`, which would write the last line by itself, and wait for ever.
 fn print(output: &[u8], deadline: Instant) -> Result<(), Error> {
     streams::write(std::io::stdout(), output, deadline).map_err(|errno| {
         crate::say!("postern: standard output cannot be written: {errno}");
@@ -68,7 +68,7 @@ fn print(output: &[u8], deadline: Instant) -> Result<(), Error> {
 fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let started = Instant::now();
     let env = Env::of_process()?;
-    // Before any path is made of it: it may be what somebody has typed.
+    // The check comes before any path is made of the name: a person may have typed it.
     if !plugin_file::is_name(name) {
         return Err(Error::internal(format!("invalid plugin name: {name:?}")));
     }
@@ -91,7 +91,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     inherited::limits()
         .map_err(|text| Error::internal(format!("the host can't run plugin \"{name}\": {text}")))
         .inspect_err(|error| refused(error, b""))?;
-    // For whoever finds this run hanging: the environment, which has the verb, is overwritten soon.
+    // This is for people who find this run hanging. The environment, which has the verb, is overwritten soon.
     process::introduce(&env.command, name);
     launcher.warm(name);
     let stdin = streams::read_input(STDIN_LIMIT, started + REQUEST_WITHIN)
@@ -99,7 +99,8 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let raw = read_conf(&stdin, STDIN_LIMIT)?;
     let call = Call { name, verb: env.verb()?, env: &env, stdin: &stdin, started };
     let has_no_verb = lacks_verb(call.verb, &raw.0);
-    // From here on the request is one that could be done. What keeps it from a guest is in the log.
+    // From here on the request could be carried out. If something prevents that before the guest, the log has the
+    // reason.
     let begun = begin(&call, raw, &mut launcher, &|error| refused(error, &stdin));
     let begun = begun.inspect_err(|error| {
         if !(has_no_verb && error.code == code::INCOMPATIBLE_VERSION) {
@@ -114,13 +115,13 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let outcome = act(&mut session, &mut launcher, name, part, granted);
     let outcome = if verb == Verb::Status { outcome.map_err(status::as_unavailable) } else { outcome };
     let outcome = outcome.and_then(|output| {
-        // A result that the runtime can't read is an attachment that it doesn't know of.
+        // If the runtime can't read the result, it does not know of the attachment.
         print(output.as_bytes(), session.deadline).inspect_err(|_| collect::undo(&mut session, 0))
     });
     session.audit.flush();
     made.tidy();
     if outcome.is_ok() && verb == Verb::Add {
-        // A runtime believes this process only when it has ended: what takes time comes before the last word.
+        // A runtime accepts the answer only when this process has ended. So slow work is done before the last output.
         session.runner = Rc::new(NoPrograms);
         drop(launcher);
         process::reap();
@@ -128,19 +129,19 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     } else {
         session.undone();
     }
-    // A failed ADD has been undone by now: its record goes too, unless something is left in it.
+    // A failed ADD has been undone by now. Its record is removed too, unless it still lists something.
     session.close_record();
     outcome.map(|()| String::new())
 }
 
-/// Whether the configuration is of a version that has no such verb. To say so refuses nothing: a runtime finds it on every
-/// node, as often as it asks. What policy says of versions is a refusal.
+/// True if the configuration's version has no such verb. That is not a refusal: a runtime meets it on every node, and
+/// as often as it asks. Policy's limits on versions are refusals.
 fn lacks_verb(verb: Verb, conf: &Json) -> bool {
     let version = config_version(conf).and_then(|version| NumericVersion::parse(&version));
     version.is_ok_and(|version| version < verb.since())
 }
 
-/// What the runtime called for.
+/// The runtime's request.
 struct Call<'a> {
     name: &'a str,
     verb: Verb,
@@ -154,18 +155,19 @@ struct Begun {
     session: Session,
     made: confinement::Made,
     part: Part,
-    /// What policy says of an earlier result, where there is one.
+    /// The policy for an earlier result, if there is one.
     granted: Option<Granted>,
 }
 
-/// How a run goes on.
+/// The next step of a run.
 enum Start {
     Guest(Box<Begun>),
-    /// Without one: this is the answer.
+    /// No guest is needed: this is the answer.
     Done(String),
 }
 
-/// All that comes before the guest. `refused` notes a refusal that is none for the runtime: DEL goes by the record then.
+/// Does everything that comes before the guest. `refused` notes a refusal that the runtime does not get: DEL then uses
+/// the record.
 fn begin(
     call: &Call<'_>,
     raw: (Json, Lists),
@@ -173,11 +175,11 @@ fn begin(
     refused: &dyn Fn(&Error),
 ) -> Result<Start, Error> {
     let Call { name, verb, env, stdin, started } = *call;
-    // Whoever prepared a state directory would have records in it removed with our privileges.
+    // An attacker who prepared a state directory could have records in it removed with our privileges.
     let places = Places::find().map_err(obstacle)?;
     let ready = match launcher.take(name, &places.state) {
         Ok(ready) => ready,
-        // What a plugin left can be removed without it.
+        // The effects of a plugin can be removed without it.
         Err(reason) if verb == Verb::Del => {
             let reason = reason.to_string();
             refused(&obstacle(&reason));
@@ -187,7 +189,7 @@ fn begin(
         Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string())),
         Err(reason) => return Err(obstacle(reason)),
     };
-    // What was attached with a version must be let go of with it, whatever policy says of it now.
+    // An attachment must be removed with the version that made it, even if policy no longer allows that version.
     let spoken = if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy)? };
     let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
     let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
@@ -201,7 +203,7 @@ fn begin(
     let policy = (verb == Verb::Status).then(|| ready.policy.clone());
     let digest = ready.digest.clone();
     let has_previous = matches!(request.conf.previous_result(), Ok(Some(_)));
-    // What is ambiguous is refused when the plugin is started.
+    // An ambiguous value is refused when the plugin is started.
     let resolve = || ready.policy.resolve(&request.conf.raw, request.args()).ok();
     let granted = if has_previous { resolve() } else { None };
     launcher.put_back(name, ready);
@@ -216,7 +218,7 @@ fn begin(
     }
     let namespace = match namespace {
         Ok(namespace) => namespace,
-        // What has a record can be removed without its namespace, wherever the path may lead by now.
+        // An attachment with a record can be removed without its namespace, wherever the path leads by now.
         Err(error) if verb != Verb::Add && session.record().is_some() => {
             crate::say!("postern: taking the container for gone: {error}");
             None
@@ -224,7 +226,7 @@ fn begin(
         Err(error) => return Err(error),
     };
     if let Some(policy) = &policy {
-        // Not yet confined, as it looks at disks and programs; and no guest has had a say yet.
+        // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
         let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
         let keeps_leases =
             [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));
@@ -281,10 +283,10 @@ fn act(
         if hindered && !(recorded && owns_link) {
             unrecorded::remove(session, part).map_err(internal)?;
         }
-        // The plugin has done what it knows of, or failed; what its record still lists is removed now.
+        // The plugin has removed what it knows of, or failed. The effects that its record still lists are removed now.
         collect::by_record(session, section.as_deref()).map_err(internal)?;
         return match outcome {
-            // The record is the whole truth: a plugin that fails at what is gone would keep the runtime trying for ever.
+            // The record is complete. If a plugin fails because an object is gone, the runtime would retry for ever.
             Err(error) if recorded && owns_link => {
                 crate::say!("postern: all that the record lists is removed, although {name} failed: {error}");
                 Ok(String::new())
@@ -310,12 +312,11 @@ fn act(
     }
 }
 
-/// DEL for a plugin that can't be run: it is no longer installed or no longer to be trusted, or its policy can't be read. Its
-/// record is enough, and without one the attachment's names are. `shipped` is what the plugin is made for, as far as that is
-/// known.
+/// Carries out DEL without the plugin: it is no longer installed or no longer trusted, or its policy can't be read. The
+/// record is enough; without one, the attachment's names are used. `shipped` is the plugin's shipped policy, if known.
 ///
 /// # Errors
-/// What could not be removed, and why the plugin can't be run.
+/// The effects that could not be removed, and the reason why the plugin can't be run.
 fn del_without_plugin(
     call: &Call<'_>,
     raw: (Json, Lists),
@@ -332,11 +333,11 @@ fn del_without_plugin(
     session.makes_links = part.makes_link();
     session.open_record().map_err(internal)?;
     session.look_for_link().map_err(internal)?;
-    // Of a chained plugin only its own goes: others of the attachment are called after it.
+    // For a chained plugin only its own section is removed: the attachment's other plugins are called after it.
     let section = (!session.owns_link).then(|| session.section());
     match namespace {
         Ok(Some(namespace)) => match session.enter(namespace, || Ok(())) {
-            // The record is enough, where the kernel has no thread for this process.
+            // The record is enough if the kernel refuses a thread.
             Err(error) if session.record().is_some() => {
                 crate::say!("postern: the container's namespace is not looked at: {error}");
             }
@@ -368,10 +369,10 @@ fn del_without_plugin(
     Ok(String::new())
 }
 
-/// The versions that a plugin speaks under its policy.
+/// Returns the versions that a plugin supports under its policy.
 ///
 /// # Errors
-/// Code 999: the policy names one that there is not.
+/// Code 999: the policy names an unknown version.
 pub fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
     let Some(versions) = policy.versions() else { return Ok(Version::ALL.to_vec()) };
     versions
@@ -382,7 +383,7 @@ pub fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
         .collect()
 }
 
-/// What the gate works on, of a configuration that is valid for this version.
+/// Returns the request that the gate works on, from a configuration that is valid for this version.
 ///
 /// # Errors
 /// Code 6: standard input is not UTF-8.
@@ -401,11 +402,11 @@ pub fn request(
         ("CNI_ARGS", &env.args),
         ("CNI_PATH", &env.path),
     ];
-    // What a DEL removes no list has a say in.
+    // The lists in the configuration don't influence a DEL.
     if verb != Verb::Del {
         NetConf::check_lists(&raw.0)?;
     }
-    // A configuration whose common keys have wrong types is the plugin's to refuse, in its own words.
+    // If common keys of a configuration have wrong types, the plugin refuses it with its own words.
     let conf = NetConf::parse_or_unread(raw.0, raw.1);
     Ok(Request {
         plugin: plugin.to_owned(),
@@ -424,7 +425,7 @@ pub fn request(
 
 /// Opens the container's namespace, and refuses the host's own.
 fn namespace(request: &Request, policy: &Policy, allows_own: bool) -> Result<Option<Namespace>, Error> {
-    // What was made under an earlier policy is in there still.
+    // An object that was made under an earlier policy may still be in it.
     let may = |capability: Capability| match request.verb {
         Verb::Del => policy.knows(capability),
         Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => policy.grants(capability),
@@ -433,7 +434,7 @@ fn namespace(request: &Request, policy: &Policy, allows_own: bool) -> Result<Opt
     container(request, needed, allows_own)
 }
 
-/// The same for who knows whether it is `needed`.
+/// As `namespace`, if the caller knows that it is `needed` or not.
 fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option<Namespace>, Error> {
     let attachment = matches!(request.verb, Verb::Add | Verb::Del | Verb::Check);
     if !attachment || request.netns.is_empty() {

@@ -1,6 +1,8 @@
-//! What a run and its rehearsal (`postern plan`) have in common: finding and proving code, the sandbox that runs it, the
-//! request, the decision on each operation, and what is believed of a result. Who rehearses answers the operations
-//! itself; nothing here carries one out, and nothing here writes where plugins are taken by [`Launcher::take_unnoted`].
+//! The parts that a run and its rehearsal (`postern plan`) share. They find and prove code, start its sandbox, read the
+//! request, decide on each operation, and check a result.
+//!
+//! The rehearsal answers the operations itself. Nothing here carries one out. If plugins are taken by
+//! [`Launcher::take_unnoted`], nothing here writes.
 
 pub use crate::attached::Lack;
 pub use crate::budget::Common;

@@ -1,4 +1,4 @@
-//! One run of the host: one verb, for one attachment, shared by the plugin that was called and those it delegates to.
+//! One run of the host: one verb for one attachment. The called plugin and its delegates share it.
 
 mod elsewhere;
 mod journal;
@@ -35,11 +35,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// What the protocol made of environment and standard input.
+/// The request that the protocol reads from environment and standard input.
 #[derive(Debug)]
 pub struct Request {
-    /// The plugin that the runtime called. What its delegates do is in its section of the record, so that its DEL removes
-    /// that as well.
+    /// The plugin that the runtime called. The effects of its delegates are in its section of the record, so that its
+    /// DEL removes them too.
     pub plugin: String,
     /// The verb.
     pub verb: Verb,
@@ -51,24 +51,24 @@ pub struct Request {
     pub ifname: String,
     /// `CNI_PATH`, for native delegates.
     pub path: String,
-    /// What a guest sees of the environment: `CNI_*` alone, `CNI_COMMAND` left to each run.
+    /// The environment that a guest sees: only `CNI_*`, without `CNI_COMMAND`, which each run sets.
     pub env: Vec<(String, String)>,
     /// Standard input, unchanged.
     pub stdin: String,
-    /// The same, read.
+    /// The configuration from standard input.
     pub conf: NetConf,
-    /// The version that results are printed in.
+    /// The version in which results are printed.
     pub version: Version,
 }
 
 impl Request {
-    /// Whose leases these are.
+    /// Returns the owner of its leases.
     pub fn owner(&self) -> Owner {
         Owner { container_id: self.container_id.clone(), ifname: self.ifname.clone() }
     }
 
-    /// What tells this plugin's configuration from another one of the same plugin in the list: a hash of it, without what the
-    /// runtime puts in for each container.
+    /// Returns a hash that distinguishes this configuration from another one of the same plugin in the list. Values
+    /// that the runtime adds for each container are left out.
     pub fn identity(&self) -> String {
         const OF_RUNTIME: [&str; 5] =
             ["prevResult", "runtimeConfig", "args", "cni.dev/valid-attachments", "cni.dev/attachments"];
@@ -79,7 +79,7 @@ impl Request {
         digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// `CNI_ARGS`; empty if there are none.
+    /// Returns `CNI_ARGS`; empty if there are none.
     pub fn args(&self) -> &str {
         self.env.iter().find(|(name, _)| name == "CNI_ARGS").map_or("", |(_, value)| value)
     }
@@ -88,25 +88,25 @@ impl Request {
 /// An address that belongs to this attachment: IPAM gave it, or `prevResult` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnAddress {
-    /// With prefix length.
+    /// The address with prefix length.
     pub net: IpNet,
-    /// Its gateway, where one was given.
+    /// The address's gateway, if one was given.
     pub gateway: Option<IpAddr>,
 }
 
 impl OwnAddress {
-    /// The gateway, or else the first address of the network (specification, "gateway"; native bridge and ptp).
+    /// Returns the gateway, or else the first address of the network (specification, "gateway"; native bridge and ptp).
     pub fn gateway_or_first(&self) -> Option<IpAddr> {
         self.gateway.or_else(|| first_address(&self.net))
     }
 
-    /// Whether the gateway, where one was given, is of the address's IP version.
+    /// True if the gateway, if one was given, has the address's IP version.
     pub fn is_one_family(&self) -> bool {
         self.gateway.is_none_or(|gateway| gateway.is_ipv4() == self.net.addr().is_ipv4())
     }
 
-    /// The gateway as an address of a bridge, with the address's prefix length: the node gets a route to that network. So
-    /// it is the network of the address, and no other.
+    /// Returns the gateway as an address of a bridge, with the address's prefix length. The node gets a route to that
+    /// network, so it must be the network of the address.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidArgument`]: the gateway does not lie in the address's network.
@@ -124,7 +124,7 @@ impl OwnAddress {
         })
     }
 
-    /// Whether a result may say this gateway with the address: its own, or none.
+    /// True if a result may give this gateway with the address: the address's own, or none.
     pub fn agrees_with(&self, gateway: Option<IpAddr>) -> bool {
         gateway.is_none() || gateway == self.gateway_or_first()
     }
@@ -134,7 +134,7 @@ impl OwnAddress {
 pub fn adopt(addresses: &mut Vec<OwnAddress>, result: &CniResult) {
     for ip in &result.ips {
         let own = OwnAddress { net: ip.address, gateway: ip.gateway };
-        // A result that leaves the gateway out takes none away.
+        // A result without the gateway does not remove it.
         let known = |have: &OwnAddress| *have == own || own.gateway.is_none() && have.net == own.net;
         if !addresses.iter().any(known) {
             addresses.push(own);
@@ -142,7 +142,7 @@ pub fn adopt(addresses: &mut Vec<OwnAddress>, result: &CniResult) {
     }
 }
 
-/// The address after the network's own.
+/// Returns the address after the network's own.
 fn first_address(net: &IpNet) -> Option<IpAddr> {
     match net.network() {
         IpAddr::V4(network) => network.to_bits().checked_add(1).map(|bits| IpAddr::V4(bits.into())),
@@ -150,27 +150,29 @@ fn first_address(net: &IpNet) -> Option<IpAddr> {
     }
 }
 
-/// A socket for nftables, opened at its first use. When it is closed after something was deleted, the kernel waits for readers of
-/// the old rules: whoever removes many things has one for all.
+/// A socket for nftables, opened at its first use.
+///
+/// When it is closed after a deletion, the kernel waits for readers of the old rules. So one socket serves all
+/// removals.
 pub type SharedNft = Rc<RefCell<Option<Nft>>>;
 
-/// Something to undo if this ADD fails.
+/// An effect to undo if this ADD fails.
 #[derive(Clone, Debug)]
 pub struct Undo {
-    /// Its line in the record, where it has one.
+    /// The number of its line in the record, if it has one.
     pub sequence: Option<u64>,
-    /// What to remove.
+    /// The effect to remove.
     pub effect: Effect,
-    /// The leases that this run took, for [`crate::effect::Lease`]: an earlier run's stay.
+    /// The leases that this run took, for [`crate::effect::Lease`]: those of an earlier run stay.
     pub leases: Vec<IpAddr>,
 }
 
-/// What an earlier run of the same ADD left.
+/// The effects that an earlier run of the same ADD left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// All that the record lists: the container that it was made for is gone, or the ADD that made its link did not end.
+    /// All effects of the record: its container is gone, or the ADD that made its link did not end.
     Attachment,
-    /// These sections of this plugin.
+    /// The effects in these sections of this plugin.
     Sections(Vec<String>),
 }
 
@@ -178,47 +180,47 @@ pub enum Leftover {
 pub struct Session {
     /// The request.
     pub request: Request,
-    /// No operation starts after it, and none goes on. While this run cleans up it is `end`.
+    /// The time after which no operation starts or continues. While this run cleans up, it is `end`.
     pub deadline: Instant,
-    /// When the whole run is over, cleaning up included.
+    /// The end of the whole run, with cleaning up.
     end: Instant,
-    /// Where records are.
+    /// The directory of records.
     pub state: PathBuf,
-    /// Where the index of leases is.
+    /// The directory of the index of leases.
     pub library: PathBuf,
-    /// Who runs programs: this process until it is confined, then the helper if this run has one.
+    /// The runner of programs: this process until it is confined, then the helper, if this run has one.
     pub runner: Rc<dyn Run>,
-    /// Where the audit log is.
+    /// The directory of the audit log.
     pub logs: PathBuf,
     /// The attachment's addresses.
     pub own: Vec<OwnAddress>,
-    /// The log.
+    /// The audit log.
     pub audit: Audit,
-    /// What its guests have in common.
+    /// The shared state of its guests.
     pub common: Common,
-    /// What this run did, in order.
+    /// The effects of this run, in order.
     pub undo: Vec<Undo>,
     /// SHA-256 of the component of the plugin that the runtime called, hexadecimal.
     pub digest: String,
-    /// When this run began, milliseconds since 1970.
+    /// The start of this run, in milliseconds since 1970.
     pub started: u64,
-    /// The plugin that the runtime called makes the attachment's link.
+    /// True if the called plugin makes the attachment's link.
     pub owns_link: bool,
-    /// Policy lets that plugin make the attachment's link.
+    /// True if policy lets that plugin make the attachment's link.
     pub makes_links: bool,
     section: String,
     /// The address of the container's end of the pair that this run made.
     pub container_mac: Option<Mac>,
     /// Index of the bridge that this run made the pair's host end a port of.
     pub joined: Option<u32>,
-    /// What this run made for the attachment's packets to pass, for its record.
+    /// The settings that this run made for the attachment's packets, for its record.
     pub path: DataPath,
-    /// A plugin of this run could not be run or was stopped, or policy or a limit refused it something: what is left of its
-    /// DEL is the host's to do.
+    /// True if a plugin of this run could not be run or was stopped, or if policy or a limit refused one of its
+    /// operations. The host must then complete its DEL.
     pub hindered: bool,
-    /// The records of the network's attachments that are not valid, as the runtime says for GC.
+    /// The records of the network's attachments that are not valid, by the runtime's list for GC.
     pub strangers: OnceCell<Vec<Summary>>,
-    /// Which addresses rules of the node lead traffic to, looked at once for a whole collection.
+    /// The addresses to which rules of the node lead traffic, read once for a whole collection.
     pub served: Look,
     nft: SharedNft,
     worker: Option<Worker>,
@@ -226,28 +228,28 @@ pub struct Session {
     host: OnceCell<Netlink>,
     home: OnceCell<Rc<Namespace>>,
     record: Option<Record<Effect>>,
-    /// The section of the plugin that the runtime called is this run's.
+    /// True if this run has begun the section of the called plugin.
     begun: bool,
-    /// Cookie of the container's namespace, where it was asked for before the namespace was entered.
+    /// The cookie of the container's namespace, if it was read before the namespace was entered.
     cookie: Option<u64>,
-    /// What has to hold before an address is given back, where it is no DEL.
+    /// The conditions under which an address is given back, if this is not a DEL.
     pub keeping: Option<Keeping>,
-    /// The record that was found lists all that was made.
+    /// True if the record that was found lists all effects.
     whole: bool,
-    /// The links that it lists are gone.
+    /// True if the links that it lists are gone.
     link_gone: bool,
-    /// So it is about an attachment that is no more, and another one has its names now.
+    /// True if the record's attachment is gone, and another one has its names now.
     replaced: bool,
-    /// What was last said of the record.
+    /// The last message about the record.
     told: String,
     /// Containers of attachments that this collection removes.
     strangers_in: RefCell<HashMap<RecordKey, Elsewhere>>,
-    /// Why it can't be told whether the container is alive.
+    /// The reason why it can't be told if the container is alive.
     hidden: Option<String>,
 }
 
 impl Session {
-    /// A session that knows of no namespace but its own, and has no record open. No time is kept for cleaning up.
+    /// Makes a session that knows only its own namespace and has no open record. No time is reserved for cleaning up.
     pub fn new(request: Request, deadline: Instant, places: Places) -> Self {
         let attachment = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
         let section = request.plugin.clone();
@@ -294,7 +296,7 @@ impl Session {
         }
     }
 
-    /// A session for another attachment, of which there is only its record: garbage collection by a runtime.
+    /// Makes a session for another attachment, known only by its record: garbage collection by a runtime.
     pub fn for_record(&self, record: Record<Effect>, key: &RecordKey) -> Self {
         let places = Places { state: self.state.clone(), library: self.library.clone(), logs: self.logs.clone() };
         let mut session = Self::of_record(record, self.deadline, places);
@@ -312,7 +314,7 @@ impl Session {
         session
     }
 
-    /// A session to remove what a record lists, with nothing but that record: it knows of no native programs.
+    /// Makes a session to remove the effects of a record, with nothing but that record. It knows no native programs.
     pub fn of_record(record: Record<Effect>, deadline: Instant, places: Places) -> Self {
         let header = record.header();
         let request = Request {
@@ -338,7 +340,7 @@ impl Session {
         self.nft = Rc::clone(nft);
     }
 
-    /// Whether there is time left: asked before each operation, and before each of the many things that one does.
+    /// Checks that there is time left. It is called before each operation, and before each step of a long one.
     ///
     /// # Errors
     /// [`ErrorCode::Deadline`].
@@ -349,20 +351,21 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps the last part of the run's time for cleaning up: a run that went past its deadline must not leave its rules.
+    /// Reserves the last part of the run's time for cleaning up: a run that went past its deadline must not leave its
+    /// rules.
     pub fn keep_for_cleanup(&mut self, share: Duration) {
         self.set_deadline(self.end.checked_sub(share).unwrap_or(self.end));
     }
 
-    /// Gives what is to be cleaned up the time that was kept for it. Returns the deadline until now, for
-    /// [`Session::set_deadline`]: who goes on afterwards must not use that time up.
+    /// Gives the reserved time to cleaning up. Returns the previous deadline for [`Session::set_deadline`]: work that
+    /// follows must not use up that time.
     pub fn allow_cleanup(&mut self) -> Instant {
         let before = self.deadline;
         self.set_deadline(self.end);
         before
     }
 
-    /// No operation starts after it, and none goes on.
+    /// Sets the time after which no operation starts or continues.
     pub fn set_deadline(&mut self, deadline: Instant) {
         // The packet filter's socket gets it at its next use.
         self.deadline = deadline;
@@ -371,7 +374,7 @@ impl Session {
     /// Starts the thread that lives in the container's namespace, confined by `confine`.
     ///
     /// # Errors
-    /// The kernel gives no thread.
+    /// The kernel refuses a thread.
     pub fn enter(
         &mut self,
         namespace: Namespace,
@@ -382,7 +385,7 @@ impl Session {
         Ok(())
     }
 
-    /// The container's namespace itself, to ask the kernel about it.
+    /// Returns the container's namespace itself, for questions to the kernel.
     ///
     /// # Errors
     /// [`ErrorCode::NotFound`].
@@ -390,7 +393,7 @@ impl Session {
         self.namespace.as_ref().ok_or_else(|| self.container_gone())
     }
 
-    /// A policy for this run's configuration.
+    /// Returns a policy for this run's configuration.
     ///
     /// # Errors
     /// The configuration makes a value of the policy ambiguous.
@@ -398,12 +401,12 @@ impl Session {
         policy.resolve(&self.request.conf.raw, self.request.args())
     }
 
-    /// The container's namespace; `None` if there is none (any more).
+    /// Returns the container's namespace; `None` if there is none, or none any more.
     pub fn container(&self) -> Option<&Worker> {
         self.worker.as_ref()
     }
 
-    /// The container's namespace, where the operation makes no sense without.
+    /// Returns the container's namespace, for an operation that needs it.
     ///
     /// # Errors
     /// [`ErrorCode::NotFound`].
@@ -415,10 +418,10 @@ impl Session {
         OpError::new(ErrorCode::NotFound, &self.request.netns, "the container's network namespace is gone")
     }
 
-    /// The socket in the host's namespace, the one that the process was started in.
+    /// Returns the socket in the host's namespace, where the process was started.
     ///
     /// # Errors
-    /// The kernel gives no socket.
+    /// The kernel refuses a socket.
     pub fn host(&self) -> Result<&Netlink, OpError> {
         if let Some(host) = self.host.get() {
             return Ok(host);
@@ -427,7 +430,7 @@ impl Session {
         Ok(self.host.get_or_init(|| host))
     }
 
-    /// The host's namespace, for links to be born in.
+    /// Returns the host's namespace, in which links are made.
     ///
     /// # Errors
     /// `/proc` isn't mounted.
@@ -440,17 +443,17 @@ impl Session {
         Ok(self.home.get_or_init(|| Rc::new(home)))
     }
 
-    /// Key of the attachment's record: attachments of different host namespaces have nothing in common.
+    /// Returns the key of the attachment's record. Attachments of different host namespaces have different records.
     ///
     /// # Errors
-    /// The kernel gives no socket to ask.
+    /// The kernel refuses a socket for the question.
     pub fn key(&self) -> Result<RecordKey, OpError> {
         let request = &self.request;
         let cookie = self.host()?.cookie().map_err(kernel)?;
         Ok(RecordKey::new(cookie, &request.conf.name, &request.container_id, &request.ifname))
     }
 
-    /// What the attachment's masquerading rules are known by.
+    /// Returns the key that identifies the attachment's masquerading rules.
     pub fn masquerade_key(&self) -> AttachmentKey {
         let request = &self.request;
         AttachmentKey {
@@ -460,10 +463,10 @@ impl Session {
         }
     }
 
-    /// The socket for nftables in the host's namespace.
+    /// Returns the socket for nftables in the host's namespace.
     ///
     /// # Errors
-    /// The kernel gives no socket.
+    /// The kernel refuses a socket.
     pub fn nft(&self) -> Result<RefMut<'_, Nft>, OpError> {
         let mut nft = self.nft.borrow_mut();
         match &mut *nft {
@@ -474,10 +477,10 @@ impl Session {
             .map_err(|_| OpError::new(ErrorCode::Kernel, "nftables", "the nftables socket is not open"))
     }
 
-    /// What nftables are asked for a removal: in a kernel that has none there is nothing.
+    /// Makes a request to nftables for a removal. In a kernel without nftables there is nothing to remove.
     ///
     /// # Errors
-    /// The kernel refuses something else.
+    /// The kernel refuses for another reason.
     pub fn unless_absent<T: Default>(
         &self,
         ask: impl FnOnce(&mut Nft) -> Result<T, FirewallError>,
@@ -493,17 +496,17 @@ impl Session {
         }
     }
 
-    /// Who runs the programs of iptables, and until when.
+    /// Returns the runner of iptables programs, with its deadline.
     pub fn means(&self) -> ProgramRunner<'_> {
         ProgramRunner { runner: &*self.runner, deadline: self.deadline }
     }
 
-    /// The leases of the network in a data directory; `create` makes it if it is missing.
+    /// Returns the leases of the network in a data directory; `create` makes it if it is missing.
     ///
     /// # Errors
-    /// The directory can be written by others, or not be read.
+    /// Other users can write to the directory, or it can't be read.
     pub fn leases(&self, directory: &str, create: bool) -> Result<Option<Leases>, OpError> {
-        // A record, or a configuration, can have any text: in what can't be there are no leases.
+        // The text of a record or a configuration can be anything. A path that is not possible has no leases.
         if !create && !can_be_path(directory) {
             return Ok(None);
         }
@@ -516,13 +519,13 @@ impl Session {
         if create { Leases::open(&store).map(Some) } else { Leases::open_existing(&store) }.map_err(state)
     }
 
-    /// Whether an address with this prefix is the attachment's.
+    /// True if an address with this prefix length is the attachment's.
     pub fn owns(&self, net: &IpNet) -> bool {
         self.own.iter().any(|own| own.net == *net)
     }
 }
 
-/// Whether there can be a file of this path: `PATH_MAX` and `NAME_MAX` of limits.h, and no NUL.
+/// True if a file can have this path: `PATH_MAX` and `NAME_MAX` of limits.h, and no NUL.
 pub fn can_be_path(path: &str) -> bool {
     path.len() < 4096 && !path.contains('\0') && path.split('/').all(|name| name.len() <= 255)
 }

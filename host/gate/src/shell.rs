@@ -1,6 +1,6 @@
-//! Commands that are shown to people.
+//! Shell commands in messages for people.
 
-/// A word as a shell takes it for one.
+/// Returns a word that a shell reads as one word.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {

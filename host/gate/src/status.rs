@@ -1,6 +1,6 @@
-//! STATUS: could an ADD work? Beside what the plugin says of itself (its configuration, its IPAM plugin, free addresses) this
-//! asks for what the host has to do for it: is it granted, is the packet filter there, can records and leases be written.
-//! Nothing is changed, and no container is needed.
+//! STATUS: could an ADD work? The plugin checks its configuration, its IPAM plugin, and free addresses. This file
+//! checks the host's part: the grants, the packet filter, and if records and leases can be written. Nothing is changed,
+//! and no container is needed.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -15,10 +15,10 @@ use postern_policy::{Granted, Policy, Question, Rule, rule};
 use postern_types::{Backend, Capability, OpError, Operation, ops};
 use std::path::Path;
 
-/// Whether the host could do its part of an ADD.
+/// Checks that the host could do its part of an ADD.
 ///
 /// # Errors
-/// Code 50 with what is missing and the way out; code 51 where that cuts off the network's containers as well.
+/// Code 50 with the missing part and the way out; code 51 if the network's containers are cut off too.
 pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<(), Error> {
     let granted =
         session.grants(policy).map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
@@ -47,7 +47,7 @@ pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<()
     Ok(())
 }
 
-/// A refusal by policy, as STATUS says it: the plugin is there, and can't serve an ADD.
+/// Converts a refusal by policy to the form of STATUS: the plugin exists, but an ADD can't succeed.
 pub fn as_unavailable(error: Error) -> Error {
     match error.code {
         crate::DENIED => Error { code: code::PLUGIN_NOT_AVAILABLE, ..error },
@@ -63,12 +63,12 @@ fn refused(error: OpError) -> Error {
     unavailable(error.to_string())
 }
 
-/// A switch of the configuration. What is none is the plugin's to refuse.
+/// Returns a switch of the configuration. The plugin refuses a value of another type.
 fn is_on(session: &Session, key: &str) -> bool {
     session.request.conf.fields().bool(key).ok().flatten() == Some(true)
 }
 
-/// Whether policy lets an ADD do this. No handle is given out by now.
+/// Checks that policy lets an ADD do this. No handle has been given out at this point.
 fn asked(session: &Session, granted: &Granted, operation: &Operation) -> Result<Rule, OpError> {
     let question =
         Question { operation, verb: Verb::Add, conf: &session.request.conf, owns_link: true, kind: &|_| None };
@@ -83,7 +83,7 @@ fn masquerading(session: &Session, policy: &Policy, granted: &Granted) -> Result
         None => None,
         Some("nftables") => Some(Backend::Nftables),
         Some("iptables") => Some(Backend::Iptables),
-        // The plugin has its own words for that.
+        // The plugin reports that with its own words.
         Some(_) => return Ok(()),
     };
     asked(session, granted, &ops::Masquerade::Ensure { backend }.into()).map_err(refused)?;
@@ -110,18 +110,18 @@ fn has_nftables(session: &Session, what: &str) -> Result<(), Error> {
 /// The bridge of a network that names none.
 const BRIDGE: &str = "cni0";
 
-/// The bridge may be missing, as an ADD makes it; but nothing else must have its name, and where the network has VLANs it
-/// must keep them apart.
+/// Checks the bridge. It may be missing, as an ADD makes it. But no other object may have its name, and if the network
+/// has VLANs it must separate them.
 fn bridge(session: &Session, granted: &Granted) -> Result<(), Error> {
     if !granted.has(Capability::Bridge) {
         return Ok(());
     }
-    // A value of another type is the plugin's to refuse.
+    // The plugin refuses a value of another type.
     let Ok(name) = session.request.conf.fields().str("bridge") else { return Ok(()) };
     let named = name.filter(|name| !name.is_empty());
     let name = named.unwrap_or(BRIDGE);
     match asked(session, granted, &ops::Bridge::Find { name: name.to_owned() }.into()) {
-        // The default of another plugin is another bridge.
+        // Another plugin may have another default bridge.
         Err(_) if named.is_none() => return Ok(()),
         decision => decision.map_err(refused)?,
     };

@@ -1,4 +1,4 @@
-//! The three streams that the runtime gave: it may be slow, gone, or never read.
+//! The three streams from the runtime, which may be slow, closed, or never read.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -9,20 +9,21 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a pipe that says that it can be written takes without a wait (`PIPE_BUF`, pipe(7)).
+/// The number of bytes that a writable pipe takes without a wait (`PIPE_BUF`, pipe(7)).
 const PIECE: usize = 4096;
 
-/// How long words for people may wait for whoever reads them.
+/// The longest wait until a message for people is read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Writes one line for people to standard error, whatever is in the words ([`postern_cni::terminal`]). It never fails: a
-/// runtime that has gone away must not keep the host from undoing what it did.
+/// Writes one line for people to standard error, with any text ([`postern_cni::terminal`]). It never fails: a closed
+/// stream must not prevent the host from undoing its effects.
 #[macro_export]
 macro_rules! say {
     ($($words:tt)*) => { $crate::streams::say(format_args!($($words)*)) };
 }
 
-/// Nobody has read words for people in time. Nobody is waited for again, or a run would take a second for each line.
+/// True if messages for people were not read in time. The host then does not wait again, or a run would take a second
+/// for each line.
 static UNREAD: AtomicBool = AtomicBool::new(false);
 
 /// See [`say!`].
@@ -34,10 +35,10 @@ pub fn say(words: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes all of it, waiting for the reader until the deadline.
+/// Writes all bytes, and waits for the reader until the deadline.
 ///
 /// # Errors
-/// Nobody reads any more, or nobody has until the deadline (`ETIMEDOUT`).
+/// The reader has closed the stream, or has not read until the deadline (`ETIMEDOUT`).
 pub fn write(to: impl AsFd, bytes: &[u8], deadline: Instant) -> nix::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -52,16 +53,16 @@ pub fn write(to: impl AsFd, bytes: &[u8], deadline: Instant) -> nix::Result<()> 
     Ok(())
 }
 
-/// Reads standard input to its end, or `limit` bytes and one.
+/// Reads standard input to its end, or one byte more than `limit`.
 ///
 /// # Errors
-/// It can't be read, or its end doesn't come until the deadline.
+/// It can't be read, or it does not end before the deadline.
 pub fn read_input(limit: usize, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut piece = [0; PIECE];
     while bytes.len() <= limit {
         ready(io::stdin(), PollFlags::POLLIN, deadline)?;
-        // Not through `Stdin`, whose buffer poll(2) can't see.
+        // It is not read through `Stdin`, because poll(2) can't see its buffer.
         let length = match nix::unistd::read(io::stdin(), &mut piece) {
             Ok(0) => break,
             Ok(length) => length,
@@ -73,7 +74,7 @@ pub fn read_input(limit: usize, deadline: Instant) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Waits until something can be done, or has failed for good, which the attempt will tell.
+/// Waits until the stream is ready or has failed for good, which the next attempt will show.
 fn ready(stream: impl AsFd, what: PollFlags, deadline: Instant) -> nix::Result<()> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -1,7 +1,8 @@
-//! DEL as the host's own act, where there is no record (any more) and no plugin to ask: its code is missing or not to be
-//! trusted, its policy can't be read, or policy keeps it from its work. Things go by the names and tags that the native
-//! plugins give as well. No policy is asked: what an attachment has made is its own to give up, and runtimes call DEL until
-//! it succeeds.
+//! DEL by the host itself, if there is no record, or none any more, and no plugin to ask. The plugin's code is missing
+//! or not trusted, its policy can't be read, or policy prevents its work.
+//!
+//! Objects are found by the names and marks that the native plugins use too. No policy is asked: an attachment may
+//! always remove its own objects, and runtimes call DEL until it succeeds.
 
 use crate::capability::{device, leases, link, masquerade};
 use crate::collect;
@@ -15,10 +16,10 @@ use postern_types::{Capability, Mac, OpError};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// What a plugin may have made: no more is looked for.
+/// The objects that a plugin may have made: no others are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its own link, made by it.
+    /// The attachment's own link, which the plugin made.
     pub link: bool,
     /// A device of the node.
     pub device: bool,
@@ -29,12 +30,13 @@ pub struct Part {
 }
 
 impl Part {
-    /// Whether its plugin makes the attachment's link, of whatever.
+    /// True if the plugin makes or moves the attachment's link.
     pub fn makes_link(self) -> bool {
         self.link || self.device
     }
 
-    /// By the plugin's policy; without one, by whom the configuration is for.
+    /// Returns the parts by the plugin's policy. Without one, the configuration tells if this is the IPAM plugin or the
+    /// one that makes the link.
     pub fn of(policy: Option<&Policy>, request: &Request) -> Self {
         let delegates = !request.conf.ipam_type.is_empty();
         match policy {
@@ -52,11 +54,11 @@ impl Part {
     }
 }
 
-/// Removes what has the attachment's names: rules first, addresses last, and not while the pair stays. Nothing to remove is
-/// success.
+/// Removes the objects with the attachment's names: rules first, addresses last, and no addresses while the pair stays.
+/// It is success if nothing is there.
 ///
 /// # Errors
-/// The first thing that could not be removed; all of it was tried.
+/// The first object that could not be removed; the removal of all was tried.
 pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
     session.allow_cleanup();
     let mut failed = None;
@@ -64,7 +66,7 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
         step(session, &mut failed, json!({"effect": "masquerade"}), masquerade::remove_own);
     }
     let mut pair_stays = false;
-    // What joined with another plugin's link leaves the container's to that.
+    // An attachment that joined with another plugin's link leaves the container's link to that plugin.
     if part.link && !session.has_joined() {
         match own_pair(session) {
             Ok(Some(pair)) => {
@@ -77,7 +79,7 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
         pair_stays = failed.is_some();
     }
     if part.device {
-        // Whose it is no policy is asked; it comes home where it can be known, and where its alias is a name of this network.
+        // No policy is asked. The device comes home if it is a driver's, or if its alias is the network's name for it.
         let named = session.request.conf.fields().string("device").ok().flatten().unwrap_or_default();
         let is_named = |own: &Link, alias: &str| alias == named || own.device.is_some();
         step(session, &mut failed, json!({"effect": "device"}), |session| device::give_back(session, is_named));
@@ -89,7 +91,7 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
     if part.leases && !pair_stays {
         let directory = leases::directory(&session.request.conf);
         let object = json!({"effect": "lease", "directory": directory});
-        // Another plugin of the chain may have made what uses them: its record tells.
+        // Another plugin of the chain may have made objects that use them: its record lists them.
         step(session, &mut failed, object, |session| {
             collect::remove_users(session)?;
             Effect::from(Lease { directory }).remove(session, None)
@@ -98,7 +100,7 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
     failed.map_or(Ok(()), Err)
 }
 
-/// One step, with its line in the audit log.
+/// Carries out one step, with its line in the audit log.
 fn step(
     session: &mut Session,
     failed: &mut Option<OpError>,
@@ -113,7 +115,7 @@ fn step(
     }
 }
 
-/// The container's end of the attachment's pair, if it is a pair, and nobody else's.
+/// Returns the container's end of the attachment's pair, if it is a pair that belongs to no other attachment.
 fn own_pair(session: &Session) -> Result<Option<Link>, OpError> {
     let Some(container) = session.container() else { return Ok(None) };
     let own = container.netlink().map_err(kernel)?.link_by_name(&session.request.ifname).map_err(kernel)?;

@@ -36,7 +36,8 @@ pub struct Address {
 }
 
 impl Netlink {
-    /// The addresses of a link, IPv4 first. The kernel filters, so the cost does not grow with the number of links.
+    /// Returns the addresses of a link, IPv4 first. The kernel filters, so the cost does not grow with the number of
+    /// links.
     ///
     /// # Errors
     /// `ENODEV` if there is no such link.
@@ -50,10 +51,10 @@ impl Netlink {
         })
     }
 
-    /// The addresses of all links of the namespace, each with its link's index, IPv4 first.
+    /// Returns the addresses of all links of the namespace, each with its link's index, IPv4 first.
     ///
     /// # Errors
-    /// `EAGAIN` if they keep changing while they are listed; there may be too many.
+    /// `EAGAIN` if they keep changing while they are listed; also an error if there are too many.
     pub fn all_addresses(&self) -> Result<Vec<(u32, Address)>> {
         let subject = Subject { operation: "list", object: &"addresses" };
         let request = Request::new(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), 0);
@@ -95,7 +96,7 @@ fn message(index: u32, net: IpNet) -> AddressMessage {
     }
 }
 
-/// An address from an attribute's value, by its length.
+/// Reads an address from an attribute's value; its length shows the family.
 pub(crate) fn ip(value: &[u8]) -> Option<IpAddr> {
     match value.len() {
         4 => Some(IpAddr::from(<[u8; 4]>::try_from(value).ok()?)),
@@ -104,7 +105,7 @@ pub(crate) fn ip(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Reads an `RTM_NEWADDR`, with the link's index: `Some(None)` for one of a family that is not IP.
+/// Reads an `RTM_NEWADDR`, with the link's index. `Some(None)` for an address of a family that is not IP.
 fn decode(payload: &[u8]) -> Option<Option<(u32, Address)>> {
     let family = libc::c_int::from(u8_at(payload, 0)?);
     let index = u32_at(payload, 4)?;
@@ -122,7 +123,7 @@ fn decode(payload: &[u8]) -> Option<Option<(u32, Address)>> {
             _ => {}
         }
     }
-    // On a point-to-point link IFA_ADDRESS is the other side's address.
+    // On a point-to-point link `IFA_ADDRESS` is the address of the other side.
     let own = local.or(address)?;
     let address = Address {
         net: IpNet::new(own, u8_at(payload, 1)?).ok()?,

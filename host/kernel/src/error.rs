@@ -6,32 +6,32 @@ use postern_netlink::Error;
 use std::fmt;
 use std::io;
 
-/// What the functions of this crate return.
+/// Result with [`KernelError`].
 pub type Result<T> = std::result::Result<T, KernelError>;
 
-/// The kernel refused, or could not be asked.
+/// The kernel answered with an error, or could not be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{operation} {object}: {message}")]
 pub struct KernelError {
-    /// What was tried: `create bridge`, `add address`, …
+    /// The failed operation: `create bridge`, `add address`, …
     pub operation: &'static str,
-    /// What it was tried on: a link, an address, a path.
+    /// Its object: a link, an address, a path.
     pub object: String,
     /// The kernel's error number; `None` if the failure was not an answer of the kernel.
     pub errno: Option<i32>,
-    /// What happened: the error number's text, lower case as the native plugins print it, followed by the kernel's own
-    /// explanation (extended acknowledgement, `NLMSGERR_ATTR_MSG`) if it gave one.
+    /// The failure: the error number's text in lower case, as the native plugins print it. It is followed by the
+    /// kernel's own explanation (extended acknowledgement, `NLMSGERR_ATTR_MSG`) if there is one.
     pub message: String,
 }
 
 impl KernelError {
-    /// Whether this is that error of the kernel.
+    /// True if this is that error of the kernel.
     pub fn is(&self, errno: Errno) -> bool {
         self.errno == Some(errno as i32)
     }
 }
 
-/// An operation and its object, carried along until it is known whether an error has to name them.
+/// An operation and its object, kept for the case that an error has to name them.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub operation: &'static str,
@@ -39,7 +39,7 @@ pub(crate) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// The kernel answered with an error number, and perhaps an explanation.
+    /// Makes the error for an error number from the kernel, with its explanation if there is one.
     pub fn refused(self, errno: i32, explanation: Option<&str>) -> KernelError {
         let message = match explanation {
             Some(explanation) => format!("{}: {explanation}", describe(errno)),
@@ -48,7 +48,7 @@ impl Subject<'_> {
         KernelError { operation: self.operation, object: self.object.to_string(), errno: Some(errno), message }
     }
 
-    /// A system call failed.
+    /// Makes the error for a failed system call.
     pub fn failed(self, error: &io::Error) -> KernelError {
         match error.raw_os_error() {
             Some(errno) => self.refused(errno, None),
@@ -56,7 +56,7 @@ impl Subject<'_> {
         }
     }
 
-    /// A request has no answer.
+    /// Makes the error for a request without an answer.
     pub fn unanswered(self, error: Error) -> KernelError {
         match error {
             Error::Refused { errno, explanation } => self.refused(errno, explanation.as_deref()),
@@ -69,26 +69,26 @@ impl Subject<'_> {
         }
     }
 
-    /// What was asked for can't be asked of the kernel; the caller sees `EINVAL`.
+    /// Makes the error for a request that can't be sent to the kernel; the caller sees `EINVAL`.
     pub fn invalid(self, why: &str) -> KernelError {
         self.refused(Errno::EINVAL as i32, Some(why))
     }
 
-    /// Something other than the kernel's answer went wrong.
+    /// Makes the error for a failure other than an answer of the kernel.
     pub fn broken(self, message: impl Into<String>) -> KernelError {
         KernelError { operation: self.operation, object: self.object.to_string(), errno: None, message: message.into() }
     }
 }
 
-/// The text of an error number with a small first letter (`strerror(3)`, but as Go's programs print it, which is what
-/// people search for).
+/// Returns the text of an error number with a small first letter (`strerror(3)`). It has the form that Go's programs
+/// print, because people search for that.
 #[must_use]
 pub fn describe(errno: i32) -> String {
     let text = io::Error::from_raw_os_error(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
     match letters.next() {
-        // `RFS specific error` is an abbreviation and stays.
+        // `RFS specific error` begins with an abbreviation and stays.
         Some(first) if !letters.as_str().starts_with(char::is_uppercase) => {
             first.to_lowercase().chain(letters).collect()
         }

@@ -1,11 +1,12 @@
-//! What Postern does to the kernel's network: links, bridge ports, addresses, routes, sysctls, and the namespaces that
-//! they live in. Mechanism only: every function does what it is told, and nothing here knows of plugins or policy.
+//! Postern's changes to the kernel's network: links, bridge ports, addresses, routes, sysctls, and their namespaces.
+//! Mechanism only: every function does what its caller says, and nothing here knows plugins or policy.
 //!
-//! Messages are built with rtnetlink's builders and sent over a small blocking socket (`postern-netlink`): a run needs a
-//! dozen answers, one after the other, and an executor would cost more than all of them.
+//! Messages are built with rtnetlink's builders and sent over a small blocking socket (`postern-netlink`). A run needs
+//! a dozen answers, one after the other; an executor would cost more than all of them.
 //!
-//! A netlink socket belongs to the namespace that it was opened in. The caller keeps one for its own namespace and gets
-//! another from a [`Worker`], a thread that has entered the container's; the calling thread never changes namespace.
+//! A netlink socket belongs to the namespace in which it was opened. The caller keeps one for its own namespace and
+//! gets another from a [`Worker`]: a thread that has entered the container's namespace. The calling thread never
+//! changes its namespace.
 
 mod address;
 mod error;
@@ -29,7 +30,7 @@ pub use worker::Worker;
 
 #[cfg(test)]
 mod tests {
-    /// A netlink attribute, as answers have them.
+    /// Makes a netlink attribute as in the kernel's answers.
     pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let length = u16::try_from(4 + value.len()).unwrap();
         let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();

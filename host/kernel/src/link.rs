@@ -42,13 +42,13 @@ const IFLA_BRPORT_ISOLATED: u16 = 33;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_BR_VLAN_FILTERING: u16 = 7;
 const IFLA_MACVLAN_MODE: u16 = 1;
-/// Room for an alternative name, with the byte that ends it.
+/// The room for an alternative name, in bytes, including the final zero byte.
 const ALTIFNAMSIZ: usize = 128;
 
-/// Kinds of links that are stacked on one other: `IFLA_LINK` of theirs is what they are stacked on.
+/// The kinds of links that are stacked on another link. Their `IFLA_LINK` is that other link.
 const STACKED: [&str; 5] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"];
 
-/// The device of a driver that a link belongs to.
+/// The driver's device that a link belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// `IFLA_PARENT_DEV_BUS_NAME`: `pci`, `virtio`, `auxiliary`, …
@@ -74,38 +74,39 @@ pub struct Link {
     pub up: bool,
     /// `IFF_PROMISC`.
     pub promisc: bool,
-    /// Operational state is "up".
+    /// True if the operational state is "up".
     pub running: bool,
     /// `IFLA_OPERSTATE` in the words of the native plugins' messages: `unknown`, `not-present`, `down`,
     /// `lower-layer-down`, `testing`, `dormant`, `up` (RFC 2863).
     pub operstate: &'static str,
-    /// Index of the bridge (or bond, …) that it is a port of.
+    /// Index of the bridge (or bond, …) of which it is a port.
     pub master: Option<u32>,
     /// `IFLA_LINK`: for a veth the index of its other end, in that end's namespace.
     pub peer_index: Option<u32>,
-    /// The namespace of the other end, numbered as this namespace does; `None` if it is this one.
+    /// The namespace of the other end, as numbered in this namespace; `None` if it is this one.
     pub peer_netnsid: Option<i32>,
-    /// `IFLA_BRPORT_ISOLATED`: a port of a bridge that talks to no other isolated ports.
+    /// `IFLA_BRPORT_ISOLATED`: true for a bridge port that can't reach other isolated ports.
     pub isolated: bool,
-    /// `IFLA_BR_VLAN_FILTERING`: whether a bridge keeps VLANs apart. False for every other link, for a kernel that can't
-    /// filter, and where it does not tell.
+    /// `IFLA_BR_VLAN_FILTERING`: true if a bridge separates VLANs. False for every other link, and for a kernel that
+    /// can't filter or doesn't report it.
     pub vlan_filtering: bool,
-    /// `IFLA_MACVLAN_MODE`; `None` for every other link, and for a mode that is not known here.
+    /// `IFLA_MACVLAN_MODE`; `None` for every other link, and for an unknown mode.
     pub macvlan_mode: Option<MacvlanMode>,
     /// `IFLA_IFALIAS`, free text.
     pub alias: Option<String>,
-    /// `IFLA_PERM_ADDRESS`: the address that its driver gives it, whatever was set since. Virtual links have none.
+    /// `IFLA_PERM_ADDRESS`: the address that its driver gave it, independent of later settings. Virtual links have
+    /// none.
     pub permanent: Option<[u8; 6]>,
     /// Its alternative names (`IFLA_ALT_IFNAME`).
     pub other_names: Vec<String>,
-    /// An XDP program looks at what it receives.
+    /// True if an XDP program reads the received packets.
     pub has_xdp: bool,
-    /// The driver's device that it belongs to. Virtual links have none: nobody can make one that has.
+    /// The driver's device that it belongs to. Virtual links have none, and no user can make one that has.
     pub device: Option<Device>,
 }
 
 impl Link {
-    /// Whether it is stacked on the link that [`Link::peer_index`] names.
+    /// True if it is stacked on the link that [`Link::peer_index`] names.
     pub fn is_stacked(&self) -> bool {
         STACKED.contains(&self.kind.as_str())
     }
@@ -162,7 +163,7 @@ impl Link {
                         let mode = data.and_then(|data| data.nested().first(IFLA_MACVLAN_MODE));
                         link.macvlan_mode = mode.and_then(|mode| mode.u32()).and_then(macvlan_mode);
                     }
-                    // Each kind has numbers of its own.
+                    // Each kind has its own attribute numbers.
                     if link.kind == "bridge" {
                         let mut data = attribute.nested().into_iter().filter(|info| info.kind == IFLA_INFO_DATA);
                         link.vlan_filtering = data.any(|data| {
@@ -220,8 +221,8 @@ fn operstate(state: u8) -> &'static str {
     }
 }
 
-/// Whether a link can have this name: the kernel's `dev_valid_name`, and no `%`, which it would take for a pattern to
-/// put a number in.
+/// True if a link can have this name. The rules are those of the kernel's `dev_valid_name`, and no `%`, which the
+/// kernel would replace with a number.
 pub(crate) fn is_link_name(name: &str) -> bool {
     let length = name.len();
     (1..libc::IFNAMSIZ).contains(&length)
@@ -229,7 +230,7 @@ pub(crate) fn is_link_name(name: &str) -> bool {
         && !name.bytes().any(|b| matches!(b, 0 | b'/' | b':' | b'%') || b.is_ascii_whitespace() || b == 0x0b)
 }
 
-/// A veth pair to be made: one end in the namespace of the socket that it is sent on, the other elsewhere.
+/// A veth pair to be made: one end in the namespace of the sending socket, the other in another namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct VethSpec<'a> {
     /// Name of this end.
@@ -246,31 +247,32 @@ pub struct VethSpec<'a> {
     pub peer_ns: BorrowedFd<'a>,
 }
 
-/// A macvlan to be made on a link of the namespace of the socket that it is sent on.
+/// A macvlan to be made on a link in the namespace of the sending socket.
 #[derive(Clone, Copy, Debug)]
 pub struct MacvlanSpec<'a> {
-    /// Its name. The kernel also holds it against the links of the socket's own namespace.
+    /// Its name. The kernel also compares it with the links of the socket's own namespace.
     pub name: &'a str,
     /// Index of the link that it is stacked on.
     pub parent: u32,
-    /// What passes between the parent's links.
+    /// The mode: the traffic that passes between the parent's links.
     pub mode: MacvlanMode,
-    /// MTU in bytes; `None` is the parent's.
+    /// MTU in bytes; `None` takes the parent's.
     pub mtu: Option<u32>,
     /// Link-layer address; `None` leaves it to the kernel.
     pub mac: Option<[u8; 6]>,
-    /// Frames that wait to be broadcast; `None` leaves the kernel's default.
+    /// The number of frames that may wait to be broadcast; `None` leaves the kernel's default.
     pub queue: Option<u32>,
-    /// The namespace that it is born in; `None` is the socket's own.
+    /// The namespace in which it is made; `None` is the socket's own.
     pub namespace: Option<BorrowedFd<'a>>,
 }
 
 impl Netlink {
-    /// The link of that name, asked for by name alone: the cost does not grow with the number of links. As everywhere
-    /// in the kernel an alternative name finds the link too (`ip link property`); [`Link::name`] tells its proper one.
+    /// Returns the link of that name. The request has only the name, so the cost does not grow with the number of
+    /// links. As everywhere in the kernel, an alternative name finds the link too (`ip link property`); [`Link::name`]
+    /// is the main name.
     ///
     /// # Errors
-    /// Those of the request, none of which is to be expected.
+    /// Those of the request; none is expected.
     pub fn link_by_name(&self, name: &str) -> Result<Option<Link>> {
         if !is_link_name(name) {
             return Ok(None);
@@ -279,7 +281,7 @@ impl Netlink {
         self.one_link(Subject { operation: "look up link", object: &name }, message)
     }
 
-    /// The same, for names that people wrote: an alternative one may have up to 127 bytes.
+    /// Returns the same for names written by people: an alternative name may have up to 127 bytes.
     ///
     /// # Errors
     /// As [`Netlink::link_by_name`].
@@ -295,23 +297,23 @@ impl Netlink {
         self.one_link(Subject { operation: "look up link", object: &name }, message)
     }
 
-    /// The link of that index.
+    /// Returns the link of that index.
     ///
     /// # Errors
-    /// Those of the request, none of which is to be expected.
+    /// Those of the request; none is expected.
     pub fn link_by_index(&self, index: u32) -> Result<Option<Link>> {
-        // Index 0 with no name is not a question that the kernel can answer.
+        // The kernel can't answer a request with index 0 and no name.
         if index == 0 {
             return Ok(None);
         }
         self.one_link(Subject { operation: "look up link", object: &index }, LinkUnspec::new_with_index(index))
     }
 
-    /// The number by which links of this socket's namespace say that their other end is in `namespace`
-    /// ([`Link::peer_netnsid`]); `None` if no link has had reason to say so. `RTM_GETNSID` of rtnetlink(7).
+    /// Returns the number of `namespace` in the links of this socket's namespace ([`Link::peer_netnsid`]). `None` if no
+    /// link has needed such a number yet. `RTM_GETNSID` of rtnetlink(7).
     ///
     /// # Errors
-    /// Those of the request, none of which is to be expected.
+    /// Those of the request; none is expected.
     pub fn namespace_number(&self, namespace: BorrowedFd<'_>) -> Result<Option<i32>> {
         let mut question = NsidMessage::default();
         question.attributes.push(NsidAttribute::Fd(u32::try_from(namespace.as_raw_fd()).unwrap_or(u32::MAX)));
@@ -336,7 +338,7 @@ impl Netlink {
         }
     }
 
-    /// All links of the namespace.
+    /// Returns all links of the namespace.
     ///
     /// # Errors
     /// `EAGAIN` if they keep changing while they are listed.
@@ -352,7 +354,7 @@ impl Netlink {
     /// Sets the link up.
     ///
     /// # Errors
-    /// `ENODEV` if there is none of that index; what its driver says, `ENOTCONN` for a veth without a peer.
+    /// `ENODEV` if there is none of that index; errors of its driver, such as `ENOTCONN` for a veth without a peer.
     pub fn set_up(&self, index: u32) -> Result<()> {
         self.change("set up", index, LinkMessageBuilder::up)
     }
@@ -373,10 +375,10 @@ impl Netlink {
         self.change("set promiscuous mode of", index, |link| link.promiscuous(on))
     }
 
-    /// Sets the link-layer address. A bridge keeps one that was set, instead of taking its ports' lowest.
+    /// Sets the link-layer address. A bridge then keeps it, instead of taking the lowest address of its ports.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL` for an address that is no unicast address, `ENODEV` if there is no such link.
+    /// `EADDRNOTAVAIL` for an address that is not unicast, `ENODEV` if there is no such link.
     pub fn set_mac(&self, index: u32, mac: [u8; 6]) -> Result<()> {
         self.change("set address of", index, |link| link.address(mac.to_vec()))
     }
@@ -399,12 +401,12 @@ impl Netlink {
         self.acknowledged(Subject { operation, object: &format_args!("link {index}") }, &message, 0)
     }
 
-    /// Deletes the link, and with a veth its other end; false if it was gone already.
+    /// Deletes the link, and for a veth also its other end; false if it was gone already.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for a link that can't be deleted (`lo`, physical ones).
     pub fn delete_link(&self, index: u32) -> Result<bool> {
-        // Index 0 would select by other attributes, of which there are none.
+        // With index 0 the kernel would select by other attributes, and there are none.
         if index == 0 {
             return Ok(false);
         }
@@ -416,7 +418,7 @@ impl Netlink {
         }
     }
 
-    /// Creates a bridge, which stays down; false if there is a link of that name already, whatever it is.
+    /// Creates a bridge, which stays down; false if a link of any kind has that name already.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel knows no bridges or no VLAN filtering, `EINVAL` for a bad name or MTU.
@@ -439,15 +441,15 @@ impl Netlink {
         }
     }
 
-    /// Creates a veth pair with one message, each end in its final namespace and both down. To be sent on the
-    /// container's socket, so that the host's namespace sees no link come and go.
+    /// Creates a veth pair with one message, each end in its final namespace and both down. It must be sent on the
+    /// container's socket. Then no temporary link appears in the host's namespace.
     ///
-    /// Both ends get one queue for each direction: by default the kernel makes one per processor, which takes a third
-    /// of the time that the whole creation takes and serves nobody behind a bridge or a route.
+    /// Both ends get one queue for each direction. By default the kernel makes one per processor. That is a third of
+    /// the whole creation time, and useless behind a bridge or a route.
     ///
     /// # Errors
     /// `EEXIST` if either name is taken in its namespace, `EINVAL` for a bad name or MTU, `EADDRNOTAVAIL` for an
-    /// address that is no unicast address.
+    /// address that is not unicast.
     pub fn create_veth(&self, spec: &VethSpec<'_>) -> Result<()> {
         let subject =
             Subject { operation: "create veth", object: &format_args!("{} and {}", spec.name, spec.peer_name) };
@@ -461,8 +463,8 @@ impl Netlink {
     /// Creates a macvlan link, which stays down.
     ///
     /// # Errors
-    /// `EEXIST` if the name is taken in either namespace, `EBUSY` if the parent is a port of something, `EINVAL` for a bad name,
-    /// MTU or parent, and for a second link of a parent that has one in mode "passthru".
+    /// `EEXIST` if the name is taken in either namespace. `EBUSY` if the parent is a port of another link. `EINVAL` for
+    /// a bad name, MTU or parent, and for a second link of a parent that has one in mode "passthru".
     pub fn create_macvlan(&self, spec: &MacvlanSpec<'_>) -> Result<()> {
         let subject = Subject { operation: "create macvlan", object: &spec.name };
         if !is_link_name(spec.name) {
@@ -490,12 +492,12 @@ impl Netlink {
         self.acknowledged(subject, &RouteNetlinkMessage::NewLink(link.build()), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Moves the link into another namespace, under this name and with this alias (`""` is none). It is down there, and without
-    /// addresses and routes. One message does it all, so that nobody sees the link half moved.
+    /// Moves the link into another namespace, with this name and this alias (`""` is none). It is down there, without
+    /// addresses and routes. One message does all of it, so no process sees the link half moved.
     ///
     /// # Errors
-    /// `EEXIST` if a name of the link's is taken there, `EINVAL` for a link that stays where it is (`lo`, a bridge) and for a
-    /// name that no link can have, `ENODEV` if there is no such link.
+    /// `EEXIST` if one of the link's names is taken there. `EINVAL` for a link that cannot be moved (`lo`, a bridge) and
+    /// for a name that no link can have. `ENODEV` if there is no such link.
     pub fn hand_over(&self, index: u32, namespace: BorrowedFd<'_>, name: &str, alias: &str) -> Result<()> {
         if !is_link_name(name) {
             let subject = Subject { operation: "move", object: &name };
@@ -523,16 +525,16 @@ impl Netlink {
         self.change("set MTU of", index, |link| link.mtu(mtu))
     }
 
-    /// Takes an XDP program off the link.
+    /// Removes an XDP program from the link.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such link, `EBUSY` if a descriptor of somebody holds the program there.
+    /// `ENODEV` if there is no such link, `EBUSY` if a process holds the program there by a descriptor.
     pub fn remove_xdp(&self, index: u32) -> Result<()> {
         let none = LinkAttribute::Xdp(vec![LinkXdp::Fd(-1)]);
         self.change("take XDP off", index, |link| link.append_extra_attribute(none))
     }
 
-    /// Gives the link alternative names, or takes them away.
+    /// Adds alternative names of the link, or removes them.
     ///
     /// # Errors
     /// `EEXIST` if one is taken, `ENOENT` if the link has none of that name, `ENODEV` if there is no such link.
@@ -549,7 +551,7 @@ impl Netlink {
         }
     }
 
-    /// Gives the link, which is down, another name.
+    /// Gives the link another name; it must be down.
     ///
     /// # Errors
     /// `EEXIST` if the name is taken, `EINVAL` if no link can have it, `ENODEV` if there is no such link.
@@ -573,12 +575,12 @@ fn veth_message(spec: &VethSpec<'_>) -> LinkMessage {
     own.set_info_data(InfoData::Veth(InfoVeth::Peer(peer))).build()
 }
 
-/// An alias without the byte that would end it: one of no length is none.
+/// Returns an alias without a final zero byte. An empty alias removes it.
 fn alias(alias: &str) -> LinkAttribute {
     LinkAttribute::Other(DefaultNla::new(IFLA_IFALIAS, alias.as_bytes().to_vec()))
 }
 
-/// What both ends of a veth pair have in common.
+/// Sets the attributes that both ends of a veth pair have in common.
 fn end<T>(link: LinkMessageBuilder<T>, mtu: Option<u32>) -> LinkMessageBuilder<T> {
     let link = link
         .append_extra_attribute(LinkAttribute::NumTxQueues(1))
@@ -589,7 +591,7 @@ fn end<T>(link: LinkMessageBuilder<T>, mtu: Option<u32>) -> LinkMessageBuilder<T
     }
 }
 
-/// `RTEXT_FILTER_SKIP_STATS`: the kernel need not gather numbers that nobody reads.
+/// `RTEXT_FILTER_SKIP_STATS`: the kernel need not collect statistics, which are not read here.
 fn without_statistics() -> LinkAttribute {
     LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
 }
@@ -647,7 +649,7 @@ mod tests {
         assert!(link(b"bridge\0", &option(&[1])));
         assert!(link(b"bridge\0", &[attribute(5, &[1; 4]), option(&[1]), attribute(8, &[0; 2])].concat()));
         assert!(!link(b"bridge\0", &option(&[0])));
-        // A kernel that tells nothing, or something else, and a link that means another thing by the number.
+        // A kernel that reports nothing or another value, and a link of another kind that uses the same number.
         assert!(!link(b"bridge\0", &[]));
         assert!(!link(b"bridge\0", &option(&[])));
         assert!(!link(b"vxlan\0", &option(&[1])));

@@ -11,18 +11,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 
-/// Why a namespace could not be opened. The texts are those of the native plugins, which runtimes and people know.
+/// The reasons why a namespace could not be opened. The texts are those of the native plugins, which runtimes and
+/// people know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// There is nothing at the path; an empty path counts as that. DEL takes it for "already gone".
+    /// Nothing exists at the path, or the path is empty. DEL takes it as "already gone".
     #[error("failed to Statfs {path:?}: {message}")]
     NotExist {
         /// The path as given.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         message: String,
     },
-    /// There is something, but on a file system that holds no namespaces.
+    /// The object is on a file system that holds no namespaces.
     #[error("unknown FS magic on {path:?}: {magic:x}")]
     NotNamespace {
         /// The path as given.
@@ -30,16 +31,16 @@ pub enum OpenError {
         /// `f_type` of `statfs(2)`.
         magic: i64,
     },
-    /// The path can't be looked at or opened.
+    /// The path can't be examined or opened.
     #[error("{operation} {path:?}: {message}")]
     Io {
-        /// What was tried, as the native texts name it: `failed to Statfs` or `open`.
+        /// The failed step, as the native texts name it: `failed to Statfs` or `open`.
         operation: &'static str,
         /// The path as given.
         path: String,
         /// The kernel's error number.
         errno: Option<i32>,
-        /// What the kernel said.
+        /// The kernel's error.
         message: String,
     },
 }
@@ -54,10 +55,10 @@ pub struct Namespace {
 impl Namespace {
     /// Opens the namespace at `path`, normally below `/run/netns` or `/proc/PID/ns/net`.
     ///
-    /// The file system is looked at first, so that nothing but a namespace (or another file of procfs) is ever opened.
+    /// The file system is examined first, so that only a namespace (or another file of procfs) is ever opened.
     ///
     /// # Errors
-    /// See [`OpenError`]. That it is a *network* namespace shows only when it is entered, with `EINVAL`.
+    /// See [`OpenError`]. A namespace of another kind is noticed only when it is entered, with `EINVAL`.
     pub fn open(path: &str) -> std::result::Result<Self, OpenError> {
         let io =
             |operation, errno: Option<i32>, message| OpenError::Io { operation, path: path.to_owned(), errno, message };
@@ -78,15 +79,15 @@ impl Namespace {
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// The calling thread's network namespace.
+    /// Opens the calling thread's network namespace.
     ///
     /// # Errors
-    /// [`OpenError`] if `/proc` is not mounted or another process's.
+    /// [`OpenError`] if `/proc` is not mounted, or belongs to another PID namespace.
     pub fn current() -> std::result::Result<Self, OpenError> {
         Self::open("/proc/thread-self/ns/net")
     }
 
-    /// Whether both are the same namespace: same device and inode of nsfs (`ioctl_ns(2)`).
+    /// True if both are the same namespace: same device and inode of nsfs (`ioctl_ns(2)`).
     ///
     /// # Errors
     /// Those of `fstat(2)`.
@@ -95,7 +96,7 @@ impl Namespace {
         Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
     }
 
-    /// Its number ([`Netlink::cookie`]), asked for in a thread that ends with the answer.
+    /// Returns its number ([`Netlink::cookie`]), read in a thread that ends with the answer.
     ///
     /// # Errors
     /// Those of `clone(2)` and `setns(2)`: `EINVAL` if it is no network namespace, `EPERM` without `CAP_SYS_ADMIN` over it.
@@ -114,12 +115,12 @@ impl Namespace {
         answer.unwrap_or_else(|_| Err(subject.broken("the thread that entered it failed")))
     }
 
-    /// The descriptor, for messages that name a namespace (`IFLA_NET_NS_FD`).
+    /// Returns the descriptor, for messages that name a namespace (`IFLA_NET_NS_FD`).
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// The path that it was opened by.
+    /// Returns the path that it was opened by.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! A blocking rtnetlink socket: one request, its answer, nothing in flight.
+//! A blocking rtnetlink socket: one request and its answer at a time.
 
 use crate::error::{Result, Subject};
 use netlink_packet_core::NLM_F_ACK;
@@ -9,12 +9,14 @@ use nix::sys::socket::{GetSockOpt, sockopt};
 use postern_netlink::{Connection, Error, MOST_ATTEMPTS, Request};
 use std::time::{Duration, Instant};
 
-/// The kernel answers while the request is being sent, so a wait is the exception. Nothing may wait for ever, though, nor
-/// go on for ever: a request has this long in all, a dump with everything that has to be read again.
+/// The longest time for an answer. The kernel normally answers while the request is being sent, so a wait is rare. But
+/// no wait and no request may be endless. This is the limit for a whole request, and for a whole dump with all its
+/// repetitions.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Objects of one dump. In a container's namespace its root can make as many as it likes. In the host's, links are the
-/// most that is listed (`gc --node`): a node with 1000 pods has some 2000. Addresses and VLANs are asked for link by link.
+/// The largest number of objects in one dump. In a container's namespace its root user can make any number. In the
+/// host's namespace, links are the largest dump (`gc --node`): a node with 1000 pods has about 2000. Addresses and
+/// VLANs are read link by link.
 const MOST_OBJECTS: usize = 16 * 1024;
 
 /// `SO_NETNS_COOKIE` (`asm-generic/socket.h`), since Linux 5.14; the libc crate lacks it.
@@ -25,12 +27,12 @@ const SO_NETNS_COOKIE: libc::c_int = 71;
 struct NetnsCookie;
 nix::getsockopt_impl!(NetnsCookie, libc::SOL_SOCKET, SO_NETNS_COOKIE, u64, sockopt::GetStruct<u64>);
 
-/// An rtnetlink socket. It keeps acting in the namespace that it was opened in, whichever thread uses it.
+/// An rtnetlink socket. It works in the namespace in which it was opened, in every thread.
 #[derive(Debug)]
 pub struct Netlink(Connection);
 
 impl Netlink {
-    /// A socket in the calling thread's network namespace.
+    /// Opens a socket in the calling thread's network namespace.
     ///
     /// Filters of dumps are honoured (`NETLINK_GET_STRICT_CHK`) and errors explained (`NETLINK_EXT_ACK`).
     ///
@@ -45,7 +47,8 @@ impl Netlink {
         .map_err(|error| Subject { operation: "open", object: &"netlink socket" }.failed(&error))
     }
 
-    /// A number that names the socket's network namespace, unique until the machine reboots (`SO_NETNS_COOKIE`).
+    /// Returns a number that identifies the socket's network namespace, unique until the node reboots
+    /// (`SO_NETNS_COOKIE`).
     ///
     /// # Errors
     /// `ENOPROTOOPT` on kernels before 5.14.
@@ -60,13 +63,13 @@ impl Netlink {
         self.batch(subject, &[Request::new(message, flags | NLM_F_ACK)])
     }
 
-    /// Sends requests in one datagram, to be carried out in order; the last one must ask for an acknowledgement. One
-    /// that fails does not keep the kernel from the next, but its error is the one reported.
+    /// Sends requests in one datagram; the kernel carries them out in order. The last one must ask for an
+    /// acknowledgement. The kernel continues after a failed request, but that request's error is returned.
     pub(crate) fn batch(&self, subject: Subject<'_>, requests: &[Request]) -> Result<()> {
         self.0.ask(requests, deadline(), |_| {}).map(drop).map_err(|error| subject.unanswered(error))
     }
 
-    /// Asks for one object.
+    /// Requests one object.
     pub(crate) fn get<T>(
         &self,
         subject: Subject<'_>,
@@ -77,8 +80,8 @@ impl Netlink {
         object.and_then(|object| object.ok_or(Error::NotUnderstood)).map_err(|error| subject.unanswered(error))
     }
 
-    /// Asks for many objects, of which there may be [`MOST_OBJECTS`]; `decode` appends those of one message, and returns
-    /// `None` if it can't understand it.
+    /// Requests many objects, at most [`MOST_OBJECTS`]. `decode` appends those of one message, and returns `None` if it
+    /// can't understand it.
     pub(crate) fn dump<T>(
         &self,
         subject: Subject<'_>,
@@ -90,7 +93,7 @@ impl Netlink {
     }
 }
 
-/// That of a request that is made now.
+/// Returns the deadline of a request that begins now.
 fn deadline() -> Instant {
     Instant::now() + ANSWER_WITHIN
 }

@@ -20,15 +20,15 @@ const BRIDGE_VLANDB_ENTRY_INFO: u16 = 1;
 const BRIDGE_VLANDB_ENTRY_RANGE: u16 = 2;
 
 impl Netlink {
-    /// Makes `port` a port of `bridge` and sets both flags, whatever they were: `hairpin` lets frames leave by the port
-    /// that they came in by, `isolated` keeps it from talking to other isolated ports.
+    /// Makes `port` a port of `bridge` and sets both flags, whatever their old values. `hairpin` lets frames leave by
+    /// the port that they came in by. `isolated` keeps the port from reaching other isolated ports.
     ///
-    /// The kernel looks for a port's options before it looks for its new master, so that one message can't do both.
-    /// These are two messages, but in one datagram and with one acknowledgement.
+    /// The kernel reads a port's options before its new master, so one message can't do both. These are two messages in
+    /// one datagram with one acknowledgement.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such port or bridge, `EINVAL` if `bridge` is none, `ELOOP` for a bridge in a bridge,
-    /// `EBUSY` if the port belongs to something else.
+    /// `ENODEV` if there is no such port or bridge. `EINVAL` if `bridge` is not a bridge. `ELOOP` for a bridge in a
+    /// bridge. `EBUSY` if the port belongs to another master.
     pub fn attach_port(&self, port: u32, bridge: u32, hairpin: bool, isolated: bool) -> Result<()> {
         let subject = Subject { operation: "attach", object: &format_args!("link {port} to bridge {bridge}") };
         let attach = LinkUnspec::new_with_index(port).controller(bridge).build();
@@ -43,7 +43,7 @@ impl Netlink {
         )
     }
 
-    /// The VLANs of a port, ascending. Asked of the kernel for this port alone: the older request, an `AF_BRIDGE` dump
+    /// Returns the VLANs of a port, ascending. The request is for this port alone: the older one, an `AF_BRIDGE` dump
     /// of links, lists every port of the node.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Netlink {
         Ok(self.port_vlans(port)?.into_iter().map(|(id, _)| id).collect())
     }
 
-    /// As [`Netlink::vlans`], each with whether untagged frames that come in are in it (PVID).
+    /// As [`Netlink::vlans`], each with true if incoming untagged frames belong to it (PVID).
     ///
     /// # Errors
     /// As [`Netlink::vlans`].
@@ -64,8 +64,8 @@ impl Netlink {
         self.dump(subject, Request::raw(RTM_GETVLAN, 0, header), |payload, vlans| decode_vlans(payload, port, vlans))
     }
 
-    /// Adds a VLAN to a port (`bridge vlan add … master`): `pvid` puts untagged frames that come in into it, `untagged`
-    /// takes its tag off frames that go out.
+    /// Adds a VLAN to a port (`bridge vlan add … master`). `pvid` puts incoming untagged frames into it, `untagged`
+    /// removes its tag from outgoing frames.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel has no VLAN filtering or the link is not a port, `EINVAL` for 0 and above 4094.
@@ -88,7 +88,7 @@ impl Netlink {
     }
 }
 
-/// `AF_BRIDGE` as the one byte that it is in headers.
+/// `AF_BRIDGE` as the single byte used in headers.
 const AF_BRIDGE: u8 = libc::AF_BRIDGE.to_le_bytes()[0];
 
 fn vlan_message(port: u32, vid: VlanId, flags: BridgeVlanInfoFlags) -> LinkMessage {
@@ -96,7 +96,7 @@ fn vlan_message(port: u32, vid: VlanId, flags: BridgeVlanInfoFlags) -> LinkMessa
     LinkBridgeVlan::new(port).append_af_spec(AfSpecBridge::Flags(BridgeFlag::Controller)).vlan(vid, flags).build()
 }
 
-/// Reads an `RTM_NEWVLAN`. Neighbouring VLANs with the same options come as one entry with the range's last.
+/// Reads an `RTM_NEWVLAN`. Neighbouring VLANs with the same options come as one entry with the last VLAN of the range.
 fn decode_vlans(payload: &[u8], port: u32, vlans: &mut Vec<(VlanId, bool)>) -> Option<()> {
     if u32_at(payload, 4)? != port {
         return Some(());

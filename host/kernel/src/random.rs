@@ -1,9 +1,9 @@
-//! Values that only have to differ from everybody else's.
+//! Random values that only have to be unique.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Eight random bytes. The standard library seeds this hasher from the kernel's generator and never twice the same way;
-/// what it gives is no secret, and none is needed here.
+/// Returns eight random bytes. The standard library seeds this hasher from the kernel's generator, differently each
+/// time. The bytes are not secret and need not be.
 fn random() -> [u8; 8] {
     RandomState::new().hash_one(0u8).to_ne_bytes()
 }
@@ -14,7 +14,8 @@ pub fn random_mac() -> [u8; 6] {
     [first & 0xfe | 0x02, b, c, d, e, f]
 }
 
-/// A name for the host's end of a veth pair: `veth` and eight hexadecimal digits, as the native plugins make them.
+/// Returns a name for the host end of a veth pair: `veth` and eight hexadecimal digits, as the native plugins make
+/// them.
 pub fn random_veth_name() -> String {
     let [a, b, c, d, ..] = random();
     format!("veth{a:02x}{b:02x}{c:02x}{d:02x}")

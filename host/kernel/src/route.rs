@@ -36,14 +36,14 @@ const RTAX_ADVMSS: u16 = 8;
 const MAIN: u32 = 254;
 
 impl Netlink {
-    /// Adds a route through link `oif`. As the native plugins do it the request says "create" and neither "exclusive"
-    /// nor "replace": a route that differs in gateway or preferred source only is added (IPv4: in front of the old one,
-    /// IPv6: as one more next hop), and only its exact double is refused.
+    /// Adds a route through link `oif`. As in the native plugins the request says "create" and neither "exclusive" nor
+    /// "replace". So a route with only another gateway or preferred source is added (IPv4: before the old one, IPv6: as
+    /// one more next hop). Only an exact duplicate is refused.
     ///
     /// # Errors
-    /// `EEXIST` for the double, `ENETUNREACH` if the gateway is not reachable through the link or the scope forbids
-    /// one, `EINVAL` for addresses of different families and a source that is nobody's, `ENETDOWN` if the link is down,
-    /// `ENODEV` if there is none.
+    /// `EEXIST` for a duplicate. `ENETUNREACH` if the gateway is not reachable through the link, or if the scope
+    /// forbids a gateway. `EINVAL` for addresses of different families, and for a source that no link has. `ENETDOWN`
+    /// if the link is down, `ENODEV` if there is none.
     pub fn add_route(&self, oif: u32, route: &Route) -> Result<()> {
         self.new_route(oif, route, NLM_F_CREATE)
     }
@@ -55,7 +55,7 @@ impl Netlink {
         self.acknowledged(subject, &RouteNetlinkMessage::NewRoute(message), flags)
     }
 
-    /// Adds a route unless there is one to the same destination already, wherever it leads.
+    /// Adds a route unless there is already one to the same destination, through any link.
     ///
     /// # Errors
     /// Those of [`Netlink::add_route`]; `EEXIST` for any route to that destination of the same metric.
@@ -63,8 +63,8 @@ impl Netlink {
         self.new_route(oif, route, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Deletes the route to `net`'s network through link `oif` from the main table, whatever its scope, type, source
-    /// and protocol: meant for the one that the kernel made when the link got its address.
+    /// Deletes the route to `net`'s network through link `oif` from the main table, with any scope, type, source and
+    /// protocol. It is meant for the route that the kernel made when the link got its address.
     ///
     /// # Errors
     /// `ESRCH` if there is none.
@@ -81,16 +81,16 @@ impl Netlink {
         self.acknowledged(subject, &RouteNetlinkMessage::DelRoute(message), 0)
     }
 
-    /// Whether this host has the address itself: whether a packet to it would be delivered here.
+    /// True if this host has the address itself, so that a packet to it would be delivered here.
     ///
     /// # Errors
-    /// Those of the request; that there is no route is none.
+    /// Those of the request; a missing route is no error.
     pub fn is_local(&self, address: IpAddr) -> Result<bool> {
         Ok(self.way(address)?.is_some_and(|(kind, _)| kind == libc::RTN_LOCAL))
     }
 
-    /// The link through which packets of this host to that address leave; `None` if there is no way, or if it is an address
-    /// of this host.
+    /// Returns the link through which packets of this host to that address leave. `None` if there is no route, or if it
+    /// is an address of this host.
     ///
     /// # Errors
     /// As [`Netlink::is_local`].
@@ -98,12 +98,12 @@ impl Netlink {
         Ok(self.way(address)?.filter(|(kind, _)| *kind == libc::RTN_UNICAST).and_then(|(_, link)| link))
     }
 
-    /// The kind of route that packets to this address take, and the link that they leave through.
+    /// Returns the kind of route that packets to this address take, and their outgoing link.
     fn way(&self, address: IpAddr) -> Result<Option<(u8, Option<u32>)>> {
         let subject = Subject { operation: "look up route to", object: &address };
         let message = destination(IpNet::from(address)).map_err(|why| subject.invalid(&why))?;
         let mut message = message.build();
-        // Nothing but the destination: what is left of a route to be added would be taken for a condition.
+        // Only the destination is set: the kernel would read the other parts of a new route as conditions.
         message.header.table = 0;
         message.header.protocol = RouteProtocol::Unspec;
         message.header.kind = RouteType::Unspec;
@@ -119,24 +119,24 @@ impl Netlink {
         }
     }
 
-    /// The unicast routes of all tables, each with the link that it leads through.
+    /// Returns the unicast routes of all tables, each with its outgoing link.
     ///
     /// # Errors
-    /// `EAGAIN` if they keep changing while they are listed; there may be too many.
+    /// `EAGAIN` if they keep changing while they are listed; also an error if there are too many.
     pub fn all_routes(&self) -> Result<Vec<(u32, Route)>> {
         let subject = Subject { operation: "list", object: &"routes" };
         let request = Request::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
         self.dump(subject, request, |payload, routes| each_hop(payload, |link, route| routes.push((link, route))))
     }
 
-    /// The unicast routes of the main table through link `oif`, IPv4 first; of a route with several next hops one for
-    /// each that uses the link. The kernel filters by table and link.
+    /// Returns the unicast routes of the main table through link `oif`, IPv4 first. A route with several next hops
+    /// gives one entry for each next hop on the link. The kernel filters by table and link.
     ///
     /// # Errors
     /// `ENODEV` if there is no such link.
     pub fn routes(&self, oif: u32) -> Result<Vec<Route>> {
         let subject = Subject { operation: "list routes of", object: &format_args!("link {oif}") };
-        // Both families in one dump, which is also content if a family has no main table yet.
+        // Both families in one dump; it also works if a family has no main table yet.
         let mut message = RouteMessage::default();
         message.attributes = vec![RouteAttribute::Oif(oif), RouteAttribute::Table(MAIN)];
         self.dump(subject, Request::new(&RouteNetlinkMessage::GetRoute(message), 0), |payload, routes| {
@@ -169,7 +169,7 @@ impl std::fmt::Display for Described<'_> {
     }
 }
 
-/// A message about the routes to `net`'s network; an `Err` says what is wrong with it.
+/// Makes a message about the routes to `net`'s network; an `Err` gives the defect of `net`.
 fn destination(net: IpNet) -> std::result::Result<RouteMessageBuilder<IpAddr>, String> {
     let net = net.trunc();
     RouteMessageBuilder::<IpAddr>::new().destination_prefix(net.addr(), net.prefix_len()).map_err(|e| e.to_string())
@@ -178,7 +178,7 @@ fn destination(net: IpNet) -> std::result::Result<RouteMessageBuilder<IpAddr>, S
 fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteMessage, String> {
     let mut builder = destination(route.dst)?
         .output_interface(oif)
-        // Set by hand as far as the kernel is concerned; the native plugins leave it at this too.
+        // For the kernel this means "set by hand"; the native plugins use it too.
         .protocol(RouteProtocol::Boot)
         .scope(RouteScope::from(route.scope.unwrap_or(0)))
         .table_id(route.table.unwrap_or(MAIN));
@@ -200,7 +200,7 @@ fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteMessage, Str
     Ok(message)
 }
 
-/// Reads an `RTM_NEWROUTE` and appends what of it goes through link `oif` by the main table.
+/// Reads an `RTM_NEWROUTE` and appends its routes through link `oif` in the main table.
 fn decode(payload: &[u8], oif: u32, routes: &mut Vec<Route>) -> Option<()> {
     each_hop(payload, |link, route| {
         if link == oif && route.table == Some(MAIN) {
@@ -209,7 +209,7 @@ fn decode(payload: &[u8], oif: u32, routes: &mut Vec<Route>) -> Option<()> {
     })
 }
 
-/// Reads an `RTM_NEWROUTE`, and hands a unicast one on with its link: once, or for each of its next hops.
+/// Reads an `RTM_NEWROUTE`. Passes a unicast route to `each` with its link: once, or for each of its next hops.
 fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route)) -> Option<()> {
     let unspecified: IpAddr = match libc::c_int::from(u8_at(payload, 0)?) {
         libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
@@ -260,7 +260,7 @@ fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route)) -> Option<()> {
         }
         each(link, route.clone());
     }
-    // struct rtnexthop: length, flags, weight, link; then attributes of its own.
+    // struct rtnexthop: length, flags, weight, link; then its own attributes.
     while !next_hops.is_empty() {
         let length = usize::from(u16_at(next_hops, 0)?);
         let hop = next_hops.get(..length)?;
@@ -275,7 +275,7 @@ fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route)) -> Option<()> {
     Some(())
 }
 
-/// The next hop: of the route's own family, or with `RTA_VIA` (two bytes of family first) of another.
+/// Returns the next hop: of the route's own family, or with `RTA_VIA` (two bytes of family first) of another.
 fn gateway(attribute: &Attribute<'_>) -> Option<IpAddr> {
     match attribute.kind {
         RTA_VIA => ip(attribute.value.get(2..)?),

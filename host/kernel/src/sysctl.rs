@@ -1,4 +1,4 @@
-//! The sysctls that Postern touches, by name only: no path is ever made from free text.
+//! The sysctls that Postern uses, by name only: no path is ever made from free text.
 
 use crate::error::{Result, Subject};
 use crate::link::is_link_name;
@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 
 /// A sysctl below `net/`, of the network namespace that the reading or writing thread is in.
 ///
-/// The text form has slashes throughout, because a link's name may contain the dots that `sysctl(8)` separates with.
+/// The text form has only slashes as separators, because a link's name may contain the dots that `sysctl(8)` uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sysctl {
     /// `net/ipv4/conf/<link>/<key>`
@@ -56,11 +56,11 @@ impl Sysctl {
     }
 }
 
-/// The value in the calling thread's namespace, without surrounding white space; `None` if there is no such key (a
-/// link that is gone, IPv6 switched off at boot).
+/// Returns the value in the calling thread's namespace, without surrounding white space. `None` if there is no such key
+/// (a link that is gone, IPv6 switched off at boot).
 ///
 /// # Errors
-/// `EINVAL` for a link name that is none, otherwise those of `open(2)` and `read(2)`.
+/// `EINVAL` for an invalid link name, otherwise those of `open(2)` and `read(2)`.
 pub fn get(key: &Sysctl) -> Result<Option<String>> {
     let operation = "read sysctl";
     let subject = Subject { operation, object: key };
@@ -69,19 +69,19 @@ pub fn get(key: &Sysctl) -> Result<Option<String>> {
         Err(error) if error.raw_os_error() == Some(Errno::ENOENT as i32) => return Ok(None),
         Err(error) => return Err(subject.failed(&error)),
     };
-    // These are single numbers; one read gets all of it.
+    // The values are single numbers; one read gets all of it.
     let mut value = [0; 128];
     let length = file.read(&mut value).map_err(|error| subject.failed(&error))?;
     let value = String::from_utf8_lossy(value.get(..length).unwrap_or_default());
     Ok(Some(value.trim().to_owned()))
 }
 
-/// Sets the value in the calling thread's namespace; false if it was set already and nothing was written, so that a
-/// read-only `/proc/sys` does no harm.
+/// Sets the value in the calling thread's namespace. Returns false if it was already set: then nothing is written, so a
+/// read-only `/proc/sys` is no obstacle.
 ///
 /// # Errors
-/// `EINVAL` for a link name that is none or a value that the key refuses, `ENOENT` if there is no such key, otherwise
-/// those of `open(2)` and `write(2)`.
+/// `EINVAL` for an invalid link name or a value that the key refuses, `ENOENT` if there is no such key, otherwise those
+/// of `open(2)` and `write(2)`.
 pub fn set(key: &Sysctl, value: &str) -> Result<bool> {
     if get(key)?.as_deref() == Some(value) {
         return Ok(false);

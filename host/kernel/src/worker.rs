@@ -10,17 +10,17 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// What the thread is asked to do after it has opened its socket. A sysctl belongs to the namespace of the thread that
-/// opens its file, so this has to be done there.
+/// A request to the thread after it has opened its socket. A sysctl belongs to the namespace of the thread that opens
+/// its file, so this thread has to do it.
 enum Job {
     Get(Sysctl, Sender<Result<Option<String>>>),
     Set(Sysctl, String, Sender<Result<bool>>),
 }
 
-/// A thread that has entered a network namespace for good: it opens a netlink socket there, which it hands out, and
-/// reads and writes sysctls. It ends when the `Worker` is dropped.
+/// A thread that has entered a network namespace and never leaves it. It opens a netlink socket there, hands it out,
+/// and reads and writes sysctls. It ends when the `Worker` is dropped.
 ///
-/// The calling thread stays where it is, always; there is no way back that could fail.
+/// The calling thread always stays in its namespace: no return is needed that could fail.
 #[derive(Debug)]
 pub struct Worker {
     path: String,
@@ -30,12 +30,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread in `namespace` and returns at once; the first use of the `Worker` waits until it is ready. Once it
-    /// is there, the thread calls `confine`, to give up what it needs no more: privileges are each thread's own.
+    /// Starts a thread in `namespace` and returns at once; the first use of the `Worker` waits until it is ready. In
+    /// the namespace the thread calls `confine`, to give up all unneeded privileges: they belong to each thread.
     ///
     /// # Errors
-    /// Those of `clone(2)` and `dup(2)`. That the namespace can't be entered, or the thread not be confined, is told at
-    /// the first use.
+    /// Those of `clone(2)` and `dup(2)`. If the namespace can't be entered, or the thread can't be confined, the first
+    /// use returns that error.
     pub fn start(
         namespace: &Namespace,
         confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
@@ -53,7 +53,7 @@ impl Worker {
         Ok(Self { path, opened, netlink: OnceCell::new(), jobs })
     }
 
-    /// The socket in the namespace.
+    /// Returns the socket in the namespace.
     ///
     /// # Errors
     /// Those of `setns(2)`: `EINVAL` if it is not a network namespace, `EPERM` without `CAP_SYS_ADMIN` over it; and
@@ -63,7 +63,7 @@ impl Worker {
         opened.as_ref().map_err(Clone::clone)
     }
 
-    /// The namespace's number; see [`Netlink::cookie`].
+    /// Returns the namespace's number; see [`Netlink::cookie`].
     ///
     /// # Errors
     /// Those of [`Worker::netlink`] and [`Netlink::cookie`].
@@ -99,7 +99,8 @@ impl Worker {
     }
 }
 
-/// The thread's life. Nobody listening any more means that the `Worker` is gone, and so its last wish too.
+/// Runs the thread. If its channel has no receiver any more, the `Worker` is gone, and its last request needs no
+/// answer.
 fn live(
     namespace: OwnedFd,
     path: &str,

@@ -1,4 +1,4 @@
-//! Addresses and routes against a real kernel, with iproute2 as the second opinion.
+//! Addresses and routes against a real kernel, compared with iproute2.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -34,13 +34,13 @@ fn via(dst: &str, gateway: &str) -> Route {
     Route { gateway: Some(gateway.parse().unwrap()), ..route(dst) }
 }
 
-/// Switches duplicate address detection off, which would take seconds.
+/// Switches off duplicate address detection, which would take seconds.
 fn without_dad(link: &str) {
     sysctl::set(&Sysctl::Ipv6Conf { link: link.to_owned(), key: "accept_dad" }, "0").unwrap();
 }
 
 /// Adds an address and waits until it can be used. Even without detection an IPv6 address is tentative until a kernel
-/// thread has looked at it.
+/// thread has processed it.
 fn add_usable(netlink: &Netlink, index: u32, address: &str) {
     netlink.add_address(index, net(address)).unwrap();
     let started = Instant::now();
@@ -245,7 +245,7 @@ fn the_connected_route_goes_alone() {
             assert!(error.is(Errno::ESRCH) && error.object.starts_with(network), "{error}");
             assert!(netlink.addresses(own.index).unwrap().iter().any(|a| a.net == net(address)));
         }
-        // As ptp leaves it: gateway by link route, network by gateway.
+        // The routes of ptp: gateway by link route, network by gateway.
         let source = Some("10.1.0.5".parse().unwrap());
         netlink.add_route(own.index, &Route { scope: Some(253), source, ..route("10.1.0.1/32") }).unwrap();
         netlink.add_route(own.index, &Route { source, ..via("10.1.0.0/24", "10.1.0.1") }).unwrap();

@@ -1,4 +1,4 @@
-//! Links, bridges and ports against a real kernel, with iproute2 as the second opinion.
+//! Links, bridges and ports against a real kernel, compared with iproute2.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn a_macvlan_is_born_in_the_container_and_gets_its_name_there() {
         let container = Container::new();
         let worker = Worker::start(&container.namespace, || Ok(())).unwrap();
         let inside = worker.netlink().unwrap();
-        // A link of the host has the name that the container's is to get.
+        // A link of the host has the future name of the container's link.
         run("ip", "link add eth0 type veth peer name wire1");
         let parent = link(&host, "eth0");
         let spec = MacvlanSpec {
@@ -46,7 +46,7 @@ fn a_macvlan_is_born_in_the_container_and_gets_its_name_there() {
         for name in ["", "uplink-of-another-node", &"x".repeat(127), &"x".repeat(128), "uplink\0of-the-node"] {
             assert_eq!(host.link_by_any_name(name).unwrap(), None, "{name}");
         }
-        // The name in the way, a name that no link can have, and a parent that takes no others any more.
+        // A name that is taken, a name that no link can have, and a parent that takes no further links.
         host.create_macvlan(&spec).unwrap();
         let second = link(inside, "temporary0");
         assert!(inside.rename(second.index, "eth0").unwrap_err().is(Errno::EEXIST));
@@ -90,7 +90,7 @@ fn one_message_makes_a_veth_across_namespaces() {
         assert_eq!((&shown[0]["num_tx_queues"], &shown[0]["num_rx_queues"]), (&1.into(), &1.into()));
         assert_eq!(shown[0]["address"], "02:00:5e:10:00:02");
 
-        // Either name in the way is the same error.
+        // Either existing name gives the same error.
         let error = inside.create_veth(&VethSpec { peer_name: "veth99999999", ..spec }).unwrap_err();
         assert!(error.is(Errno::EEXIST), "{error}");
         let error = inside.create_veth(&VethSpec { name: "eth1", ..spec }).unwrap_err();
@@ -102,7 +102,7 @@ fn one_message_makes_a_veth_across_namespaces() {
         let peer = link(&host, "veth0a1b2c3d");
         assert!(peer.up && !peer.running, "{peer:?}");
         inside.set_up(own.index).unwrap();
-        // A kernel thread spreads the news of the carrier.
+        // A kernel thread reports the carrier.
         let started = Instant::now();
         while !link(&host, "veth0a1b2c3d").running {
             assert!(started.elapsed() < Duration::from_secs(2), "{:?}", link(&host, "veth0a1b2c3d"));
@@ -144,7 +144,7 @@ fn bad_names_and_addresses_are_refused() {
         let multicast = VethSpec { mac: Some([1; 6]), ..spec };
         let error = netlink.create_veth(&multicast).unwrap_err();
         assert!(error.errno.is_some() && error.object == "a and b", "{error}");
-        // The kernel explains this one.
+        // For this one the kernel gives an explanation.
         let error = netlink.create_bridge("br0", Some(70_000), false).unwrap_err();
         assert_eq!(error.to_string(), "create bridge br0: invalid argument: mtu greater than device maximum");
         assert_eq!(netlink.links().unwrap().len(), 1);
@@ -223,7 +223,7 @@ fn a_port_is_attached_with_its_flags() {
     });
 }
 
-/// Where the kernel has no VLAN filtering all of these must say so; where it has, they must work.
+/// On a kernel without VLAN filtering all of these must report that; with it they must work.
 #[test]
 fn vlans_of_a_port() {
     isolated(|| {

@@ -1,4 +1,4 @@
-//! A policy file: TOML in, checked grants out.
+//! A policy file: TOML as input, checked grants as output.
 
 use super::error::FileError;
 use super::grammar::{self, Count, Key, Kind};
@@ -13,22 +13,22 @@ use postern_cni::Version;
 use postern_types::Capability;
 use toml::{Table, Value};
 
-/// A policy file, read.
+/// A policy file that was read.
 #[derive(Clone, Debug, Default)]
 pub struct File {
     /// The digest that the component must have, in hexadecimal digits.
     pub digest: Option<String>,
     /// CNI versions.
     pub versions: Option<Vec<String>>,
-    /// Capabilities taken away.
+    /// The capabilities that the file takes away.
     pub withdraw: Vec<Capability>,
-    /// Those that the operator's file takes away.
+    /// The capabilities that the operator's file takes away.
     pub operator_withdraws: Vec<Capability>,
     /// `[limits]`.
     pub limits: Limits,
     /// `[grant.…]`.
     pub grants: BTreeMap<Capability, Grant>,
-    /// Tables that stand in a file, and are taken away.
+    /// The tables of capabilities that are taken away.
     pub withdrawn: BTreeMap<Capability, Grant>,
     /// `[result]`.
     pub result: Option<Grant>,
@@ -36,19 +36,19 @@ pub struct File {
     pub previous: Option<Grant>,
 }
 
-/// A table that grants.
+/// A table with a grant.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// Name of the WIT interface; `result` for `[result]`, `previous` for `[previous]`.
     pub name: &'static str,
-    /// Where it stands.
+    /// The file with this table.
     pub from: Origin,
     /// The keys that are set.
     pub keys: Vec<(Key, Vec<Template>)>,
 }
 
 impl Grant {
-    /// Whether a key has this text, as it is written.
+    /// True if a key has this text, as it is written.
     pub fn says(&self, key: &str, text: &str) -> bool {
         let values = self.keys.iter().filter(|(name, _)| name.name == key).flat_map(|(_, values)| values);
         values.into_iter().any(|value| value.text() == text)
@@ -59,7 +59,7 @@ const TOP: [&str; 7] = ["digest", "versions", "withdraw", "limits", "grant", "re
 
 impl File {
     /// # Errors
-    /// What is wrong, in which table and key, and what is possible.
+    /// The fault, its table and key, and the possible values.
     pub fn parse(text: &str, from: Origin) -> Result<Self, FileError> {
         let table: Table = toml::from_str(text).map_err(|e| FileError::Toml(e.to_string().trim_end().to_owned()))?;
         let mut file = Self::default();
@@ -85,8 +85,8 @@ impl File {
         Ok(file)
     }
 
-    /// Puts an operator's file over a shipped one: whole tables are replaced, single limits, and what is taken away adds
-    /// up.
+    /// Applies an operator's file to a shipped one. Whole tables and single limits are replaced. `withdraw` adds to the
+    /// shipped list.
     pub fn replace_with(&mut self, operator: Self) {
         self.digest = operator.digest.or(self.digest.take());
         self.versions = operator.versions.or(self.versions.take());
@@ -98,12 +98,12 @@ impl File {
         self.grants.extend(operator.grants);
     }
 
-    /// The table of a capability, whether it grants or is taken away.
+    /// Returns the table of a capability, even if the capability is taken away.
     pub fn table(&self, capability: Capability) -> Option<&Grant> {
         self.grants.get(&capability).or_else(|| self.withdrawn.get(&capability))
     }
 
-    /// Takes away what is withdrawn.
+    /// Removes the grants of the capabilities in `withdraw`.
     pub fn withhold(&mut self) {
         let grants = core::mem::take(&mut self.grants).into_iter();
         (self.withdrawn, self.grants) = grants.partition(|(capability, _)| self.withdraw.contains(capability));

@@ -1,4 +1,4 @@
-//! What a policy file can say: what keys there can be in a table, and what each kind of value is.
+//! The grammar of policy files: the keys of each table, and the kinds of values.
 
 use super::error::ValueError;
 use super::template::Template;
@@ -8,26 +8,26 @@ use alloc::vec::Vec;
 use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
 use postern_types::{Backend, Capability, Mac, MacvlanMode};
 
-/// What the values of a key are.
+/// The kinds of values that a key can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Name of a link.
+    /// The name of a link.
     Link,
-    /// Type of a plugin.
+    /// The type of a plugin.
     Plugin,
-    /// Packet filter of masquerading.
+    /// The packet filter of masquerading.
     Backend,
     /// Mode of a macvlan.
     Mode,
-    /// Link-layer address.
+    /// A link-layer address.
     LinkAddress,
-    /// Name of a device on its bus.
+    /// The name of a device on its bus.
     Device,
-    /// Absolute path of a directory.
+    /// The absolute path of a directory.
     Directory,
-    /// Absolute path of a file.
+    /// The absolute path of a file.
     File,
-    /// Bytes; 0 is the kernel's default.
+    /// A number of bytes; 0 is the kernel's default.
     Mtu,
     /// One VLAN; 0 is none.
     Vlan,
@@ -35,18 +35,18 @@ pub enum Kind {
     Trunk,
     /// `true` or `false`.
     Flag,
-    /// A network to lease from, or an object of the configuration with host-local's keys of a range.
+    /// A network to lease from, or an object of the configuration with the keys of a host-local range.
     Range,
     /// An address with prefix length, or a network.
     Address,
-    /// An address, or a network; `ADDRESS via GATEWAY` names one for an address.
+    /// An address or a network. `ADDRESS via GATEWAY` names a gateway for one address.
     Gateway,
 }
 
-/// How many values a key takes.
+/// The number of values that a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// A text.
+    /// One text.
     One,
     /// A list.
     Some,
@@ -57,40 +57,40 @@ pub enum Count {
 /// A key of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// As it is written.
+    /// The key as it is written.
     pub name: &'static str,
-    /// What it takes.
+    /// The kind of its values.
     pub kind: Kind,
-    /// How much of it.
+    /// The number of its values.
     pub count: Count,
-    /// For a key without which the table makes no sense: what it has where an operation names no object.
+    /// For a key that the table must have: its value if an operation names no object.
     pub placeholder: Option<&'static str>,
 }
 
 impl Key {
-    /// Whether the table makes no sense without.
+    /// True if the table must have the key.
     pub const fn is_required(&self) -> bool {
         self.placeholder.is_some()
     }
 }
 
-/// A key that can be left out.
+/// A key that may be left out.
 pub const fn key(name: &'static str, kind: Kind, count: Count) -> Key {
     Key { name, kind, count, placeholder: None }
 }
 
-/// A list without which the table makes no sense.
+/// A list that the table must have.
 pub const fn required(name: &'static str, kind: Kind, placeholder: &'static str) -> Key {
     Key { name, kind, count: Count::Some, placeholder: Some(placeholder) }
 }
 
-/// A key of every table that grants: it does so only where one of these is `true`.
+/// A key of every table with a grant: the grant holds only if one of these values is `true`.
 pub const WHEN: Key = key("when", Kind::Flag, Count::Some);
 
-/// A key of tables about links: the plugin may look, and neither make, change nor delete.
+/// A key of tables about links: the plugin may look at them, but neither make, change nor delete them.
 pub const LOOK_ONLY: Key = key("look-only", Kind::Flag, Count::One);
 
-/// What stands in a policy for the link of the default route. It has no name there: the gate finds out what it is called.
+/// The text in a policy for the link of the default route. It has no name there: the gate finds out its name.
 pub const DEFAULT_LINK: &str = "node.default-link";
 
 /// The keys of `[result]`.
@@ -103,21 +103,21 @@ pub const RESULT: &[Key] = &[
 /// The keys of `[previous]`.
 pub const PREVIOUS: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("names", Kind::Link, Count::Some)];
 
-/// All keys of a capability's table.
+/// Returns all keys of a capability's table.
 pub fn keys(capability: Capability) -> Vec<Key> {
     capability::keys(capability).iter().copied().chain([WHEN]).collect()
 }
 
-/// The names of all capabilities.
+/// Returns the names of all capabilities.
 pub fn names() -> Vec<&'static str> {
     Capability::ALL.iter().map(|capability| capability.name()).collect()
 }
 
 impl Kind {
-    /// Looks at what can be known of a value before there is a configuration.
+    /// Checks everything that can be known of a value before there is a configuration.
     ///
     /// # Errors
-    /// What the value is not, and what is possible.
+    /// The fault of the value, and the possible values.
     pub fn check(self, template: &Template) -> Result<(), ValueError> {
         if let Some((address, gateway)) = template.pair() {
             return Self::Address.check(address).and_then(|()| self.check(gateway));
@@ -144,14 +144,14 @@ impl Kind {
         Ok(())
     }
 
-    /// Looks at a text that stands in a policy file, or could.
+    /// Checks a text that is in a policy file, or could be.
     ///
     /// # Errors
     /// As [`Kind::check`].
     pub fn check_text(self, text: &str) -> Result<(), ValueError> {
         let open = text.contains('*');
         let good = match self {
-            // A star may stand for nothing at all.
+            // A star may match the empty text.
             Self::Link if open => {
                 let rest = text.replace('*', "");
                 rest.len() <= 15 && !rest.contains(|c: char| matches!(c, '/' | ':') || c.is_whitespace())
@@ -182,7 +182,7 @@ impl Kind {
         ValueError::Kind { text: text.to_owned(), possible: self.possible() }
     }
 
-    /// What a value can be, to follow "is no".
+    /// Returns the possible values, as text that follows "is no".
     fn possible(self) -> &'static str {
         match self {
             Self::Link => {

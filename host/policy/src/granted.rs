@@ -1,4 +1,4 @@
-//! A policy for one run: its values taken from the operator's configuration.
+//! A policy for one run, with its values from the operator's configuration.
 
 use super::error::Ambiguous;
 use super::file::{self, File};
@@ -30,7 +30,7 @@ pub struct Granted {
     pub(super) path: String,
 }
 
-/// A granted capability, with the objects that it is granted on.
+/// A granted capability, with its granted objects.
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub(super) name: &'static str,
@@ -41,13 +41,13 @@ pub struct Grant {
 /// A value.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A text, possibly with parts left open.
+    /// A text, possibly with open parts.
     Text(Pattern),
-    /// A range of the configuration, and which set of ranges it belongs to.
+    /// A range of the configuration, and the set of ranges that contains it.
     Range(LeaseRange, Vec<usize>),
-    /// Addresses, each with the gateway that it may have.
+    /// Addresses, each with its allowed gateway.
     Pairs(Vec<(Pattern, Pattern)>),
-    /// Addresses, and gateways that each of them may have if its network has them.
+    /// Addresses and gateways. Each address may have each gateway that its network contains.
     EachWithEach(Vec<Pattern>, Vec<Pattern>),
 }
 
@@ -63,7 +63,7 @@ impl Grant {
                     match found.content {
                         Content::Text(pattern) => values.push(Value::Text(pattern)),
                         Content::Object(object) if key.kind == Kind::Range => {
-                            // What is no range is the plugin's to refuse; nothing can be leased from it.
+                            // The plugin refuses a value that is not a range. Nothing can be leased from it.
                             let set = core::iter::once(number).chain(found.set).collect();
                             values.extend(ranges::read(&object)?.map(|range| Value::Range(range, set)));
                         }
@@ -80,7 +80,7 @@ impl Grant {
         Ok(Self { name: grant.name, from: grant.from, keys })
     }
 
-    /// What a key has.
+    /// Returns the values of a key.
     pub(super) fn values(&self, key: &str) -> impl Iterator<Item = &Value> {
         self.keys.iter().filter(move |(name, _)| *name == key).flat_map(|(_, values)| values)
     }
@@ -92,27 +92,27 @@ impl Grant {
         })
     }
 
-    /// What a key has, as text: for numbers and flags.
+    /// Returns the values of a key as text, for numbers and flags.
     pub(super) fn texts(&self, key: &str) -> impl Iterator<Item = String> {
         self.patterns(key).map(Pattern::to_string)
     }
 
-    /// Whether a key has this object.
+    /// True if a value of the key matches this object.
     pub(super) fn matches(&self, key: &str, object: &str) -> bool {
         self.patterns(key).any(|pattern| pattern.matches(object))
     }
 
-    /// Whether the grant holds for this run: always, or where its `when` says so.
+    /// True if the grant holds for this run: always, or if its `when` is true.
     pub(super) fn holds(&self) -> bool {
         !self.sets("when") || self.on("when")
     }
 
-    /// Whether a key stands in the table, whatever it has.
+    /// True if the table has the key, with any value.
     pub(super) fn sets(&self, key: &str) -> bool {
         self.keys.iter().any(|(name, _)| *name == key)
     }
 
-    /// Whether a flag is `true`.
+    /// True if a flag is `true`.
     pub(super) fn on(&self, key: &str) -> bool {
         self.texts(key).any(|text| text == "true")
     }
@@ -131,22 +131,22 @@ impl Grant {
 }
 
 impl Granted {
-    /// Bounds of the run.
+    /// Returns the limits of the run.
     pub fn limits(&self) -> &Limits {
         &self.file.limits
     }
 
-    /// Whether an interface is granted at all.
+    /// True if a capability is granted at all.
     pub fn has(&self, capability: Capability) -> bool {
         self.grant(capability).is_some()
     }
 
-    /// A grant that stands in the file, whether it holds or not.
+    /// Returns a grant of the file, even if it does not hold for this run.
     pub(super) fn written(&self, capability: Capability) -> Option<&Grant> {
         self.grants.get(&capability)
     }
 
-    /// Whether the plugin is made for an interface: a file grants it, for whatever networks, or takes it away.
+    /// True if the plugin is made for a capability: a file grants it, for any networks, or takes it away.
     pub fn knows(&self, capability: Capability) -> bool {
         self.written(capability).is_some() || self.withdrawn.contains_key(&capability)
     }
@@ -155,24 +155,25 @@ impl Granted {
         self.written(capability).filter(|grant| grant.holds())
     }
 
-    /// Whether `[result]` has this address: a network of the policy file has all that lie in it, an address of the
-    /// configuration is that one, with that prefix length.
+    /// True if `[result]` has this address. A network of the policy file contains all its addresses. An address of the
+    /// configuration must be equal, with its prefix length.
     pub fn may_hand_out(&self, address: &IpNet) -> bool {
         self.result.iter().flat_map(|result| result.patterns("addresses")).any(|pattern| is_address(pattern, address))
     }
 
-    /// Whether `[previous]` has this address: one of `prevResult` that no record tells of, but a native plugin gave it.
+    /// True if `[previous]` has this address: an address of `prevResult` that no record lists, from a native plugin.
     pub fn may_take_over(&self, address: &IpNet) -> bool {
         self.previous.iter().flat_map(|table| table.patterns("addresses")).any(|pattern| is_address(pattern, address))
     }
 
-    /// Whether `[previous]` has this link of the host: one that `prevResult` names, no record tells of, and a native plugin made.
+    /// True if `[previous]` has this link of the host: `prevResult` names it, no record lists it, and a native plugin
+    /// made it.
     pub fn may_take_over_link(&self, name: &str) -> bool {
         self.previous.iter().any(|table| table.matches("names", name))
     }
 
-    /// Whether `[result]` has this gateway for this address. One that is named for the address may lie anywhere, as with
-    /// the native plugins; any other one lies in the address's network.
+    /// True if `[result]` has this gateway for this address. A gateway that is named for the address may lie anywhere,
+    /// as with the native plugins. Any other gateway must lie in the address's network.
     pub fn may_name_gateway(&self, address: &IpNet, gateway: &IpAddr) -> bool {
         let in_network = address.contains(gateway);
         self.result.iter().flat_map(|result| result.values("gateways")).any(|value| match value {
@@ -189,28 +190,29 @@ impl Granted {
         })
     }
 
-    /// Whether `[result]` has this socket.
+    /// True if `[result]` has this socket.
     pub fn may_name_socket(&self, path: &str) -> bool {
         self.result.as_ref().is_some_and(|result| result.matches("sockets", path))
     }
 
-    /// The plugin that this is for.
+    /// Returns the plugin of this policy.
     pub fn plugin(&self) -> String {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
     }
 
-    /// Where an operator would widen it.
+    /// Returns the file where an operator would extend the policy.
     pub fn operator_file(&self) -> String {
         format!("{}/{}.toml", OPERATOR_DIRECTORY, self.plugin())
     }
 
-    /// What is withdrawn though this network asks for it: an ADD would be refused.
+    /// Returns the withdrawn capabilities that this network asks for: they make an ADD fail.
     pub fn missed(&self) -> impl Iterator<Item = Capability> {
         self.withdrawn.iter().filter(|(_, grant)| grant.holds()).map(|(capability, _)| *capability)
     }
 
-    /// What a refusal says of the way out, of the lines that allow it: where to put one, and what it replaces.
+    /// Returns the way out of a refusal, with the policy lines that allow it: the file for them, and the table that
+    /// they replace.
     pub(super) fn way_out(&self, capability: Option<Capability>, line: Option<String>) -> String {
         let file = self.operator_file();
         let Some(line) = line else {
@@ -228,33 +230,33 @@ impl Granted {
         hint
     }
 
-    /// The way out of a refusal of what a result has: `addresses`, `gateways` or `sockets`, and which.
+    /// Returns the way out of a refused value of a result. The key is `addresses`, `gateways` or `sockets`.
     pub fn result_hint(&self, key: &'static str, value: &str) -> String {
         self.way_out(None, line::result(&self.file, &[line::text(key, value)]))
     }
 
-    /// The way out where something of `prevResult` does not count: `addresses` or `names`, and which.
+    /// Returns the way out if a value of `prevResult` does not count. The key is `addresses` or `names`.
     pub fn previous_hint(&self, key: &'static str, value: &str) -> String {
         self.way_out(None, line::previous(&self.file, &[line::text(key, value)]))
     }
 
-    /// The way out where a limit was met.
+    /// Returns the way out if a limit was reached.
     pub fn limit_hint(&self, key: &str, now: u32) -> String {
         limit_hint(&self.plugin(), key, now)
     }
 
-    /// The way out of a refusal that these changes of a capability's table lift.
+    /// Returns the way out of a refusal that these changes of a capability's table would lift.
     pub(super) fn hint(&self, capability: Capability, changes: Vec<Change>) -> String {
         let completed = line::completed(&self.file, capability, changes);
         self.way_out(Some(capability), self.changed(capability, &completed))
     }
 
-    /// The table of a capability with these changes, as one line.
+    /// Returns the table of a capability with these changes, as one line.
     pub(super) fn changed(&self, capability: Capability, changes: &[Change]) -> Option<String> {
         line::grant(&self.file, capability, changes)
     }
 
-    /// The way out where a capability is withdrawn.
+    /// Returns the way out if a capability is withdrawn.
     pub fn withdrawn_hint(&self, capability: Capability) -> String {
         match self.withdraw_line(capability) {
             Some(line) => format!(
@@ -269,12 +271,12 @@ impl Granted {
         line::withdraw(&self.file, capability)
     }
 
-    /// Whether a file takes this capability away.
+    /// True if a file takes this capability away.
     pub(super) fn is_withdrawn(&self, capability: Capability) -> bool {
         self.file.withdraw.contains(&capability)
     }
 
-    /// What is granted, with the values of this run.
+    /// Returns the grants with the values of this run.
     pub fn view(&self) -> Vec<GrantView> {
         let view = |(capability, grant): (&Capability, &Grant)| GrantView {
             capability: *capability,
@@ -284,18 +286,18 @@ impl Granted {
         self.grants.iter().map(view).collect()
     }
 
-    /// `[previous]`, with the values of this run.
+    /// Returns `[previous]` with the values of this run.
     pub fn previous_view(&self) -> Vec<(&'static str, Vec<String>)> {
         self.previous.as_ref().map(Grant::objects).unwrap_or_default()
     }
 
-    /// `[result]`, with the values of this run.
+    /// Returns `[result]` with the values of this run.
     pub fn result_view(&self) -> Vec<(&'static str, Vec<String>)> {
         self.result.as_ref().map(Grant::objects).unwrap_or_default()
     }
 }
 
-/// Whether a value is this address: itself with its prefix length, or, in a policy file, a network that it lies in.
+/// True if a value is this address with its prefix length or, in a policy file, a network that contains it.
 fn is_address(pattern: &Pattern, address: &IpNet) -> bool {
     parse_cidr(&pattern.to_string()).is_ok_and(|granted| {
         let network = pattern.is_written() && granted.trunc() == granted;
@@ -303,14 +305,14 @@ fn is_address(pattern: &Pattern, address: &IpNet) -> bool {
     })
 }
 
-/// Whether a value is this gateway, or, in a policy file, a network that it lies in.
+/// True if a value is this gateway or, in a policy file, a network that contains it.
 fn is_gateway(pattern: &Pattern, gateway: &IpAddr) -> bool {
     let text = pattern.to_string();
     parse_ip(&text).is_ok_and(|granted| granted == *gateway)
         || pattern.is_written() && parse_cidr(&text).is_ok_and(|network| network.contains(gateway))
 }
 
-/// The way out where a limit of a plugin was met.
+/// Returns the way out if a limit of a plugin was reached.
 pub fn limit_hint(plugin: &str, key: &str, now: u32) -> String {
     match line::limit(key, now) {
         Some(line) => format!("`{line}` in {}/{plugin}.toml, before its first table", OPERATOR_DIRECTORY),
@@ -358,7 +360,7 @@ pub mod tests {
         for (address, gateway, expected) in [
             ("10.9.0.0/24", "10.9.0.1", true),
             ("10.9.0.0/24", "10.9.0.2", false),
-            // That of another entry, of another address, or of another prefix length.
+            // The gateway of another entry, of another address, or of another prefix length.
             ("10.9.0.0/24", "10.8.0.1", false),
             ("10.9.0.0/24", "192.0.2.1", false),
             ("10.9.0.7/24", "10.9.0.1", false),

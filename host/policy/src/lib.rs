@@ -1,4 +1,4 @@
-//! What a plugin may do: one small TOML file per plugin, deny by default.
+//! The permissions of a plugin: one small TOML file per plugin, deny by default.
 //!
 //! ```toml
 //! digest = "sha256:…"               # this file belongs to that component
@@ -22,16 +22,16 @@
 //! names = ["tap*"]                  # links of the host
 //! ```
 //!
-//! A grant whose interface has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors, and so is
-//! what could never match. A table in the operator's file replaces the whole table of the shipped file.
+//! A grant whose capability has no object to choose is an empty table (`[grant.veth]`). Unknown keys are errors, and so
+//! are values that can never match. A table in the operator's file replaces the whole table of the shipped file.
 //!
-//! From file to decision: [`file`] reads the TOML by the keys that each file of [`capability`] lists, whose values are of the
-//! kinds in [`grammar`]. [`template`] fills in the configuration of one run, and [`granted`] is the outcome. [`rules`] decides
-//! by it and by the rule of each operation, which [`capability`] has too, with [`port`] for VLANs and [`ranges`] for leases.
-//! What a refusal offers as the way out is made by [`line`].
+//! The path from file to decision: [`file`] reads the TOML by the keys in each file of [`capability`]; [`grammar`] has
+//! the kinds of their values. [`template`] fills in the configuration of one run; [`granted`] is the outcome. [`rules`]
+//! decides by it, and by the rule of each operation in [`capability`]. [`port`] decides on VLANs, and [`ranges`] on
+//! leases. [`line`] makes the policy line that a refusal offers as the way out.
 //!
-//! This crate decides, and does nothing else: it gets texts, and has no standard library to reach a file, the environment,
-//! a clock, a socket or a process with. Who reads the files is `postern_gate::policies`.
+//! This crate decides, and does nothing else. Its input is text. It has no standard library, and so no way to a file,
+//! the environment, a clock, a socket or a process. `postern_gate::policies` reads the files.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -67,49 +67,50 @@ use postern_cni::Json;
 use postern_types::Capability;
 use template::{Sources, Template};
 
-/// Operator's own policy files; tables found here replace those of the shipped file of the same name.
+/// The directory of the operator's policy files. Their tables replace those of the shipped file of the same name.
 pub const OPERATOR_DIRECTORY: &str = "/etc/postern/policy";
 
-/// The text of a policy file, and the path that messages name it by.
+/// The text of a policy file, and its path for messages.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// Where it is from. Nothing is opened.
+    /// The path of the file. Nothing is opened.
     pub path: String,
-    /// What is in it.
+    /// The content of the file.
     pub text: String,
 }
 
-/// Why there is no policy for a run.
+/// The reason why there is no policy for a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// A file that means nothing.
+    /// A file can't be understood.
     #[error("policy {path}: {reason}")]
     File {
         /// The file.
         path: String,
-        /// Which key, what is wrong with it, and what is possible.
+        /// The key, its fault, and the possible values.
         reason: FileError,
     },
-    /// The configuration makes a value of the policy ambiguous. Tells key and place.
+    /// The configuration makes a value of the policy ambiguous. The text names key and place.
     #[error(transparent)]
     Ambiguous(#[from] Ambiguous),
 }
 
-/// A plugin's policy: shipped and operator's files put together.
+/// A plugin's policy: the shipped and the operator's file combined.
 #[derive(Clone, Debug)]
 pub struct Policy {
     file: Arc<File>,
     /// The shipped file, for messages.
     path: String,
-    /// The file that pins the component.
+    /// The file with the component's digest.
     pin: Option<String>,
 }
 
 impl Policy {
-    /// Puts the shipped file and the operator's one together. The operator's is asked for when the shipped one is understood.
+    /// Combines the shipped file and the operator's file. The operator's file is requested only after the shipped one
+    /// is understood.
     ///
     /// # Errors
-    /// One of them can't be had, or not be understood.
+    /// One of them can't be read or understood.
     pub fn of_both<E: From<PolicyError>>(
         shipped: Text,
         operator: impl FnOnce() -> Result<Option<Text>, E>,
@@ -121,7 +122,7 @@ impl Policy {
         Ok(policy.without_withdrawn())
     }
 
-    /// Reads a policy text alone, as that of a plugin called as the file is, without files of the operator's.
+    /// Reads one policy text without an operator's file. The plugin's name is taken from the file's name.
     ///
     /// # Errors
     /// [`PolicyError::File`].
@@ -145,39 +146,39 @@ impl Policy {
         self
     }
 
-    /// The digest that the plugin's component must have: SHA-256 in 64 hexadecimal digits, small letters. Of two files
-    /// that pin one the operator's counts.
+    /// The digest that the plugin's component must have: SHA-256 in 64 lower-case hexadecimal digits. If both files
+    /// have one, the operator's counts.
     pub fn digest(&self) -> Option<&str> {
         self.file.digest.as_deref()
     }
 
-    /// The file that has the digest.
+    /// The file with the digest.
     pub fn pin_file(&self) -> Option<&str> {
         self.pin.as_deref()
     }
 
-    /// The CNI versions that the plugin speaks; `None` is all of them.
+    /// The CNI versions that the plugin supports; `None` means all.
     pub fn versions(&self) -> Option<&[String]> {
         self.file.versions.as_deref()
     }
 
-    /// Bounds of a run.
+    /// Returns the limits of a run.
     pub fn limits(&self) -> &Limits {
         &self.file.limits
     }
 
-    /// Whether an interface is granted at all.
+    /// True if a capability is granted at all.
     pub fn grants(&self, capability: Capability) -> bool {
         self.file.grants.contains_key(&capability)
     }
 
-    /// Whether an interface stands in a file, be it granted or withdrawn: the plugin may have made such things.
+    /// True if a file grants or withdraws a capability: the plugin may have made its effects.
     pub fn knows(&self, capability: Capability) -> bool {
         self.file.table(capability).is_some()
     }
 
-    /// Whether the plugin is made to make the attachment's own link, of whatever kind: a file lets it do more than look, or
-    /// takes that away.
+    /// True if the plugin is made to create the attachment's own link, of any kind. A file lets it do more than look,
+    /// or takes that away.
     pub fn makes_links(&self) -> bool {
         let makes = |grant: &file::Grant| !grant.says(grammar::LOOK_ONLY.name, "true");
         Capability::ALL
@@ -185,17 +186,17 @@ impl Policy {
             .any(|capability| capability.makes_links() && self.file.table(*capability).is_some_and(makes))
     }
 
-    /// All granted interfaces.
+    /// Returns all granted capabilities.
     pub fn capabilities(&self) -> Vec<Capability> {
         self.file.grants.keys().copied().collect()
     }
 
-    /// The capabilities that a file takes away.
+    /// Returns the capabilities that a file takes away.
     pub fn withdrawn(&self) -> &[Capability] {
         &self.file.withdraw
     }
 
-    /// What is granted, as it is written.
+    /// Returns the grants as they are written.
     pub fn view(&self) -> Vec<GrantView> {
         let view = |(capability, grant): (&Capability, &file::Grant)| GrantView {
             capability: *capability,
@@ -205,27 +206,27 @@ impl Policy {
         self.file.grants.iter().map(view).collect()
     }
 
-    /// `[result]`, as it is written.
+    /// Returns `[result]` as it is written.
     pub fn result_view(&self) -> Vec<(&'static str, Vec<String>)> {
         self.file.result.as_ref().map(written).unwrap_or_default()
     }
 
-    /// Which file `[result]` stands in.
+    /// Returns the file that contains `[result]`.
     pub fn result_origin(&self) -> Option<Origin> {
         self.file.result.as_ref().map(|result| result.from)
     }
 
-    /// `[previous]`, as it is written.
+    /// Returns `[previous]` as it is written.
     pub fn previous_view(&self) -> Vec<(&'static str, Vec<String>)> {
         self.file.previous.as_ref().map(written).unwrap_or_default()
     }
 
-    /// Which file `[previous]` stands in.
+    /// Returns the file that contains `[previous]`.
     pub fn previous_origin(&self) -> Option<Origin> {
         self.file.previous.as_ref().map(|previous| previous.from)
     }
 
-    /// The policy for one configuration, and the `CNI_ARGS` beside it.
+    /// Returns the policy for one configuration and its `CNI_ARGS`.
     ///
     /// # Errors
     /// [`PolicyError::Ambiguous`].
@@ -236,7 +237,7 @@ impl Policy {
             grants: (self.file.grants.iter())
                 .map(|(capability, grant)| Ok((*capability, resolve(grant)?)))
                 .collect::<Result<_, PolicyError>>()?,
-            // What is ambiguous there asks for nothing.
+            // An ambiguous value there asks for nothing.
             withdrawn: (self.file.withdrawn.iter())
                 .filter_map(|(capability, grant)| Some((*capability, resolve(grant).ok()?)))
                 .collect(),
@@ -268,7 +269,7 @@ pub(crate) mod tests {
         plugins.filter(|path| path.is_file()).map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
 
-    /// The policy that these two files make.
+    /// Returns the policy made of these two files.
     fn both(shipped: &str, operator: &str) -> Policy {
         let text = |path: &str, text: &str| Text { path: path.to_owned(), text: text.to_owned() };
         let shipped = text("/usr/lib/postern/postern.d/bridge.toml", shipped);

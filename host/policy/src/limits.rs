@@ -1,4 +1,4 @@
-//! `[limits]`: what a run may use up, each with a default, a floor and a ceiling.
+//! `[limits]`: the limits of a run, each with a default, a least and a greatest value.
 
 use super::error::LimitError;
 use alloc::string::String;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 macro_rules! limits {
     ($($(#[$doc:meta])* $key:ident: $default:literal in $least:literal..=$most:literal),* $(,)?) => {
-        /// Bounds of a run.
+        /// The limits of a run.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
         pub struct Limits { $($key: Option<u32>),* }
@@ -16,12 +16,12 @@ macro_rules! limits {
         impl Limits {
             $($(#[$doc])* pub fn $key(&self) -> u32 { self.$key.unwrap_or($default) })*
 
-            /// Takes what `operator` sets.
+            /// Takes the limits that `operator` sets.
             pub fn replace_with(&mut self, operator: &Self) {
                 $(self.$key = operator.$key.or(self.$key);)*
             }
 
-            /// Every limit by its key, with its value and whether a file sets it.
+            /// Returns every limit: its key, its value, and true if a file sets it.
             pub fn list(&self) -> Vec<(String, u32, bool)> {
                 vec![$((stringify!($key).replace('_', "-"), self.$key(), self.$key.is_some())),*]
             }
@@ -40,8 +40,8 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Seconds from the start of the process to the end of the run, waits and cleaning up included. Runtimes wait for two
-    /// minutes (kubelet): they have to hear of the error before.
+    /// Seconds from the start of the process to the end of the run, with waits and cleaning up. Runtimes such as
+    /// kubelet wait for two minutes: they must get the error before that.
     seconds: 90 in 1..=3600,
     /// Operations of one guest in one run.
     operations: 4096 in 0..=1_000_000,
@@ -51,33 +51,33 @@ limits! {
     memory_mib: 64 in 1..=256,
     /// Entries of all function tables of one guest.
     tables: 131_072 in 0..=10_000_000,
-    /// Resources of the component model that one guest holds at a time: options, links, streams.
+    /// Resources of the component model that one guest holds at one time: options, links, streams.
     resources: 4096 in 16..=1_000_000,
-    /// What one call may carry out of the guest, in KiB.
+    /// The greatest amount of data that one call may pass out of the guest, in KiB.
     call_kib: 1024 in 1..=1024,
     /// Standard output of one guest, in KiB.
     stdout_kib: 1024 in 1..=1024,
-    /// Standard error of one guest, in KiB: what is beyond is dropped, and said.
+    /// Standard error of one guest, in KiB. More is dropped, and a message says so.
     stderr_kib: 64 in 0..=1024,
-    /// How deep plugins may delegate to each other, seen from the one that the runtime called.
+    /// The greatest depth of delegates, counted from the plugin that the runtime called.
     depth: 3 in 0..=8,
 }
 
-/// The most that is kept for cleaning up.
+/// The longest time that is reserved for cleaning up.
 const CLEANUP: Duration = Duration::from_secs(15);
 
 impl Limits {
-    /// How long a run may take, cleaning up included.
+    /// Returns the longest time of a run, with cleaning up.
     pub fn time(&self) -> Duration {
         Duration::from_secs(self.seconds().into())
     }
 
-    /// How much of that is kept for cleaning up: a quarter, and no more than 15 seconds.
+    /// Returns the part of that time that is reserved for cleaning up: a quarter, and at most 15 seconds.
     pub fn cleanup(&self) -> Duration {
         CLEANUP.min(self.time() / 4)
     }
 
-    /// Those that the sandbox looks after.
+    /// Returns the limits that the sandbox enforces.
     pub fn of_guest(&self) -> postern_types::Limits {
         let bytes = |number: u32, shift: u32| usize::try_from(u64::from(number) << shift).unwrap_or(usize::MAX);
         postern_types::Limits {
@@ -106,7 +106,7 @@ mod tests {
         let of = |seconds| Limits { seconds: Some(seconds), ..Limits::default() };
         assert_eq!(of(2).cleanup(), Duration::from_millis(500));
         assert_eq!((of(40).cleanup(), of(3600).cleanup()), (Duration::from_secs(10), CLEANUP));
-        // A runtime that gives up after two minutes hears of it.
+        // A runtime that gives up after two minutes gets the error before.
         assert!(Limits::default().time() <= Duration::from_secs(100));
     }
 

@@ -1,5 +1,5 @@
-//! The line of policy that would allow what was refused. The parser has read it before anybody sees it: what can be copied
-//! from a message into a file must mean there what the message says.
+//! The policy line that would allow a refused operation. The parser reads each line before it is offered. A line that
+//! is copied from a message into a file must mean there what the message says.
 
 use super::capability;
 use super::file::{File, Grant};
@@ -12,43 +12,43 @@ use alloc::vec::Vec;
 use core::fmt::Write as _;
 use postern_types::Capability;
 
-/// What a line changes in a table.
+/// A change of a table by a policy line.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A text that a key's list has as well, or that the key has.
+    /// A text that a key has, or that is added to its list.
     Text(&'static str, String),
-    /// A key that the table is without.
+    /// A key that is removed from the table.
     Without(&'static str),
 }
 
-/// A key's text, as a change.
+/// Returns the change that gives a key this text.
 pub fn text(key: &'static str, text: impl Into<String>) -> Change {
     Change::Text(key, text.into())
 }
 
-/// An object that the table must have, if there is one.
+/// Returns the change that adds an object to the table, if there is an object.
 pub fn object(key: &'static str, object: &str) -> Vec<Change> {
     if object.is_empty() { Vec::new() } else { vec![text(key, object)] }
 }
 
-/// The whole table of a capability as one line, with these changes: a table of the operator's replaces the shipped one, so
-/// that all that was granted has to be in it. `None` if no line can say it.
+/// Returns the whole table of a capability as one line, with these changes. An operator's table replaces the shipped
+/// one, and must contain all that was granted. `None` if no line can express it.
 pub fn grant(file: &File, capability: Capability, changes: &[Change]) -> Option<String> {
     line(&format!("grant.{capability}"), &grammar::keys(capability), file.table(capability), changes)
 }
 
-/// The same for `[result]`.
+/// As `grant`, for `[result]`.
 pub fn result(file: &File, changes: &[Change]) -> Option<String> {
     line("result", grammar::RESULT, file.result.as_ref(), changes)
 }
 
-/// The same for `[previous]`.
+/// As `grant`, for `[previous]`.
 pub fn previous(file: &File, changes: &[Change]) -> Option<String> {
     line("previous", grammar::PREVIOUS, file.previous.as_ref(), changes)
 }
 
-/// What an operator's file says instead of its present `withdraw`, so that a capability is there again. `None` if not the
-/// operator's file takes it away.
+/// Returns the new `withdraw` of the operator's file, with which a capability is available again. `None` if the
+/// operator's file does not take it away.
 pub fn withdraw(file: &File, capability: Capability) -> Option<String> {
     let others = file.operator_withdraws.iter().filter(|of| **of != capability);
     let rest: Vec<&str> = others.map(|capability| capability.name()).collect();
@@ -57,7 +57,7 @@ pub fn withdraw(file: &File, capability: Capability) -> Option<String> {
     (own > 0 && own == elsewhere).then(|| format!("withdraw = {}", list(&rest))).filter(|line| is_read(line))
 }
 
-/// A limit of twice as much; `None` at its ceiling.
+/// Returns the line that doubles a limit; `None` if the limit is at its greatest value.
 pub fn limit(key: &str, now: u32) -> Option<String> {
     let line = |value: u32| Some(format!("limits.{key} = {value}")).filter(|line| is_read(line));
     line(now.saturating_mul(2).max(1)).or_else(|| line(now.saturating_add(1)))
@@ -77,7 +77,8 @@ fn line(table: &str, keys: &[Key], written: Option<&Grant>, changes: &[Change]) 
             if *name != key.name {
                 continue;
             }
-            // A star would stand for more than this one object, and what looks like a placeholder for another.
+            // A star would match more than this one object. A text that looks like a placeholder would stand for
+            // another object.
             let is_literal = Template::parse(text).is_ok_and(|read| read.by_default().as_ref() == Some(text));
             if text.contains('*') && !text.contains("${") || !is_literal && !texts.contains(text) && !is_known(text) {
                 return None;
@@ -100,12 +101,12 @@ fn line(table: &str, keys: &[Key], written: Option<&Grant>, changes: &[Change]) 
     is_read(&line).then_some(line)
 }
 
-/// A list of texts, as TOML.
+/// Returns a list of texts as TOML.
 fn list<T: AsRef<str>>(texts: &[T]) -> String {
     format!("[{}]", texts.iter().map(|text| quoted(text.as_ref())).collect::<Vec<_>>().join(", "))
 }
 
-/// A text, as TOML.
+/// Returns a text as TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
@@ -121,7 +122,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether this is one of our own placeholders, for an operation that does not name its object.
+/// True if this is a placeholder of the grammar, for an operation that does not name its object.
 fn is_known(text: &str) -> bool {
     let keys = Capability::ALL.iter().flat_map(|capability| capability::keys(*capability));
     let is_default_link =
@@ -129,7 +130,7 @@ fn is_known(text: &str) -> bool {
     is_default_link || keys.filter_map(|key| key.placeholder).any(|known| known == text)
 }
 
-/// The changes that fill in what must be in a table that is not written yet, beside those that are known.
+/// Completes the changes of a table that is not written yet: its required keys are added to the known changes.
 pub fn completed(file: &File, capability: Capability, mut changes: Vec<Change>) -> Vec<Change> {
     if file.table(capability).is_some() {
         return changes;
@@ -141,7 +142,7 @@ pub fn completed(file: &File, capability: Capability, mut changes: Vec<Change>) 
     changes
 }
 
-/// Whether the parser takes the line for a file.
+/// True if the parser accepts the line as a file.
 fn is_read(line: &str) -> bool {
     !line.contains('\n') && File::parse(line, Origin::Operator).is_ok()
 }

@@ -1,17 +1,17 @@
-//! What a value of a policy matches.
+//! Patterns: the texts that a value of a policy matches.
 //!
-//! `*` in the text of a policy file stands for any run of characters but `/`. What comes from the configuration stands
-//! for itself, whatever is in it: a bridge that is called `br*` there is that one bridge.
+//! `*` in the text of a policy file matches any characters except `/`. Text from the configuration matches only itself,
+//! whatever it contains. A bridge that is called `br*` there is that one bridge.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A text to compare with, in which a policy file may have left parts open.
+/// A text to compare with. Parts of it may be open, by a `*` in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// Between slashes, which `*` does not match.
+    /// The parts between slashes, which `*` does not match.
     segments: Vec<Vec<Token>>,
     written: bool,
 }
@@ -65,12 +65,12 @@ impl Pattern {
         }
     }
 
-    /// Whether all of it stands in the policy file.
+    /// True if all of it is in the policy file.
     pub fn is_written(&self) -> bool {
         self.written
     }
 
-    /// Whether it is `text`, or leaves open what `text` has there.
+    /// True if it matches `text`.
     pub fn matches(&self, text: &str) -> bool {
         let mut pieces = text.split('/');
         self.segments.iter().all(|segment| pieces.next().is_some_and(|piece| segment_matches(segment, piece)))
@@ -79,7 +79,7 @@ impl Pattern {
 }
 
 fn segment_matches(segment: &[Token], text: &str) -> bool {
-    // What is left open is a name, not a way out of the directory.
+    // The open part is a name. It must not lead out of the directory.
     let way_out = segment.contains(&Token::Any) && matches!(text, "." | "..");
     !way_out && tokens_match(segment, text)
 }
@@ -89,7 +89,7 @@ fn tokens_match(tokens: &[Token], text: &str) -> bool {
         [] => text.is_empty(),
         [Token::Any] => true,
         [Token::Any, Token::Text(end)] => text.ends_with(end.as_str()),
-        // The first place where it fits leaves the most for what follows.
+        // The first match leaves the most text for the rest of the pattern.
         [Token::Any, Token::Text(next), rest @ ..] => {
             text.split_once(next.as_str()).is_some_and(|(_, after)| tokens_match(rest, after))
         }

@@ -1,4 +1,4 @@
-//! How a port may join its bridge: VLANs, isolation.
+//! Rules for the ports of a bridge: VLANs and isolation.
 
 use super::granted::Grant;
 use alloc::borrow::ToOwned;
@@ -7,23 +7,23 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 use postern_types::{PortSpec, VlanId};
 
-/// What policy has against a request, and the key and value that would allow it.
+/// The reason of a refusal, with the key and value that would allow the request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The rest of a sentence that begins with the operation.
     pub what: String,
     /// The key of `[grant.bridge]`.
     pub key: &'static str,
-    /// Its value; of a list, what it lacks.
+    /// The value; for a list, the missing element.
     pub value: String,
 }
 
-/// Whether there can be a VLAN with this number.
+/// True if a VLAN can have this number.
 pub fn is_vlan(id: VlanId) -> bool {
     (1..=4094).contains(&id)
 }
 
-/// `ID` or `FROM-TO`.
+/// Reads `ID` or `FROM-TO`.
 pub fn vlans(text: &str) -> Option<RangeInclusive<VlanId>> {
     let id = |text: &str| text.parse().ok().filter(|id| is_vlan(*id));
     match text.split_once('-') {
@@ -32,19 +32,19 @@ pub fn vlans(text: &str) -> Option<RangeInclusive<VlanId>> {
     }
 }
 
-/// Whether the ports of this grant are in VLANs. Such a bridge has to filter, or its VLANs separate nothing.
+/// True if the ports of this grant are in VLANs. Such a bridge must filter, or its VLANs separate nothing.
 pub fn has_vlans(grant: &Grant) -> bool {
     grant.texts("vlan").any(|text| vlans(&text).is_some()) || grant.texts("trunk").any(|text| vlans(&text).is_some())
 }
 
-/// Compares a port with the grant. Returns the key that decided. Hairpin mode is free: it concerns no frames but the
-/// attachment's own.
+/// Compares a port with the grant. Returns the key that decided. Hairpin mode is always allowed: it concerns only the
+/// attachment's own frames.
 ///
 /// # Errors
-/// The first thing that is not granted.
+/// The first setting that is not granted.
 pub fn check(grant: &Grant, port: &PortSpec) -> Result<&'static str, Refused> {
     let refused = |what: String, key, value: String| Err(Refused { what, key, value });
-    // The access VLAN is the network's: another one, and none, are other networks.
+    // The access VLAN belongs to the network. Another VLAN, or none, is another network.
     let vlan = port.vlan.unwrap_or(0).to_string();
     let none_said = grant.texts("vlan").next().is_none();
     if !(grant.texts("vlan").any(|text| text == vlan) || none_said && port.vlan.is_none()) {
@@ -72,7 +72,7 @@ pub fn check(grant: &Grant, port: &PortSpec) -> Result<&'static str, Refused> {
     })
 }
 
-/// Whether ports of this grant have to be something that a port without settings is not.
+/// True if the grant demands a setting that a default port does not have.
 pub fn demands(grant: &Grant) -> bool {
     has_vlans(grant) || must_isolate(grant)
 }
@@ -81,11 +81,11 @@ fn must_isolate(grant: &Grant) -> bool {
     grant.sets("isolated") && !grant.texts("isolated").any(|text| text == "false")
 }
 
-/// Compares a port as the kernel has it with what the grant demands: isolation, and its VLANs, each with whether untagged
-/// frames are in it.
+/// Compares the kernel's port with the demands of the grant: isolation and VLANs. The flag beside each VLAN is true if
+/// untagged frames are in it.
 ///
 /// # Errors
-/// What the port is, as the rest of a sentence, and the key that demands otherwise.
+/// The port's state, as the rest of a sentence, and the key that demands another.
 pub fn verify(grant: &Grant, isolated: bool, member: &[(VlanId, bool)]) -> Result<(), (String, &'static str)> {
     if must_isolate(grant) && !isolated {
         return Err(("without isolation".to_owned(), "isolated"));
@@ -106,7 +106,7 @@ pub fn verify(grant: &Grant, isolated: bool, member: &[(VlanId, bool)]) -> Resul
     let trunk: Vec<_> = grant.texts("trunk").filter_map(|text| vlans(&text)).collect();
     let is_granted = |id: VlanId| {
         let listed = access.iter().chain(&trunk).any(|granted| granted.contains(&id));
-        // Without an access VLAN untagged frames are in the bridge's default one.
+        // Without an access VLAN, untagged frames are in the bridge's default VLAN.
         listed || untagged && (id == 1 || pvid == Some(id))
     };
     match member.iter().find(|(id, _)| !is_granted(*id)) {
@@ -120,7 +120,7 @@ mod tests {
     use super::super::granted::tests::granted;
     use super::*;
 
-    /// What is said against a port under these keys; empty if nothing is.
+    /// Returns the objection to a port under these keys; empty if there is none.
     fn said(keys: &str, config: &str, port: &PortSpec) -> String {
         let granted = granted(&format!("[grant.bridge]\nnames = [\"b\"]\n{keys}"), config);
         match check(granted.bridge().unwrap(), port) {
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(said(keys, r#"{"portIsolation":true}"#, &open), refusal);
         assert_eq!(said(keys, r#"{"portIsolation":true}"#, &isolated), "");
         assert_eq!(said("isolated = \"true\"", "{}", &open), refusal);
-        // What is no flag says nothing against isolation.
+        // A value that is no flag does not forbid isolation.
         assert_eq!(said(keys, r#"{"portIsolation":{}}"#, &open), refusal);
         assert_eq!(said("isolated = \"${config.portIsolation}\"", "{}", &open), refusal);
     }

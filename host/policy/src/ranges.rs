@@ -1,8 +1,10 @@
-//! Which ranges an attachment may have addresses from.
+//! Rules for ranges: the addresses that an attachment may lease.
 //!
-//! A range of the configuration covers what lies in it, with its subnet and its gateway. A network that the policy names
-//! covers every range of which subnet and gateway lie in it. And because a plugin gets one address from each set that it
-//! asks for, each granted set serves for one set only: cutting a range into pieces yields no more addresses.
+//! A range of the configuration covers all ranges in it with its subnet and its gateway. A network in the policy covers
+//! every range with subnet and gateway in it.
+//!
+//! A plugin gets one address from each set that it requests. So each granted set serves for one requested set only: a
+//! range cut into pieces yields no more addresses.
 
 use super::error::Ambiguous;
 use super::granted::{Grant, Value};
@@ -14,19 +16,19 @@ use postern_cni::{Json, parse_cidr};
 use postern_types::LeaseRange;
 use postern_types::{Range, RangeInput, canonicalize};
 
-/// What policy has against a request.
+/// The reason of a refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No granted range has it.
+    /// No granted range covers it.
     NotGranted(LeaseRange),
-    /// Another set has what is granted of it.
+    /// Another set uses the granted range.
     UsedUp(LeaseRange),
 }
 
-/// Reads a range as host-local does. `None` if it is none.
+/// Reads a range as host-local does. `None` if it is not a range.
 ///
 /// # Errors
-/// It spells a key twice.
+/// The range has a key twice.
 pub fn read(json: &Json) -> Result<Option<LeaseRange>, Ambiguous> {
     for key in ["subnet", "rangeStart", "rangeEnd", "gateway"] {
         spelt_once(json, key)?;
@@ -40,7 +42,7 @@ pub fn read(json: &Json) -> Result<Option<LeaseRange>, Ambiguous> {
     Ok(read())
 }
 
-/// A range for people.
+/// Returns a range as text for people.
 pub fn show(range: &LeaseRange) -> String {
     let end = |ip: Option<core::net::IpAddr>| ip.map(|ip| ip.to_string()).unwrap_or_default();
     let mut text = range.subnet.to_string();
@@ -53,17 +55,17 @@ pub fn show(range: &LeaseRange) -> String {
     text
 }
 
-/// A range with its defaults; `None` if nothing can be leased from it.
+/// Returns a range with its defaults; `None` if nothing can be leased from it.
 fn checked(range: &LeaseRange) -> Option<Range> {
     let LeaseRange { subnet, start, end, gateway } = *range;
     let sets = canonicalize(vec![vec![RangeInput { subnet, start, end, gateway }]]).ok()?;
     sets.into_iter().next()?.ranges.into_iter().next()
 }
 
-/// What is granted together, for one address.
+/// Ranges that are granted together, for one address.
 #[derive(Debug)]
 struct Set {
-    /// The value of the policy, and the list of the configuration; nothing of the latter for a network.
+    /// The index of the policy's value, and the position of the configuration's list. A network has no position.
     key: Option<Vec<usize>>,
     covers: Vec<Cover>,
 }
@@ -87,7 +89,7 @@ impl Cover {
         }
     }
 
-    /// Host bits of a network; what is narrower is given first, so that the wider is left for what needs it.
+    /// The number of host bits of a network. The smallest is used first: a larger one may be needed for another range.
     fn width(&self) -> u8 {
         match self {
             Self::Range(_) => 0,
@@ -114,11 +116,11 @@ fn granted_sets(grant: &Grant) -> Vec<Set> {
     sets
 }
 
-/// Whether every range is granted. A range that makes no sense passes: nothing can be leased from it, and the lease store
-/// says what is wrong with it, in the native plugin's words.
+/// Checks that every range is granted. An invalid range passes: nothing can be leased from it. The lease store refuses
+/// it with the native plugin's words.
 ///
 /// # Errors
-/// The first one that is not.
+/// The first range that is not granted.
 pub fn check(grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<(), Refused> {
     let granted = granted_sets(grant);
     let mut used: Vec<Option<usize>> = vec![None; granted.len()];
@@ -145,7 +147,7 @@ mod tests {
 
     const SHIPPED: &str = r#""${config.ipam}", "${config.ipam.ranges.*.*}", "${config.runtimeConfig.ipRanges.*.*}""#;
 
-    /// `SUBNET START END GATEWAY`, with `-` for what is absent.
+    /// Reads `SUBNET START END GATEWAY`, with `-` for a missing value.
     fn range(text: &str) -> LeaseRange {
         let mut words = text.split(' ');
         let subnet = words.next().unwrap().parse().unwrap();
@@ -226,7 +228,7 @@ mod tests {
         for bad in ["11.0.0.0/24", "10.0.0.0/7", "fd00::/64", "10.2.0.0/24 - - 10.3.0.1"] {
             assert!(ask(network, "{}", bad).unwrap_err().starts_with("no "), "{bad}");
         }
-        // A text of the configuration is a network, too; one that is none grants nothing.
+        // A text of the configuration is a network, too. A text that is no network grants nothing.
         assert_eq!(ask("\"${config.net}\"", r#"{"net":"10.0.0.0/8"}"#, "10.2.0.0/24"), Ok(()));
         assert!(ask("\"${config.net}\"", r#"{"net":"10.*"}"#, "10.2.0.0/24").is_err());
     }

@@ -1,8 +1,8 @@
 //! The decision: may this plugin carry out this operation on this object?
 //!
-//! Policy says which interfaces and which named objects; what it says of each operation is in [`capability`]. What holds for
-//! every plugin whatever its policy says (a handle is one that this run was given, an address is the attachment's own) is
-//! checked where the operation is carried out, in the gate.
+//! Policy names the allowed interfaces and objects; its rule for each operation is in [`capability`]. Other rules hold
+//! for every plugin under any policy: a handle was given to this run, an address is the attachment's own. The gate
+//! checks those where it carries out the operation.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -16,32 +16,32 @@ use alloc::vec::Vec;
 use postern_cni::{NetConf, Verb};
 use postern_types::{Capability, ErrorCode, Handle, Kind as ObjectKind, Lasting, OpError, Operation};
 
-/// What is to be decided on, with what a rule may have to know. Nothing of it is looked at before a rule asks.
+/// An operation to decide on, with the facts that a rule may need. No fact is looked up before a rule asks for it.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The operation.
     pub operation: &'a Operation,
     /// The verb that the guest runs for.
     pub verb: Verb,
-    /// The operator's configuration: the objects that an operation does not name are taken from it.
+    /// The operator's configuration. It supplies the objects that an operation does not name.
     pub conf: &'a NetConf,
-    /// The attachment's link was made by the plugin that the runtime called, by the record: what others made is not its own to
-    /// give up.
+    /// True if the plugin that the runtime called made the attachment's link, by the record. It may not remove a link
+    /// that another plugin made.
     pub owns_link: bool,
-    /// What a handle of this run stands for.
+    /// Returns the kind of object that a handle of this run stands for.
     pub kind: &'a dyn Fn(Handle) -> Option<ObjectKind>,
 }
 
-/// What allowed an operation, for the audit log.
+/// The rule that allowed an operation, for the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The capability, and where an object was chosen the key: `bridge.names`.
+    /// The capability, and the key if an object was chosen: `bridge.names`.
     pub name: &'static str,
-    /// Which file it stands in.
+    /// The file with the rule.
     pub from: Origin,
 }
 
-/// The verbs on which a plugin may do such a thing: what is made outside of ADD nobody would undo.
+/// True if a plugin may do such a thing on this verb. Outside of ADD nothing is made, because no one would undo it.
 pub fn allows(lasting: Lasting, verb: Verb) -> bool {
     match lasting {
         Lasting::Nothing => true,
@@ -52,7 +52,7 @@ pub fn allows(lasting: Lasting, verb: Verb) -> bool {
     }
 }
 
-/// Decides: by what the verb is for, by policy, and by what every attachment may do on its DEL.
+/// Decides by the purpose of the verb, by policy, and by the rights that every attachment has on its DEL.
 ///
 /// # Errors
 /// [`ErrorCode::Denied`], with the way out as hint.
@@ -70,7 +70,7 @@ pub fn decide(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError
     })
 }
 
-/// The rule of the policy that allows an operation, whatever the verb.
+/// Returns the rule of the policy that allows an operation, on any verb.
 ///
 /// # Errors
 /// [`ErrorCode::Denied`], with the policy line that would allow the operation as hint.
@@ -88,7 +88,7 @@ pub fn rule(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError> 
     Ok(Rule { name: decide.rule(&asked, grant)?, from: grant.from })
 }
 
-/// A question to a policy: what each rule is given.
+/// A question to a policy: the input of each rule.
 pub struct Asked<'a> {
     /// The policy.
     pub granted: &'a Granted,
@@ -97,7 +97,7 @@ pub struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Whether a key has this object: then `rule` allows.
+    /// Returns `rule` if a key has this object.
     pub fn one_of(
         &self,
         grant: &Grant,
@@ -115,7 +115,7 @@ impl Asked<'_> {
         Err(self.deny(self.question.operation.capability(), object, &on(object), vec![line::text(key, object)]))
     }
 
-    /// Whether a link may be made with this MTU, `on` saying which.
+    /// Checks that a link may be made with this MTU. `on` names the link.
     pub fn mtu(&self, grant: &Grant, mtu: Option<u32>, on: &str) -> Result<(), OpError> {
         match mtu {
             Some(mtu) if !grant.texts("mtu").any(|text| text == mtu.to_string()) => {
@@ -125,7 +125,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Whether more than looking is granted.
+    /// Checks that more than looking is granted.
     pub fn changes(&self, grant: &Grant) -> Result<&'static str, OpError> {
         if grant.on(LOOK_ONLY.name) {
             return Err(self.key("", vec![Change::Without(LOOK_ONLY.name)]));
@@ -133,13 +133,13 @@ impl Asked<'_> {
         Ok(grant.name)
     }
 
-    /// A refusal by a key of the operation's own table.
+    /// Returns a refusal by a key of the operation's own table.
     pub fn key(&self, what: &str, changes: Vec<Change>) -> OpError {
         let what = if what.is_empty() { String::new() } else { format!(" {what}") };
         self.deny(self.question.operation.capability(), "", &what, changes)
     }
 
-    /// A refusal that these changes of a capability's table lift.
+    /// Returns a refusal that these changes of a capability's table would lift.
     pub fn deny(&self, capability: Capability, object: &str, what: &str, changes: Vec<Change>) -> OpError {
         self.refuse(object, what, self.granted.hint(capability, changes))
     }
@@ -152,7 +152,7 @@ impl Asked<'_> {
         self.refuse("", " in this network", hint)
     }
 
-    /// A refusal.
+    /// Returns a refusal.
     pub fn refuse(&self, object: &str, what: &str, hint: String) -> OpError {
         let (plugin, operation) = (self.granted.plugin(), self.question.operation.name());
         OpError::new(ErrorCode::Denied, object, format!("policy does not allow plugin \"{plugin}\" {operation}{what}"))
@@ -160,7 +160,7 @@ impl Asked<'_> {
     }
 }
 
-/// An object, as a refusal says it.
+/// Returns the object as text for a refusal.
 pub fn on(object: &str) -> String {
     format!(" on \"{object}\"")
 }
@@ -188,7 +188,7 @@ mod tests {
         let policy = "[grant.veth]\nmtu = \"${config.mtu | 0}\"";
         assert_eq!(of(policy, "{}", None), Ok("veth"));
         assert_eq!(of(policy, r#"{"mtu":1400}"#, Some(1400)), Ok("veth"));
-        // A bridge would take it over from its port.
+        // A bridge would take the MTU over from its port.
         assert!(of(policy, "{}", Some(68)).unwrap_err().contains("veth.create with MTU 68; "));
         let refusal = of("[grant.veth]", r#"{"mtu":68}"#, Some(68)).unwrap_err();
         assert!(refusal.contains("with `grant.veth = { mtu = \"68\" }` in"), "{refusal}");
@@ -235,7 +235,7 @@ mod tests {
         Policy::parse("[grant.ipam]\ntypes = [\"${node.default-link}\"]", "x.toml").unwrap_err();
     }
 
-    /// A bridge of a tap, and a VRF: links of the container by the network's name for them.
+    /// The bridge of a tap and a VRF are links of the container, by the network's names for them.
     #[test]
     fn a_link_in_the_container_has_a_name_too() {
         for (key, config) in [("bridge", r#"{"bridge":"br0"}"#), ("vrfname", r#"{"vrfname":"br0"}"#)] {
@@ -303,8 +303,8 @@ mod tests {
         assert_eq!(decided(policy, r#"{"x":false}"#, &ops::Link::Up { link: 0 }.into()), Ok("link"));
     }
 
-    /// Only who made the link deletes it without a grant, and only one that may make links is taken for its maker where no
-    /// record tells.
+    /// Only the plugin that made the link deletes it without a grant. If no record tells, only a plugin that may make
+    /// links counts as the maker.
     #[test]
     fn a_link_is_given_up_by_who_made_it() {
         let conf = NetConf::unread(Json::Null);
@@ -347,7 +347,7 @@ mod tests {
         assert!(by("[grant.link]", Some(ObjectKind::Bridge)).unwrap_err().hint.contains("grant.bridge = "));
     }
 
-    /// A question of an ADD whose handles all stand for `kind`.
+    /// Makes a question of an ADD whose handles all stand for `kind`.
     fn asked(
         granted: &Granted,
         config: &str,
@@ -358,7 +358,7 @@ mod tests {
         rule(granted, Question { operation, verb: Verb::Add, conf: &conf, owns_link: true, kind: &|_| kind })
     }
 
-    /// The rule, or the refusal in words.
+    /// Returns the rule, or the text of the refusal.
     fn decided(policy: &str, config: &str, operation: &Operation) -> Result<&'static str, String> {
         match asked(&granted(policy, config), config, operation, None) {
             Ok(rule) => Ok(rule.name),
@@ -388,7 +388,8 @@ mod tests {
         );
     }
 
-    /// Every refusal that policy can lift offers a line; an operator's file of that line alone is read, and lifts it.
+    /// Every refusal that policy can lift offers a line. An operator's file with that line alone is read, and lifts the
+    /// refusal.
     #[test]
     fn lines_that_are_offered_are_read_and_allow() {
         let range =
@@ -490,7 +491,7 @@ mod tests {
             File::parse(line, Origin::Operator).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
         assert!(granted.limit_hint("depth", 8).contains("no policy can raise"));
-        // What can't be written down as itself is not offered.
+        // A text that would mean something else in a file is not offered.
         let star = asked(&granted, r#"{"ipam":{"type":"a*"}}"#, &ops::Ipam::Add.into(), None).unwrap_err();
         assert!(star.hint.contains("no line of a policy file can name it"), "{}", star.hint);
     }
@@ -535,7 +536,7 @@ mod tests {
             ),
             "{refusal}"
         );
-        // A key that stands there and has no value allows none.
+        // A key without a value allows none.
         assert!(bridge("mtu = \"${config.mtu}\"", "{}", &options(Some(1400), false, false)).is_err());
 
         let promisc = "promisc = \"${config.promiscMode | false}\"";

@@ -31,18 +31,18 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use postern_cni::Json;
 
-/// A value of a policy file, parsed.
+/// A parsed value of a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     text: String,
     parts: Vec<Part>,
-    /// The list that the stars walk through, up to its last star.
+    /// The list of the stars, as the path up to its last star.
     list: Option<Path>,
-    /// Instead of all this: an address, and the gateway that is named for it.
+    /// For a pair, in place of the other fields: an address, and the gateway that is named for it.
     pair: Option<Box<(Self, Self)>>,
 }
 
-/// What stands between an address and its gateway.
+/// The separator between an address and its gateway.
 const VIA: &str = " via ";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ enum Step {
     Each,
 }
 
-/// Where values come from.
+/// The sources of values.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources<'a> {
     /// The network configuration.
@@ -83,25 +83,26 @@ pub struct Sources<'a> {
     pub args: &'a str,
 }
 
-/// What a template stands for.
+/// A value that a template stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The value.
     pub content: Content,
-    /// Which list it is an element of: the positions that all stars but the last have. Values of one list have one set.
+    /// The list that contains the value: the positions of all stars except the last. All values of one list have the
+    /// same set.
     pub set: Vec<usize>,
 }
 
 /// A value of the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
-    /// Text, a number or a boolean, with what stands around it.
+    /// A text, a number or a boolean, with the text around it.
     Text(Pattern),
-    /// An object that a placeholder by itself points to.
+    /// An object that a lone placeholder refers to.
     Object(Json),
     /// Addresses, each with its gateway.
     Pairs(Vec<(Pattern, Pattern)>),
-    /// Addresses, and gateways for any of them.
+    /// Addresses, and gateways that any of them may have.
     EachWithEach(Vec<Pattern>, Vec<Pattern>),
 }
 
@@ -126,7 +127,7 @@ impl Template {
         Ok(Self { text: text.to_owned(), parts, list, pair: None })
     }
 
-    /// Reads a value that can be a pair, `ADDRESS via GATEWAY`.
+    /// Reads a value that may be a pair, `ADDRESS via GATEWAY`.
     ///
     /// # Errors
     /// As [`Template::parse`].
@@ -142,17 +143,17 @@ impl Template {
         Ok(Self { text: text.to_owned(), parts: Vec::new(), list: None, pair })
     }
 
-    /// The address, and the gateway that is named for it, of a value that is a pair.
+    /// Returns address and gateway of a value that is a pair.
     pub fn pair(&self) -> Option<(&Self, &Self)> {
         self.pair.as_deref().map(|(address, gateway)| (address, gateway))
     }
 
-    /// As it is written.
+    /// The value as it is written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The text that stands where all placeholders have their defaults; `None` if one has none.
+    /// Returns the text with the defaults of all placeholders; `None` if one has no default.
     pub fn by_default(&self) -> Option<String> {
         let part = |part: &Part| match part {
             Part::Literal(text) => Some(text.clone()),
@@ -162,7 +163,7 @@ impl Template {
         self.parts.iter().map(part).collect()
     }
 
-    /// Whether the link of the default route is meant, or can be.
+    /// True if the link of the default route is meant, or can be.
     pub fn has_default_link(&self) -> bool {
         self.parts.iter().any(|part| match part {
             Part::Literal(_) => false,
@@ -171,12 +172,12 @@ impl Template {
         })
     }
 
-    /// Whether it is one literal or placeholder by itself.
+    /// True if it is one literal or placeholder by itself.
     pub fn is_single(&self) -> bool {
         self.parts.len() == 1
     }
 
-    /// The texts that stand in the policy file, defaults apart, each with whether it comes first.
+    /// Returns the texts of the policy file, without defaults. The flag is true for a text at the beginning.
     pub fn literals(&self) -> impl Iterator<Item = (bool, &str)> {
         self.parts.iter().enumerate().filter_map(|(number, part)| match part {
             Part::Literal(text) => Some((number == 0, text.as_str())),
@@ -184,10 +185,10 @@ impl Template {
         })
     }
 
-    /// What it stands for in this configuration.
+    /// Returns the values for this configuration.
     ///
     /// # Errors
-    /// The configuration spells a key twice.
+    /// The configuration has a key twice.
     pub fn resolve(&self, sources: Sources<'_>) -> Result<Vec<Found>, Ambiguous> {
         if let Some((address, gateway)) = self.pair() {
             let content = Self::resolve_pair(address, gateway, sources)?;
@@ -220,7 +221,7 @@ impl Template {
         Ok(Content::Pairs(pairs))
     }
 
-    /// The values that are text.
+    /// Returns the values that are text.
     fn texts(&self, sources: Sources<'_>) -> Result<Vec<Pattern>, Ambiguous> {
         let text = |found: Found| match found.content {
             Content::Text(pattern) => Some(pattern),
@@ -229,7 +230,7 @@ impl Template {
         Ok(self.resolve(sources)?.into_iter().filter_map(text).collect())
     }
 
-    /// The elements of the list that its stars walk through, with their positions; without stars a single nothing.
+    /// Returns the elements of the list of its stars, with their positions. Without stars it returns one null.
     fn elements(&self, sources: Sources<'_>) -> Result<Vec<(Vec<usize>, Json)>, Ambiguous> {
         let Some(list) = &self.list else { return Ok(vec![(Vec::new(), Json::Null)]) };
         let (root, steps) = list.start(sources)?;
@@ -238,7 +239,7 @@ impl Template {
         Ok(elements)
     }
 
-    /// The value for one element of the list.
+    /// Returns the value for one element of the list.
     fn content(&self, sources: Sources<'_>, element: &Json) -> Result<Option<Content>, Ambiguous> {
         let mut pattern = Pattern::default();
         for part in &self.parts {
@@ -272,13 +273,13 @@ impl Template {
 }
 
 impl Path {
-    /// The part up to the last star, and what follows.
+    /// Returns the part up to the last star, and the rest.
     fn split(&self) -> Option<(&[Step], &[Step])> {
         let last = self.steps.iter().rposition(|step| *step == Step::Each)?;
         self.steps.split_at_checked(last + 1)
     }
 
-    /// The list that its stars walk through.
+    /// Returns the list of its stars.
     fn list(&self) -> Option<Self> {
         self.split().map(|(list, _)| Self { root: self.root, steps: list.to_vec() })
     }
@@ -293,7 +294,7 @@ impl Path {
             && self.steps.iter().zip(&other.steps).all(same)
     }
 
-    /// Where it starts, and the steps that are left from there.
+    /// Returns the value where the path starts, and the steps that follow.
     fn start<'a>(&self, sources: Sources<'a>) -> Result<(Cow<'a, Json>, &[Step]), Ambiguous> {
         match (self.root, self.steps.split_first()) {
             (Root::Args, Some((Step::Key(key), rest))) => {
@@ -373,7 +374,7 @@ fn common_list(text: &str, parts: &[Part]) -> Result<Option<Path>, ValueError> {
     Ok(common)
 }
 
-/// Every element that the stars of `steps` lead to, with their positions.
+/// Collects every element that the stars of `steps` lead to, with their positions.
 fn expand(
     json: &Json,
     steps: &[Step],
@@ -399,7 +400,7 @@ fn expand(
     Ok(())
 }
 
-/// What keys lead to, where it is more than nothing.
+/// Returns the value that keys lead to, if it is not empty.
 fn lookup<'j>(json: &'j Json, steps: &[Step]) -> Result<Option<&'j Json>, Ambiguous> {
     let mut at = json;
     for step in steps {
@@ -412,13 +413,13 @@ fn lookup<'j>(json: &'j Json, steps: &[Step]) -> Result<Option<&'j Json>, Ambigu
     Ok(Some(at).filter(|json| !json.is_null() && !matches!(json, Json::String(text) if text.is_empty())))
 }
 
-/// A member of an object that is spelt once.
+/// Returns a member of an object, which must have its key only once.
 fn member<'j>(json: &'j Json, key: &str) -> Result<Option<&'j Json>, Ambiguous> {
     spelt_once(json, key)?;
     Ok(json.fields("").ok().and_then(|fields| fields.get(key)))
 }
 
-/// Refuses an object that has a key twice: of several the plugins take the last, and nobody should have to know.
+/// Refuses an object that has a key twice. The plugins take the last one, and readers should not have to know that.
 ///
 /// # Errors
 /// Both spellings.
@@ -439,7 +440,7 @@ fn scalar(json: &Json) -> Option<String> {
     }
 }
 
-/// A value of `CNI_ARGS`. Pairs that are none are the plugin's to refuse.
+/// Returns a value of `CNI_ARGS`. The plugin refuses malformed pairs.
 fn argument<'a>(args: &'a str, key: &str) -> Result<Option<&'a str>, Ambiguous> {
     let values = args.split(';').filter_map(|pair| pair.split_once('=')).filter(|(name, _)| *name == key);
     let mut values = values.map(|(_, value)| value).filter(|value| !value.contains('='));
@@ -459,7 +460,7 @@ mod tests {
         template.resolve(Sources { config: &config, args }).map_err(|error| error.to_string())
     }
 
-    /// The values, objects as `{}`.
+    /// Returns the values, objects as `{}`.
     fn resolve(template: &str, config: &str) -> Result<Vec<String>, String> {
         let text = |found: Found| match found.content {
             Content::Text(pattern) => pattern.to_string(),

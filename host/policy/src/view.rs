@@ -1,23 +1,23 @@
-//! Policy as people look at it.
+//! The policy as it is shown to people.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use postern_types::Capability;
 
-/// Which file a rule stands in.
+/// The source of a policy rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The file that came with the plugin.
     Shipped,
-    /// The operator's, in `/etc/postern/policy`.
+    /// The operator's file, in `/etc/postern/policy`.
     Operator,
-    /// None: the host lets every plugin do it.
+    /// No file: the host lets every plugin do it.
     Host,
 }
 
 impl Origin {
-    /// As logs and people write it.
+    /// The name in logs and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shipped => "shipped",
@@ -33,13 +33,13 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A granted capability, with what it is granted on.
+/// A granted capability, with its granted objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantView {
-    /// Which.
+    /// The capability.
     pub capability: Capability,
-    /// Which file grants it.
+    /// The file with the grant.
     pub from: Origin,
-    /// The keys of its table that are set, each with its values.
+    /// The keys that its table sets, each with its values.
     pub objects: Vec<(&'static str, Vec<String>)>,
 }

@@ -1,6 +1,6 @@
-//! The executable that runtimes start: by a plugin's file, whose first line has the option `--plugin=NAME`, or as a copy or
-//! link under a plugin's name. Under its own name it is the command that people type, and hands over to `postern-admin`,
-//! which has the compiler and the argument parser that this program does without.
+//! The executable that runtimes start. It is started by a plugin's file, whose first line has the option
+//! `--plugin=NAME`, or as a copy or link under a plugin's name. Under its own name it is the command for people, and
+//! starts `postern-admin` in its place. That program has the compiler and the argument parser, which this one lacks.
 
 use postern_cni::Error;
 use postern_gate::Engine;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The sibling that does what people ask for.
+/// The sibling, which carries out the commands of people.
 const SIBLING: &str = "postern-admin";
 
 fn main() {
@@ -21,7 +21,8 @@ fn main() {
     let called = arguments.next().unwrap_or_default();
     let first = arguments.next();
     let option = first.as_ref().and_then(|first| first.to_string_lossy().strip_prefix(OPTION).map(str::to_owned));
-    // The option goes before the name of the program, which is the host's own then, and before the environment.
+    // The option has priority over the name of the program, which is then the host executable's own, and over the
+    // environment.
     let name = match &option {
         Some(plugin) => plugin.clone(),
         None => Path::new(&called).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -29,18 +30,18 @@ fn main() {
     if option.is_none() && name == HOST {
         hand_over(first.into_iter().chain(arguments).collect());
     }
-    // The kernel puts the path of the plugin's file behind the option, and a runtime says what it wants.
+    // The kernel puts the path of the plugin's file behind the option, and a runtime sets `CNI_COMMAND`.
     let is_file = arguments.next().is_some_and(|file| file.as_bytes().contains(&b'/'));
     if option.is_some() && !is_file && std::env::var_os("CNI_COMMAND").is_none() {
         postern_gate::say!(
             "postern: {OPTION}NAME is for the first line of a plugin's file; `postern help` shows the commands"
         );
     }
-    // A panic is a fault of ours, but a runtime has to be able to read what became of its request.
+    // A panic is a bug of Postern, but a runtime must still get an error that it can read.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let error = Error::internal(format!("postern itself failed at {place}: this is a bug")).to_json();
-        // A runtime that has gone away must not make the panic panic.
+        // A runtime that has closed the pipe must not cause a second panic.
         let _ = streams::write(std::io::stdout(), error.as_bytes(), Instant::now() + Duration::from_secs(1));
         postern_gate::say!("{panic}");
         std::process::exit(1);

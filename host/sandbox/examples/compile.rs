@@ -1,4 +1,4 @@
-//! `compile COMPONENT CODE`: what the installing program does, without the rest of it.
+//! `compile COMPONENT CODE`: compiles as the installing program does, without its other steps.
 
 use std::error::Error;
 use std::{env, fs};

@@ -1,9 +1,8 @@
-//! `measure compare ROUNDS BUSY CODE`: what a process of its own costs a guest, against running it in this one.
+//! `measure compare ROUNDS BUSY CODE`: compares a guest in a separate process with a guest in this process.
 //!
 //! `measure fork BUSY CODE` and `measure inside BUSY CODE` are one run each, with a gate that answers at once and does
-//! nothing; `measure empty` starts and ends. BUSY is how long the gate has something to do before it lets the guest
-//! start, in microseconds: a sandbox of its own loads meanwhile. `measure steps CODE` times the parts of a run inside
-//! this process.
+//! nothing. `measure empty` starts and ends. BUSY is the time in microseconds for which the gate works before it starts
+//! the guest; a separate sandbox loads meanwhile. `measure steps CODE` times the parts of a run inside this process.
 #![allow(unsafe_code, reason = "fork(2), as the gate does it")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a measurement may fall over")]
 
@@ -102,13 +101,13 @@ fn forked(busy: &str, code: &str) {
     }
 }
 
-/// Computes for so many microseconds.
+/// Computes for this many microseconds.
 fn work(busy: &str) {
     let end = Instant::now() + Duration::from_micros(busy.parse().unwrap());
     while Instant::now() < end {}
 }
 
-/// Prints and leaves, as the gate does: without destructors.
+/// Prints and exits without destructors, as the gate does.
 fn report(outcome: Outcome) {
     match outcome {
         Outcome::Finished { stdout, .. } => print!("{stdout}"),

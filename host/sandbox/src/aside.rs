@@ -1,9 +1,9 @@
-//! Reading and compiling a component in a process of its own, that can do nothing else.
+//! Reads and compiles a component in a separate process that can do nothing else.
 //!
-//! Nobody has looked at the component yet. The process that handles it is forked for it, and gives up everything first:
-//! capabilities, user, descriptors, environment, and every system call that is not about its own memory. It has so much
-//! memory and so much time, and can only answer. What it answers is bytes: the caller bounds their number, and believes
-//! the list of imports of a process that had no compiler to be broken into.
+//! The component is untrusted: nothing has read it before. Its process is forked for this purpose and first gives up
+//! everything: Linux capabilities, user, descriptors, environment, and every system call that is not about its own
+//! memory. It has limits of memory and time, and can only answer. Its answer is bytes, whose number the caller limits.
+//! The list of imports is trusted because its process ran no compiler that could be attacked.
 #![allow(unsafe_code, reason = "fork(2), _exit(2)")]
 
 use crate::compile::precompile;
@@ -24,26 +24,26 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
-/// How much longer than its processor time it may take: on a busy machine it waits most of the time.
+/// The factor from its processor time to its real time: on a busy node it waits most of the time.
 const WAITING: u32 = 6;
 
-/// An answer: its length in eight bytes, then one of these, then the rest. Without the length, what a process said before
-/// it was killed would pass for all of it.
+/// An answer: its length in eight bytes, then one of these, then the rest. Without the length, a part written by a
+/// killed process could pass for the whole answer.
 const DONE: u8 = 0;
 const REFUSED: u8 = 1;
-/// Bytes of an answer beside what is said.
+/// The number of bytes in an answer besides the text.
 const HEAD: u64 = 9;
 
-/// How long one that has said everything may take to exit.
+/// The time to exit for a process that has sent its whole answer.
 const EXITING: Duration = Duration::from_secs(5);
 
-/// The longest list of imports in bytes, and the longest refusal: a component that has more means no good.
+/// The longest list of imports in bytes, and the longest refusal: a component with more is hostile.
 const WORDS: u64 = 4 * MIB;
 
-/// The imports of a component, as `crate::read` has them.
+/// Returns the imports of a component, as `crate::read` gives them.
 ///
 /// # Errors
-/// A text for people: why it is refused, or what became of the process that read it.
+/// A text for people: the reason for the refusal, or for the end of the process that read it.
 pub fn imports(wasm: &[u8]) -> Result<Vec<String>, String> {
     let bounds = reading(wasm.len() as u64);
     let answer = work("reading", wasm, bounds, WORDS, |wasm| match read(wasm) {
@@ -54,7 +54,7 @@ pub fn imports(wasm: &[u8]) -> Result<Vec<String>, String> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Machine code of a component for this CPU and [`crate::engine::fingerprint`].
+/// Returns the machine code of a component for this CPU and [`crate::engine::fingerprint`].
 ///
 /// # Errors
 /// As [`imports`].
@@ -66,18 +66,18 @@ pub fn compile(wasm: &[u8]) -> Result<Vec<u8>, String> {
     })
 }
 
-/// A component of 20 MiB is read in 0.3 s (docs/design.md, "Installing").
+/// A component of 20 MiB is read in 0.3 s (docs/architecture.md, "Installing").
 fn reading(size: u64) -> Bounds {
     Bounds { seconds: 20 + size / MIB, memory: 512 * MIB + 16 * size }
 }
 
-/// A component of 20 MiB is compiled in 35 s, in 450 MB: ten times as long, and four times as much, is for other machines
-/// and other code.
+/// A component of 20 MiB is compiled in 35 s, in 450 MB. The limits, ten times the time and four times the memory,
+/// leave room for other machines and other code.
 fn compiling(size: u64) -> Bounds {
     Bounds { seconds: 60 + 15 * (size / MIB), memory: 512 * MIB + 64 * size }
 }
 
-/// Does it in a process of its own.
+/// Does the work in a separate process.
 fn work(
     doing: &str,
     wasm: &[u8],
@@ -128,7 +128,7 @@ fn work(
     }
 }
 
-/// The two parts of an answer, if it is all there and the process that gave it says that it went well.
+/// Returns the two parts of an answer if it is complete and its process ended well.
 fn whole(answer: &[u8], ended: Option<WaitStatus>) -> Option<(u8, &[u8])> {
     let (length, rest) = answer.split_first_chunk()?;
     let is_whole = u64::from_le_bytes(*length) == rest.len() as u64;
@@ -144,7 +144,7 @@ fn words_of(ended: Option<WaitStatus>) -> String {
     }
 }
 
-/// All that the process says until it closes its end; `None` at the deadline.
+/// Returns everything that the process sends until it closes its end; `None` at the deadline.
 fn receive(mut from: UnixStream, most: u64, until: Instant) -> Result<Option<Vec<u8>>, String> {
     let mut answer = Vec::new();
     let mut piece = vec![0; 64 << 10];
@@ -160,7 +160,7 @@ fn receive(mut from: UnixStream, most: u64, until: Instant) -> Result<Option<Vec
         match from.read(&mut piece) {
             Ok(0) => return Ok(Some(answer)),
             Ok(length) => answer.extend(piece.iter().take(length)),
-            // It ended with something unread: what it said is all there is.
+            // It ended with unread input: the answer so far is all there is.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return Ok(Some(answer)),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.to_string()),
@@ -171,8 +171,8 @@ fn receive(mut from: UnixStream, most: u64, until: Instant) -> Result<Option<Vec
     }
 }
 
-/// Ends it, whatever it is doing: it may be lying. One that `has_said` everything and closed its end is about to exit, and
-/// how it does decides whether it is believed.
+/// Ends the process in any state: its answer may be false. A process that `has_said` everything and closed its end is
+/// about to exit. Its exit status then decides if the answer is used.
 fn end(child: Pid, has_said: bool) -> Option<WaitStatus> {
     let until = Instant::now() + EXITING;
     while has_said && Instant::now() < until {
@@ -191,7 +191,7 @@ fn child(line: UnixStream, wasm: &[u8], bounds: Bounds, act: fn(&[u8]) -> Result
     let last = Arc::clone(&line);
     panic::set_hook(Box::new(move |panic| answer(&last, Err(format!("a fault of the tools: {panic}")))));
     let confined = confine_to(line.as_fd(), bounds).map_err(|error| error.to_string()).and_then(|()| {
-        // Before it is sealed: the engine installs handlers for signals.
+        // Before the seal: the engine installs signal handlers.
         let _ = crate::engine::engine();
         seal_to_memory().map_err(|error| error.to_string())
     });
@@ -226,7 +226,7 @@ mod tests {
         assert!(long.contains("longer than"), "{long}");
     }
 
-    /// Says this on whatever descriptor is open, and ends with this status.
+    /// Writes these bytes to the open descriptor, and ends with this status.
     fn say_and_exit(words: &[u8], status: i32) -> ! {
         for descriptor in 0..64 {
             unsafe { libc::write(descriptor, words.as_ptr().cast(), words.len()) };
@@ -236,13 +236,13 @@ mod tests {
 
     #[test]
     fn half_an_answer_is_none() {
-        // As it was once: no length.
+        // The earlier format: no length.
         let short = work("x", b"", SMALL, 100, |_| say_and_exit(&[DONE, b'a', b'b'], 0));
         assert!(short.unwrap_err().contains("ended without an answer (status 0)"));
-        // Cut off.
+        // Too short.
         let cut = work("x", b"", SMALL, 100, |_| say_and_exit(&[4, 0, 0, 0, 0, 0, 0, 0, DONE, b'a'], 0));
         assert!(cut.unwrap_err().contains("ended without an answer"));
-        // Whole, but it did not end well.
+        // Complete, but the process failed.
         let failed = work("x", b"", SMALL, 100, |_| say_and_exit(&[2, 0, 0, 0, 0, 0, 0, 0, DONE, b'a'], 3));
         assert!(failed.unwrap_err().contains("ended without an answer (status 3)"));
         let whole = work("x", b"", SMALL, 100, |_| say_and_exit(&[2, 0, 0, 0, 0, 0, 0, 0, DONE, b'a'], 0));
@@ -259,7 +259,7 @@ mod tests {
         let words = endless.unwrap_err();
         assert!(words.contains("the 1 s of processor time that a component of 0 MiB may take"), "{words}");
         let idle = work("x", b"", SMALL, 100, |_| {
-            // No system call that waits is left: a futex that nobody wakes.
+            // No system call that waits is allowed: a futex without a waker.
             let never = std::sync::atomic::AtomicU32::new(0);
             loop {
                 unsafe { libc::syscall(libc::SYS_futex, never.as_ptr(), libc::FUTEX_WAIT, 0, std::ptr::null::<u8>()) };

@@ -12,26 +12,26 @@ use std::os::unix::net::UnixStream;
 use std::panic;
 use std::sync::Arc;
 
-/// Runs one plugin in this process, which must be a fresh fork of a process with a single thread, and ends it.
+/// Runs one plugin in this process, and ends the process. It must be a fresh fork of a process with a single thread.
 ///
-/// `channel` is one end of a pair of stream sockets; the gate holds the other, and speaks as `postern_types::channel`
-/// defines. `code` is an open file of precompiled code, of which the caller has made sure that nobody but root (or the
-/// user that it runs as) can have written it.
+/// `channel` is one end of a pair of stream sockets. The gate holds the other end, and uses the protocol of
+/// `postern_types::channel`. `code` is an open file of precompiled code. The caller has verified that only root (or the
+/// user that the process runs as) can have written it.
 ///
-/// The process gives up all privileges first, loads the plugin, waits for [`Start`], runs it and tells the outcome; and
-/// so again, since a gate that is confined can't make another process. It exits without a word if the channel breaks. It
-/// has no notion of time: the gate kills it at the deadline.
+/// The process first gives up all privileges, loads the plugin, waits for [`Start`], runs the plugin and sends the
+/// outcome. Then it waits for the next [`Start`], because a confined gate can't make another process. If the channel
+/// breaks, it exits without a message. It measures no time: the gate kills it at the deadline.
 pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
     serve(channel, code, || {}, Guest::load)
 }
 
-/// The same for a component that needs all of WASI, with nothing behind it, in a process that was started for it.
+/// Does the same for a component that needs all of WASI, with nothing behind it, in a process that was started for it.
 #[cfg(feature = "wasi")]
 pub fn run_whole(channel: OwnedFd, code: OwnedFd) -> ! {
     serve(channel, code, crate::whole::make_ready, Guest::load_whole)
 }
 
-/// How a guest is loaded.
+/// The function that loads a guest.
 type Load = fn(OwnedFd) -> wasmtime::Result<Guest>;
 
 fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
@@ -48,7 +48,7 @@ fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
             Ok(ToSandbox::Answer(_)) => finish(&channel, &FromSandbox::Failed("answered unasked".to_owned())),
             Err(_) => exit(),
         };
-        // Its memory goes when the gate has its answer: unmapping takes time.
+        // Its memory is freed after the gate has its answer: unmapping takes time.
         let ended = guest.run(start, Box::new(Line(Arc::clone(&channel))));
         tell(
             &channel,
@@ -62,7 +62,7 @@ fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
     }
 }
 
-/// The error is the process's last word.
+/// Prepares the guest. An error is the last message of the process.
 fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, FromSandbox> {
     let unconfined = |error: &dyn Display| FromSandbox::Failed(format!("cannot confine the sandbox: {error}"));
     confine(channel.as_fd(), code.as_fd()).map_err(|error| unconfined(&error))?;
@@ -103,11 +103,11 @@ impl Gate for Line {
     }
 }
 
-/// Tells how a run ended. Whom nobody listens to ends at the next message that doesn't come.
+/// Sends the outcome of a run. If the gate is gone, the process ends when it waits for the next message.
 fn tell(channel: &UnixStream, last: &FromSandbox) {
     if let Err(ChannelError::TooLarge(size)) = send(channel, last, None) {
         let reason = format!("wrote too much to standard output: {size} bytes as JSON");
-        // If this fails too, the end of the process tells.
+        // If this fails too, the gate sees only the end of the process.
         let _ = send(channel, &FromSandbox::Failed(reason), None);
     }
 }
@@ -117,14 +117,14 @@ fn finish(channel: &UnixStream, last: &FromSandbox) -> ! {
     exit()
 }
 
-/// There is no standard error to print to: a panic of the host's side goes to the gate.
+/// Sends a panic of the host's side to the gate, because there is no standard error.
 fn report_panics(channel: Arc<UnixStream>) {
     panic::set_hook(Box::new(move |panic| {
         finish(&channel, &FromSandbox::Failed(format!("the sandbox panicked: {panic}")));
     }));
 }
 
-/// Ends the process as it is: nothing in it needs to be put in order, and unmapping costs time.
+/// Ends the process without cleanup: nothing needs it, and unmapping takes time.
 fn exit() -> ! {
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(0) }

@@ -10,13 +10,13 @@ use std::ptr::NonNull;
 use wasmtime::component::Component;
 use wasmtime::{CustomCodeMemory, Engine, Result, bail, error::Context};
 
-/// Maps the file and makes a component of it. The mapping stays for the life of the process; the descriptor does not.
+/// Maps the file and makes a component of it. The mapping stays for the life of the process; the descriptor is closed.
 ///
-/// wasmtime's own loader wants a path, and the file of a confined process may have none that it can reach. Mapped
-/// read-only at once, the code also never exists in writable memory.
+/// wasmtime's own loader needs a path, but a confined process may be unable to reach a path of the file. The file is
+/// mapped read-only at once, so the code is never in writable memory.
 ///
-/// The caller vouches that the file is what `crate::compile` made and that nobody can change it: compiled code does
-/// what it likes. The gate checks owner, modes and place before it opens the file.
+/// The caller guarantees that `crate::compile` made the file and that it can't be changed: compiled code can do
+/// anything. The gate checks owner, modes and place before it opens the file.
 pub fn load(engine: &Engine, file: OwnedFd) -> Result<Component> {
     let size = usize::try_from(fstat(&file)?.st_size)?;
     let Some(length) = NonZeroUsize::new(size) else { bail!("the file is empty") };
@@ -24,25 +24,26 @@ pub fn load(engine: &Engine, file: OwnedFd) -> Result<Component> {
     let start = unsafe { mmap(None, length, ProtFlags::PROT_READ, MapFlags::MAP_PRIVATE, &file, 0) }
         .context("cannot map the code")?;
     let memory = NonNull::slice_from_raw_parts(start.cast::<u8>(), size);
-    // SAFETY: the mapping is never undone or changed, which `deserialize_raw` asks for; that the file holds code of
-    // our own compiler is what the caller vouches for.
+    // SAFETY: the mapping is never undone or changed, as `deserialize_raw` requires. The caller guarantees that the
+    // file holds code of Postern's own compiler.
     unsafe { Component::deserialize_raw(engine, memory) }
 }
 
-/// Makes the code part of such a mapping executable.
+/// Makes the code in such a mapping executable.
 pub struct Executable;
 
 impl Executable {
     fn protect(start: *const u8, length: usize, flags: ProtFlags) -> Result<()> {
         let Some(start) = NonNull::new(start.cast_mut().cast::<c_void>()) else { bail!("code at address zero") };
-        // SAFETY: wasmtime passes page-aligned parts of the mapping made in `load`, read-only data until now.
+        // SAFETY: wasmtime passes page-aligned parts of the mapping made in `load`, which were read-only data until
+        // now.
         Ok(unsafe { mprotect(start, length, flags) }?)
     }
 }
 
 impl CustomCodeMemory for Executable {
     fn required_alignment(&self) -> usize {
-        // The smallest page. Where pages are larger, the compiler aligns code to those.
+        // The smallest page. For larger pages the compiler aligns code to those.
         4096
     }
 

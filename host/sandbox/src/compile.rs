@@ -1,4 +1,4 @@
-//! Compiling a component ahead of time, and refusing the ones that a sandbox would not run.
+//! Compiles a component ahead of time, and refuses components that a sandbox would not run.
 
 use crate::engine::config;
 use crate::imports::{Floor, link, split};
@@ -11,7 +11,7 @@ use wasmtime::{CustomCodeMemory, Engine};
 /// The package that this host implements.
 const PACKAGE: &str = "postern:cni";
 
-/// The version of it, as in `wit/`.
+/// Its version, as in `wit/`.
 const VERSION: &str = "0.1.0";
 
 /// A component that a sandbox can load.
@@ -19,17 +19,17 @@ const VERSION: &str = "0.1.0";
 pub struct Compiled {
     /// Machine code for this CPU and [`crate::engine::fingerprint`].
     pub cwasm: Vec<u8>,
-    /// What the component imports, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`. Its ceiling.
+    /// The component's imports, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`. They are its ceiling.
     pub imports: Vec<String>,
 }
 
-/// Why a component is refused.
+/// The reasons why a component is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The bytes are something else. Tells what.
+    /// The bytes are not a component. The text says more.
     #[error("not a WebAssembly component: {0}")]
     NotAComponent(String),
-    /// The bytes are no valid WebAssembly. Tells why.
+    /// The bytes are not valid WebAssembly. The text says why.
     #[error("not a valid WebAssembly component: {0}")]
     Malformed(String),
     /// It imports another version of the package: this one.
@@ -37,7 +37,7 @@ pub enum Error {
         "the component imports {0}, but this host has {PACKAGE}@{VERSION}: build the plugin with a matching postern-guest"
     )]
     Version(String),
-    /// It imports these, which a sandbox does not have.
+    /// It imports these, and a sandbox doesn't have them.
     #[error(
         "the component imports what a plugin cannot have: {} (a plugin imports {PACKAGE} and WASI 0.2)",
         .0.join(", ")
@@ -49,13 +49,13 @@ pub enum Error {
     /// It imports an interface of the right name in the wrong shape.
     #[error("the component does not fit this host's interfaces: {0:#}")]
     Shape(wasmtime::Error),
-    /// The engine refuses or fails.
+    /// The engine gives an error.
     #[error("cannot compile the component: {0:#}")]
     Engine(wasmtime::Error),
 }
 
-/// Compiles a component, if it is one that a sandbox of this version can load and run. Takes seconds for each megabyte:
-/// who has not looked at the component lets [`crate::aside`] do it.
+/// Compiles a component, if a sandbox of this version can load and run it. Takes seconds for each megabyte. For an
+/// untrusted component call it through [`crate::aside`].
 ///
 /// # Errors
 /// See [`Error`].
@@ -67,13 +67,14 @@ pub fn precompile(wasm: &[u8]) -> Result<Compiled, Error> {
     let component = Component::new(&engine, wasm).map_err(Error::Engine)?;
     let shape = component.component_type();
     check_names(shape.imports(&engine).map(|(name, _)| name), shape.exports(&engine).map(|(name, _)| name))?;
-    // What is left are functions that are missing or have another type: the linker knows, and says it well.
+    // The remaining faults are functions that are missing or have another type. The linker detects them with a good
+    // message.
     let floor = Floor::of(shape.imports(&engine).map(|(name, _)| name));
     link(&engine, &component, floor).map_err(Error::Shape)?;
     Ok(Compiled { cwasm: component.serialize().map_err(Error::Engine)?, imports: imports(&engine, &shape) })
 }
 
-/// Code that is compiled, looked at and written to a file, and never run here.
+/// An engine setting for code that is compiled and written to a file, and never run here.
 struct NeverRun;
 
 impl CustomCodeMemory for NeverRun {
@@ -90,7 +91,7 @@ impl CustomCodeMemory for NeverRun {
     }
 }
 
-/// The eight bytes in front tell what it is before anything parses the rest.
+/// Checks the first eight bytes, which show the kind of the file before anything else is parsed.
 pub(crate) fn check_header(wasm: &[u8]) -> Result<(), Error> {
     let what = match wasm.first_chunk::<8>() {
         Some(b"\0asm\x0d\0\x01\0") => return Ok(()),
@@ -101,7 +102,7 @@ pub(crate) fn check_header(wasm: &[u8]) -> Result<(), Error> {
     Err(Error::NotAComponent(what.to_owned()))
 }
 
-/// Interface names decide first, because a linker's message about a missing one would not tell why it is missing.
+/// Checks the names of interfaces first, because the linker's message would not give the reason for a missing one.
 pub(crate) fn check_names<'a>(
     imports: impl Iterator<Item = &'a str>,
     mut exports: impl Iterator<Item = &'a str>,
@@ -122,7 +123,7 @@ pub(crate) fn check_names<'a>(
     if exports.any(|name| split(name).0 == "wasi:cli/run") { Ok(()) } else { Err(Error::NotACommand) }
 }
 
-/// Below 1.0.0 it is the minor version that breaks (semver.org, 4), and that the linker goes by.
+/// Below 1.0.0 a new minor version is incompatible (semver.org, 4). The linker uses this rule too.
 fn compatible(version: &str) -> bool {
     let track = |version: &str| version.rsplit_once('.').map(|(track, _)| track.to_owned());
     track(version) == track(VERSION)
@@ -216,7 +217,7 @@ mod tests {
         }
     }
 
-    /// The linker has each of them, whatever a component takes of it.
+    /// The linker has each of them, for any use by a component.
     #[test]
     fn takes_all_of_wasi() {
         for (import, whole) in [

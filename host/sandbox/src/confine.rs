@@ -1,7 +1,7 @@
-//! Giving up what a sandbox does not need, at once: descriptors, privileges, resources.
+//! Gives up everything that a sandbox does not need, at once: descriptors, privileges, resources.
 //!
 //! Afterwards the process has a socket to the gate and the file of its code. [`crate::seal`] follows when the guest is
-//! loaded. All of it holds for one thread: a sandbox never has a second one.
+//! loaded. All of this is valid for one thread only: a sandbox never has a second one.
 #![allow(unsafe_code, reason = "sigaction(2) with constants")]
 
 use nix::errno::Errno;
@@ -16,47 +16,48 @@ use postern_confine::{
 use std::error::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// The first of the users and groups that sandboxes have, one for each process number: above what distributions and
-/// container runtimes hand out, so that it owns nothing, and neither another sandbox nor `nobody` can send it signals.
+/// The first of the sandboxes' users and groups; the process ID is added. They are above the numbers of distributions
+/// and container runtimes, so they own nothing. Neither another sandbox nor `nobody` can send signals to such a
+/// process.
 const NOBODY: u32 = 0x7fff_0000;
 
-/// Private writable memory in bytes. A guest's own limit is 256 MiB at most; the rest is for what the host's side of the
-/// sandbox allocates on its behalf. With [`STACK`], the page tables of eight reserved memories and the kernel's own notes
-/// on them, all that the process can come to stays below 512 MiB.
+/// Private writable memory in bytes. A guest's own limit is 256 MiB at most; the rest is for allocations of the host's
+/// side. With [`STACK`], the page tables of eight reserved memories and the kernel's own data about them, the whole
+/// process stays below 512 MiB.
 const DATA: u64 = 384 << 20;
 
-/// The stack in bytes. It grows by itself, and counts as no data.
+/// The stack in bytes. It grows automatically, and doesn't count as data.
 const STACK: u64 = 8 << 20;
 
-/// Gives up every descriptor but these two, the environment, every capability, the user, and most resources.
+/// Gives up every descriptor except these two, the environment, every capability, the user, and most resources.
 ///
-/// In a user namespace that does not map that user the process stays who it is, without capabilities.
+/// In a user namespace that does not map the new user, the process keeps its user, without Linux capabilities.
 ///
 /// # Errors
-/// The step that failed; the process must end then, since it may have kept what it should not have.
+/// The step that failed. The process must end then, because it may still have something that it must not keep.
 pub fn confine(channel: BorrowedFd<'_>, code: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
     give_up(channel, &[channel.as_raw_fd(), code.as_raw_fd()])?;
     limit_resources(DATA).map_err(|e| format!("setrlimit: {e}"))?;
     Ok(())
 }
 
-/// What a process may take that only computes.
+/// The limits of a process that only computes.
 #[cfg(feature = "compiler")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Of its processor.
+    /// Processor time in seconds.
     pub seconds: u64,
-    /// Bytes of memory, on top of what the process that it is forked from has mapped.
+    /// Memory in bytes, besides the memory that its parent has mapped.
     pub memory: u64,
 }
 
-/// The same for a process that computes for its parent, and has nothing but a line to it.
+/// Does the same for a process that computes for its parent, and has only a line to it.
 ///
 /// # Errors
 /// As [`confine`].
 #[cfg(feature = "compiler")]
 pub(crate) fn confine_to(line: BorrowedFd<'_>, bounds: Bounds) -> Result<(), Box<dyn Error>> {
-    // The kernel has no limit on what is added: it is told the sum.
+    // The kernel has no limit for the additional memory, so the limit is the sum.
     let mapped = std::fs::read_to_string("/proc/self/statm")
         .ok()
         .and_then(|pages| pages.split_whitespace().next()?.parse::<u64>().ok())
@@ -65,7 +66,7 @@ pub(crate) fn confine_to(line: BorrowedFd<'_>, bounds: Bounds) -> Result<(), Box
     let space = mapped.saturating_mul(page.unwrap_or(4096)).saturating_add(bounds.memory);
     give_up(line, &[line.as_raw_fd()])?;
     let limited = limit_resources(bounds.memory).and_then(|()| lower(Resource::RLIMIT_AS, space)).and_then(|()| {
-        // The soft one kills by a signal of its own, which tells the reason.
+        // The soft limit kills with a separate signal, which shows the reason.
         let (soft, hard) = getrlimit(Resource::RLIMIT_CPU)?;
         setrlimit(Resource::RLIMIT_CPU, soft.min(bounds.seconds), hard.min(bounds.seconds + 1))
     });
@@ -76,7 +77,7 @@ fn give_up(channel: BorrowedFd<'_>, kept: &[RawFd]) -> Result<(), Box<dyn Error>
     close_all_but(kept)?;
     forget_environment();
     default_signals().map_err(|e| format!("sigaction: {e}"))?;
-    // Needs a capability to lift what was set for good.
+    // Lifting a hard limit needs a Linux capability.
     lift_address_space().map_err(|e| format!("setrlimit: {e}"))?;
     drop_privileges()?;
     prctl::set_no_new_privs().map_err(|e| format!("PR_SET_NO_NEW_PRIVS: {e}"))?;
@@ -84,7 +85,8 @@ fn give_up(channel: BorrowedFd<'_>, kept: &[RawFd]) -> Result<(), Box<dyn Error>
     die_with_parent(channel)
 }
 
-/// Handlers of the parent would run here otherwise, with what they refer to gone.
+/// Restores the default signal dispositions. Otherwise handlers of the parent would run here, without the data that
+/// they refer to.
 fn default_signals() -> nix::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     for signal in [
@@ -103,7 +105,7 @@ fn default_signals() -> nix::Result<()> {
     SigSet::empty().thread_set_mask()
 }
 
-/// Capabilities and user. The order matters: each step needs a capability that a later one takes away.
+/// Drops Linux capabilities and user. The order matters: each step needs a capability that a later one removes.
 fn drop_privileges() -> Result<(), Box<dyn Error>> {
     if has_capability(Capability::CAP_SETPCAP)? {
         empty_bounding_set()?;
@@ -124,10 +126,10 @@ fn drop_privileges() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Must come after the change of user, which takes the signal back (prctl(2)).
+/// Must come after the change of user, which resets the signal (prctl(2)).
 fn die_with_parent(channel: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| format!("PR_SET_PDEATHSIG: {e}"))?;
-    // A parent that died before this sends no signal, but it has left its end of the channel.
+    // A parent that ended before this sends no signal, but it has closed its end of the channel.
     let mut channel = [PollFd::new(channel, PollFlags::empty())];
     poll(&mut channel, PollTimeout::ZERO).map_err(|e| format!("poll: {e}"))?;
     if channel.iter().any(|fd| fd.any() == Some(true)) {
@@ -136,7 +138,7 @@ fn die_with_parent(channel: BorrowedFd<'_>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What only grows memory in ways that [`crate::seal`] leaves open is counted by these two limits.
+/// Sets the two limits that count all memory growth which [`crate::seal`] allows.
 fn limit_resources(data: u64) -> nix::Result<()> {
     for resource in [Resource::RLIMIT_NOFILE, Resource::RLIMIT_NPROC, Resource::RLIMIT_CORE, Resource::RLIMIT_FSIZE] {
         setrlimit(resource, 0, 0)?;
@@ -145,14 +147,14 @@ fn limit_resources(data: u64) -> nix::Result<()> {
     lower(Resource::RLIMIT_DATA, data)
 }
 
-/// A limit that is lower already stays.
+/// Lowers a limit; one that is lower already stays.
 fn lower(resource: Resource, limit: u64) -> nix::Result<()> {
     let (soft, _) = getrlimit(resource)?;
     setrlimit(resource, soft.min(limit), soft.min(limit))
 }
 
-/// Takes a limit of the address space away, as far as this user may: a guest's memory is reserved there, gigabytes of it,
-/// which are never used.
+/// Lifts a limit of the address space, as far as this user may. A guest's memory is reserved there: gigabytes of it,
+/// which are mostly never used.
 fn lift_address_space() -> nix::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_AS)?;
     if soft == RLIM_INFINITY {

@@ -1,5 +1,5 @@
-//! The engine's settings: one function for the program that compiles and the one that loads, since compiled code fits
-//! only an engine of the same settings.
+//! The engine's settings. Compiled code fits only an engine of the same settings, so one function serves both the
+//! compiling and the loading program.
 
 use std::sync::Arc;
 use wasmtime::{Config, Engine, ModuleVersionStrategy};
@@ -7,20 +7,20 @@ use wasmtime::{Config, Engine, ModuleVersionStrategy};
 use crate::code::Executable;
 use crate::memory::{GUARD, RESERVATION, Reserve};
 
-/// The version of wasmtime in `Cargo.lock`, which wasmtime itself does not tell; a test compares.
+/// The version of wasmtime in `Cargo.lock`; wasmtime itself doesn't export it. A test compares the two.
 const WASMTIME: &str = "48.0.8";
 
-/// Counts the changes of [`config`] that make code compiled before them unusable.
+/// The number of changes of [`config`] that make earlier compiled code unusable.
 const REVISION: u32 = 1;
 
-/// Names what compiled code must have been made for: wasmtime's version, the architecture, our settings. Fit for a file
-/// name. It is written into the code, and code with another one is refused. The CPU's features are not in it: wasmtime
-/// compares those as it loads.
+/// Returns the name of the engine that code must be compiled for: wasmtime's version, the architecture, and the
+/// settings. It can be a file name. It is written into the code, and code with another one is refused. The CPU's
+/// features are not in it: wasmtime compares those when it loads.
 pub fn fingerprint() -> String {
     format!("wasmtime-{WASMTIME}-{}-{REVISION}", std::env::consts::ARCH)
 }
 
-/// The settings, compiler or not.
+/// Returns the settings, with or without a compiler.
 ///
 /// # Errors
 /// The fingerprint is longer than wasmtime takes.
@@ -30,23 +30,23 @@ pub fn config() -> wasmtime::Result<Config> {
         .module_version(ModuleVersionStrategy::Custom(fingerprint()))?
         // The code is mapped by `Code`, read-only from the start; this adds the permission to execute it.
         .with_custom_code_memory(Some(Arc::new(Executable)))
-        // A trap is told by its kind. Nobody reads a backtrace, and a stripped guest has no names for it.
+        // A trap shows its kind. A backtrace has no reader, and a stripped guest has no names for it.
         .wasm_backtrace_max_frames(None)
         .generate_address_map(false)
-        // Nothing unwinds through a guest: panics abort on both sides.
+        // No panic unwinds through a guest: panics abort on both sides.
         .native_unwind_info(false)
         // One guest, one call: no streams, futures or tasks.
         .concurrency_support(false)
-        // What `Reserve` has. Both are the engine's own defaults, and a part of what code is compiled for.
+        // The values of `Reserve`. Both are the engine's own defaults, and compiled code depends on them.
         .memory_reservation(RESERVATION)
         .memory_guard_size(GUARD)
-        // A memory is initialised by copying. Mapping it from the file would need a descriptor that outlives
-        // confinement, and saves nothing where most of it is written to.
+        // A memory is initialised by copying. Mapping it from the file would need a descriptor after confinement, and
+        // saves nothing if most of it is written to.
         .memory_init_cow(false);
     Ok(config)
 }
 
-/// An engine with these settings. Installs wasmtime's handlers for the signals that traps raise.
+/// Makes an engine with these settings. Installs wasmtime's handlers for the signals of traps.
 ///
 /// # Errors
 /// This CPU or kernel lacks what the settings need.
@@ -54,7 +54,7 @@ pub fn engine() -> wasmtime::Result<Engine> {
     Engine::new(&config()?)
 }
 
-/// The same, with the memories of guests from `reserve`.
+/// Makes the same, with the memories of guests from `reserve`.
 ///
 /// # Errors
 /// As [`engine`].

@@ -17,17 +17,17 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use wasmtime::{Engine, Result, Store, Trap};
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// By itself.
+    /// It ended by itself.
     Finished {
-        /// What the guest wrote to its standard output.
+        /// The guest's standard output.
         stdout: String,
         /// Exit status: 0, or 1 for failure.
         status: u8,
     },
-    /// Not by itself: one short reason, naming no plugin.
+    /// It was ended: one short reason, without a plugin's name.
     Failed(String),
 }
 
@@ -35,32 +35,32 @@ pub enum Outcome {
 pub struct Guest {
     engine: Engine,
     program: FloorPre<State>,
-    /// There where all of WASI is linked.
+    /// `Some` if all of WASI is linked.
     #[cfg(feature = "wasi")]
     runtime: Option<Arc<Runtime>>,
 }
 
-/// A run that has ended, with its memory. A process that exits anyway need not drop it: unmapping takes time.
+/// A run that has ended, with its memory. A process that exits need not drop it: unmapping takes time.
 pub struct Ended {
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
     _store: Store<State>,
 }
 
 impl Guest {
-    /// Maps precompiled code and links it. Does all that can be done before the run is known.
+    /// Maps precompiled code and links it. Does all the work that doesn't depend on the run.
     ///
-    /// The caller vouches for the file: it must be what the compiling program made of a component, in a place where
-    /// nobody else can write. Machine code of any other origin is executed just the same.
+    /// The caller guarantees that the compiling program made the file, and that no other user can write there. Machine
+    /// code of any other origin would be executed too.
     ///
     /// # Errors
-    /// The file is no code for this engine ([`crate::engine::fingerprint`]) or CPU, the component imports what is not
-    /// linked, or there is no address space for its memories.
+    /// The file is not code for this engine ([`crate::engine::fingerprint`]) or this CPU. The component imports
+    /// something that is not linked. There is no address space for its memories.
     pub fn load(code: OwnedFd) -> Result<Self> {
         Self::load_on(Floor::Small, code)
     }
 
-    /// The same for a component that needs all of WASI: it gets that, with nothing behind it.
+    /// Does the same for a component that needs all of WASI: it gets that, with nothing behind it.
     ///
     /// # Errors
     /// As [`Guest::load`].
@@ -76,7 +76,7 @@ impl Guest {
         let engine = engine_with(&reserve)?;
         let component = code::load(&engine, code)?;
         let program = FloorPre::new(link(&engine, &component, floor)?)?;
-        // More than the limit of memories is refused when the guest starts.
+        // A number of memories above the limit is refused when the guest starts.
         let memories = component.resources_required().map_or(0, |needed| needed.num_memories);
         reserve.fill(usize::try_from(memories)?.min(Ceiling::MEMORIES))?;
         // The stack of its signal handler: nothing can be mapped once the process is sealed.
@@ -89,7 +89,7 @@ impl Guest {
         })
     }
 
-    /// Runs the guest. Each run has a memory of its own.
+    /// Runs the guest. Each run has its own memory.
     pub fn run(&self, start: Start, gate: Box<dyn Gate>) -> Ended {
         let limits = start.limits;
         #[cfg(feature = "wasi")]
@@ -134,7 +134,7 @@ fn exit_status(error: wasmtime::Error) -> Result<u8> {
     Err(error)
 }
 
-/// Why the guest ended, in one line that fits behind a plugin's name.
+/// Returns the reason of the guest's end, in one line that fits behind a plugin's name.
 fn reason(error: &wasmtime::Error) -> String {
     if let Some(error) = error.downcast_ref::<OutOfMemory>() {
         return error.to_string();
@@ -144,7 +144,7 @@ fn reason(error: &wasmtime::Error) -> String {
             let text = trap.to_string();
             format!("trapped: {}", text.strip_prefix("wasm trap: ").unwrap_or(&text))
         }
-        // The innermost cause says what happened; the contexts around it are addresses and function names.
+        // The innermost cause is the real one; its contexts are addresses and function names.
         None => format!("trapped: {}", error.root_cause()),
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that a guest can import, and linking what one does import.
+//! All interfaces that a guest can import, and the linking of those that it does import.
 
 use crate::state::State;
 use crate::{bindings, wasi};
@@ -7,10 +7,10 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 use wasmtime::{Engine, Result};
 
-/// An interface by its name without version, and how it is added to a linker.
+/// An interface by its name without version, and the function that adds it to a linker.
 pub type Interface = (&'static str, fn(&mut Linker<State>) -> Result<()>);
 
-/// What the generated functions call by: the store's data is the implementation of every interface.
+/// The type parameter of the generated functions: the store's data implements every interface.
 pub type Own = HasSelf<State>;
 
 /// The implementation in the store's data.
@@ -18,10 +18,10 @@ pub fn own(state: &mut State) -> &mut State {
     state
 }
 
-/// How much of WASI a guest stands on.
+/// The part of WASI that a guest needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
-    /// What every command needs: `crate::wasi`.
+    /// The interfaces that every command needs: `crate::wasi`.
     Small,
     /// All of it, with nothing behind it: `crate::whole`.
     #[cfg(feature = "wasi")]
@@ -29,14 +29,14 @@ pub enum Floor {
 }
 
 impl Floor {
-    /// The smallest one that has these imports.
+    /// Returns the smallest one that has these imports.
     #[cfg(feature = "compiler")]
     pub fn of<'a>(mut imports: impl Iterator<Item = &'a str>) -> Self {
         let is_small = |import: &str| Self::Small.interfaces().any(|(interface, _)| interface == split(import).0);
         if imports.all(|import| !import.starts_with("wasi:") || is_small(import)) { Self::Small } else { Self::Whole }
     }
 
-    /// Every interface that there is.
+    /// Returns every interface.
     pub fn interfaces(self) -> impl Iterator<Item = Interface> {
         let from: (&[Interface], fn(&str) -> bool) = match self {
             Self::Small => (&[], |_| true),
@@ -48,22 +48,22 @@ impl Floor {
     }
 }
 
-/// Whether a component with these imports needs more of WASI than every command does.
+/// True if a component with these imports needs more of WASI than every command does.
 #[cfg(feature = "compiler")]
 pub fn needs_all_of_wasi(imports: &[String]) -> bool {
     Floor::of(imports.iter().map(|import| import.split_once('#').map_or(import.as_str(), |(interface, _)| interface)))
         == Floor::Whole
 }
 
-/// `package:name/interface` and version of an import's name.
+/// Returns `package:name/interface` and the version in an import's name.
 pub fn split(import: &str) -> (&str, &str) {
     import.split_once('@').unwrap_or((import, ""))
 }
 
-/// Links the interfaces that the component imports. To link all of them would take a tenth of a millisecond longer.
+/// Links the interfaces that the component imports. Linking all of them would take a tenth of a millisecond longer.
 ///
 /// # Errors
-/// An import is not there, or not in the shape that the component expects.
+/// An import is missing, or has not the shape that the component expects.
 pub fn link(engine: &Engine, component: &Component, floor: Floor) -> Result<InstancePre<State>> {
     let mut linker = Linker::new(engine);
     for (import, _item) in component.component_type().imports(engine) {

@@ -1,13 +1,14 @@
-//! The unprivileged side: one process that runs one guest and owns nothing but a socket to the gate.
+//! The unprivileged side: one process that runs one guest and has only a socket to the gate.
 //!
 //! The gate forks, and the child calls [`child::run`], which gives up every privilege, maps the precompiled component,
-//! runs it and exits. The same code runs a guest in the calling process through [`Guest`] and any [`Gate`]: for tests,
-//! measurements, and hosts that are not privileged in the first place.
+//! runs it and exits. The same code runs a guest in the calling process, through [`Guest`] and any [`Gate`]. Tests,
+//! measurements and hosts without privileges use that.
 //!
-//! With the feature `compiler` there are `aside` and `compile` as well: reading and compiling components at install. What a runtime starts is built without it.
+//! The feature `compiler` adds `aside` and `compile`: reading and compiling components at install. The executable that
+//! runtimes start is built without it.
 //!
-//! With the feature `wasi` a guest can have all of WASI, with nothing behind it: the executable `postern-wasi` is built
-//! with it, and what runtimes start is not.
+//! With the feature `wasi` a guest can have all of WASI, with nothing behind it. The executable `postern-wasi` is built
+//! with it; the one that runtimes start is not.
 
 #[cfg(feature = "compiler")]
 pub mod aside;

@@ -1,9 +1,9 @@
-//! What one guest may use up.
+//! The resource limits of one guest.
 
 use postern_types::Limits;
 use wasmtime::ResourceLimiter;
 
-/// Counts while the guest runs.
+/// The counters while the guest runs.
 #[derive(Debug)]
 pub struct Ceiling {
     memory: usize,
@@ -13,7 +13,7 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// Linear memories of one component.
+    /// The largest number of linear memories of one component.
     pub const MEMORIES: usize = 8;
 
     pub fn new(limits: &Limits) -> Self {
@@ -21,7 +21,7 @@ impl Ceiling {
     }
 }
 
-/// The guest asked for more memory than it may have.
+/// The guest asked for more memory than its limit.
 #[derive(Debug, thiserror::Error)]
 #[error("ran out of memory: it may use {} MiB", .limit >> 20)]
 pub struct OutOfMemory {
@@ -29,7 +29,8 @@ pub struct OutOfMemory {
 }
 
 impl ResourceLimiter for Ceiling {
-    /// Ends the guest instead of letting `memory.grow` fail: its allocator would answer with a trap that says less.
+    /// Ends the guest instead of letting `memory.grow` fail: the guest's allocator would trap with a less clear
+    /// message.
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
         let total = self.memory.saturating_add(desired.saturating_sub(current));
         if total > self.memory_limit {
@@ -48,7 +49,8 @@ impl ResourceLimiter for Ceiling {
         Ok(true)
     }
 
-    // A component made by rustc has a main module and two small ones; one composed of several has a few more.
+    // A component made by rustc has a main module and two small ones; one composed of several components has a few
+    // more.
     fn instances(&self) -> usize {
         64
     }

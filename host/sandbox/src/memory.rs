@@ -1,9 +1,9 @@
 //! A guest's linear memories: address space that is reserved before the process is sealed.
 //!
-//! A sealed process can't map anything. That is what makes its ceiling a ceiling: the kernel's limit on data
-//! (`RLIMIT_DATA`) counts neither shared memory, nor stacks, nor pages that were written and then hidden, nor the page
-//! tables of a large empty mapping. Here it can only make more of its reservation writable, which is counted, and never
-//! takes that back.
+//! A sealed process can't map anything, and this gives its memory a real limit. The kernel's limit on data
+//! (`RLIMIT_DATA`) doesn't count all memory. It misses shared memory, stacks, pages that were written and then hidden,
+//! and the page tables of a large empty mapping. Here the process can only make more of its reservation writable, which
+//! is counted, and never undo that.
 #![allow(unsafe_code, reason = "maps memory, and gives it to wasmtime as a guest's")]
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
@@ -14,36 +14,36 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result, bail, error::Context};
 
-/// The address space of one memory, and of the guard on either side, in bytes. Compiled code relies on both: it checks no
-/// bounds, because all that a 32-bit index can reach is reserved.
+/// The address space of one memory, and of the guard on either side, in bytes. Compiled code relies on both. It checks
+/// no bounds, because every address that a 32-bit index can reach is reserved.
 pub const RESERVATION: u64 = 4 << 30;
 /// See [`RESERVATION`].
 pub const GUARD: u64 = 32 << 20;
 
-/// The unit in which memory is made writable: a page of wasm, and a multiple of every page of the kernel's.
+/// The unit in which memory is made writable: a page of wasm, and a multiple of every page size of the kernel.
 const UNIT: usize = 64 << 10;
 
-/// Address space that must be left where it is limited. At its limit the kernel no longer counts what becomes writable.
+/// The address space that must stay free if it is limited. At its limit the kernel no longer counts writable memory.
 const ROOM: usize = 1 << 30;
 
-/// Reserved memories that no guest has.
+/// Reserved memories without a guest.
 #[derive(Clone, Default)]
 pub struct Reserve(Arc<Mutex<Vec<Slot>>>);
 
 /// One reserved memory.
 struct Slot {
     start: NonNull<c_void>,
-    /// Bytes from `start` that are writable: all zero while the slot is in the reserve.
+    /// The number of bytes from `start` that are writable. They are all zero while the slot is in the reserve.
     writable: usize,
 }
 
 // SAFETY: the pointer leads to a mapping that only the slot's owner uses, and that is never undone.
 unsafe impl Send for Slot {}
-// SAFETY: as above; a shared slot is only looked at.
+// SAFETY: as above; a shared slot is only read.
 unsafe impl Sync for Slot {}
 
 impl Reserve {
-    /// Reserves so many memories.
+    /// Reserves this many memories.
     ///
     /// # Errors
     /// The address space is too small: a text with the way out.
@@ -55,7 +55,7 @@ impl Reserve {
         let limit = getrlimit(Resource::RLIMIT_AS)?.0;
         if limit != RLIM_INFINITY {
             let room = map(ROOM)?;
-            // SAFETY: the mapping was made above, and nobody knows of it.
+            // SAFETY: the mapping was made above, and nothing refers to it.
             unsafe { munmap(room, ROOM) }?;
         }
         Ok(())
@@ -67,14 +67,14 @@ impl Reserve {
     }
 
     fn give_back(&self, slot: Slot) {
-        // The one that is given next is the one with the least behind it.
+        // The next one to be given out is the one with the smallest writable part.
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slots.push(slot);
         slots.sort_by_key(|slot| std::cmp::Reverse(slot.writable));
     }
 }
 
-/// Address space without memory.
+/// Maps address space without memory.
 fn map(length: usize) -> Result<NonNull<c_void>> {
     let Some(length) = NonZeroUsize::new(length) else { bail!("nothing to reserve") };
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
@@ -95,8 +95,8 @@ impl Slot {
     }
 }
 
-// SAFETY: each memory is a slot of its own, reserved and guarded as compiled code expects, zero at first: fresh from the
-// kernel, or given back by `Memory`'s `drop`.
+// SAFETY: each memory is a separate slot, reserved and guarded as compiled code expects. It is zero at first: new from
+// the kernel, or returned by `Memory`'s `drop`.
 unsafe impl MemoryCreator for Reserve {
     fn new_memory(
         &self,
@@ -112,7 +112,7 @@ unsafe impl MemoryCreator for Reserve {
         }
         let slot = match self.take() {
             Some(slot) => slot,
-            // Only outside of a sandbox process, which has reserved what its component needs.
+            // Only outside of a sandbox process. A sandbox process has reserved all memories that its component needs.
             None => Slot::new().map_err(|error| format!("{error:#}"))?,
         };
         let mut memory = Memory { slot: Some(slot), size: 0, reserve: self.clone() };
@@ -121,16 +121,17 @@ unsafe impl MemoryCreator for Reserve {
     }
 }
 
-/// A memory that a guest has.
+/// A memory of a guest.
 struct Memory {
-    /// Always there, until it is given back.
+    /// `Some` until it is returned.
     slot: Option<Slot>,
     size: usize,
     reserve: Reserve,
 }
 
-// SAFETY: the base never moves, and `size` bytes from there are writable as long as the memory lives. In a slot that was
-// used before, bytes behind `size` may be writable too: they are zero, within the reservation, and nobody else's.
+// SAFETY: the base never moves, and `size` bytes from there are writable while the memory lives. In a slot that was
+// used before, bytes behind `size` may be writable too. They are zero, within the reservation, and not used by anything
+// else.
 unsafe impl LinearMemory for Memory {
     fn byte_size(&self) -> usize {
         self.size
@@ -148,7 +149,7 @@ unsafe impl LinearMemory for Memory {
             bail!("a memory of {size} bytes is more than is reserved");
         }
         if wanted > slot.writable {
-            // SAFETY: both ends are in the slot, as was just made sure of.
+            // SAFETY: both ends are in the slot, as was checked above.
             let from = unsafe { slot.start.byte_add(slot.writable) };
             let flags = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
             // SAFETY: this part of the slot has been inaccessible, so nothing refers to it.
@@ -167,21 +168,21 @@ unsafe impl LinearMemory for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
-        // SAFETY: wasmtime has let go of the memory; a private mapping without a file reads as zeroes afterwards.
+        // SAFETY: wasmtime no longer uses the memory; a private mapping without a file reads as zeroes afterwards.
         let forgotten =
             slot.writable == 0 || unsafe { madvise(slot.start, slot.writable, MmapAdvise::MADV_DONTNEED) }.is_ok();
-        // One that may still have a guest's bytes is nobody's any more.
+        // A slot that may still contain a guest's bytes is not used again.
         if forgotten {
             self.reserve.give_back(slot);
         }
     }
 }
 
-/// Has the C library take memory from the heap alone from now on: a sealed process can't map any, however large a buffer.
+/// Makes the C library take memory only from the heap: a sealed process can't map any, even for a large buffer.
 pub fn allocate_from_the_heap() {
     #[cfg(not(target_env = "gnu"))]
     compile_error!("a sealed sandbox can map no memory: another C library than glibc must be told to use brk(2) alone");
-    // SAFETY: sets a number of the allocator's; it can't fail for this one.
+    // SAFETY: sets a number of the allocator; this can't fail for this number.
     unsafe { libc::mallopt(libc::M_MMAP_MAX, 0) };
 }
 

@@ -1,16 +1,16 @@
-//! What a component asks for, found out without compiling it.
+//! The imports of a component, found without compiling it.
 
 use crate::compile::{Error, check_header, check_names};
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::{FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
-/// The imports of a component, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`.
+/// Returns the imports of a component, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`.
 ///
-/// All of it is validated, its code too. Whether the functions have the types that this host gives them, only
-/// [`crate::compile::precompile`] tells.
+/// The whole component is validated, including its code. Only [`crate::compile::precompile`] checks that the functions
+/// have this host's types.
 ///
 /// # Errors
-/// It is no component, or one that a sandbox would not run: see [`Error`].
+/// It is not a component, or a sandbox would not run it: see [`Error`].
 pub fn read(wasm: &[u8]) -> Result<Vec<String>, Error> {
     check_header(wasm)?;
     // The engine refuses some of these later on.
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::compile::precompile;
 
-    /// Both ways to read it must come to the same.
+    /// Both ways to read it must have the same result.
     #[test]
     fn the_compiler_sees_the_same_imports() {
         let wat = r#"(component

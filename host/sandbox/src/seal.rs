@@ -2,17 +2,17 @@
 
 use postern_confine::{Condition, ConfineError, Filter, Refusal, Rule};
 
-/// From here on the process can talk on its channel, use the memory that it has reserved, and exit. Any other system call
+/// Seals the process: from here on it can use its channel and its reserved memory, and exit. Any other system call
 /// kills it.
 ///
-/// Nothing can be mapped, moved or unmapped any more, and what was made writable stays so: that is why the limits of
-/// `confine.rs` count all the memory that there can be.
+/// Nothing can be mapped, moved or unmapped any more, and writable memory stays writable. So the limits of `confine.rs`
+/// count all memory that there can be.
 ///
-/// Comes after loading, which maps and makes the guest's code executable, and after `PR_SET_NO_NEW_PRIVS`, without which
-/// the kernel takes a filter from root only.
+/// It must come after loading, which maps the guest's code and makes it executable. It must also come after
+/// `PR_SET_NO_NEW_PRIVS`: without that the kernel accepts a filter only from root.
 ///
 /// # Errors
-/// The kernel has no filters.
+/// The kernel has no system call filters.
 pub fn seal() -> Result<(), ConfineError> {
     let mut rules: Vec<Rule> = ALLOWED.iter().copied().map(Rule::Any).collect();
     rules.push(Rule::Where(libc::SYS_mprotect, WRITABLE));
@@ -20,8 +20,8 @@ pub fn seal() -> Result<(), ConfineError> {
     Filter::new(&rules, Refusal::Kill).install()
 }
 
-/// The same for a process that only computes: it has a thread, its own memory without bounds but those of its limits, and
-/// one descriptor to write to. Nothing can be made executable. What is not allowed fails.
+/// Seals a process that only computes. It has one thread, its own memory up to its limits, and one descriptor to write
+/// to. Nothing can be made executable. Other system calls fail.
 ///
 /// # Errors
 /// As [`seal`].
@@ -33,7 +33,7 @@ pub(crate) fn seal_to_memory() -> Result<(), ConfineError> {
     Filter::new(&rules, Refusal::Absent).install()
 }
 
-/// What a compiler needs beyond [`ALLOWED`], all of it about its own memory.
+/// The system calls that a compiler needs besides [`ALLOWED`], all about its own memory.
 #[cfg(feature = "compiler")]
 const FOR_COMPUTING: [libc::c_long; 6] = [
     libc::SYS_munmap,
@@ -44,7 +44,7 @@ const FOR_COMPUTING: [libc::c_long; 6] = [
     libc::SYS_membarrier,   // some architectures want it after code was written, which nobody runs here
 ];
 
-/// What is allowed whatever its arguments.
+/// The system calls that are allowed with any arguments.
 const ALLOWED: [libc::c_long; 12] = [
     libc::SYS_recvfrom,       // the channel: no other descriptor is open, and none can be opened
     libc::SYS_sendto,         // the channel
@@ -60,10 +60,9 @@ const ALLOWED: [libc::c_long; 12] = [
     libc::SYS_exit_group,     // the end
 ];
 
-/// mprotect(2) makes reserved memory readable and writable, less than 512 MiB of it at once, and does nothing else. It
-/// can't make anything executable; it can't hide what was written, which would no longer count as data; nor does it have a
-/// flag for stacks. Where the address space is limited, the kernel forgets to count a piece that would go beyond that
-/// limit if it were new.
+/// mprotect(2) may only make reserved memory readable and writable, less than 512 MiB of it at once. It can't make
+/// memory executable. It can't hide written memory, which would then no longer count as data. It has no flag for
+/// stacks. With a limited address space, the kernel doesn't count a piece that would exceed that limit if it were new.
 const WRITABLE: &[Condition] = &[
     Condition::Equal(2, (libc::PROT_READ | libc::PROT_WRITE) as u32),
     Condition::Lacks(1, 0xe000_0000),

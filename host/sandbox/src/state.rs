@@ -1,19 +1,19 @@
-//! What belongs to one run of one guest.
+//! The state of one run of one guest.
 
 use crate::limits::Ceiling;
 use crate::wasi::{Beyond, Input, Output};
 use postern_types::{OpError, Operation, Reply, Start};
 use wasmtime::component::ResourceTable;
 
-/// Whoever answers a guest's calls.
+/// The receiver of a guest's calls.
 pub trait Gate: Send {
     /// Decides on one operation and carries it out.
     ///
     /// # Errors
-    /// What the guest gets instead of a reply.
+    /// The guest's error in place of a reply.
     fn call(&mut self, operation: Operation) -> Result<Reply, OpError>;
 
-    /// Takes what the guest wrote to its standard error, before the next call and at its end.
+    /// Takes the guest's new standard error output, before the next call and at the guest's end.
     fn stderr(&mut self, text: String);
 }
 
@@ -25,7 +25,7 @@ pub struct State {
     pub(crate) stdin: Input,
     pub(crate) stdout: Output,
     pub(crate) stderr: Output,
-    /// What stands in for the three streams where all of WASI is linked.
+    /// The replacement of the three streams if all of WASI is linked.
     #[cfg(feature = "wasi")]
     pub(crate) whole: crate::whole::Whole,
     gate: Box<dyn Gate>,
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    /// What the guest wrote to standard output and nobody has taken yet.
+    /// Returns the guest's standard output since the last call.
     pub(crate) fn take_stdout(&mut self) -> Vec<u8> {
         let bytes = self.stdout.take();
         #[cfg(feature = "wasi")]
@@ -57,7 +57,7 @@ impl State {
         bytes
     }
 
-    /// The one way out for every imported function.
+    /// Makes a call: the only way out for every imported function.
     pub(crate) fn call(&mut self, operation: impl Into<Operation>) -> Result<Reply, OpError> {
         self.forward_stderr();
         self.gate.call(operation.into())

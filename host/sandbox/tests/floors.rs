@@ -1,7 +1,7 @@
-//! The small floor against the whole one, and both against wasmtime-wasi as it is: the same component, the same answers.
+//! The small floor compared with the whole one, and both with unchanged wasmtime-wasi: the same component, the same
+//! answers.
 //!
-//! wasmtime-wasi is the oracle. What it answers to a program that only computes is what a program finds here, whichever of
-//! the two floors its imports have put it on.
+//! wasmtime-wasi is the oracle. A program that only computes gets the same answers here, on either floor.
 #![allow(unsafe_code, reason = "loads what it has just compiled")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
@@ -18,7 +18,7 @@ use wasmtime_wasi::p2::bindings::sync::Command;
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxView, WasiView};
 
-/// What a program left: standard output, standard error, and its status, if it ended by itself.
+/// The outcome of a program: standard output, standard error, and its status, if it ended by itself.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     stdout: String,
@@ -85,7 +85,7 @@ impl WasiView for Stock {
     }
 }
 
-/// wasmtime-wasi as its own documentation links it, with its own streams, clock, random numbers and runtime.
+/// Runs it with wasmtime-wasi as its documentation describes: with its own streams, clock, random numbers and runtime.
 fn stock(engine: &Engine, component: &Component, start: &Start) -> Left {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_sync(&mut linker).unwrap();
@@ -104,12 +104,12 @@ fn stock(engine: &Engine, component: &Component, start: &Start) -> Left {
         Err(error) => error.downcast_ref::<I32Exit>().map(|exit| u8::from(exit.0 != 0)),
     };
     let text = |pipe: &MemoryOutputPipe| String::from_utf8(pipe.contents().to_vec()).unwrap();
-    // Of a program that was ended, a runtime gets no output.
+    // A runtime gets no output of a program that was ended.
     let stdout = status.map_or_else(String::new, |_| text(&stdout));
     Left { stdout, stderr: text(&stderr), status }
 }
 
-/// A component on both floors, and with the oracle.
+/// Runs a component on both floors, and with the oracle.
 struct Under {
     small: Guest,
     whole: Guest,
@@ -177,7 +177,7 @@ fn what_every_command_imports_is_the_same_everywhere() {
     assert!(left.stdout.starts_with("[0, 1, 32, 1000, 60000] [0, 1, 300] true false"), "{left:?}");
 }
 
-/// Where wasmtime-wasi has no limit, both floors have the same.
+/// Both floors have the same limits where wasmtime-wasi has none.
 #[test]
 fn limits_of_output_are_the_same_on_both_floors() {
     let left = Under::of("floor.wasm").floors(&start("ADD", "flood", ""));

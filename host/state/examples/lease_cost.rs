@@ -1,5 +1,5 @@
-//! What a reservation and a release cost with 10 and with 10,000 leases in the directory: medians in microseconds,
-//! and what a reservation costs that finds the directory changed by somebody else.
+//! Measures the cost of a reservation and of a release with 10 and with 10,000 leases in the directory. Also measures a
+//! reservation after another process changed the directory. Prints medians in microseconds.
 //!
 //! `cargo run --release -p postern-state --example lease_cost [DIRECTORY]` (default: the temporary directory).
 #![allow(clippy::disallowed_methods, reason = "measurements look at the files by themselves")]
@@ -42,7 +42,7 @@ fn measure(directory: &Path, sets: &[RangeSet], count: usize) -> Result<[Duratio
     let (mut reserves, mut releases) = (Vec::new(), Vec::new());
     for number in 0..ROUNDS {
         let owner = Owner::new(format!("passing{number}"), "eth0");
-        // Opened each time, as each CNI call is a process of its own.
+        // Opened each time, because each CNI call is a separate process.
         let begun = Instant::now();
         Leases::open(&store)?.reserve(&owner, sets, &[], deadline)?;
         reserves.push(begun.elapsed());

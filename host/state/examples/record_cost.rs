@@ -1,5 +1,6 @@
-//! What the journal costs an ADD, and the DEL after it: a record is begun, an attachment's effects and stages are noted in
-//! it, and it is removed; medians in microseconds. Nothing of it is synced to a disk (see the crate's documentation).
+//! Measures the cost of the journal for an ADD and for its DEL. A record is begun, the effects and stages of an
+//! attachment are noted in it, and it is removed. Prints medians in microseconds. Nothing is synced to a disk (see the
+//! crate's documentation).
 //!
 //! `cargo run --release -p postern-state --example record_cost [DIRECTORY]` (default: a directory in `/dev/shm`, which is in
 //! memory as `/run` is).
@@ -25,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The effects of a bridge with everything.
+/// The effects of a bridge attachment with all options.
 fn effects() -> [Value; 5] {
     [
         json!({"effect": "veth", "host": "veth01234567", "mac": "02:00:00:00:00:01"}),
@@ -69,7 +70,7 @@ fn measure(root: &Path) -> Result<Vec<(&'static str, Duration)>, Box<dyn Error>>
         record.given("bridge", 0)?;
         drop(record);
         lap();
-        // The DEL is another process.
+        // The DEL is a separate process.
         let Some(mut record) = Record::<Value>::open_existing(root, &header.key(), deadline)? else {
             return Err("the record has gone".into());
         };

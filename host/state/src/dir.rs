@@ -1,12 +1,14 @@
-//! Files in one directory, by single names: the one place of the privileged process where a name becomes a file.
+//! Files in one directory, opened by single names: the only place of the privileged process where a name becomes a
+//! file.
 //!
-//! cap-std opens them, with cap-fs-ext's options: by `openat2(2)` with `RESOLVE_BENEATH`, or by its own walk where the kernel has
-//! no such call. Three things hold of every file: no link is followed, nothing is waited for (a FIFO has perhaps nobody at its
-//! other end), and it lies in this directory. Whose it is, and that it is a regular file, is for whoever opens it to ask.
+//! cap-std opens them with cap-fs-ext's options: by `openat2(2)` with `RESOLVE_BENEATH`, or by its own walk if the
+//! kernel lacks that call. Three things hold for every file. No link is followed, no open waits (as it would for a FIFO
+//! without another end), and the file lies in this directory. The caller must check its owner, and that it is a regular
+//! file.
 //!
-//! Three things are done by nix, on single names or on descriptors. Attributes: cap-std 4.0.3 panics where a file's time is the
-//! smallest that the kernel keeps, and a panic ends a run. Listings: cap-std copies each name, wanted or not, and opens the
-//! directory once more. Times of the directory itself: cap-std sets them by name only.
+//! Three things are done by nix, on single names or on descriptors. Attributes: cap-std 4.0.3 panics if a file's time
+//! is the smallest that the kernel keeps, and a panic ends a run. Listings: cap-std copies each name, even unwanted
+//! ones, and opens the directory once more. Times of the directory itself: cap-std sets them only by name.
 
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::ambient_authority;
@@ -19,7 +21,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// What a file is opened for. The mode is that of a file that is made.
+/// The purpose of an open file. The mode is that of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// Reading.
@@ -56,12 +58,12 @@ impl How {
     }
 }
 
-/// An open directory: a place to open what is in it, for which no right to read it is needed.
+/// An open directory, for opening the files in it. That needs no right to read the directory.
 #[derive(Debug)]
 pub struct Dir(cap_std::fs::Dir);
 
 impl Dir {
-    /// Opens a directory by its path, whose links are followed: whoever calls has looked at the way ([`crate::trust`]), or does.
+    /// Opens a directory by its path, whose links are followed: the caller must verify the path ([`crate::trust`]).
     ///
     /// # Errors
     /// As open(2).
@@ -70,7 +72,7 @@ impl Dir {
         cap_std::fs::Dir::open_ambient_dir(path, ambient_authority()).map(Self)
     }
 
-    /// The same for the directory itself, and never for what a link of that name leads to.
+    /// Does the same for the directory itself, never for the target of a link.
     ///
     /// # Errors
     /// As open(2): `ENOTDIR` for a link.
@@ -95,12 +97,13 @@ impl Dir {
     /// Opens the file `name`.
     ///
     /// # Errors
-    /// As open(2): `ELOOP` for a link, `ENXIO` for writing to a FIFO that nobody reads. `EINVAL` for what is no single name.
+    /// As open(2): `ELOOP` for a link, `ENXIO` for writing to a FIFO without a reader. `EINVAL` if it is not a single
+    /// name.
     pub fn file(&self, name: &str, how: How) -> io::Result<std::fs::File> {
         self.0.open_with(single(name)?, &how.options()).map(File::into_std)
     }
 
-    /// Opens the directory `name`, for what is in it and for itself: it can be listed, and its times can be set.
+    /// Opens the directory `name` for its files and for itself: it can be listed, and its times can be set.
     ///
     /// # Errors
     /// As open(2): `ENOTDIR` for a link.
@@ -111,7 +114,7 @@ impl Dir {
         Ok(Self(cap_std::fs::Dir::from_std_file(file.into_std())))
     }
 
-    /// Opens the directory `name` as one on the way: as [`Dir::directory`], but for what is in it alone.
+    /// Opens the directory `name` only for its files, otherwise as [`Dir::directory`].
     ///
     /// # Errors
     /// As open(2): `ENOTDIR` for a link.
@@ -119,7 +122,7 @@ impl Dir {
         self.0.open_dir_nofollow(single(name)?).map(Self)
     }
 
-    /// Makes the directory `name`, if nothing of that name is there.
+    /// Makes the directory `name`, if nothing has that name.
     ///
     /// # Errors
     /// As mkdir(2).
@@ -131,7 +134,7 @@ impl Dir {
         }
     }
 
-    /// Attributes of `name` itself; `None` if absent.
+    /// Returns the attributes of `name` itself; `None` if absent.
     ///
     /// # Errors
     /// As stat(2).
@@ -143,7 +146,7 @@ impl Dir {
         }
     }
 
-    /// Attributes of the directory.
+    /// Returns the attributes of the directory.
     ///
     /// # Errors
     /// As stat(2).
@@ -167,7 +170,7 @@ impl Dir {
         self.0.hard_link(single(from)?, &self.0, single(to)?)
     }
 
-    /// Removes the file `name`; whether it was there.
+    /// Removes the file `name`; true if it was there.
     ///
     /// # Errors
     /// As unlink(2).
@@ -179,7 +182,8 @@ impl Dir {
         }
     }
 
-    /// The names here that are `wanted`, without `.` and `..`. Names that aren't UTF-8 are left out: Postern and the native plugin make none.
+    /// Returns the `wanted` names in this directory, without `.` and `..`. Names that aren't UTF-8 are left out:
+    /// Postern and the native plugin make none.
     ///
     /// # Errors
     /// As open(2) and getdents(2).
@@ -207,7 +211,7 @@ impl AsFd for Dir {
     }
 }
 
-/// Refuses what is no name of something in a directory.
+/// Refuses a text that can't be the name of a file in a directory.
 fn single(name: &str) -> io::Result<&str> {
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
         return Err(Errno::EINVAL.into());
@@ -270,7 +274,7 @@ mod tests {
             assert_eq!(Dir::open_itself(&at(name)).unwrap_err().raw_os_error(), Some(nix::libc::ENOTDIR));
         }
         assert_eq!(dir.directory("..").unwrap_err().kind(), ErrorKind::InvalidInput);
-        // The link goes, and what it leads to stays.
+        // The link is removed, and its target stays.
         assert!(dir.unlink("link").unwrap() && !dir.unlink("link").unwrap());
         dir.link("root", "again").unwrap();
         dir.rename("again", "root").unwrap();
@@ -309,7 +313,7 @@ mod tests {
         assert!(dir.directory("c").unwrap().names_that(|_| true).unwrap().is_empty());
     }
 
-    /// cap-std's own look at such a file ends the process.
+    /// cap-std's own call for the attributes of such a file ends the process.
     #[test]
     fn no_time_of_a_file_is_too_much() {
         let place = Path::new("/dev/shm").join(format!("postern-times-{}", std::process::id()));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Result with [`StateError`].
 pub type Result<T> = std::result::Result<T, StateError>;
 
-/// Why an operation on leases or records failed.
+/// The reasons why an operation on leases or records failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The lock was still held by another process at the deadline: try again later (CNI error code 11).
@@ -16,15 +16,15 @@ pub enum StateError {
         /// The lock file.
         path: PathBuf,
     },
-    /// A directory or file that somebody else could have changed: nothing in it was used.
+    /// Another user could have changed this directory or file: nothing in it was used.
     #[error("refusing {}: {reason}", .path.display())]
     Untrusted {
         /// The object refused.
         path: PathBuf,
-        /// What is wrong with it and how to put it right.
+        /// The defect, and how to mend it.
         reason: String,
     },
-    /// host-local's `dataDir` is relative: where it leads depends on who called.
+    /// host-local's `dataDir` is relative: it would lead to a different place for each caller.
     #[error(
         "ipam.dataDir {} is relative, and would be another directory for each caller; give an absolute path",
         .path.display()
@@ -33,13 +33,13 @@ pub enum StateError {
         /// The directory, as it was given.
         path: PathBuf,
     },
-    /// The request can't be met; the text is the native plugin's.
+    /// The request can't be fulfilled; the text is the native plugin's.
     #[error("{0}")]
     Refused(String),
     /// No address is left in a range set; the text is the native plugin's.
     #[error("{0}")]
     Exhausted(String),
-    /// A record written by a version that this one can't read.
+    /// The record was written by a version whose records this version can't read.
     #[error(
         "{}: format version {version}, written by {writer}, is not known to this version; use that one, or move the file \
          away to give up what it lists",
@@ -53,7 +53,7 @@ pub enum StateError {
         /// The program and version that wrote it.
         writer: String,
     },
-    /// A record's line is well-formed JSON, but not one that this version knows.
+    /// A line of the record is well-formed JSON, but this version doesn't know it.
     #[error(
         "record {}: line {line} is not known to this version ({detail}); use the version that wrote it, or move the file \
          away to give up what it lists",
@@ -67,27 +67,27 @@ pub enum StateError {
         /// The decoder's text.
         detail: String,
     },
-    /// A record that couldn't be read and has been moved away; trying again finds no record.
+    /// The record couldn't be read and was moved away; the next try finds no record.
     #[error(
         "record {} is corrupt: {detail}; kept as {}, what it listed must be removed by hand",
         .path.display(), .aside.display()
     )]
     Corrupt {
-        /// Where it was.
+        /// Its earlier path.
         path: PathBuf,
-        /// Where it is now.
+        /// Its present path.
         aside: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         detail: String,
     },
     /// A system call failed.
     #[error("{operation} {}: {source}", .path.display())]
     Io {
-        /// What was attempted, e.g. `open`.
+        /// The failed operation, e.g. `open`.
         operation: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -97,20 +97,20 @@ impl StateError {
         Self::Io { operation, path: path.as_ref().to_owned(), source: source.into() }
     }
 
-    /// Whether something stands at the name that can never be a file of ours: a directory, a link, a socket, or a file that
-    /// this process may not even open in its own directory.
+    /// True if the object at the name can never be a file of Postern: a directory, a link, a socket, or a file that
+    /// this process may not open in its own directory.
     pub(crate) fn is_no_file(&self) -> bool {
         let Self::Io { operation: "open", source, .. } = self else { return false };
         let errno = source.raw_os_error().map(Errno::from_raw);
         matches!(errno, Some(Errno::EISDIR | Errno::ELOOP | Errno::ENXIO | Errno::EACCES))
     }
 
-    /// Whether the file system is.
+    /// True if the file system is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.raw_os_error() == Some(Errno::EROFS as i32))
     }
 
-    /// Whether the same call may succeed later without anybody's help.
+    /// True if the same call may succeed later without a person's help.
     #[must_use]
     pub fn is_try_again(&self) -> bool {
         matches!(self, Self::Locked { .. })

@@ -1,4 +1,4 @@
-//! Directories of records, notes and leases, with the words for what is wrong with them, and locks that obey a deadline.
+//! Directories of records, notes and leases, with the errors for their defects, and locks that obey a deadline.
 
 use crate::dir::{Dir, How};
 use crate::error::{Result, StateError};
@@ -11,22 +11,22 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest file read whole: far above any container ID, record or note.
+/// The longest file that is read whole, in bytes: far longer than any container ID, record or note.
 pub(crate) const READ_LIMIT: u64 = 1 << 20;
 
-/// An open directory; the path serves messages only.
+/// An open directory; its path is used only in messages.
 pub(crate) struct Directory {
     pub(crate) dir: Dir,
     path: PathBuf,
 }
 
 impl Directory {
-    /// Open `path`; `None` if it doesn't exist. Symbolic links on the way are the operator's and are followed.
+    /// Opens `path`; `None` if it doesn't exist. Symbolic links in the path were made by the operator and are followed.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
         Self::opened(Dir::open(path), path.to_owned())
     }
 
-    /// Open `path`, made with all parents if absent.
+    /// Opens `path`, and makes it with all parents if absent.
     pub(crate) fn create(path: &Path, mode: u32) -> Result<Self> {
         if let Some(directory) = Self::open(path)? {
             return Ok(directory);
@@ -35,8 +35,8 @@ impl Directory {
         Self::open(path)?.ok_or_else(|| StateError::io("open directory", path, Errno::ENOENT))
     }
 
-    /// Open the subdirectory `name`, made with `create` as its mode if absent; `None` if absent and not to be made. It can be
-    /// listed, and its times can be set.
+    /// Opens the subdirectory `name`. If it is absent, makes it with the mode `create`, or returns `None` if `create`
+    /// is `None`. It can be listed, and its times can be set.
     pub(crate) fn subdirectory(&self, name: &str, create: Option<u32>) -> Result<Option<Self>> {
         let path = self.path_of(name);
         if let Some(mode) = create {
@@ -54,7 +54,8 @@ impl Directory {
         }
     }
 
-    /// Open `<root>/<name>` in a state root that is ours alone (mode 0700 where made); `None` if absent and not to be made.
+    /// Opens `<root>/<name>` in a state root that only Postern uses (made with mode 0700). `None` if it is absent and
+    /// `create` isn't set.
     pub(crate) fn state(root: &Path, name: &str, create: bool) -> Result<Option<Self>> {
         let root = match create {
             true => Some(Self::create(root, 0o700)?),
@@ -66,7 +67,7 @@ impl Directory {
         }
     }
 
-    /// Refuse a directory in which somebody other than root or this process could put or replace files.
+    /// Refuses a directory in which a user other than root or this process could put or replace files.
     pub(crate) fn trusted(self) -> Result<Self> {
         let stat = self.own_stat()?;
         if let Err(reason) = trust_owner(&self.path, &stat, false) {
@@ -75,7 +76,7 @@ impl Directory {
         self.not_everybodys_by(&stat)
     }
 
-    /// Refuse a directory in which everybody could put files.
+    /// Refuses a directory in which every user could put files.
     pub(crate) fn not_everybodys(self) -> Result<Self> {
         let stat = self.own_stat()?;
         self.not_everybodys_by(&stat)
@@ -86,24 +87,24 @@ impl Directory {
         let way_out = match (mode & 0o002 != 0, mode & 0o1000 != 0) {
             (false, _) => return Ok(self),
             (true, false) => "take that away (chmod o-w)",
-            // A place for everybody's temporary files, perhaps.
+            // Perhaps a directory for temporary files of all users.
             (true, true) => "name a directory of its own",
         };
         let reason = format!("everybody may write to it (mode {mode:o}); {way_out}");
         Err(StateError::Untrusted { path: self.path, reason })
     }
 
-    /// Attributes of the directory.
+    /// Returns the attributes of the directory.
     pub(crate) fn own_stat(&self) -> Result<FileStat> {
         self.dir.own_stat().map_err(|error| StateError::io("stat", &self.path, error))
     }
 
-    /// Where `name` is, for messages.
+    /// Returns the path of `name`, for messages.
     pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Content of the regular file `name`; `None` if absent.
+    /// Returns the content of the regular file `name`; `None` if absent.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         match self.dir.file(name, How::Read) {
             Ok(file) => read_all(&file).map(Some).map_err(|error| StateError::io("read", self.path_of(name), error)),
@@ -112,7 +113,8 @@ impl Directory {
         }
     }
 
-    /// Put `content` at `name` in one step, over what is there. `temporary` is a name that nobody uses meanwhile.
+    /// Puts `content` at `name` in one step and replaces an existing file. No other process may use the name
+    /// `temporary` meanwhile.
     pub(crate) fn replace(&self, name: &str, temporary: &str, content: &[u8]) -> Result<()> {
         let written = self
             .dir
@@ -120,45 +122,45 @@ impl Directory {
             .and_then(|mut file| file.write_all(content))
             .and_then(|()| self.dir.rename(temporary, name));
         written.map_err(|error| {
-            // The first failure is the one to tell; what is left of the temporary file is overwritten next time.
+            // The first failure is the one to report. The next call overwrites the rest of the temporary file.
             let _ = self.dir.unlink(temporary);
             StateError::io("write", self.path_of(name), error)
         })
     }
 
-    /// Move `from` over `to`, both in this directory.
+    /// Moves `from` over `to`, both in this directory.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.dir.rename(from, to).map_err(|error| StateError::io("rename", self.path_of(from), error))
     }
 
-    /// Remove `name`; whether it was there.
+    /// Removes `name`; true if it was there.
     pub(crate) fn unlink(&self, name: &str) -> Result<bool> {
         self.dir.unlink(name).map_err(|error| StateError::io("unlink", self.path_of(name), error))
     }
 
-    /// Attributes of `name` itself; `None` if absent.
+    /// Returns the attributes of `name` itself; `None` if absent.
     pub(crate) fn stat(&self, name: &str) -> Result<Option<FileStat>> {
         self.dir.stat(name).map_err(|error| StateError::io("stat", self.path_of(name), error))
     }
 
-    /// All names here but `.` and `..`.
+    /// Returns all names in this directory except `.` and `..`.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
         self.names_that(|_| true)
     }
 
-    /// Those of them that are `wanted`. There may be thousands, of which few are.
+    /// Returns those names that are `wanted`. There may be thousands, of which few are.
     pub(crate) fn names_that(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         self.dir.names_that(wanted).map_err(|error| StateError::io("list", &self.path, error))
     }
 }
 
-/// Content of a regular file, up to [`READ_LIMIT`].
+/// Returns the content of a regular file, up to [`READ_LIMIT`].
 pub(crate) fn read_all(file: &File) -> io::Result<Vec<u8>> {
     let meta = file.metadata()?;
     if !meta.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    // With room to see its end: one read(2), or two.
+    // The spare room shows the end of the file with one read(2), or two.
     let mut content = Vec::with_capacity(usize::try_from(meta.len().min(READ_LIMIT)).unwrap_or_default() + 1);
     file.take(READ_LIMIT + 1).read_to_end(&mut content)?;
     if content.len() as u64 > READ_LIMIT {
@@ -167,9 +169,9 @@ pub(crate) fn read_all(file: &File) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Take the exclusive `flock` of `file` before `deadline`.
+/// Takes the exclusive `flock` of `file` before `deadline`.
 ///
-/// A blocking flock(2) can only be interrupted by a signal; asking repeatedly needs neither a handler nor a thread.
+/// Only a signal can interrupt a blocking flock(2). Repeated attempts need neither a signal handler nor a thread.
 pub(crate) fn lock_before(file: &File, path: &Path, deadline: Instant) -> Result<()> {
     let mut pause = Duration::from_millis(1);
     loop {
@@ -188,7 +190,7 @@ pub(crate) fn lock_before(file: &File, path: &Path, deadline: Instant) -> Result
     }
 }
 
-/// SHA-256 over parts that can't run into each other: each is preceded by its length.
+/// Returns the SHA-256 over the parts. The length before each part keeps the parts apart.
 pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -198,7 +200,7 @@ pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// The first 128 bits of a digest in hexadecimal: a file name.
+/// Returns the first 128 bits of a digest in hexadecimal, for a file name.
 pub(crate) fn short_hex(digest: &[u8; 32]) -> String {
     digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

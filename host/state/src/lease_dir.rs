@@ -5,9 +5,9 @@
 //!   container ID alone;
 //! * `last_reserved_ip.<N>`: the address last taken for range set N.
 //!
-//! Others read and write these files, so the layout is an interface. Two things are done better than natively: a file
-//! appears with its content (the native plugin creates it empty, then writes), and one without usable content, left by a
-//! crash or a full disk, doesn't count as a lease.
+//! Other programs read and write these files, so the layout is an interface. Postern improves on the native plugin in
+//! two points. A file appears together with its content; the native plugin creates it empty and writes later. A file
+//! without usable content, after a crash or on a full disk, doesn't count as a lease.
 
 use crate::dir::How;
 use crate::error::{Result, StateError};
@@ -27,21 +27,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Our own temporary files: never an address, removed by the next scan if a crash leaves one.
+/// The prefix of Postern's temporary files: never an address. After a crash the next scan removes them.
 const TEMPORARY: &str = ".postern-";
 const TEMPORARY_LEASE: &str = ".postern-lease";
 const TEMPORARY_LAST: &str = ".postern-last";
 
-/// Longest lease file: a container ID and an interface name are far shorter.
+/// The longest lease file, in bytes: a container ID and an interface name are far shorter.
 const LONGEST: usize = 256 << 10;
 
-/// What nearly every lease file is shorter than.
+/// A length that nearly every lease file stays below, in bytes.
 const USUAL: usize = 1 << 10;
 
-/// A point in time as the file system keeps it: seconds and nanoseconds.
+/// A point in time as the file system stores it: seconds and nanoseconds.
 pub(crate) type Time = (i64, u32);
 
-/// What tells a file from its namesakes of other times: a changed, replaced or restored one differs.
+/// The identity of a file. A changed, replaced or restored file of the same name has a different one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     pub(crate) inode: u64,
@@ -54,16 +54,16 @@ impl FileId {
     }
 }
 
-/// What is at an address.
+/// The state of an address in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
-    /// Nothing.
+    /// No file.
     Absent,
-    /// A file without usable content: free.
+    /// A file without usable content: the address is free.
     Torn,
-    /// A lease, with its owner's text.
+    /// A lease, with the text of its owner.
     Held(String, FileId),
-    /// Something that is no lease file, such as a link: taken, by nobody we know.
+    /// An object that is not a lease file, such as a link: the address is taken, its owner unknown.
     Foreign,
 }
 
@@ -74,17 +74,17 @@ pub(crate) struct LeaseDir {
 /// The lock of a lease directory, held until dropped.
 pub(crate) struct DirLock(#[expect(dead_code, reason = "closing the file is what unlocks")] File);
 
-/// A lease not yet visible.
+/// A lease that is not yet visible.
 struct Draft<'a> {
     file: File,
     content: &'a str,
     id: FileId,
-    /// Whether it is at [`TEMPORARY_LEASE`] rather than nowhere.
+    /// True if it has the name [`TEMPORARY_LEASE`], false if it has no name.
     named: bool,
 }
 
-/// Refuses a place for leases that somebody else could change or lead elsewhere, or that isn't a network's own. What is
-/// missing of it need not be there. Returns where it really is.
+/// Refuses a place for leases that another user could change or redirect, or that doesn't belong to one network alone.
+/// Missing parts of the path are allowed. Returns the real path.
 ///
 /// # Errors
 /// [`StateError::Relative`], [`StateError::Untrusted`], [`StateError::Io`].
@@ -92,7 +92,7 @@ pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
     examined(data_dir, network).map(|(place, _)| place)
 }
 
-/// The same, with the data directory open, if it is there.
+/// Returns the same, with the data directory open if it exists.
 fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory>)> {
     let untrusted = |path: &Path, reason| StateError::Untrusted { path: path.to_owned(), reason };
     if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
@@ -102,12 +102,12 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
     if !data_dir.is_absolute() {
         return Err(StateError::Relative { path: data_dir.to_owned() });
     }
-    // Opened after the way was looked at: it can't be another directory then. What is wrong with it is told first.
+    // Opened after the path was verified, so it can't be another directory. A defect of the path is reported first.
     let known = good_way(data_dir);
     let looked = known.clone().map_or_else(|| trust_way(data_dir), Ok);
     let directory = Directory::open(data_dir)?.map(Directory::not_everybodys).transpose()?;
     let real = match (known, &directory) {
-        // It has gone since.
+        // It was removed since.
         (Some(_), None) => trust_way(data_dir),
         _ => looked,
     };
@@ -116,7 +116,7 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
         note_good_way(data_dir, &real);
     }
     let place = real.join(network);
-    // `/var` and a network `lib`: all that is below would be the network's.
+    // With `/var` and a network `lib`, all files below would belong to the network.
     if is_system(&place) {
         let reason = "it is a directory of the system, and none of a network's; name another ipam.dataDir".to_owned();
         return Err(untrusted(&place, reason));
@@ -124,8 +124,8 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
     Ok((place, directory))
 }
 
-/// Ways to directories that are there, with where they lead: nobody but root and this user can change a way that was found
-/// good, and a run opens its leases several times.
+/// Verified paths to existing directories, with their real paths. Only root and this user can change a path that was
+/// accepted, and a run opens its leases several times.
 static GOOD: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
 
 fn good_way(data_dir: &Path) -> Option<PathBuf> {
@@ -141,12 +141,12 @@ fn note_good_way(data_dir: &Path, real: &Path) {
 }
 
 impl LeaseDir {
-    /// Open the directory of `network`; `None` if absent and `create` isn't set.
+    /// Opens the directory of `network`; `None` if absent and `create` isn't set.
     pub(crate) fn open(data_dir: &Path, network: &str, create: bool) -> Result<Option<Self>> {
         let (_, mut parent) = examined(data_dir, network)?;
         if parent.is_none() && create {
             Directory::create(data_dir, 0o755)?;
-            // Somebody may have been quicker where everybody can make directories.
+            // Another user may have made it first, in a directory that all users can write.
             (_, parent) = examined(data_dir, network)?;
         }
         let Some(parent) = parent else { return Ok(None) };
@@ -154,7 +154,7 @@ impl LeaseDir {
         Ok(directory.map(Directory::trusted).transpose()?.map(|directory| Self { directory }))
     }
 
-    /// Take the lock that the native plugin takes.
+    /// Takes the lock that the native plugin takes.
     pub(crate) fn lock(&self, deadline: Instant) -> Result<DirLock> {
         let path = self.directory.path_of("lock");
         let opened = self.directory.dir.file("lock", How::ReadOrCreate(0o750));
@@ -163,12 +163,12 @@ impl LeaseDir {
         Ok(DirLock(file))
     }
 
-    /// All addresses for which there is a file. Names that aren't an address's canonical text are left out.
+    /// Returns all addresses that have a file. Names other than an address's canonical text are left out.
     pub(crate) fn addresses(&self) -> Result<Vec<IpAddr>> {
         Ok(self.directory.names()?.iter().filter_map(|name| address_of(name)).collect())
     }
 
-    /// The same, and remove what a crashed process of ours left; only under the lock.
+    /// Returns the same, and removes the temporary files of a crashed Postern process. Only under the lock.
     pub(crate) fn clean_addresses(&self) -> Result<Vec<IpAddr>> {
         let names = self.directory.names()?;
         for name in names.iter().filter(|name| name.starts_with(TEMPORARY)) {
@@ -177,18 +177,18 @@ impl LeaseDir {
         Ok(names.iter().filter_map(|name| address_of(name)).collect())
     }
 
-    /// Which file there is at `ip`, without opening it.
+    /// Returns the identity of the file at `ip`, without opening it.
     pub(crate) fn identify(&self, ip: IpAddr) -> Result<Option<FileId>> {
         let stat = self.directory.stat(&ip.to_string())?;
         Ok(stat.map(|stat| FileId { inode: stat.st_ino, written: (stat.st_mtime, nanoseconds(stat.st_mtime_nsec)) }))
     }
 
-    /// Where the file of `ip` is, for messages.
+    /// Returns the path of the file of `ip`, for messages.
     pub(crate) fn path_of(&self, ip: IpAddr) -> std::path::PathBuf {
         self.directory.path_of(&ip.to_string())
     }
 
-    /// Read the file of `ip`.
+    /// Reads the file of `ip`.
     pub(crate) fn read(&self, ip: IpAddr) -> Result<Slot> {
         let name = ip.to_string();
         let failed = |error: io::Error| StateError::io("read", self.directory.path_of(&name), error);
@@ -205,29 +205,29 @@ impl LeaseDir {
             return Ok(Slot::Foreign);
         }
         let id = FileId::of(&meta);
-        // One read for what is written at once; with thousands of files each further call counts.
+        // One read for a file that was written at once; with thousands of files each further call counts.
         let (mut small, mut large) = ([0; USUAL], Vec::new());
         let buffer = if meta.len() < USUAL as u64 {
             small.as_mut_slice()
         } else {
-            // Not on the stack, which a runtime may have made a small one.
+            // On the heap: a runtime may have made the stack small.
             large.resize(LONGEST, 0);
             large.as_mut_slice()
         };
         let length = file.read_at(buffer, 0).map_err(failed)?;
         let content = buffer.get(..length).unwrap_or_default();
         Ok(match std::str::from_utf8(content) {
-            // A crash of the machine can leave the length without the data: blocks of zeros.
+            // A crash of the node can leave a file with its length but without its data: blocks of zeros.
             Ok(text) if text.contains('\0') || text.trim().is_empty() => Slot::Torn,
             Ok(text) => Slot::Held(text.trim().to_owned(), id),
             Err(_) => Slot::Foreign,
         })
     }
 
-    /// Give `content` the first of `candidates` whose place is empty.
+    /// Gives `content` the first of `candidates` that has no file.
     ///
-    /// Whether it is empty shows when the file is linked there: nothing is listed or read, and nobody's file is replaced.
-    /// The deadline bounds long walks.
+    /// The link call itself shows that no file is there. So nothing is listed or read, and no other file is replaced.
+    /// The deadline limits long searches.
     pub(crate) fn place<T>(
         &self,
         content: &str,
@@ -252,29 +252,30 @@ impl LeaseDir {
         Ok(None)
     }
 
-    /// Remove the file of `ip`.
+    /// Removes the file of `ip`.
     pub(crate) fn remove(&self, ip: IpAddr) -> Result<bool> {
         self.directory.unlink(&ip.to_string())
     }
 
-    /// The address last taken for range set `set`; whatever else is in that file counts as none.
+    /// Returns the address last taken for range set `set`; any other content of that file counts as none.
     pub(crate) fn last_reserved(&self, set: usize) -> Option<IpAddr> {
         let content = self.directory.read(&last_name(set)).ok()??;
         std::str::from_utf8(&content).ok()?.parse().ok()
     }
 
-    /// Note the address last taken for range set `set`. The bare text: with a newline the native plugin can't parse it.
+    /// Notes the address last taken for range set `set`. The text has no newline: with one the native plugin can't
+    /// parse it.
     pub(crate) fn set_last_reserved(&self, set: usize, ip: IpAddr) -> Result<()> {
         self.directory.replace(&last_name(set), TEMPORARY_LAST, ip.to_string().as_bytes())
     }
 
-    /// Times of last content change and of last change at all.
+    /// Returns the times of the last content change (mtime) and of the last change of any kind (ctime).
     pub(crate) fn times(&self) -> io::Result<(Time, Time)> {
         let stat = self.directory.dir.own_stat()?;
         Ok(((stat.st_mtime, nanoseconds(stat.st_mtime_nsec)), (stat.st_ctime, nanoseconds(stat.st_ctime_nsec))))
     }
 
-    /// Set the time of last content change to a second ago: see `lease_index`.
+    /// Sets the time of the last content change to a second ago; `lease_index` gives the reason.
     pub(crate) fn set_back_mtime(&self) -> io::Result<Time> {
         let past = SystemTime::now() - Duration::from_secs(1);
         let since = past.duration_since(SystemTime::UNIX_EPOCH).map_err(io::Error::other)?;
@@ -284,18 +285,18 @@ impl LeaseDir {
         Ok((seconds, since.subsec_nanos()))
     }
 
-    /// An anonymous file with `content`.
+    /// Makes an anonymous file with `content`.
     #[expect(clippy::disallowed_methods, reason = "cap-std has no anonymous files")]
     fn draft<'a>(&self, content: &'a str) -> Result<Draft<'a>> {
         let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         match openat(&self.directory.dir, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR) {
-            // Not every file system has anonymous files.
+            // Some file systems have no anonymous files.
             Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => self.named_draft(content),
             opened => self.written(opened.map(File::from).map_err(io::Error::from), content, false),
         }
     }
 
-    /// The same under a temporary name. Only one process at a time is here: the lock is held.
+    /// Makes the same under a temporary name. The lock is held, so only one process at a time is here.
     fn named_draft<'a>(&self, content: &'a str) -> Result<Draft<'a>> {
         self.written(self.directory.dir.file(TEMPORARY_LEASE, How::Rewrite(0o600)), content, true)
     }
@@ -308,20 +309,20 @@ impl LeaseDir {
         });
         filled.map_err(|error| {
             if named {
-                // The write's failure is the one to tell; the file is overwritten or cleaned up later.
+                // The failure of the write is the one to report; the file is overwritten or removed later.
                 let _ = self.directory.unlink(TEMPORARY_LEASE);
             }
             StateError::io("write a lease in", self.directory.path_of(""), error)
         })
     }
 
-    /// Make the draft visible as `name`; the draft comes back, as the place may be taken.
+    /// Makes the draft visible as `name`. Returns the draft again, because the place may be taken.
     fn publish<'a>(&self, draft: Draft<'a>, name: &str) -> Result<(Draft<'a>, bool)> {
         if draft.named {
             return self.publish_named(draft, name);
         }
         let directory = &self.directory.dir;
-        // By descriptor, which older kernels allow only to the privileged; else by what /proc says of the descriptor.
+        // Links by descriptor, which older kernels allow only to privileged processes; otherwise by its path in /proc.
         let mut linked = linkat(&draft.file, "", directory, name, AtFlags::AT_EMPTY_PATH);
         if matches!(linked, Err(Errno::ENOENT | Errno::EPERM | Errno::EINVAL)) {
             let path = format!("/proc/self/fd/{}", draft.file.as_raw_fd());
@@ -347,7 +348,7 @@ impl LeaseDir {
     }
 }
 
-/// The address whose canonical text `name` is.
+/// Returns the address of which `name` is the canonical text.
 fn address_of(name: &str) -> Option<IpAddr> {
     name.parse::<IpAddr>().ok().filter(|ip| ip.to_string() == name)
 }

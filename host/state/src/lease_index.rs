@@ -1,30 +1,36 @@
-//! Who holds which address, without reading every lease file: an index beside the data directory, never inside it (the
-//! native plugin reads every file in there).
+//! An index of leases by owner, so that no call has to read every lease file. It lies beside the data directory, never
+//! inside: the native plugin reads every file in there.
 //!
-//! **When it may be believed.** It is a cache of the directory as it was after our last change, so the question is whether
-//! anybody has added a file since. The usual answer, "the directory's mtime is still the one noted", fails within one tick
-//! of the kernel's clock (up to 10 ms on most kernels): a native plugin that comes right after us leaves the same mtime.
-//! So after each change, still under the lock that natives take too, *we set the directory's mtime to a second ago* and
-//! note it here together with the ctime that this left. Every change of entries, by anybody, at any clock resolution, sets
-//! mtime and ctime both to the same current time; our mark has them differ. A directory whose two times are those noted
-//! has therefore had no entry added or removed: a missing index entry then proves that an owner has no lease. No clock is
-//! compared with another, so steps of the clock don't matter; ctime can't be set by anyone, so a restored backup doesn't
-//! look like our mark. If a file system can't hold the mark (coarser times), nothing is noted. Otherwise, including after
-//! a crash of ours between a change and the mark, the directory is read once and the index built anew.
+//! **When it is valid.** The index is a cache of the directory after the last change by Postern. So it is valid only if
+//! no other program has added a file since. The usual test, "the directory's mtime is still the one noted", fails
+//! within one tick of the kernel's clock (up to 10 ms on most kernels). A native plugin that runs directly after
+//! Postern leaves the same mtime.
 //!
-//! Not seen is a file whose content is rewritten in place without the lock. No known program does that; a hit is verified
-//! against the file anyway.
+//! So Postern marks the directory after each change, while it still holds the lock that native plugins take too. It
+//! *sets the directory's mtime to a second ago*, and notes this mtime here with the ctime that results. Every change of
+//! entries, by any program, at any clock resolution, sets mtime and ctime to the same current time. In the mark they
+//! differ. So a directory with both noted times has had no entry added or removed. A missing index entry then proves
+//! that an owner has no lease.
 //!
-//! Because an index that can be believed is complete and one that can't is made anew, a lookup never stops at a first hit:
-//! a second lease of the same owner, added by a native plugin, isn't left behind by a DEL. The price is that after a
-//! change by others one call reads all leases, as the native plugin does on every call.
+//! No clock is compared with another, so steps of the clock don't matter. No program can set ctime, so a restored
+//! backup doesn't look like the mark. If a file system can't store the mark (coarser times), nothing is noted. Without
+//! a valid mark the directory is read once and the index built anew. That also happens after a crash of Postern between
+//! a change and the mark.
+//!
+//! One change is not detected: a file that is rewritten in place without the lock. No known program does that, and each
+//! hit is verified against the file anyway.
+//!
+//! A valid index is complete, and an invalid one is made anew. So a lookup never stops at the first hit, and a DEL
+//! leaves no second lease of the same owner that a native plugin added. The price: after a change by another program
+//! one call reads all leases, as the native plugin does on every call.
 //!
 //! **Cost.** A hash table in one file: a lookup reads one kilobyte, a change writes one 64-byte slot and the header,
 //! whatever the number of leases.
 //!
-//! **Boots.** Each slot of ours tells in which boot the lease was made, and which file (inode and time of writing) it
-//! speaks of. At the first use after a boot the index is never believed, the directory is read, and leases known to be of
-//! an earlier boot are removed: their containers can't be alive. Files that we know nothing of, the native plugin's, stay.
+//! **Boots.** Each slot of a Postern lease holds the boot in which the lease was made, and the identity of its file
+//! (inode and time of writing). At the first use after a boot the index is never valid. The directory is read, and
+//! leases known to be of an earlier boot are removed: their containers can't be alive. Files without such a note, those
+//! of the native plugin, stay.
 
 use crate::dir::{Dir, How};
 use crate::files::digest;
@@ -39,13 +45,13 @@ use std::path::PathBuf;
 const MAGIC: u64 = u64::from_le_bytes(*b"pstnlsi1");
 /// Bytes of the header and of each slot.
 const UNIT: usize = 64;
-/// Slots read at once.
+/// The number of slots that are read at once.
 const RUN: u64 = 16;
 
 /// An owner, by the hash of the lease file's text.
 pub(crate) type Key = [u8; 16];
 
-/// The key of a lease file's text.
+/// Returns the key of a lease file's text.
 pub(crate) fn key_of(text: &str) -> Key {
     let mut key = Key::default();
     for (to, from) in key.iter_mut().zip(digest(&[text.as_bytes()])) {
@@ -54,13 +60,13 @@ pub(crate) fn key_of(text: &str) -> Key {
     key
 }
 
-/// A boot ID in 64 bits, never 0.
+/// Returns a boot ID as 64 bits, never 0.
 pub(crate) fn boot_number(boot_id: &str) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = digest(&[boot_id.as_bytes()]);
     u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1)
 }
 
-/// The directory's times after our last change, and the boot in which that was.
+/// The directory's times after Postern's last change, and the boot of that change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) mtime: Time,
@@ -74,15 +80,15 @@ pub(crate) struct Entry {
     pub(crate) key: Key,
     pub(crate) address: IpAddr,
     pub(crate) file: FileId,
-    /// The boot in which we made it; 0 if we didn't.
+    /// The boot in which Postern made it; 0 if Postern didn't.
     pub(crate) boot: u64,
 }
 
-/// Where an index is: a file of a directory that is made when there is something to keep.
+/// The place of an index: a file in a directory that is made when there are entries to keep.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) root: PathBuf,
-    /// Its file's name without the ending.
+    /// The name of its file without the ending.
     pub(crate) stem: String,
 }
 
@@ -95,7 +101,7 @@ impl Place {
         format!("{}.leases", self.stem)
     }
 
-    /// Put `content` there in one step, over what there is.
+    /// Puts `content` there in one step and replaces an existing file.
     fn replace(&self, content: &[u8]) -> io::Result<()> {
         let temporary = format!("{}.new", self.stem);
         let root = Dir::open(&self.root)?;
@@ -104,29 +110,29 @@ impl Place {
     }
 }
 
-/// The index, good for as long as the directory's lock is held.
+/// The index, valid while the directory's lock is held.
 pub(crate) enum Index {
-    /// The file: believed.
+    /// The file, found valid.
     Table(Table),
-    /// What was just read from the directory: not in the file yet.
+    /// Entries just read from the directory and not yet in the file.
     Fresh(Vec<Entry>),
 }
 
 pub(crate) struct Table {
     file: File,
     slots: u64,
-    /// Slots that aren't empty: live ones and those of leases given up.
+    /// The number of slots that aren't empty: live ones, and those of released leases.
     used: u64,
 }
 
 impl Index {
-    /// The index at `place`, if it speaks of a directory that looks like `now`.
+    /// Loads the index at `place` if its mark is `now`.
     pub(crate) fn load(place: &Place, now: &Mark) -> Option<Self> {
         let (table, mark) = Table::open(place)?;
         (mark == *now).then_some(Self::Table(table))
     }
 
-    /// What is written at `place`, believed or not: the notes on boots survive in this way.
+    /// Returns the entries at `place` even if they are not valid: so the notes on boots are kept.
     pub(crate) fn notes(place: &Place) -> Vec<Entry> {
         Table::open(place).and_then(|(table, _)| table.entries().ok()).unwrap_or_default()
     }
@@ -149,7 +155,7 @@ impl Index {
         }
     }
 
-    /// All that it tells of.
+    /// Returns all its entries.
     pub(crate) fn entries(&self) -> io::Result<Vec<Entry>> {
         match self {
             Self::Fresh(entries) => Ok(entries.clone()),
@@ -159,7 +165,7 @@ impl Index {
 
     pub(crate) fn insert(&mut self, entry: Entry) -> io::Result<()> {
         if let Self::Table(table) = self {
-            // Three quarters full: the next commit writes a new table without the leases given up.
+            // Three quarters full: the next commit writes a new table without the released leases.
             if (table.used + 1) * 4 <= table.slots * 3 {
                 return table.insert(&entry);
             }
@@ -190,7 +196,7 @@ impl Index {
         }
     }
 
-    /// Make the index the one that speaks of a directory that looks like `mark`.
+    /// Writes the index with `mark`, so that it is valid for a directory with these times.
     pub(crate) fn commit(&self, place: &Place, mark: &Mark) -> io::Result<()> {
         match self {
             Self::Table(table) => table.file.write_all_at(&header(mark, table.slots, table.used), 0),
@@ -212,12 +218,12 @@ impl Table {
         let mark = Mark { mtime: fields.time()?, ctime: fields.time()?, boot: fields.number()? };
         let whole = slots.checked_add(1)?.checked_mul(UNIT as u64)?;
         let meta = file.metadata().ok()?;
-        // What somebody else could have written isn't believed: it could have leases removed.
+        // A file that another user could have written is not used: it could cause the removal of leases.
         let is_ours = (meta.uid() == 0 || meta.uid() == geteuid().as_raw()) && meta.mode() & 0o022 == 0;
         (slots.is_power_of_two() && meta.len() == whole && is_ours).then_some((Self { file, slots, used }, mark))
     }
 
-    /// Show the slots at which `key` may be to `more`, until it has seen enough.
+    /// Passes the slots where `key` may be to `more`, until `more` returns false.
     fn probe(&self, key: &Key, mut more: impl FnMut(u64, Slot) -> bool) -> io::Result<()> {
         let mut number = home(key, self.slots);
         let mut left = self.slots;
@@ -266,7 +272,7 @@ impl Table {
     }
 }
 
-/// Where `key` would be in a table of `slots`.
+/// Returns the first slot for `key` in a table of `slots`.
 fn home(key: &Key, slots: u64) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = *key;
     u64::from_le_bytes([a, b, c, d, e, f, g, h]) & slots.saturating_sub(1)
@@ -276,7 +282,7 @@ fn position(number: u64) -> u64 {
     (number + 1) * UNIT as u64
 }
 
-/// A whole table with `entries`, about a third full.
+/// Returns the bytes of a table with `entries`, about a third full.
 fn image(entries: &[Entry], mark: &Mark) -> Vec<u8> {
     let slots = (entries.len() * 3).next_power_of_two().max(64);
     let mut table: Vec<Option<&Entry>> = vec![None; slots];
@@ -359,7 +365,7 @@ fn decode_live(bytes: &[u8]) -> Option<Entry> {
     Some(Entry { key, address, file, boot: fields.number()? })
 }
 
-/// Fixed-size little-endian fields, one after the other.
+/// A reader of fixed-size little-endian fields, one after the other.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -423,7 +429,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Whatever the order of changes, the file answers as a map does, also when it fills up and is written anew.
+        /// For any order of changes the file answers as a map does, also when it fills up and is written anew.
         #[test]
         fn answers_as_a_map(changes in prop::collection::vec((any::<bool>(), 0u8..60, any::<u8>()), 1..400)) {
             let scratch = Scratch::new();

@@ -1,8 +1,8 @@
-//! IP leases in the native host-local plugin's directory: reserve, release, find, and retain the valid.
+//! IP leases in the native host-local plugin's directory: reserve, release, find, and retain the valid ones.
 //!
-//! One call takes the lock once. The files are `lease_dir`'s matter, finding them without reading them all is
-//! `lease_index`'s. What this does differently from the native plugin: a failed call gives back what it took and nothing
-//! else, and leaves the round robin where it was.
+//! One call takes the lock once. `lease_dir` handles the files, and `lease_index` finds them without reading all of
+//! them. One difference from the native plugin: a failed call gives back only the addresses that it took, and leaves
+//! the round robin unchanged.
 
 mod held;
 mod snapshot;
@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Whose a lease is. A lease of very old native plugins names no interface: its `ifname` is empty.
+/// The owner of a lease. A lease of very old native plugins names no interface: its `ifname` is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// `CNI_CONTAINERID`.
@@ -32,17 +32,17 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The owner of `ifname` in `container_id`.
+    /// Makes the owner of `ifname` in `container_id`.
     pub fn new(container_id: impl Into<String>, ifname: impl Into<String>) -> Self {
         Self { container_id: container_id.into(), ifname: ifname.into() }
     }
 
-    /// The text in a lease file.
+    /// Returns the text in its lease file.
     fn text(&self) -> String {
         format!("{}\r\n{}", self.container_id.trim(), self.ifname)
     }
 
-    /// The text in a lease file of a very old native plugin.
+    /// Returns the text in a lease file of a very old native plugin.
     fn old_text(&self) -> &str {
         self.container_id.trim()
     }
@@ -53,27 +53,27 @@ impl Owner {
     }
 }
 
-/// An address taken.
+/// An address that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The address with its subnet's prefix length.
     pub address: IpNet,
     /// The gateway of its range.
     pub gateway: Option<IpAddr>,
-    /// Which of the range sets it is from.
+    /// The index of its range set.
     pub set: usize,
 }
 
-/// Where the leases of a network are.
+/// The directory of a network's leases, and that of the index.
 #[derive(Clone, Debug)]
 pub struct LeaseStore {
     /// host-local's `dataDir`.
     pub data_dir: PathBuf,
     /// The network's name.
     pub network: String,
-    /// Directory of the indexes. It must survive a reboot for leases of an earlier boot to be recognised.
+    /// The directory of the indexes. It must survive a reboot, so that leases of an earlier boot are recognised.
     pub index_root: PathBuf,
-    /// What [`crate::boot_id`] says.
+    /// The value of [`crate::boot_id`].
     pub boot_id: String,
 }
 
@@ -85,10 +85,10 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Open the leases of a network, making the directory if absent (as the native plugin does).
+    /// Opens the leases of a network, and makes the directory if absent (as the native plugin does).
     ///
     /// # Errors
-    /// [`StateError::Untrusted`] if somebody else can write there, [`StateError::Io`].
+    /// [`StateError::Untrusted`] if another user can write there, [`StateError::Io`].
     pub fn open(store: &LeaseStore) -> Result<Self> {
         let directory = LeaseDir::open(&store.data_dir, &store.network, true)?;
         let directory = directory.ok_or_else(|| StateError::Untrusted {
@@ -98,7 +98,7 @@ impl Leases {
         Ok(Self::with(store, directory))
     }
 
-    /// Open the leases of a network; `None` if there is no directory, and so no lease.
+    /// Opens the leases of a network; `None` if there is no directory, and so no lease.
     ///
     /// # Errors
     /// As [`Leases::open`].
@@ -113,8 +113,8 @@ impl Leases {
         Self { directory, index, boot: boot_number(&store.boot_id) }
     }
 
-    /// Take one address from each set: a requested one where one of `requested` lies in the set, else the next free one
-    /// round robin. Either all or none.
+    /// Takes one address from each set: a requested address if one of `requested` lies in the set, otherwise the next
+    /// free one by round robin. Takes all or none.
     ///
     /// # Errors
     /// [`StateError::Exhausted`] and [`StateError::Refused`] with the native plugin's texts, [`StateError::Locked`] at
@@ -126,7 +126,8 @@ impl Leases {
         requested: &[IpAddr],
         deadline: Instant,
     ) -> Result<Vec<Lease>> {
-        // Each is looked for in each set while others wait for the lock. A few too many are refused in the native words.
+        // Each is looked for in each set while other processes wait for the lock. More than this are refused with the
+        // native text.
         if requested.len() > 2 * sets.len() + 16 {
             let (requested, sets) = (requested.len(), sets.len());
             return Err(StateError::Refused(format!("{requested} addresses are requested of {sets} range sets")));
@@ -135,10 +136,11 @@ impl Leases {
         let mut taken = Vec::new();
         let outcome = session.reserve_all(owner, sets, requested, deadline, &mut taken);
         if let Err(error) = &outcome {
-            // Only after a plain refusal is it certain what is in the directory.
+            // After any other error the content of the directory is unknown.
             session.intact &= matches!(error, StateError::Refused(_) | StateError::Exhausted(_));
             for (ip, _) in taken.drain(..) {
-                // The first failure is the one to tell; a file left is the owner's, and goes with its DEL.
+                // The first failure is the one to report. A remaining file belongs to this owner, and its DEL removes
+                // it.
                 session.intact &= self.directory.remove(ip).is_ok();
             }
         }
@@ -150,8 +152,8 @@ impl Leases {
         outcome
     }
 
-    /// Give up all addresses of `owner`, or, if there are none, those of old lease files that name just its container.
-    /// Returns them; none is no error.
+    /// Releases all addresses of `owner`. If it has none, releases those of old lease files that name only its
+    /// container. Returns them; an empty list is no error.
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
@@ -171,7 +173,7 @@ impl Leases {
         Ok(held)
     }
 
-    /// Give up those of `addresses` that `owner` holds, and no other of its addresses: what a failed call had taken.
+    /// Releases those of `addresses` that `owner` holds, and no other of its addresses: a failed call had taken them.
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
@@ -188,7 +190,7 @@ impl Leases {
         Ok(())
     }
 
-    /// The addresses of `owner`, or, if there are none, those of old lease files that name just its container.
+    /// Returns the addresses of `owner`. If it has none, returns those of old lease files that name only its container.
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
@@ -202,10 +204,10 @@ impl Leases {
         Ok(held)
     }
 
-    /// Remove every lease of this network whose owner isn't in `valid`, whoever wrote it, and return them. An old lease
-    /// that names just a container stays if the container has a valid attachment. Of those that are to go `spared` is
-    /// asked with the address, under the lock: a run that is under way may have taken one that nobody else knows of. Where the
-    /// index can be believed, no file of a valid owner is opened.
+    /// Removes every lease of this network with an owner that isn't in `valid`, whichever program wrote it, and returns
+    /// these leases. An old lease that names only a container stays if the container has a valid attachment. Before
+    /// each removal `spared` is called with the address, under the lock: a current run may have taken one that the
+    /// runtime doesn't know yet. If the index is valid, no file of a valid owner is opened.
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
@@ -244,8 +246,8 @@ impl Leases {
         Ok(removed)
     }
 
-    /// The first set without a free address, if any. Files are counted without the lock; only if they seem to fill a set
-    /// are they looked at.
+    /// Returns the first set without a free address, if any. Files are counted without the lock, and read only if they
+    /// seem to fill a set.
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
@@ -260,13 +262,13 @@ impl Leases {
         Ok(full_set(sets, &taken))
     }
 
-    /// The index, if it tells of all leases that there are. Only under the lock.
+    /// Returns the index if it is valid. Only under the lock.
     fn believed(&self) -> Option<Index> {
         let (mtime, ctime) = self.directory.times().ok()?;
         Index::load(&self.index, &Mark { mtime, ctime, boot: self.boot })
     }
 
-    /// Take the lock and get an index that is right.
+    /// Takes the lock and gets a valid index.
     fn lock(&self, deadline: Instant) -> Result<Session<'_>> {
         let lock = self.directory.lock(deadline)?;
         let believed = self.believed();
@@ -278,13 +280,13 @@ impl Leases {
         Ok(Session { leases: self, _lock: lock, index, intact: true, changed })
     }
 
-    /// A new index. Files that are still those of the last one's notes aren't opened, if `notes_count`.
+    /// Makes a new index. If `notes_count`, files with the same identity as in the last index's notes aren't opened.
     fn scanned(&self, notes_count: bool) -> Result<Index> {
         Ok(Index::Fresh(self.scan(notes_count)?.into_iter().map(|(entry, _)| entry).collect()))
     }
 
-    /// Find every lease, and remove the files that count as none, as the native plugin would take them for leases. Only
-    /// under the lock. The owners' texts are there unless `notes_count`.
+    /// Finds every lease. Removes files that count as none, because the native plugin would take them for leases. Only
+    /// under the lock. The owners' texts are returned unless `notes_count`.
     fn scan(&self, notes_count: bool) -> Result<Vec<(Entry, String)>> {
         let Reading { leases, free } = self.read_all(self.directory.clean_addresses()?, notes_count)?;
         for ip in free {
@@ -299,7 +301,7 @@ impl Leases {
         let mut reading = Reading { leases: Vec::new(), free: Vec::new() };
         for address in addresses {
             let note = notes.get(&address);
-            // A note is about one file, not about a later one with the same name.
+            // A note is valid for one file, not for a later file of the same name.
             let unopened = match note {
                 Some(note) if notes_count && self.directory.identify(address)? == Some(note.file) => Some(*note),
                 _ => None,
@@ -329,7 +331,7 @@ impl Leases {
     }
 }
 
-/// The leases of which the index doesn't say that their owner is valid.
+/// Returns the leases that the index doesn't show as those of a valid owner.
 fn strangers(index: &Index, valid: &[Owner]) -> std::io::Result<Vec<Entry>> {
     let mut entries = index.entries()?;
     let known: HashSet<Key> = valid.iter().map(|owner| key_of(&owner.text())).collect();
@@ -341,14 +343,14 @@ fn strangers(index: &Index, valid: &[Owner]) -> std::io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// What is in the directory.
+/// The content of the directory.
 struct Reading {
     leases: Vec<(Entry, String)>,
     /// Addresses with a torn file, or with a lease known to be of an earlier boot.
     free: Vec<IpAddr>,
 }
 
-/// The first set of which `taken` leaves nothing.
+/// Returns the first set in which `taken` leaves no address.
 fn full_set(sets: &[RangeSet], taken: &[IpAddr]) -> Option<usize> {
     let usable = |range: &Range, ip: IpAddr| range.contains(ip) && Some(ip) != range.gateway;
     sets.iter().position(|set| {
@@ -362,9 +364,9 @@ struct Session<'a> {
     leases: &'a Leases,
     _lock: DirLock,
     index: Index,
-    /// Whether the index has followed all changes.
+    /// True if the index has followed all changes.
     intact: bool,
-    /// Whether directory or index changed since the mark.
+    /// True if directory or index changed since the mark.
     changed: bool,
 }
 
@@ -440,7 +442,7 @@ impl Session<'_> {
             .ok_or_else(|| StateError::Exhausted(format!("no IP addresses available in range set: {set}")))
     }
 
-    /// Take the first free one of the candidates: one without a file, else one whose file is torn.
+    /// Takes the first free candidate: one without a file, otherwise one with a torn file.
     fn place<'r, I: Iterator<Item = (IpAddr, &'r Range)>>(
         &mut self,
         owner: &Owner,
@@ -462,26 +464,26 @@ impl Session<'_> {
         Ok(None)
     }
 
-    /// The addresses whose files hold `text`.
+    /// Returns the addresses of the files that hold `text`.
     fn find(&mut self, text: &str) -> Result<Vec<IpAddr>> {
         if let Some(found) = self.verified(text)? {
             return Ok(found);
         }
-        // Somebody wrote into a lease file, or the index is damaged: start from the files.
+        // A program wrote into a lease file, or the index is damaged: start again from the files.
         self.index = self.leases.scanned(false)?;
         self.intact = true;
         self.changed = true;
         Ok(self.verified(text)?.unwrap_or_default())
     }
 
-    /// What the index says of `text`; `None` if the files contradict.
+    /// Returns the addresses of `text` in the index; `None` if the files contradict it.
     fn verified(&self, text: &str) -> Result<Option<Vec<IpAddr>>> {
         let Ok(entries) = self.index.find(&key_of(text)) else { return Ok(None) };
         let mut found = Vec::new();
         for entry in entries {
             match self.leases.directory.read(entry.address)? {
                 Slot::Held(content, _) if content == text => found.push(entry.address),
-                // Removed this instant by a script that takes no lock: not there is the right answer.
+                // A script without the lock removed it at this moment: "absent" is the right answer.
                 Slot::Absent => {}
                 _ => return Ok(None),
             }
@@ -489,7 +491,8 @@ impl Session<'_> {
         Ok(Some(found))
     }
 
-    /// Remove these leases, but those that `spared` says; `false` if a file contradicts the index: it has to be made anew.
+    /// Removes these leases except those that `spared` keeps. Returns `false` if a file contradicts the index, which
+    /// must then be made anew.
     fn remove_all(
         &mut self,
         entries: &[Entry],
@@ -499,7 +502,7 @@ impl Session<'_> {
         for entry in entries {
             let text = match self.leases.directory.read(entry.address)? {
                 Slot::Held(text, _) if key_of(&text) == entry.key => text,
-                // Removed this instant by a script that takes no lock.
+                // A script without the lock removed it at this moment.
                 Slot::Absent => continue,
                 _ => return Ok(false),
             };
@@ -523,8 +526,8 @@ impl Session<'_> {
         self.intact &= self.index.remove(&key_of(text), ip).is_ok();
     }
 
-    /// Mark the directory and let the index speak of it. If that fails (a full disk), the next call reads the directory:
-    /// no reason to fail this one, whose work is done.
+    /// Marks the directory and writes the mark into the index. If that fails (a full disk), the next call reads the
+    /// directory. So this call, whose work is done, doesn't fail.
     fn finish(self) {
         if !self.changed || !self.intact {
             return;
@@ -538,14 +541,14 @@ impl Session<'_> {
             let mark = Mark { mtime, ctime, boot: self.leases.boot };
             let place = &self.leases.index;
             if self.index.commit(place, &mark).is_err() && Dir::make(&place.root, 0o700).is_ok() {
-                // Not even this is needed for correctness.
+                // Correctness doesn't depend on this write.
                 let _ = self.index.commit(place, &mark);
             }
         }
     }
 }
 
-/// The native plugin's prefix for what fails in one set.
+/// Adds the native plugin's prefix for a failure in one set.
 fn in_set(number: usize, error: StateError) -> StateError {
     let prefixed = |text| format!("failed to allocate for range {number}: {text}");
     match error {

@@ -1,13 +1,14 @@
-//! What Postern keeps on disk: IP leases shared with the native host-local plugin, attachment records (the journal from
-//! which an ADD is undone and a DEL is done), and notes on node objects that outlive attachments.
+//! The files that Postern keeps on disk: IP leases, attachment records and notes on node objects. The leases are shared
+//! with the native host-local plugin. The records are the journal for undoing an ADD and for DEL. Node objects outlive
+//! attachments.
 //!
-//! Everything here is mechanism for the privileged process: no CNI parsing, no policy. Three rules hold throughout:
+//! This crate is only mechanism for the privileged process: no CNI parsing, no policy. Three rules always hold:
 //!
-//! * Locks are `flock(2)` locks and obey a deadline. They belong to the open file, which a fork shares: fork helpers
-//!   before taking a lock, or the lock outlives this process for as long as they live.
-//! * What is in a directory is opened by single names, which are never followed ([`Dir`]): nothing in it can redirect.
-//! * Nothing is synced to disk. A power cut ends every attachment, so what matters is that a file is never seen torn,
-//!   and that state of an earlier boot is recognised as such.
+//! * Locks are `flock(2)` locks and obey a deadline. They belong to the open file, which a fork shares. So fork helpers
+//!   before taking a lock: otherwise they keep the lock for as long as they live.
+//! * Files in a directory are opened by single names without following links ([`Dir`]): nothing in it can redirect.
+//! * Nothing is synced to disk. A power cut ends every attachment. So only two things matter: a file is never seen
+//!   torn, and state of an earlier boot is recognised as such.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
 
 mod dir;
@@ -32,8 +33,8 @@ pub use record::{
 };
 pub use trust::{TrustError, kind, trust, trust_file, trust_stat};
 
-/// Identity of the running kernel, from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)): changes with every boot. Read
-/// once per process.
+/// Returns the identity of the running kernel from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)). It changes
+/// with every boot and is read once per process.
 ///
 /// # Errors
 /// [`StateError::Io`] if `/proc` isn't mounted.

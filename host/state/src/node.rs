@@ -1,8 +1,8 @@
-//! Notes on node objects: what Postern made on the node that outlives single attachments, such as a bridge, the base
-//! tables of the firewall, or forwarding switched on. They tell what an uninstall may remove.
+//! Notes on node objects: objects made by Postern that outlive single attachments. Examples are a bridge, the base
+//! tables of the firewall, or forwarding that was switched on. An uninstall reads from them what it may remove.
 //!
-//! One JSON file per object, `<root>/node/<kind>-<name>@<cookie>.json`, put in place by a rename. The cookie is that of the
-//! host's network namespace: two of them may well have a bridge of the same name.
+//! One JSON file per object, `<root>/node/<kind>-<name>@<cookie>.json`, put in place by a rename. The cookie is that of
+//! the host's network namespace, because two namespaces may each have a bridge of the same name.
 
 use crate::error::{Result, StateError};
 use crate::files::Directory;
@@ -18,17 +18,17 @@ const SUFFIX: &str = ".json";
 /// A node object made by Postern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeObject {
-    /// What it is, e.g. `bridge`, `table`, `forwarding`.
+    /// Its kind, e.g. `bridge`, `table`, `forwarding`.
     pub kind: String,
     /// Its name, e.g. `cni0`, `inet/postern`, `ipv4`.
     pub name: String,
-    /// The boot in which it was made: after another one it is gone, or isn't ours.
+    /// The boot in which it was made. After another boot it is gone, or another program made it.
     pub boot_id: String,
-    /// Cookie of the host's network namespace in which it is.
+    /// Cookie of the host's network namespace that holds it.
     pub host_netns_cookie: u64,
-    /// When it was made, milliseconds since 1970.
+    /// The time when it was made, milliseconds since 1970.
     pub created: u64,
-    /// What else removing it needs, e.g. the earlier value of a switch.
+    /// Further data for its removal, e.g. the earlier value of a switch.
     #[serde(default)]
     pub detail: Value,
 }
@@ -40,8 +40,8 @@ struct Note {
     object: NodeObject,
 }
 
-/// Note an object, before it is made. Whether the note is new: one of the same boot stays as it is (what the object was
-/// like before us is in the first), one of an earlier boot is replaced.
+/// Notes an object before it is made; true if the note is new. A note of the same boot stays as it is, because the
+/// first one has the state before Postern. A note of an earlier boot is replaced.
 ///
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
@@ -60,7 +60,7 @@ pub fn note(root: &Path, object: &NodeObject) -> Result<bool> {
     Ok(true)
 }
 
-/// Put a note in the place of what there is.
+/// Replaces an existing note.
 ///
 /// # Errors
 /// As [`note`].
@@ -77,7 +77,7 @@ fn write(directory: &Directory, name: &str, object: &NodeObject) -> Result<()> {
     directory.replace(name, &format!(".{}-{name}", std::process::id()), &content)
 }
 
-/// The note on an object in the network namespace `host_netns_cookie`; `None` if we didn't make it.
+/// Returns the note on an object in the network namespace `host_netns_cookie`; `None` if Postern didn't make it.
 ///
 /// # Errors
 /// [`StateError::OtherVersion`], [`StateError::Untrusted`], [`StateError::Io`].
@@ -86,7 +86,7 @@ pub fn find(root: &Path, kind: &str, name: &str, host_netns_cookie: u64) -> Resu
     read(&directory, &file_name(kind, name, host_netns_cookie))
 }
 
-/// All notes, and apart, what is wrong with those that can't be read.
+/// Returns all notes, and separately the errors of those that can't be read.
 ///
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`] for the directory.
@@ -105,7 +105,7 @@ pub fn list(root: &Path) -> Result<(Vec<NodeObject>, Vec<StateError>)> {
     Ok((objects, problems))
 }
 
-/// Forget an object, after it was removed; whether there was a note.
+/// Removes the note on an object that was removed; true if there was one.
 ///
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
@@ -131,12 +131,13 @@ fn open_directory(root: &Path, create: bool) -> Result<Option<Directory>> {
     Directory::state(root, SUBDIRECTORY, create)
 }
 
-/// The file of an object. Names may hold anything (an interface may be called `a%b`): all but plain characters are escaped.
+/// Returns the file name of an object. Names may hold any character (an interface may be called `a%b`): all except
+/// plain ones are escaped.
 fn file_name(kind: &str, name: &str, cookie: u64) -> String {
     let mut file = String::new();
     for (part, separator) in [(kind, "-"), (name, "@")] {
         for byte in part.bytes() {
-            // A hyphen in the kind would make two pairs of kind and name alike.
+            // A hyphen in the kind would give two pairs of kind and name the same file name.
             let is_plain =
                 byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.') || (byte == b'-' && separator == "@");
             // Writing to a string can't fail.

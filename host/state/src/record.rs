@@ -1,12 +1,13 @@
-//! Attachment records: what an attachment has caused on the node, written before each act.
+//! Attachment records: the effects of an attachment on the node, each written before it is made.
 //!
-//! One file per attachment, `<root>/attachments/<key>`, of JSON lines. The first tells whose it is; each further one an
-//! effect about to be caused, that one was undone, or how far a plugin has got ([`Section`]). A line is one write(2) at the end of the file, so a process killed
-//! at any instant leaves whole lines and at most one torn at the end, whose act was not begun: it doesn't count.
+//! Each attachment has one file, `<root>/attachments/<key>`, of JSON lines. The first line identifies the attachment.
+//! Each further line tells of an effect about to be made, of an effect undone, or of a plugin's progress ([`Section`]).
+//! Each line is one write(2) at the end of the file. So a process killed at any instant leaves whole lines and at most
+//! one torn line at the end. The act of a torn line was not begun: the line doesn't count.
 //!
-//! The file's `flock` is held for the life of the process, so a record that can be locked has no living owner. Because a
-//! file may be unlinked between being opened and being locked, what was locked is compared with what the name now leads
-//! to. Records are small and end with the attachment, so they are never compacted.
+//! The process holds the file's `flock` while it lives, so a record that can be locked has no living process. A file
+//! may be unlinked between its opening and its locking. So the locked file is compared with the file that now has the
+//! name. Records are small and end with the attachment, so they are never compacted.
 
 use crate::dir::How;
 use crate::error::{Result, StateError};
@@ -35,50 +36,50 @@ pub use summary::{Summary, Valid, is_busy, list, list_of, list_others, list_stra
 
 /// Format version of the records that this code writes and reads.
 const VERSION: u64 = 1;
-/// What a record says wrote it.
+/// The writer's name in a record.
 const WRITER: &str = concat!("postern ", env!("CARGO_PKG_VERSION"));
-/// Where records are below the state root.
+/// The directory of records below the state root.
 const SUBDIRECTORY: &str = "attachments";
-/// Effects that can be live in one record. A whole attachment has five.
+/// The largest number of live effects in one record. A complete attachment has five.
 const MOST_EFFECTS: usize = 256;
-/// Bytes of a record to which nothing more is noted. The note that an effect was undone is shorter than the effect's own
-/// line, so with all of them a record stays below twice this.
+/// The length in bytes from which on nothing more is noted in a record. A note that an effect was undone is shorter
+/// than the effect's own line. So with all such notes a record stays below twice this length.
 const MOST_BYTES: u64 = 256 << 10;
 const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be written can be read");
-/// Bytes that the first line of a record has taken room for on a disk.
+/// The room in bytes that the first line of a record takes on a disk.
 const PAGE: u64 = 4096;
-/// A time in milliseconds with as many digits as those of this age.
+/// A time in milliseconds with as many digits as present times have.
 const A_TIME: u64 = 1_700_000_000_000;
 const CREATE: How = How::ChangeOrCreate(0o600);
-/// What the name of a record set aside has after the key; a number follows.
+/// The suffix after the key in the name of a record that was set aside; a number follows.
 const CORRUPT: &str = ".corrupt-";
 
-/// An effect on the node, caused or about to be.
+/// An effect on the node, made or about to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Effect<E> {
     /// Its number in this record, ascending from 1.
     pub seq: u64,
-    /// The section of the plugin that caused it ([`plugin_of`]).
+    /// The section of the plugin that made it ([`plugin_of`]).
     #[serde(rename = "plugin")]
     pub section: String,
-    /// What it is.
+    /// The effect itself.
     pub effect: E,
-    /// By which numbers the kernel knows it, where that was noted since ([`Record::note_handles`]).
+    /// The kernel's numbers of its objects, if they were noted since ([`Record::note_handles`]).
     #[serde(skip)]
     pub handles: Vec<u64>,
 }
 
-/// A note on an effect that is about to be caused.
+/// A note on an effect that is about to be made.
 #[derive(Serialize)]
 struct Caused<'a, E> {
     #[serde(flatten)]
     effect: &'a Effect<E>,
-    /// It is the attachment's link. Postern 0.1 passes this over.
+    /// True if it is the attachment's link. Postern 0.1 ignores this key.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     link: bool,
 }
 
-/// A note on the numbers by which the kernel knows an effect.
+/// A note on the kernel's numbers for an effect.
 #[derive(Serialize)]
 struct Known<'a> {
     plugin: &'a str,
@@ -104,30 +105,30 @@ struct Changed<'a> {
 /// An attachment's record, open and locked. Effects are of type `E`.
 pub struct Record<E> {
     directory: Directory,
-    /// Its file's name.
+    /// The name of its file.
     name: String,
     file: File,
-    /// Bytes of whole lines.
+    /// The length of all whole lines, in bytes.
     length: u64,
     header: Header,
     live: Vec<Effect<E>>,
     sections: Vec<Section>,
     next_seq: u64,
     is_new: bool,
-    /// The disk is: what it lists can be removed all the same.
+    /// True if the disk is read-only: the listed effects can be removed nevertheless.
     is_read_only: bool,
     warnings: Vec<String>,
 }
 
 impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
-    /// Open the record of `header`'s attachment below `root`, or begin it.
+    /// Opens the record of `header`'s attachment below `root`, or begins it.
     ///
-    /// The lock is waited for until `deadline`, also for another `Record` in this process.
+    /// Waits for the lock until `deadline`, also if another `Record` of this process holds it.
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::OtherVersion`], [`StateError::UnknownEffect`],
-    /// [`StateError::Untrusted`], [`StateError::Io`]. A corrupt record is no error: it is set aside, a new one is begun
-    /// and [`Record::warnings`] tells.
+    /// [`StateError::Untrusted`], [`StateError::Io`]. A corrupt record is no error: it is set aside, a new one is
+    /// begun, and [`Record::warnings`] reports it.
     pub fn open_or_create(root: &Path, header: &Header, deadline: Instant) -> Result<Self> {
         let mut warnings = Vec::new();
         loop {
@@ -140,7 +141,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
                 Ok(None) => return Err(vanished(root)),
                 Err(error @ StateError::Corrupt { .. }) => warnings.push(error.to_string()),
                 Err(error) => {
-                    // Perhaps this has made the file, and could not begin it.
+                    // The failed call may have made the file without being able to begin it.
                     if let Some(directory) = open_directory(root, false)? {
                         summary::remove_empty(&directory, &name_in(&directory, &header.key())?)?;
                     }
@@ -150,11 +151,11 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         }
     }
 
-    /// Open the record `key` below `root`; `None` if there is none.
+    /// Opens the record `key` below `root`; `None` if there is none.
     ///
     /// # Errors
-    /// As [`Record::open_or_create`], and [`StateError::Corrupt`] once for a corrupt record: it has been set aside, and
-    /// there is none any more.
+    /// As [`Record::open_or_create`], and once [`StateError::Corrupt`] for a corrupt record: it has been set aside, so
+    /// the next call finds none.
     pub fn open_existing(root: &Path, key: &RecordKey, deadline: Instant) -> Result<Option<Self>> {
         match open_directory(root, false)? {
             Some(directory) => Self::open(directory, key, None, deadline),
@@ -185,7 +186,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             Err(error) => return Err(StateError::io("read", &path, error)),
         };
         let parsed = match parse::<E>(&path, &content) {
-            // Killed before it had a first line: nothing was begun.
+            // The process was killed before it wrote a first line: nothing was begun.
             Ok(None) if create.is_none() => {
                 directory.unlink(name)?;
                 return Ok(None);
@@ -214,7 +215,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             is_read_only,
             warnings: parsed.warnings,
         };
-        // What a killed process left of its last line must not run into the next one.
+        // The next line must not follow directly on the torn line of a killed process.
         if record.length < content.len() as u64 && !is_read_only {
             record.file.set_len(record.length).map_err(|error| StateError::io("truncate", &path, error))?;
         }
@@ -230,10 +231,10 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.write(&line)
     }
 
-    /// Begin the record anew in the same file, for the same attachment made again: what it listed is forgotten.
+    /// Begins the record anew in the same file for the same attachment made again: the earlier lines are dropped.
     ///
     /// # Errors
-    /// [`StateError::Io`]: nothing may be noted, nor done.
+    /// [`StateError::Io`]: nothing may be noted or done then.
     pub fn renew(&mut self, header: Header) -> Result<()> {
         self.file.set_len(0).map_err(|error| self.failed("truncate", error))?;
         (self.length, self.header, self.next_seq) = (0, header, 1);
@@ -242,12 +243,12 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.write_first()
     }
 
-    /// Note an effect of `section` before it is caused; its number. `makes_link` says that it is the attachment's link, which
-    /// the section is known by from then on ([`Section::made_link`]).
+    /// Notes an effect of `section` before it is made, and returns its number. `makes_link` says that it is the
+    /// attachment's link; the section then has [`Section::made_link`].
     ///
     /// # Errors
-    /// [`StateError::Exhausted`] if the record is full: what can't be read again can't be removed either.
-    /// [`StateError::Io`]. With either nothing is noted, and the act must not be begun.
+    /// [`StateError::Exhausted`] if the record is full: a record too long to be read could not be used for removal
+    /// either. [`StateError::Io`]. After either nothing is noted, and the act must not be begun.
     pub fn append(&mut self, section: &str, effect: &E, makes_link: bool) -> Result<u64> {
         let effect =
             Effect { seq: self.next_seq, section: section.to_owned(), effect: effect.clone(), handles: Vec::new() };
@@ -264,11 +265,11 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(self.next_seq - 1)
     }
 
-    /// Note by which numbers the kernel knows effect `seq`, now that it is there: with them nobody has to look for it. Earlier
-    /// versions pass this line over. Unknown numbers of effects are ignored.
+    /// Notes the kernel's numbers of effect `seq`, which exists now, so that its removal needs no search. Earlier
+    /// versions ignore this line. Unknown effect numbers are ignored.
     ///
     /// # Errors
-    /// As [`Record::append`]: go on all the same, it can be looked for.
+    /// As [`Record::append`]. Continue nevertheless: the effect can be searched for.
     pub fn note_handles(&mut self, seq: u64, handles: &[u64]) -> Result<()> {
         let Some(place) = self.live.iter().position(|effect| effect.seq == seq) else { return Ok(()) };
         let plugin = self.live.get(place).map(|effect| effect.section.clone()).unwrap_or_default();
@@ -283,27 +284,28 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(())
     }
 
-    /// Note that the ADD of `section`, of the component with this SHA-256 (hexadecimal), is about to change things. `config` is
-    /// a hash of its configuration.
+    /// Notes that the ADD of `section` is about to make effects. `digest` is the SHA-256 of its component
+    /// (hexadecimal), `config` a hash of its configuration.
     ///
     /// # Errors
-    /// [`StateError::Io`]: nothing may be changed then.
+    /// [`StateError::Io`]: nothing may be made then.
     pub fn begin(&mut self, section: &str, digest: &str, config: &str, time: u64) -> Result<()> {
         self.change(section, Change::Begun { digest: digest.to_owned(), time, config: Some(config.to_owned()) })
     }
 
-    /// Note that `section` has made everything, the addresses of its result, and how its packets go; the latter only where
-    /// the record still fits one page with it. The room for [`Record::given`] is taken with it: a disk that is full by then
-    /// can't make the runtime's attachment look like a failed one.
+    /// Notes that `section` has made all its effects, with the addresses of its result and the data path of its
+    /// packets. The data path is noted only if the record still fits one page with it. The room for [`Record::given`]
+    /// is taken at the same time. So a disk that is full later can't make the runtime's attachment look like a failed
+    /// one.
     ///
     /// # Errors
     /// [`StateError::Io`], and [`StateError::Exhausted`] if the record is full: the ADD must be undone then.
     pub fn made(&mut self, section: &str, addresses: Vec<String>, path: DataPath) -> Result<()> {
-        // As long as the line that will take its place; until then it counts as one that was not finished.
+        // This line is as long as the one that will replace it. Until then it counts as unfinished.
         let given = self.line(&Changed { plugin: section, change: &Change::Given(A_TIME) })?;
         let mut change = Change::Made { addresses: addresses.clone(), path: path.clone() };
         let mut lines = self.line(&Changed { plugin: section, change: &change })?;
-        // The routes are what a plugin may have many of.
+        // Only the routes of a plugin can be many.
         for path in [DataPath { routes: Vec::new(), ..path }, DataPath::default()] {
             if self.length + (lines.len() + given.len()) as u64 <= PAGE {
                 break;
@@ -324,7 +326,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(())
     }
 
-    /// Note that `section` is about to join with a link of another plugin. Earlier versions pass this over.
+    /// Notes that `section` is about to join a link of another plugin to a bridge. Earlier versions ignore this.
     ///
     /// # Errors
     /// As [`Record::append`].
@@ -332,25 +334,25 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.change(section, Change::Joined(true))
     }
 
-    /// Note that the runtime has the result of `section`. `time` in milliseconds since 1970.
+    /// Notes that the runtime has the result of `section`. `time` in milliseconds since 1970.
     ///
     /// # Errors
-    /// [`StateError::Io`]: the attachment is there nevertheless.
+    /// [`StateError::Io`]: the attachment exists nevertheless.
     pub fn given(&mut self, section: &str, time: u64) -> Result<()> {
         self.change(section, Change::Given(time))
     }
 
-    /// Note that the DEL of `section`, or of all of them, begins: what it listed may be gone from now on.
+    /// Notes that the DEL of `section`, or of all sections, begins: from now on its listed effects may be gone.
     ///
     /// # Errors
-    /// [`StateError::Io`]: go on removing all the same.
+    /// [`StateError::Io`]: continue the removal nevertheless.
     pub fn ending(&mut self, section: Option<&str>) -> Result<()> {
         let own = self.sections.iter().filter(|section| section.stage != Stage::Ending);
         let own = own.map(|section| section.name.clone()).filter(|name| section.is_none_or(|section| section == name));
         own.collect::<Vec<String>>().into_iter().try_for_each(|name| self.change(&name, Change::Ending(true)))
     }
 
-    /// Note that nothing is left to do for `section`, or for all of them: DEL is through, or a failed ADD undone.
+    /// Notes that `section`, or all sections, needs no more work: its DEL is complete, or its failed ADD is undone.
     ///
     /// # Errors
     /// As [`Record::mark_removed`].
@@ -362,7 +364,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     fn change(&mut self, section: &str, change: Change) -> Result<()> {
         let line = self.line(&Changed { plugin: section, change: &change })?;
-        // An end is noted here whatever becomes of the file, as it goes when nothing is left.
+        // The end is noted in memory even if the write fails: an empty record's file is removed.
         let ends = matches!(change, Change::Ended(_));
         if !ends && self.length + line.len() as u64 > MOST_BYTES {
             return Err(self.full());
@@ -376,80 +378,83 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(())
     }
 
-    /// Sections in the order in which their plugins were called.
+    /// Returns the sections in the order in which their plugins were called.
     #[must_use]
     pub fn sections(&self) -> &[Section] {
         &self.sections
     }
 
-    /// The name of a plugin's next section, behind all that it has.
+    /// Returns the name of a plugin's next section, after all its present ones.
     #[must_use]
     pub fn next_section(&self, plugin: &str) -> String {
         section::next(&self.sections, plugin)
     }
 
-    /// The section that a call of a plugin is about, by the hash of the configuration that it is called with: the last one that
-    /// was made with that, or else the plugin's last. `None` if it has none.
+    /// Returns the section that a call of a plugin belongs to, found by the hash of the call's configuration. It is the
+    /// last section with this hash, or else the plugin's last one. `None` if it has none.
     #[must_use]
     pub fn called_section(&self, plugin: &str, config: &str) -> Option<&Section> {
         section::called(&self.sections, plugin, config)
     }
 
-    /// Note that effect `seq` was undone. Unknown numbers are ignored.
+    /// Notes that effect `seq` was undone. Unknown numbers are ignored.
     ///
     /// # Errors
-    /// [`StateError::Io`]: this record knows of it nevertheless, and go on removing: at worst it is undone once more.
+    /// [`StateError::Io`]: this record still knows it in memory, so continue the removal. At worst the effect is undone
+    /// twice.
     pub fn mark_removed(&mut self, seq: u64) -> Result<()> {
         let Some(place) = self.live.iter().position(|effect| effect.seq == seq) else { return Ok(()) };
         let gone = self.live.remove(place);
         let line = self.line(&Removed { plugin: &gone.section, removed: seq })?;
-        // A record of an earlier version may be so long that it couldn't be read with this: at worst it is undone again.
+        // A record of an earlier version may be so long that this line would make it unreadable. At worst the effect is
+        // undone twice.
         if self.length + line.len() as u64 > READ_LIMIT { Ok(()) } else { self.write(&line) }
     }
 
-    /// Live effects in the order in which they were noted: of `section`, or of all.
+    /// Returns the live effects of `section`, or of all sections, in the order in which they were noted.
     #[must_use]
     pub fn effects(&self, section: Option<&str>) -> Vec<Effect<E>> {
         self.live.iter().filter(|effect| section.is_none_or(|section| effect.section == section)).cloned().collect()
     }
 
-    /// Whether no effect is live, and no section.
+    /// True if no effect is live and there is no section.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.live.is_empty() && self.sections.is_empty()
     }
 
-    /// Whose record this is: for one that existed, as it was begun.
+    /// Returns the header. For a record that existed, it is the one it was begun with.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The open file that the lock belongs to: it is free when the last process that has it open is gone.
+    /// Returns the open file that the lock belongs to: the lock is free when the last process that has it open has
+    /// ended.
     #[must_use]
     pub fn lock(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Whether this process began it.
+    /// True if this process began it.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// What was found damaged on opening, for the log.
+    /// Returns the damage that was found on opening, for the log.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Remove the file if nothing is left in it; whether it was removed. One with damaged lines is set aside: what they
-    /// told may be left on the node.
+    /// Removes the file if nothing is left in it; true if it was removed. A record with damaged lines is set aside:
+    /// effects in these lines may still be on the node.
     ///
     /// # Errors
-    /// [`StateError::Io`]; [`StateError::Corrupt`] says where it was set aside.
+    /// [`StateError::Io`]; [`StateError::Corrupt`] names the path where it was set aside.
     pub fn remove_file(self) -> Result<bool> {
-        // Still locked: whoever waits for the lock sees that the file has lost its name, and looks again.
+        // Still locked: a process that waits for the lock sees that the file has lost its name, and looks again.
         match self.warnings.first() {
             _ if !self.is_empty() => Ok(false),
             None => self.directory.unlink(&self.name),
@@ -471,7 +476,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(line)
     }
 
-    /// Add whole lines with one write; a partial one (full disk) is taken back.
+    /// Adds whole lines with one write; a partial write (full disk) is taken back.
     fn write(&mut self, lines: &[u8]) -> Result<()> {
         if self.is_read_only {
             return Err(self.failed("write", Errno::EROFS.into()));
@@ -501,9 +506,9 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 }
 
 impl<E> Drop for Record<E> {
-    /// Whatever a program has left running may have the file open still, and would keep the lock for as long as it lives.
+    /// A program that is still running may have the file open, and would keep the lock for as long as it lives.
     fn drop(&mut self) {
-        // What can't be unlocked is by the end of those who have it open.
+        // If unlocking fails, the lock ends with the processes that have the file open.
         let _ = self.file.unlock();
     }
 }
@@ -516,7 +521,7 @@ fn vanished(root: &Path) -> StateError {
     StateError::io("open", root.join(SUBDIRECTORY), Errno::ENOENT)
 }
 
-/// The name of the record `key`: that of Postern 0.1 if it made the file.
+/// Returns the name of the record `key`: the name of Postern 0.1 if that version made the file.
 fn name_in(directory: &Directory, key: &RecordKey) -> Result<String> {
     let earlier = key.earlier().map(|key| key.file_name());
     match earlier {
@@ -525,7 +530,7 @@ fn name_in(directory: &Directory, key: &RecordKey) -> Result<String> {
     }
 }
 
-/// The file `name`, locked, and certainly the one that the name leads to.
+/// Returns the file `name`, locked, and verified to be the file that the name leads to.
 fn locked_file(directory: &Directory, name: &str, how: How, deadline: Instant) -> Result<Option<File>> {
     let path = directory.path_of(name);
     loop {
@@ -546,7 +551,7 @@ fn locked_file(directory: &Directory, name: &str, how: How, deadline: Instant) -
     }
 }
 
-/// Move a corrupt record out of the way; the error that tells of it. Only with its lock held.
+/// Moves a corrupt record away, and returns the error that reports it. Only under its lock.
 fn set_aside(directory: &Directory, record: &str, detail: String) -> StateError {
     for number in 1.. {
         let name = format!("{record}{CORRUPT}{number}");

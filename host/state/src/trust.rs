@@ -1,12 +1,12 @@
-//! Whom a path must belong to before what is there is run or believed.
+//! The rules for the owner and the mode of a path before Postern runs or reads what is there.
 //!
-//! It must belong to root or to the effective user, and so must every directory on the way, which nobody else may write:
-//! whoever can put a file there has the host's privileges. Of the directories that others can write, a sticky one (`/tmp`)
-//! will do on the way, and never as the end of it.
+//! The path must belong to root or to the effective user, and no other user may write it. The same holds for every
+//! directory above it: a user who can put a file there has the host's privileges. A directory with the sticky bit
+//! (`/tmp`) is accepted above the path even if others can write it, but never as the path itself.
 //!
-//! In a user namespace (rootless runtimes) root of the node is one of those whom the namespace does not map, and the
-//! kernel shows all of them as the same user. What only root of the node can have made is told by its place: the
-//! directories of [`SYSTEM`], and files in them. Whatever else belongs to an unmapped user may be anybody's.
+//! In a user namespace (rootless runtimes) root of the node is one of the users that the namespace does not map. The
+//! kernel shows all of these as the same user. Only the place of a file proves that root of the node made it: the
+//! directories of [`SYSTEM`], and files in them. Any other file of an unmapped user may belong to any user.
 #![expect(clippy::disallowed_methods, reason = "whole paths are what is judged here, and nothing is opened")]
 
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
@@ -15,25 +15,25 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Why a path is not to be trusted, with the way out.
+/// The reasons why a path is not trusted, with the way out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrustError {
-    /// It can't be looked at.
+    /// Its attributes can't be read.
     #[error("{}: {reason}", .path.display())]
     Unknown {
         /// The component of the path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         reason: String,
     },
-    /// Others than its owner can write it.
+    /// Users other than its owner can write it.
     #[error("{} can be written by others than its owner (mode {mode:o}); {way_out}", .path.display())]
     Writable {
         /// The component of the path.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
-        /// What mends it.
+        /// The way to mend it.
         way_out: String,
     },
     /// It belongs to one of the users that all look the same in this user namespace.
@@ -47,14 +47,14 @@ pub enum TrustError {
         /// The component of the path.
         path: PathBuf,
     },
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("{} belongs to user {owner}, who could replace what postern runs and believes{way_out}", .path.display())]
     Stranger {
         /// The component of the path.
         path: PathBuf,
-        /// Whom.
+        /// The user.
         owner: u32,
-        /// What that would allow, and what mends it.
+        /// The possible harm, and the way to mend it.
         way_out: String,
     },
 }
@@ -65,8 +65,8 @@ impl TrustError {
     }
 }
 
-/// Directories (and links to them) that belong to root on every node: each has its parent on this list, so that nobody
-/// but root can have put it there. `/opt`, `/srv`, `/mnt` and what lies in `/home` are given away on many nodes.
+/// Directories (and links to them) that belong to root on every node. The parent of each is on this list, so only root
+/// can have put it there. `/opt`, `/srv`, `/mnt` and the directories in `/home` belong to others on many nodes.
 const SYSTEM: [&str; 41] = [
     "/",
     "/bin",
@@ -111,10 +111,10 @@ const SYSTEM: [&str; 41] = [
     "/var/tmp",
 ];
 
-/// Those of them in which everybody makes files: a file there is not root's for being there.
+/// Those of them in which all users make files: the place of a file there doesn't prove that root made it.
 const SHARED: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// Whether a path is one of the system's own directories.
+/// True if a path is one of the system's own directories.
 pub(crate) fn is_system(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path == Path::new(system))
 }
@@ -123,16 +123,16 @@ fn is_shared(path: &Path) -> bool {
     SHARED.iter().any(|shared| path == Path::new(shared))
 }
 
-/// Refuses a path that somebody else than root or the effective user could change, or lead elsewhere.
+/// Refuses a path that a user other than root or the effective user could change or redirect.
 ///
 /// # Errors
-/// What is wrong with which component of the path, and the way out.
+/// The defect, the component of the path that has it, and the way out.
 pub fn trust(path: &Path) -> Result<(), TrustError> {
     ways(path, false).map(drop)
 }
 
-/// The same for a directory that need not be there yet: where it is missing, the nearest directory that is there is looked
-/// at as one on the way. Returns where the path really leads, as far as it is there.
+/// Refuses the same for a directory that need not exist yet. If it is missing, the nearest existing directory is tested
+/// as one above the path. Returns the real path, as far as it exists.
 ///
 /// # Errors
 /// As [`trust`].
@@ -143,11 +143,11 @@ pub(crate) fn trust_way(path: &Path) -> Result<PathBuf, TrustError> {
     Ok(if missing.as_os_str().is_empty() { real } else { real.join(missing) })
 }
 
-/// `on_the_way`: the path itself is on the way to what will be made below it.
+/// `on_the_way`: the path itself is above the place that will be made.
 fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, TrustError> {
     let real = std::fs::canonicalize(path).map_err(|e| TrustError::unknown(path, e))?;
     let given: PathBuf = std::path::absolute(path).map_err(|e| TrustError::unknown(path, e))?;
-    // Links on the way count too: whoever owns one says where it leads.
+    // Links in the path count too: the owner of a link decides where it leads.
     let links = (given != real).then_some(&given);
     for way in std::iter::once(&real).chain(links) {
         for (at, part) in way.ancestors().enumerate() {
@@ -158,7 +158,7 @@ fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, TrustError> {
     Ok(real)
 }
 
-/// The same for a file or directory that is open already, below a directory that [`trust`] has accepted.
+/// Refuses the same for an open file or directory, below a directory that [`trust`] has accepted.
 ///
 /// # Errors
 /// As [`trust`].
@@ -167,8 +167,8 @@ pub fn trust_file(path: &Path, file: impl AsFd) -> Result<(), TrustError> {
     trust_stat(path, &stat, false)
 }
 
-/// The same for what is known of a path. `on_the_way`: in a sticky directory nobody can replace what belongs to another,
-/// but anybody can add.
+/// Refuses the same for given attributes of a path. `on_the_way`: in a sticky directory no user can replace the file of
+/// another, but every user can add one.
 ///
 /// # Errors
 /// As [`trust`].
@@ -187,16 +187,16 @@ pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), 
     Err(TrustError::Writable { path: path.to_owned(), mode: stat.st_mode & 0o7777, way_out })
 }
 
-/// Of what [`trust_stat`] looks at, the owner alone.
+/// Tests only the owner, as [`trust_stat`] does.
 pub(crate) fn trust_owner(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), TrustError> {
     let unmapped = if stat.st_uid == 0 { None } else { unmapped() };
     trust_owner_where(path, stat, on_the_way, unmapped)
 }
 
-/// `unmapped`: the number that stands for all whom this user namespace does not map.
+/// `unmapped`: the number that stands for all users that this user namespace does not map.
 fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: Option<u32>) -> Result<(), TrustError> {
     let owner = stat.st_uid;
-    // Nearly everything is root's: nothing else is asked then.
+    // Nearly all files belong to root: no further test is needed for them.
     if owner == 0 {
         return Ok(());
     }
@@ -208,7 +208,7 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
         return Err(TrustError::Unmapped { path: path.to_owned() });
     }
     let way_out = match (on_the_way, user) {
-        // Somebody's home, perhaps: taking it away from them would be worse.
+        // Perhaps the home of a user: a change of its owner would do more harm.
         (true, _) => format!(
             " below it with its own privileges; use a directory on the way to which all belongs to root{}",
             if user == 0 { String::new() } else { format!(" or to user {user}") }
@@ -222,13 +222,13 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
     Err(TrustError::Stranger { path: path.to_owned(), owner, way_out })
 }
 
-/// Whether something that belongs to an unmapped user can only be root's of the node.
+/// True if an object of an unmapped user can only belong to root of the node.
 fn is_roots(path: &Path, stat: &FileStat) -> bool {
     let in_its_place = |path: &Path| {
         let in_system = || path.parent().is_some_and(|parent| is_system(parent) && !is_shared(parent));
         is_system(path) || kind(stat) != SFlag::S_IFDIR && in_system()
     };
-    // By way of a link, or of `..`, it lies elsewhere than its name says.
+    // Through a link, or `..`, it lies elsewhere than its name shows.
     let resolved = || match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => std::fs::canonicalize(parent).map(|parent| parent.join(name)),
         _ => std::fs::canonicalize(path),
@@ -236,8 +236,8 @@ fn is_roots(path: &Path, stat: &FileStat) -> bool {
     in_its_place(path) || resolved().is_ok_and(|real| in_its_place(&real))
 }
 
-/// The number that the kernel shows for every user whom this user namespace does not map; `None` where all are mapped.
-/// Found out once, at the first question: a process that has confined itself can't read it any more.
+/// Returns the number that the kernel shows for every user that this user namespace does not map; `None` if all are
+/// mapped. It is read once, at the first call: a process can't read it after it has confined itself.
 fn unmapped() -> Option<u32> {
     static KNOWN: OnceLock<Option<u32>> = OnceLock::new();
     *KNOWN.get_or_init(|| {
@@ -250,7 +250,7 @@ fn unmapped() -> Option<u32> {
     })
 }
 
-/// What kind of file it is.
+/// Returns the kind of the file.
 pub fn kind(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
@@ -264,7 +264,7 @@ mod tests {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// A fresh directory for one test, with an inner one that has a file.
+    /// Makes a fresh directory for one test, with an inner one that has a file.
     fn place(name: &str) -> (PathBuf, PathBuf) {
         let dir = std::env::temp_dir().join(format!("postern-trust-{name}-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("inner")).unwrap();
@@ -285,11 +285,11 @@ mod tests {
         mode(&file, 0o644);
         mode(&dir.join("inner"), 0o777);
         assert!(trust(&file).unwrap_err().to_string().contains("inner can be written by others"));
-        // Sticky: nobody can replace the file, but anybody can add one.
+        // Sticky: no user can replace the file, but every user can add one.
         mode(&dir.join("inner"), 0o1777);
         trust(&file).unwrap();
         assert!(trust(&dir.join("inner")).unwrap_err().to_string().contains("(mode 1777)"));
-        // What is made in it is its maker's.
+        // A directory made in it belongs to its maker.
         assert_eq!(trust_way(&dir.join("inner/new/net")).unwrap(), dir.join("inner/new/net"));
         mode(&dir.join("inner"), 0o777);
         assert!(
@@ -312,7 +312,7 @@ mod tests {
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
-    /// The file's attributes, as if they were those of another path, owner and mode.
+    /// Returns the file's attributes with another owner and mode, and as if it had another path.
     fn seen(is_directory: bool, owner: u32) -> FileStat {
         let mut stat = lstat("/").unwrap();
         stat.st_mode = if is_directory { SFlag::S_IFDIR } else { SFlag::S_IFREG }.bits() | 0o755;
@@ -329,7 +329,7 @@ mod tests {
         let file = said("/usr/local/lib/postern/postern.d", false);
         assert!(file.contains("belongs to user 4242"), "{file}");
         assert_eq!(file.contains("chown root"), geteuid().is_root(), "{file}");
-        // Somebody's home.
+        // The home of a user.
         let home = said("/home/somebody", true);
         assert!(home.contains("belongs to user 4242") && !home.contains("chown"), "{home}");
         trust_owner_where(Path::new("/usr"), &seen(true, 0), true, None).unwrap();
@@ -353,7 +353,7 @@ mod tests {
             ("/etc/postern/policy/bridge.toml", false),
         ] {
             check(path, is_directory, Some(65534)).unwrap();
-            // Where all are mapped, this number is somebody: `nobody`, or who was given it.
+            // If all users are mapped, this number is a real user: `nobody`, or one that was given it.
             let said = check(path, is_directory, None).unwrap_err().to_string();
             assert!(said.contains("belongs to user 65534"), "{said}");
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// Tells a worker where to work; its name follows in the second one.
+/// The variable with a worker's directory. The second variable holds its name.
 const PLACE: &str = "POSTERN_TEST_PLACE";
 const NAME: &str = "POSTERN_TEST_NAME";
 
@@ -51,7 +51,7 @@ fn task() -> (PathBuf, String) {
     (PathBuf::from(std::env::var_os(PLACE).unwrap()), std::env::var(NAME).unwrap())
 }
 
-/// Owner text by address, from the files alone.
+/// Returns the owner's text by address, from the files alone.
 fn files(place: &Path) -> HashMap<String, String> {
     let entries = std::fs::read_dir(place.join("data/net")).unwrap().map(|entry| entry.unwrap());
     entries

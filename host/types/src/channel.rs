@@ -1,9 +1,11 @@
-//! The line between gate and sandbox: [`crate::ToSandbox`] one way, [`crate::FromSandbox`] the other.
+//! The channel between gate and sandbox: [`crate::ToSandbox`] one way, [`crate::FromSandbox`] the other.
 //!
-//! A message is its length, four bytes little-endian, and that many bytes of JSON. Behind the one that starts a guest comes
-//! its standard input, a length and a text: to escape and read it as a string of JSON costs more than all the rest. Neither side believes the other: a
-//! length is looked at before anything is allocated, and a deadline covers the message and not the single byte, so that
-//! a peer that drips can't hold the line.
+//! A message is its length (four bytes, little-endian) and that many bytes of JSON. The standard input of a guest
+//! follows the message that starts it, as a length and a text. As a string of JSON, its escaping and parsing would cost
+//! more than all the rest.
+//!
+//! Neither side trusts the other. A length is checked before anything is allocated. A deadline covers the whole message
+//! and not a single byte: a peer that sends slowly can't block the channel.
 
 use crate::ToSandbox;
 use serde::Serialize;
@@ -12,29 +14,29 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// The most that one message may be long, in bytes of JSON.
+/// The greatest length of one message, in bytes of JSON.
 pub const MAX_MESSAGE: usize = 1 << 20;
 
-/// Bytes of the length in front.
+/// The size of the length in front of a message, in bytes.
 const HEADER: usize = 4;
 
-/// Why a message did not get through. Only after [`ChannelError::TooLarge`] from [`send`], which has sent nothing, can
-/// the line still be used.
+/// The reason why a message did not get through. The channel can be used again only after [`ChannelError::TooLarge`]
+/// from [`send`], because nothing was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
-    /// The peer is gone.
+    /// The peer has closed the channel.
     #[error("the other process is gone")]
     Closed,
     /// The deadline has passed.
     #[error("the deadline has passed")]
     Timeout,
-    /// Longer than [`MAX_MESSAGE`]: this many bytes.
+    /// The message is longer than [`MAX_MESSAGE`]: this many bytes.
     #[error("a message of {0} bytes is longer than {MAX_MESSAGE}")]
     TooLarge(usize),
-    /// Not the JSON that was expected.
+    /// The message is not the expected JSON.
     #[error("malformed message: {0}")]
     Malformed(#[source] serde_json::Error),
-    /// The socket failed otherwise.
+    /// The socket failed for another reason.
     #[error("channel: {0}")]
     Io(#[source] io::Error),
 }
@@ -52,7 +54,7 @@ impl From<io::Error> for ChannelError {
     }
 }
 
-/// Sends one message. Blocks until the socket has taken it or the deadline has passed; with `None` for ever.
+/// Sends one message. Blocks until the socket has taken it or the deadline has passed. `None` means no deadline.
 ///
 /// # Errors
 /// See [`ChannelError`].
@@ -78,7 +80,7 @@ pub fn send_to_sandbox(
     }
 }
 
-/// Sends a length and what is that long: `bytes` has room for the length in front.
+/// Sends a length and as many bytes. `bytes` has room for the length in front.
 fn write(mut stream: &UnixStream, mut bytes: Vec<u8>, deadline: Option<Instant>) -> Result<(), ChannelError> {
     let size = bytes.len() - HEADER;
     let length = u32::try_from(size).ok().filter(|_| size <= MAX_MESSAGE).ok_or(ChannelError::TooLarge(size))?;
@@ -101,7 +103,7 @@ fn write(mut stream: &UnixStream, mut bytes: Vec<u8>, deadline: Option<Instant>)
     Ok(())
 }
 
-/// Receives one message. Blocks until it is complete or the deadline has passed; with `None` for ever.
+/// Receives one message. Blocks until it is complete or the deadline has passed. `None` means no deadline.
 ///
 /// # Errors
 /// See [`ChannelError`].
@@ -134,7 +136,7 @@ fn read(stream: &UnixStream, deadline: Option<Instant>) -> Result<Vec<u8>, Chann
     Ok(body)
 }
 
-/// Like `Read::read_exact`, but the deadline is for all of it.
+/// Like `Read::read_exact`, with one deadline for all bytes.
 fn fill(mut stream: &UnixStream, buffer: &mut [u8], deadline: Option<Instant>) -> Result<(), ChannelError> {
     let mut rest = buffer;
     while !rest.is_empty() {
@@ -151,7 +153,7 @@ fn fill(mut stream: &UnixStream, buffer: &mut [u8], deadline: Option<Instant>) -
     Ok(())
 }
 
-/// What is left until the deadline; never zero, which a socket would take for "no timeout".
+/// Returns the time until the deadline. It is never zero: a socket would take zero for "no timeout".
 fn remaining(deadline: Instant) -> Result<Duration, ChannelError> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ChannelError::Timeout) } else { Ok(left.max(Duration::from_micros(1))) }

@@ -1,11 +1,11 @@
-//! What crosses the gate.
+//! The messages between guest and gate.
 //!
-//! Every privileged thing that a plugin can ask for is one [`Operation`], of one [`Capability`]: plain data that is
-//! serialised, decided on, journalled, carried out and audited. The sandbox turns a WIT call into an `Operation`, the gate answers
-//! with a [`Reply`] or an [`OpError`]; there is no second way to the kernel.
+//! Everything privileged that a plugin can ask for is one [`Operation`], of one [`Capability`]. An operation is plain
+//! data: it is serialised, decided on, journalled, carried out and audited. The sandbox turns a WIT call into an
+//! `Operation`. The gate answers with a [`Reply`] or an [`OpError`]. There is no second way to the kernel.
 //!
-//! This crate does nothing. It is shared by the gate, the sandbox and the guest SDK (whose fake host answers the same
-//! operations in unit tests), and compiles for `wasm32-wasip2`.
+//! This crate has no side effects. It is shared by the gate, the sandbox and the guest SDK, and compiles for
+//! `wasm32-wasip2`. The fake host of the guest SDK answers the same operations in unit tests.
 
 #[cfg(unix)]
 pub mod channel;

@@ -9,13 +9,13 @@ use std::str::FromStr;
 #[serde(into = "String", try_from = "String")]
 pub struct Mac(pub [u8; 6]);
 
-/// The text is not a link-layer address, or not one of six bytes.
+/// The error of a text that is not a link-layer address, or not one of six bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MacParseError {
-    /// No form that Go's `net.ParseMAC` accepts.
+    /// The text has no form that Go's `net.ParseMAC` accepts.
     #[error("address {0}: invalid MAC address")]
     Syntax(String),
-    /// An EUI-64 or InfiniBand address (8 or 20 bytes): it parses, but no Ethernet link takes it.
+    /// The text is an EUI-64 or InfiniBand address (8 or 20 bytes). It parses, but no Ethernet link takes it.
     #[error("address {0}: not an Ethernet address of 6 bytes")]
     Length(String),
 }
@@ -40,8 +40,8 @@ impl TryFrom<String> for Mac {
     }
 }
 
-/// Accepts the forms of Go's `net.ParseMAC`, which decides for the native plugins: `00:00:5e:00:53:01`,
-/// `00-00-5e-00-53-01`, `0000.5e00.5301`, and their longer kin of 8 and 20 bytes (refused as [`MacParseError::Length`]).
+/// Accepts the forms of Go's `net.ParseMAC`, as the native plugins do: `00:00:5e:00:53:01`, `00-00-5e-00-53-01`,
+/// `0000.5e00.5301`. The longer forms of 8 and 20 bytes are refused as [`MacParseError::Length`].
 impl FromStr for Mac {
     type Err = MacParseError;
 

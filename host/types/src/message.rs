@@ -1,35 +1,36 @@
-//! What gate and sandbox say to each other: JSON, each message behind its length as four little-endian bytes.
+//! The messages between gate and sandbox: JSON, each behind its length as four little-endian bytes.
 
 use crate::{OpError, Operation, Reply};
 use serde::{Deserialize, Serialize};
 
-/// What the guest gets to see of the run.
+/// The data of the run that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// The `CNI_*` variables, nothing else.
+    /// The `CNI_*` variables, and no others.
     pub env: Vec<(String, String)>,
-    /// The network configuration, as the runtime sent it. It is no part of the JSON: see [`crate::channel`].
+    /// The network configuration, as the runtime sent it. It is not part of the JSON: see [`crate::channel`].
     #[serde(skip)]
     pub stdin: String,
-    /// What the guest may use up.
+    /// The limits of the guest.
     pub limits: Limits,
 }
 
-/// What one guest may use up, as policy says (`[limits]`). Time is not among it: the gate kills the process.
+/// The limits of one guest, from the policy's `[limits]`. Time is not among them: at the deadline the gate kills the
+/// process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Linear memory, all of a component's memories together, in bytes. A confined process has 384 MiB for this and
+    /// Linear memory of all the component's memories together, in bytes. A confined process has 384 MiB for this and
     /// everything else.
     pub memory: usize,
-    /// Entries of all tables together. A function table has one for each function whose address is taken.
+    /// Entries of all tables together. A function table has one entry for each function whose address is taken.
     pub tables: usize,
-    /// Resources that the guest may hold at a time: links, options, streams.
+    /// Resources that the guest may hold at one time: links, options, streams.
     pub resources: usize,
-    /// Bytes that one call may carry out of the guest.
+    /// Bytes that one call may pass out of the guest.
     pub call: usize,
-    /// Standard output, in bytes. More than this ends the guest.
+    /// Standard output, in bytes. A guest that writes more is ended.
     pub stdout: usize,
-    /// Standard error, in bytes. More than this is dropped, and said.
+    /// Standard error, in bytes. More is dropped, and a message says so.
     pub stderr: usize,
 }
 
@@ -39,33 +40,33 @@ impl Default for Limits {
     }
 }
 
-/// From the gate to the sandbox.
+/// A message from the gate to the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToSandbox {
-    /// Run the guest: with a memory of its own, whatever ran before.
+    /// Run the guest with fresh memory, whatever ran before.
     Start(Start),
     /// The answer to the one outstanding call.
     Answer(Result<Reply, OpError>),
 }
 
-/// From the sandbox to the gate.
+/// A message from the sandbox to the gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FromSandbox {
-    /// The guest calls.
+    /// The guest requests an operation.
     Call(Operation),
     /// The guest wrote to its standard error.
     Stderr(String),
     /// The guest ended by itself.
     Finished {
-        /// What it wrote to its standard output.
+        /// The guest's standard output.
         stdout: String,
         /// Exit status: 0, or 1 for failure.
         status: u8,
     },
-    /// The guest was stopped: what the runtime should read, naming no plugin.
+    /// The guest was stopped. The text is for the runtime and names no plugin.
     Failed(String),
-    /// The compiled code is not fit for this engine: what is wrong with it.
+    /// The compiled code can't be used by this engine; the text has the reason.
     Unloadable(String),
 }

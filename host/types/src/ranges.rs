@@ -1,16 +1,16 @@
 //! Ranges of addresses: the checks and defaults of the native host-local plugin, and its round-robin walk.
 //!
-//! Pure functions. Error texts are the native ones (they reach operators, who search for them). Nothing is enumerated:
-//! a walk through an IPv6 /64 is lazy arithmetic on 128-bit numbers.
+//! All functions are pure. Error texts are the native plugin's, because operators search for them. No list of addresses
+//! is ever built: a walk through an IPv6 /64 is lazy arithmetic on 128-bit numbers.
 
 use ipnet::IpNet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A range as configured, not yet checked.
+/// A range as configured, before the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeInput {
-    /// The subnet, host bits as written.
+    /// The subnet, with host bits as written.
     pub subnet: IpNet,
     /// First address to give out.
     pub start: Option<IpAddr>,
@@ -36,12 +36,12 @@ pub struct Range {
 /// Checked ranges of one family from which an attachment gets one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeSet {
-    /// In the order in which they are used up; never empty.
+    /// The ranges in the order of their use; never empty.
     pub ranges: Vec<Range>,
 }
 
-/// Check range sets and fill in defaults: the gateway and the start are the first address of the subnet, the end is the
-/// last one (before the broadcast address with IPv4).
+/// Checks range sets and fills in defaults. The gateway and the start are the first address of the subnet. The end is
+/// its last address, with IPv4 the one before the broadcast address.
 ///
 /// # Errors
 /// The native plugin's text for the first fault.
@@ -88,7 +88,7 @@ fn canonical_range(input: RangeInput) -> Result<Range, String> {
     if subnet.prefix_len() + 2 > subnet.max_prefix_len() {
         return Err(format!("Network {subnet} too small to allocate from"));
     }
-    // An IPv4-mapped subnet: its address is an IPv4 one, its mask isn't.
+    // An IPv4-mapped subnet: its address is IPv4, but its mask is not.
     if subnet.addr().to_canonical() != subnet.addr() {
         return Err("IPNet IP and Mask version mismatch".to_owned());
     }
@@ -107,7 +107,7 @@ fn canonical_range(input: RangeInput) -> Result<Range, String> {
     };
     let start = start.unwrap_or(first);
     let end_or_last = end.unwrap_or(last);
-    // Start after end counts as a wrong start, but only a given start can be wrong.
+    // A start after the end counts as a wrong start, but only a given start can be wrong.
     let before_end = end_or_last.is_ipv4() != start.is_ipv4() || start <= end_or_last;
     if !subnet.contains(&start) || (input.start.is_some() && !before_end) {
         return Err(format!("RangeStart {start} not in network {subnet}"));
@@ -119,7 +119,7 @@ fn canonical_range(input: RangeInput) -> Result<Range, String> {
     Ok(Range { subnet, start, end, gateway: Some(gateway.unwrap_or(first)) })
 }
 
-/// The address as a number; comparable only within one family.
+/// Returns the address as a number. Numbers can be compared only within one family.
 fn number(ip: IpAddr) -> u128 {
     match ip {
         IpAddr::V4(v4) => u128::from(v4.to_bits()),
@@ -127,7 +127,7 @@ fn number(ip: IpAddr) -> u128 {
     }
 }
 
-/// The address `offset` above `base`, in the family of `base`; saturates at the family's last one.
+/// Returns the address `offset` above `base`, in the family of `base`. Saturates at the family's last address.
 fn above(base: IpAddr, offset: u128) -> IpAddr {
     match base {
         IpAddr::V4(v4) => {
@@ -139,21 +139,21 @@ fn above(base: IpAddr, offset: u128) -> IpAddr {
 }
 
 impl Range {
-    /// Whether `ip` lies between start and end (the gateway may, too).
+    /// True if `ip` lies between start and end. The gateway may lie there too.
     #[must_use]
     pub fn contains(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.subnet.contains(&ip) && self.start <= ip && ip <= self.end
     }
 
-    /// The address with the subnet's prefix length.
+    /// Returns the address with the subnet's prefix length.
     #[must_use]
     pub fn with_prefix(&self, ip: IpAddr) -> IpNet {
         // The prefix length comes from a valid subnet of the same family.
         IpNet::new(ip, self.subnet.prefix_len()).unwrap_or_else(|_| IpNet::from(ip))
     }
 
-    /// How many addresses it can give out; saturates for `::/0`.
+    /// The number of addresses that it can give out; saturates for `::/0`.
     #[must_use]
     pub fn capacity(&self) -> u128 {
         let size = (number(self.end) - number(self.start)).saturating_add(1);
@@ -164,7 +164,7 @@ impl Range {
         self.start.is_ipv4() == other.start.is_ipv4() && self.start <= other.end && other.start <= self.end
     }
 
-    /// Addresses from `low` to `high` (numbers), without the gateway.
+    /// Returns the addresses from `low` to `high` (as numbers), without the gateway.
     fn span(&self, low: u128, high: u128) -> impl Iterator<Item = (IpAddr, &Range)> {
         let base = number(self.start);
         (low..=high)
@@ -181,20 +181,20 @@ impl fmt::Display for Range {
 }
 
 impl RangeSet {
-    /// The range in which `ip` lies.
+    /// Returns the range that contains `ip`.
     #[must_use]
     pub fn range_of(&self, ip: IpAddr) -> Option<&Range> {
         self.ranges.iter().find(|range| range.contains(ip))
     }
 
-    /// How many addresses it can give out.
+    /// The number of addresses that it can give out.
     #[must_use]
     pub fn capacity(&self) -> u128 {
         self.ranges.iter().fold(0, |sum, range| sum.saturating_add(range.capacity()))
     }
 
-    /// Every address once, gateways left out, round robin: from the one after `last` (if that lies in the set, else from
-    /// the start) through all ranges and around to `last` itself.
+    /// Returns every address once, round robin, without the gateways. The walk starts after `last`, goes through all
+    /// ranges, and ends with `last` itself. If `last` is not in the set, the walk starts at the first address.
     pub fn walk(&self, last: Option<IpAddr>) -> impl Iterator<Item = (IpAddr, &Range)> {
         let place = last.and_then(|last| {
             let index = self.ranges.iter().position(|range| range.contains(last))?;
@@ -202,7 +202,7 @@ impl RangeSet {
         });
         let pivot = place.map_or(0, |(index, _)| index);
         let (before, after) = self.ranges.split_at(pivot.min(self.ranges.len()));
-        // The range of `last` comes twice: what follows `last` first, the rest at the very end.
+        // The range of `last` comes twice: first the addresses after `last`, and the rest at the end.
         let head = after.iter().enumerate().map(move |(i, range)| {
             let low = match place {
                 Some((_, last)) if i == 0 => last.checked_add(1),

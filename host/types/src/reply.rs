@@ -1,4 +1,4 @@
-//! What the gate answers.
+//! The answers of the gate.
 
 use crate::{Address, BridgeInfo, Dns, LeaseGrant, LinkInfo, MacvlanInfo, OpError, Route, VethPair};
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reply", content = "value", rename_all = "kebab-case")]
 pub enum Reply {
-    /// Done, nothing to tell.
+    /// The operation is done, with nothing to return.
     Done,
     /// A link: `link.attributes`, `veth.wait-running`.
     Link(LinkInfo),
-    /// A link if there is one: `link.own`, `bridge.previous-link`, `bridge.ensure-gateways` (the VLAN gateway).
+    /// A link, if there is one: `link.own`, `bridge.previous-link`, `bridge.ensure-gateways` (the VLAN gateway).
     MaybeLink(Option<LinkInfo>),
     /// `veth.create`.
     Veth(VethPair),
@@ -27,13 +27,13 @@ pub enum Reply {
     Macvlan(MacvlanInfo),
     /// `macvlan.find`.
     MaybeMacvlan(Option<MacvlanInfo>),
-    /// `device.find`: `None` where a driver of user space has it. The link is on the host, and has no handle.
+    /// `device.find`: `None` if a driver of user space has the device. The link is on the host, and has no handle.
     Device(Option<LinkInfo>),
     /// `device.take`.
     Taken(LinkInfo),
     /// `addresses.list`.
     Addresses(Vec<Address>),
-    /// `loopback.addresses`: up, and the addresses.
+    /// `loopback.addresses`: the state and the addresses of `lo`.
     Loopback {
         /// `lo` is up.
         up: bool,
@@ -50,12 +50,12 @@ pub enum Reply {
     Available(bool),
     /// `resolv-conf.read`.
     Dns(Dns),
-    /// How many objects were removed: `leases.retain`, `attachments.collect`.
+    /// The number of removed objects: `leases.retain`, `attachments.collect`.
     Removed(u32),
 }
 
 impl Reply {
-    /// The error for an answer that does not fit its question: a fault of the host, never of the guest.
+    /// Returns the error for an answer that does not fit the operation: a fault of the host, never of the guest.
     pub fn unexpected(&self) -> OpError {
         OpError::new(crate::ErrorCode::Kernel, "", format!("the host gave an answer of the wrong kind: {self:?}"))
     }

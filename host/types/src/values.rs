@@ -1,4 +1,4 @@
-//! The plain values that operations and replies are made of.
+//! The plain values in operations and replies.
 
 use crate::{Handle, Mac};
 use ipnet::IpNet;
@@ -8,33 +8,33 @@ use std::net::IpAddr;
 /// An 802.1Q VLAN identifier, 1 to 4094.
 pub type VlanId = u16;
 
-/// A link as the gate shows it: the handle that stands for it, and what the kernel said of it.
+/// A link as the gate shows it: its handle, and its attributes from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkInfo {
-    /// Names the link in later operations of this run.
+    /// The handle for later operations of this run.
     pub handle: Handle,
-    /// Interface name in the link's own namespace.
+    /// The interface name in the link's own namespace.
     pub name: String,
-    /// Link-layer address; `None` for links that have none.
+    /// The link-layer address; `None` for links that have none.
     pub mac: Option<Mac>,
     /// Maximum transmission unit in bytes.
     pub mtu: u32,
-    /// Kernel's link kind (`IFLA_INFO_KIND`): `veth`, `bridge`, …; empty for physical links and `lo`.
+    /// The kernel's link kind (`IFLA_INFO_KIND`): `veth`, `bridge`, …; empty for physical links and `lo`.
     pub kind: String,
     /// `IFF_UP` is set.
     pub up: bool,
-    /// Operational state is "up" (RFC 2863, `IFLA_OPERSTATE` 6).
+    /// The operational state is "up" (RFC 2863, `IFLA_OPERSTATE` 6).
     pub running: bool,
 }
 
-/// Both ends of a veth pair that belongs to this attachment.
+/// Both ends of a pair that belongs to this attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VethPair {
     /// The end in the container's namespace, named `CNI_IFNAME`.
     pub container: LinkInfo,
-    /// The end in the host's namespace.
+    /// The host end.
     pub host: LinkInfo,
-    /// Name of the bridge that the host end is a port of, if any.
+    /// The name of the bridge that has the host end as a port, if any.
     pub bridge: Option<String>,
 }
 
@@ -43,20 +43,20 @@ pub struct VethPair {
 pub struct BridgeInfo {
     /// The bridge itself.
     pub link: LinkInfo,
-    /// `IFF_PROMISC` is set on it.
+    /// `IFF_PROMISC` is set on the bridge.
     pub promisc: bool,
 }
 
-/// How a port joins a bridge (`IFLA_BRPORT_*`, `bridge(8)`).
+/// The settings of a bridge's port (`IFLA_BRPORT_*`, `bridge(8)`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortSpec {
-    /// Frames may leave through the port that they came in by.
+    /// Frames may leave through the port that they entered by.
     pub hairpin: bool,
-    /// The port talks to non-isolated ports only.
+    /// The port exchanges frames only with ports that are not isolated.
     pub isolated: bool,
-    /// Access VLAN: PVID and untagged. `None` leaves the bridge's default, or VLAN 1 if only `trunk` is given.
+    /// The access VLAN: PVID and untagged. `None` leaves the bridge's default, or VLAN 1 if only `trunk` is given.
     pub vlan: Option<VlanId>,
-    /// VLANs carried tagged.
+    /// The VLANs that are carried tagged.
     pub trunk: Vec<VlanId>,
     /// Keep the VLANs that the port already has (normally 1).
     pub preserve_default_vlan: bool,
@@ -73,10 +73,10 @@ pub struct Address {
     pub tentative: bool,
 }
 
-/// A route through a held link. Optional attributes are those of a CNI 1.1.0 route object.
+/// A route through a held link. The optional attributes are those of a CNI 1.1.0 route object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// Destination network; host bits are cut off.
+    /// The destination network; host bits are cut off.
     pub dst: IpNet,
     /// Next hop; `None` for a directly connected destination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,7 +119,7 @@ pub enum LinkSysctl {
     DisableIpv6,
 }
 
-/// What passes between the macvlan links of one parent (`IFLA_MACVLAN_MODE`).
+/// The frames that pass between the macvlan links of one parent (`IFLA_MACVLAN_MODE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MacvlanMode {
@@ -159,7 +159,7 @@ pub struct MacvlanInfo {
     pub mode: Option<MacvlanMode>,
 }
 
-/// By what a network's configuration names a device of the node.
+/// The key by which a network's configuration names a device of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKey {
@@ -175,7 +175,7 @@ pub enum DeviceKey {
     Id,
 }
 
-/// Which packet filter carries a masquerade.
+/// The packet filter that carries a masquerade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
@@ -200,38 +200,38 @@ impl Backend {
     }
 }
 
-/// One range to take addresses from, as host-local's configuration gives it; the gate fills in what is absent.
+/// One range of addresses, as host-local's configuration gives it. The gate fills in the missing values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRange {
     /// The subnet; host bits must be zero.
     pub subnet: IpNet,
-    /// First address to hand out; default the network's first.
+    /// The first address to give out; default: the network's first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<IpAddr>,
-    /// Last address to hand out; default the network's last.
+    /// The last address to give out; default: the network's last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<IpAddr>,
-    /// Never handed out; default the network's first address.
+    /// The gateway, never given out; default: the network's first address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
 }
 
-/// An address that was reserved.
+/// An address that was leased.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseGrant {
-    /// Address with the prefix length of its subnet.
+    /// The address with the prefix length of its subnet.
     pub address: IpNet,
-    /// Gateway of the range that it came from.
+    /// The gateway of the address's range.
     pub gateway: Option<IpAddr>,
 }
 
 /// Name resolution settings (`resolv.conf(5)`, CNI's `dns` object).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dns {
-    /// Servers, in order of preference.
+    /// The servers, in order of preference.
     #[serde(default)]
     pub nameservers: Vec<String>,
-    /// Local domain; empty if none.
+    /// The local domain; empty if none.
     #[serde(default)]
     pub domain: String,
     /// Search list.

@@ -1,4 +1,5 @@
-//! What the audit log has of each operation: its name, and its `request` with the keys in their order. Scripts read that.
+//! The form of each operation in the audit log: its name, and its `request` with the keys in their order. Scripts read
+//! them.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -149,7 +150,7 @@ fn a_name_begins_with_its_capability() {
     assert_eq!(Capability::parse("netlink"), None);
 }
 
-/// A handle that the table does not list would be taken for another link by `postern plan`.
+/// `postern plan` would take a handle that the table does not list for another link.
 #[test]
 fn the_table_lists_every_handle() {
     for mut operation in samples() {
@@ -163,7 +164,7 @@ fn the_table_lists_every_handle() {
     }
 }
 
-/// What is opened and kept for a run goes by these.
+/// These facts decide what is opened and kept for a run.
 #[test]
 fn where_capabilities_act() {
     let names = |wanted: fn(Capability) -> bool| {

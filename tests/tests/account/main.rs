@@ -1,4 +1,5 @@
-//! A node that is broken on purpose: what `postern ls`, `show` and `doctor` say of it, and that what they say mends it.
+//! A node that is broken on purpose: the output of `postern ls`, `show` and `doctor`, and the success of their
+//! remedies.
 
 mod patient;
 mod table;
@@ -9,7 +10,7 @@ use postern_tests::{Call, Node, flat, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use table::{BROKEN, Broken, ROUTED, STACKED};
 
-/// Breaks a node in each of these ways, and mends it.
+/// Breaks a node in each of these ways, and repairs it.
 fn try_all(ways: &[Broken], config: &Value) -> Result<()> {
     let mut failures = Vec::new();
     for broken in ways {
@@ -38,7 +39,7 @@ fn what_is_broken_in_a_network_of_stacked_links_is_said_and_mended() -> Result<(
     try_all(&STACKED, &stacked())
 }
 
-/// A native plugin's attachments have no record: no remedy takes anything of them, and nothing is said of their rules.
+/// Attachments of native plugins have no record: no remedy removes anything of them, and their rules are no finding.
 #[test]
 fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
     let patient = Patient::new(bridged())?;
@@ -52,7 +53,7 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
         let call = Call::new(&native_bin()?, "bridge", "ADD", native.to_string());
         patient.node.call(&call.attachment(container, &patient.node.netns(container), "eth0"))?.success()?;
     }
-    // Of another native program, which sets its container's end down.
+    // An attachment of another native program, which sets its container's end down.
     patient.node.sh("ip link add veth0123abcd type veth peer name eth1 netns n1; ip link set veth0123abcd up
          for try in $(seq 200); do ip link show veth0123abcd | grep -q 'state [A-Z]*DOWN' && break; sleep .02; done")?;
     patient.node.sh("find /var/lib/cni/networks/native -type f -exec touch -d '1 hour ago' {} +")?;
@@ -73,7 +74,7 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
         text(pair, "what").contains("its other end, eth1, is down") && !text(pair, "remedy").contains("delete"),
         "{pair}"
     );
-    // One is gone: only its own rules are a finding, and what mends it leaves the other's.
+    // One container is gone: only its own rules are a finding, and the remedy leaves the rules of the other.
     patient.node.remove_container("n2")?;
     let (findings, _) = patient.findings()?;
     let rules: Vec<&Value> = findings.iter().filter(|finding| text(finding, "area") == "rules").collect();
@@ -87,7 +88,7 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
     Ok(())
 }
 
-/// Both are the kernel's to tell, and neither is an attachment's: the list is the same, and people are told.
+/// Both are facts of the kernel, and belong to no attachment: the list is the same, and people get a message.
 #[test]
 fn what_keeps_runs_from_writing_is_said_by_ls() -> Result<()> {
     let patient = Patient::new(bridged())?;
@@ -101,7 +102,7 @@ fn what_keeps_runs_from_writing_is_said_by_ls() -> Result<()> {
     Ok(())
 }
 
-/// A run that hangs keeps its attachment's record locked: who, since when, and with which verb.
+/// A run that hangs keeps its attachment's record locked: the process, its start time and its verb are reported.
 #[test]
 fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     let patient = Patient::new(bridged())?;
@@ -130,7 +131,7 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     ensure!(status == 1 && text(stuck, "what").contains(&told), "{stuck}");
     ensure!(text(stuck, "remedy") == format!("kill -KILL {run}"), "{stuck}");
     ensure!(text(lock, "what").contains(&format!("process {keeper} (flock)")), "{lock}");
-    // Nobody can tell how long a program of somebody else's has had a lock: it may be well.
+    // The time for which a foreign program has had a lock is unknown: it may be working normally.
     ensure!(
         text(lock, "remedy").contains(&format!("`ps -fp {keeper}")) && text(lock, "severity") == "warning",
         "{lock}"
@@ -140,7 +141,7 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     {
         patient.node.sh(command)?;
     }
-    // What the run has left is what a killed DEL leaves.
+    // The run leaves the same state as a killed DEL.
     patient.node.sh("sleep .5")?;
     patient.script("$bin/postern gc --yes")?;
     let states = patient.states()?;
@@ -148,7 +149,7 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     Ok(())
 }
 
-/// A namespace is found by a path that somebody else chose, and its links have names that nobody would choose.
+/// A namespace is found by a path that another user chose, and its links have hostile names.
 #[test]
 fn what_a_container_chooses_does_no_harm() -> Result<()> {
     let patient = Patient::new(bridged())?;
@@ -168,7 +169,7 @@ fn what_a_container_chooses_does_no_harm() -> Result<()> {
     Ok(())
 }
 
-/// What a network demands of its ports is held against the ports, whatever became of them since.
+/// A network's demands on its ports are compared with the ports in their present state.
 #[test]
 fn a_port_that_is_not_isolated_any_more() -> Result<()> {
     let mut config = bridged();
@@ -211,7 +212,7 @@ fn a_bridge_that_filters_no_vlans() -> Result<()> {
     let plan =
         node.sh(&format!("{bin}/postern plan /run/net.d/10-tagged.conflist --netns {netns} 2>&1 || echo status $?"))?;
     ensure!(plan.contains("does not filter VLANs") && plan.ends_with("status 1\n"), "{plan}");
-    // Nothing is wrong with one that is not there yet.
+    // A bridge that doesn't exist yet is no defect.
     node.sh("ip link del br7")?;
     let said = node.sh(&format!("{bin}/postern doctor --conf-dir /run/net.d --json || true"))?;
     ensure!(!said.contains("does not filter VLANs"), "{said}");

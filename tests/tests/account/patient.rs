@@ -1,4 +1,4 @@
-//! A node to be broken, and what `postern ls`, `show` and `doctor` say of it.
+//! A node to be broken, and the output of `postern ls`, `show` and `doctor` about it.
 
 use crate::table::{Broken, Mend};
 use anyhow::{Context, Result, ensure};
@@ -6,10 +6,10 @@ use postern_tests::{Call, Node, copy_bin, flat, plugin_bin};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// The containers: one that is broken, and one that nothing may be said of.
+/// The containers: one that is broken, and one without any finding.
 pub const CONTAINERS: [&str; 2] = ["c1", "c2"];
 
-/// A node with two containers, and a catalog of its own, so that it can be broken.
+/// A node with two containers and a separate catalog, so that the catalog can be broken too.
 pub struct Patient {
     /// The node.
     pub node: Node,
@@ -19,7 +19,7 @@ pub struct Patient {
 }
 
 impl Patient {
-    /// One whose containers are attached to this network.
+    /// Makes a node whose containers are attached to this network.
     pub fn new(config: Value) -> Result<Self> {
         let node = Node::new()?;
         let bin = "/run/cni/bin".to_owned();
@@ -46,7 +46,7 @@ impl Patient {
         self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))?.success().map(drop)
     }
 
-    /// A script on the node, with the names that rows use.
+    /// Runs a script on the node, with the variables that rows use.
     pub fn script(&self, script: &str) -> Result<String> {
         self.node.sh(&format!(
             "bin={}; origin={}; record=$(grep -ls '\"container_id\":\"c1\"' /run/postern/attachments/* || true); \
@@ -56,7 +56,7 @@ impl Patient {
         ))
     }
 
-    /// What a verb prints, whatever its exit status, and that.
+    /// Returns the output of a verb and its exit status, whatever the status.
     pub fn postern(&self, arguments: &str) -> Result<(String, i64)> {
         let said = self.node.sh(&format!("rc=0; {}/postern {arguments} 2>&1 || rc=$?; echo; echo $rc", self.bin))?;
         let (said, status) = said.trim_end().rsplit_once('\n').context("no status")?;
@@ -69,14 +69,14 @@ impl Patient {
         Ok((serde_json::from_str(&said).with_context(|| said.clone())?, status))
     }
 
-    /// What doctor finds, without what this kernel or this place lacks.
+    /// Returns doctor's findings, without those about features that this kernel or this place lacks.
     pub fn findings(&self) -> Result<(Vec<Value>, i64)> {
         let (report, status) = self.doctor()?;
         let findings = report.get("findings").and_then(Value::as_array).cloned().unwrap_or_default();
         Ok((findings.into_iter().filter(|finding| text(finding, "area") != "kernel").collect(), status))
     }
 
-    /// The state of each container.
+    /// Returns the state of each container.
     pub fn states(&self) -> Result<Vec<(String, String)>> {
         let (said, status) = self.postern("ls --json")?;
         ensure!(status == 0, "ls: {said}");
@@ -84,14 +84,14 @@ impl Patient {
         Ok(list.iter().map(|one| (text(one, "container").to_owned(), text(one, "state").to_owned())).collect())
     }
 
-    /// Breaks the node, and mends it.
+    /// Breaks the node, and repairs it.
     pub fn row(&self, broken: &Broken) -> Result<()> {
         self.script(broken.by)?;
         if !broken.state.is_empty() {
             let states = self.states()?;
             let of =
                 |name: &str| states.iter().find(|(container, _)| container == name).map(|(_, state)| state.as_str());
-            // A record that can't be read does not tell whose it is.
+            // A record that can't be read does not show its attachment.
             let named = if broken.state == "damaged" { "" } else { "c1" };
             ensure!(of(named) == Some(broken.state), "ls: {states:?}");
             let table = self.postern("ls")?.0;
@@ -125,7 +125,7 @@ impl Patient {
                 ensure!(found.get("is_command") == Some(&json!(true)), "doctor: {found}");
                 let is_native = text(found, "remedy") == "postern gc --native";
                 ensure!(is_native == matches!(broken.mend, Mend::Native), "doctor: {found}");
-                // Who sits there is asked.
+                // At a terminal the command asks.
                 let command = match text(found, "remedy") {
                     collect @ ("postern gc" | "postern gc --native") => format!("$bin/{collect} --yes"),
                     other => other.replace("postern add ", "$bin/postern add "),
@@ -148,7 +148,7 @@ impl Patient {
             }
         }
         let again = match broken.mend {
-            // What befell all of them.
+            // A defect of all attachments.
             Mend::Again if ["the bridge was deleted", "masquerading was flushed"].contains(&broken.name) => {
                 &CONTAINERS[..]
             }
@@ -167,7 +167,7 @@ impl Patient {
         self.is_healthy().context("after the remedy")
     }
 
-    /// Runs what doctor still prints, as it prints it: a link that was down has lost its routes, too.
+    /// Runs doctor's further commands as it prints them: a link that was down has lost its routes, too.
     fn heal(&self) -> Result<()> {
         for _ in 0..3 {
             let findings = self.findings()?.0;
@@ -183,7 +183,7 @@ impl Patient {
         Ok(())
     }
 
-    /// Nothing is found, and nothing is said of the containers.
+    /// Fails if doctor has findings, or if a container's state is not ok.
     pub fn is_healthy(&self) -> Result<()> {
         let (findings, status) = self.findings()?;
         ensure!(findings.is_empty() && status == 0, "doctor: status {status}: {findings:?}");
@@ -193,12 +193,12 @@ impl Patient {
     }
 }
 
-/// A text of an object; empty if it is absent.
+/// Returns a text of an object; empty if it is absent.
 pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A bridged network.
+/// Returns a bridged network.
 pub fn bridged() -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true,
@@ -207,7 +207,7 @@ pub fn bridged() -> Value {
     })
 }
 
-/// A routed network.
+/// Returns a routed network.
 pub fn routed() -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "net", "type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables",
@@ -215,7 +215,7 @@ pub fn routed() -> Value {
     })
 }
 
-/// A network of links that are stacked on one of the node.
+/// Returns a network of links that are stacked on a link of the node.
 pub fn stacked() -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "net", "type": "macvlan", "master": "wire0",

@@ -1,34 +1,35 @@
-//! Ways to break a node, what is said of each, and what mends it.
+//! Ways to break a node, with the findings and the remedy for each.
 
 /// One way to break a node.
 pub struct Broken {
-    /// What is wrong.
+    /// The defect.
     pub name: &'static str,
-    /// How it is done: a script, with `$record` (c1's), `$veth` (its host end) and `$bin`.
+    /// The script that breaks it, with `$record` (c1's), `$veth` (its host end) and `$bin`.
     pub by: &'static str,
-    /// The state that `ls` has for c1, and a part of what `show c1` says; empty: not looked at.
+    /// The state of c1 in `ls`, and a part of the output of `show c1`; empty: not checked.
     pub state: &'static str,
     pub show: &'static str,
-    /// A part of what `doctor` finds, and its severity.
+    /// A part of a finding of `doctor`, and its severity.
     pub doctor: &'static str,
     pub severity: &'static str,
-    /// What mends it; `Doctor` is the command that doctor prints.
+    /// The remedy; `Doctor` is the command that doctor prints.
     pub mend: Mend,
 }
 
-/// What mends it.
+/// A remedy.
 pub enum Mend {
     /// The command that doctor prints.
     Doctor,
-    /// The same, and it is `postern gc --native`.
+    /// The command that doctor prints, which is `postern gc --native`.
     Native,
-    /// What it says in words: the container's DEL and ADD.
+    /// The remedy in words: the container's DEL and ADD.
     Again,
-    /// What it says in words, as a script.
+    /// The remedy in words, done by this script.
     Script(&'static str),
-    /// The same where it can't tell whether anybody uses it: it names nothing that removes anything.
+    /// The same if its use is unknown: doctor then names nothing that removes anything.
     Words(&'static str),
-    /// The version that wrote the record, which alone knows it: this undoes what made the record a later one's.
+    /// The version that wrote the record, because only that version knows it. The script undoes the change to a later
+    /// version's record.
     Writer(&'static str),
 }
 
@@ -378,7 +379,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "no route to 0.0.0.0/0 via 10.9.0.1",
         doctor: "no route to 0.0.0.0/0 via 10.9.0.1",
         severity: "error",
-        // What leads elsewhere is in the way of the command.
+        // A route to another place is in the way of the command.
         mend: Mend::Script("ip -n c1 route replace default via 10.9.0.1 dev eth0"),
     },
     Broken {
@@ -424,7 +425,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "is a port of no bridge",
         doctor: "is a port of no bridge",
         severity: "error",
-        // It does not tell how the port was set up.
+        // The record doesn't contain the settings of the port.
         mend: Mend::Again,
     },
     Broken {
@@ -545,7 +546,7 @@ pub const ROUTED: [Broken; 4] = [
     },
 ];
 
-/// Those of links that are stacked on one of the node.
+/// The same for links that are stacked on a link of the node.
 pub const STACKED: [Broken; 6] = [
     Broken {
         name: "the container's link was deleted",

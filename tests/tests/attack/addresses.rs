@@ -1,4 +1,4 @@
-//! Addresses of others: put on a link, routed, masqueraded, claimed by an IPAM plugin, or made a gateway.
+//! Addresses of other attachments: put on a link, routed, masqueraded, claimed by an IPAM plugin, or made a gateway.
 
 use crate::fortress::Fortress;
 use crate::{Attack, honest, hostile, rogue, withstand};
@@ -53,7 +53,7 @@ fn addresses_that_nobody_gave() -> Result<()> {
     ])
 }
 
-/// An IPAM plugin (the hostile component) that says `result` to `plugin`.
+/// An IPAM plugin (the hostile component) that answers `plugin` with `result`.
 fn claims(name: &'static str, plugin: &'static str, result: &str) -> Attack {
     honest(name, plugin, r#"{"bridge": "hostile0", "isGateway": true, "ipMasq": true, "ipam": {"type": "hostile"}}"#)
         .with(&serde_json::json!({"hostile": "says", "says": result}).to_string())
@@ -105,12 +105,12 @@ fn addresses_that_an_ipam_plugin_claims() -> Result<()> {
     ])
 }
 
-/// An IPAM plugin (the hostile component, installed as static with static's policy) that says a gateway which is not the one
-/// of its address.
+/// An IPAM plugin (the hostile component, installed as static with static's policy) whose gateway is not the one of its
+/// address.
 #[test]
 fn gateways_that_belong_to_other_addresses() -> Result<()> {
     let mut fortress = Fortress::new()?;
-    // The component that the operator trusts for static is the hostile one: static's policy, another code.
+    // The hostile component under static's name: the operator trusts it with static's policy.
     let policy =
         std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/static/policy.toml"))?;
     let policy: &'static str = Box::leak(policy.into_boxed_str());
@@ -195,7 +195,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             999,
             outside,
         ),
-        // The next address would be a neighbour's.
+        // The next address would belong to a neighbour.
         says("none for a whole address", "bridge", r#"{"address": "10.6.0.2/32"}"#, "", 999, outside),
         says(
             "a good one before a bad one",
@@ -229,7 +229,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             999,
             unheard,
         ),
-        // What has to work, as natively.
+        // Results that must work, as natively.
         says(
             "an operator's entry, outside, for a pair",
             "ptp",
@@ -247,7 +247,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
             "",
         ),
     ];
-    // What a bridge that is a gateway leaves on the node for good.
+    // The node objects of a bridge that is a gateway.
     fortress.prepare("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")?;
     crate::each(
         &attacks,
@@ -259,7 +259,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
     )
 }
 
-/// A native IPAM program, and an earlier result, are held to the same.
+/// The same rules hold for a native IPAM program, and for an earlier result.
 #[test]
 fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -290,7 +290,7 @@ fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
             fortress.unchanged()
         },
     )?;
-    // By an earlier result, a plugin in the middle of a chain.
+    // By an earlier result, as a plugin in the middle of a chain.
     let previous =
         r#"{"prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.9.0.2/16", "gateway": "2001:db8:1::1"}]}}"#;
     let spec = r#"{"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}"#;
@@ -306,7 +306,7 @@ fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
     .withstood_by(&mut fortress)
 }
 
-/// What the host derives from a lease is as much the attacker's as the range that it asked for.
+/// The attacker controls the host's conclusions from a lease as much as the range that it asked for.
 #[test]
 fn gateways_that_are_somebody_elses() -> Result<()> {
     let range = |name, range: &str| {
@@ -327,7 +327,7 @@ fn gateways_that_are_somebody_elses() -> Result<()> {
     ])
 }
 
-/// What a grant could be stretched to.
+/// Attempts to use a grant for more than it says.
 #[test]
 fn more_than_the_network_asks_for() -> Result<()> {
     withstand(&[
@@ -357,7 +357,7 @@ fn more_than_the_network_asks_for() -> Result<()> {
     ])
 }
 
-/// The kernel would put a second route to the same address in front of the first.
+/// The kernel would put a second route to the same address before the first.
 #[test]
 fn a_host_route_is_never_put_in_front_of_another() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -372,7 +372,7 @@ fn a_host_route_is_never_put_in_front_of_another() -> Result<()> {
     .withstood_by(&mut fortress)
 }
 
-/// On a second ADD the pair is there already, and is the first one's: there is no hold on it.
+/// On a second ADD the pair exists already, and belongs to the first one: there is no handle to it.
 #[test]
 fn protection_of_an_earlier_pair_for_another_address() -> Result<()> {
     let mut fortress = Fortress::new()?;

@@ -1,4 +1,4 @@
-//! Bridges that are not granted, and ports as policy doesn't want them.
+//! Bridges that are not granted, and ports with settings that policy forbids.
 
 use crate::{hostile, rogue, withstand};
 use anyhow::Result;
@@ -8,7 +8,7 @@ fn port(name: &'static str, last: &str) -> crate::Attack {
     rogue(name, &format!(r#"["veth-create", {{"op": "bridge-find", "name": "hostile0"}}, {last}]"#))
 }
 
-/// `bridge.attach` with the port's settings.
+/// Returns `bridge.attach` with the port's settings.
 fn joins(name: &'static str, settings: &str) -> crate::Attack {
     port(name, &attach(settings))
 }
@@ -17,7 +17,7 @@ fn attach(settings: &str) -> String {
     format!(r#"{{"op": "bridge-attach", "bridge": 2, "host": 1, "port": {}}}"#, spec(settings))
 }
 
-/// Plain, but for `settings`.
+/// Returns default settings, changed by `settings`.
 fn spec(settings: &str) -> String {
     let mut spec = serde_json::json!({"hairpin": false, "isolated": false, "vlan": null, "trunk": [], "preserve_default_vlan": false});
     postern_tests::merge(&mut spec, &serde_json::from_str(settings).unwrap_or_default());
@@ -117,7 +117,7 @@ fn ports_as_policy_does_not_want_them() -> Result<()> {
     ])
 }
 
-/// hostile0 filters nothing: VLANs would be numbers without a meaning.
+/// hostile0 filters no VLANs: their numbers would have no meaning.
 #[test]
 fn vlans_on_a_bridge_without_filtering() -> Result<()> {
     let vlans =

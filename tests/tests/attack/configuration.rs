@@ -1,4 +1,4 @@
-//! Input that means one thing when it is checked and another when it is used, and names that lead to other objects.
+//! Input with one meaning for the check and another for the use, and names that lead to other objects.
 
 use crate::{honest, rogue, withstand};
 use anyhow::Result;

@@ -1,4 +1,4 @@
-//! Delegation: names that lead elsewhere, programs that are not granted, plugins without end.
+//! Delegation: names that lead to other places, programs that are not granted, endless chains of plugins.
 
 use crate::common::Refusal;
 use crate::fortress::Fortress;
@@ -58,7 +58,7 @@ fn plugins_without_end() -> Result<()> {
     ])
 }
 
-/// A program that would leave a trace if it ran, in places where somebody else could have put it.
+/// A program that would leave a trace if it ran, in places that another user could write.
 #[test]
 fn programs_that_others_could_have_placed() -> Result<()> {
     let mut fortress = Fortress::new()?;

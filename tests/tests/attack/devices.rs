@@ -1,4 +1,4 @@
-//! Links of the node that go into a container: such as were not granted, or are others', or are to stay in there.
+//! Links of the node that are moved into a container: links that are not granted, or of others, or kept there.
 
 use crate::common::Refusal;
 use crate::fortress::Fortress;
@@ -37,7 +37,7 @@ fn devices_that_are_not_granted() -> Result<()> {
     ])
 }
 
-/// It ends well, with the device in the container, and its DEL does nothing: the record brings it home.
+/// ADD succeeds with the device in the container, and the plugin's DEL does nothing: the record brings it home.
 #[test]
 fn a_device_that_is_left_in_the_container() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -52,7 +52,7 @@ fn a_device_that_is_left_in_the_container() -> Result<()> {
     fortress.unchanged()
 }
 
-/// The operator has granted any link: that of another attachment is none.
+/// The operator has granted any link. A link of another attachment is refused all the same.
 #[test]
 fn the_port_of_another_attachment() -> Result<()> {
     let mut fortress = Fortress::new()?;

@@ -1,4 +1,4 @@
-//! Ways to end: each is one well-formed error, and leaves nothing.
+//! Ways to end a plugin: each gives one well-formed error, and leaves nothing.
 
 use crate::common::{Refusal, each};
 use crate::fortress::{Fortress, good};
@@ -7,7 +7,7 @@ use postern_tests::{Answer, merge};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How the plugin ends (`tests/guests/hostile/src/endings.rs`), and the error that comes of it.
+/// A behaviour that ends the plugin (`tests/guests/hostile/src/endings.rs`), and the resulting error.
 const ENDINGS: [(&str, u64, &str); 26] = [
     ("trap", 999, "plugin \"hostile\" trapped: …unreachable"),
     ("panic", 999, "plugin \"hostile\" trapped: …unreachable"),
@@ -35,7 +35,7 @@ const ENDINGS: [(&str, u64, &str); 26] = [
     ("claim-address", 999, "plugin \"hostile\" claims address 10.66.6.6/24, which neither IPAM nor prevResult gave"),
     ("claim-index", 999, "plugin \"hostile\" …127.0.0.1/8"),
     ("claim-version", 999, "plugin \"hostile\" printed no CNI result: …unsupported CNI result version \"9.9.9\""),
-    // Refusals that the plugin hands on.
+    // Refusals that the plugin passes on.
     (
         "capability",
         110,
@@ -54,7 +54,7 @@ const ENDINGS: [(&str, u64, &str); 26] = [
     ("unknown", 7, "the hostile plugin knows no \"unknown\""),
 ];
 
-/// The configuration that orders a behaviour.
+/// Returns the configuration for a behaviour.
 pub fn orders(behaviour: &str, patch: Value) -> Value {
     let mut config = crate::base();
     merge(&mut config, &json!({"hostile": behaviour}));
@@ -66,7 +66,7 @@ fn call(fortress: &Fortress, plugin: &str, verb: &str, config: &Value) -> Result
     fortress.plugin(plugin, verb, config)
 }
 
-/// An ADD that must fail, and leave nothing.
+/// Runs an ADD that must fail, and leave nothing.
 fn refused(fortress: &mut Fortress, plugin: &str, config: &Value, code: u64, text: &str) -> Result<()> {
     let answer = call(fortress, plugin, "ADD", config)?;
     if let Err(changed) = fortress.unchanged() {
@@ -82,7 +82,7 @@ fn the_fortress_notices_an_attachment_and_its_end() -> Result<()> {
     let mut fortress = Fortress::new()?;
     call(&fortress, "hostile", "ADD", &good())?.success()?;
     ensure!(fortress.unchanged().is_err(), "the plugin makes nothing: these tests would show nothing");
-    // This DEL does nothing itself: the host removes everything by its record.
+    // This DEL does nothing itself: the host removes everything by the record.
     call(&fortress, "hostile", "DEL", &good())?.success()?;
     fortress.unchanged()
 }
@@ -103,7 +103,7 @@ fn every_ending_is_one_error_and_leaves_nothing() -> Result<()> {
 #[test]
 fn endless_ones_are_stopped_and_undone() -> Result<()> {
     let mut fortress = Fortress::new()?;
-    // One that only computes is stopped by its deadline, one that calls by its budget.
+    // A plugin that only computes is stopped by its deadline, one that calls by its budget.
     let endings = [
         ("loop", "plugin \"hostile\" ran past its deadline and was stopped"),
         ("call-loop", "plugin \"hostile\" asked for more than 50 operations and was stopped"),
@@ -116,7 +116,7 @@ fn endless_ones_are_stopped_and_undone() -> Result<()> {
             let start = Instant::now();
             refused(&mut fortress, "hostile", &orders(name, json!({"make": make})), 999, text)?;
             let took = start.elapsed();
-            // Of the two seconds a quarter is kept for undoing.
+            // A quarter of the two seconds is reserved for undoing.
             let least = if *name == "loop" { Duration::from_millis(1450) } else { Duration::ZERO };
             ensure!(took > least && took < Duration::from_secs(10), "took {took:?}");
             Ok(())
@@ -124,7 +124,7 @@ fn endless_ones_are_stopped_and_undone() -> Result<()> {
     )
 }
 
-/// What an earlier ADD has left is removed first, and takes nothing of the time that is kept for undoing this one.
+/// The effects of an earlier ADD are removed first. That uses none of the time that is reserved for undoing this one.
 #[test]
 fn endless_ones_are_undone_after_a_recovery_too() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -152,9 +152,9 @@ fn a_del_that_fails_still_removes_everything() -> Result<()> {
             call(&fortress, "hostile", "ADD", &add)?.success()?;
             let answer = call(&fortress, "hostile", "DEL", &orders(name, json!({"on": "DEL"})));
             let clean = fortress.unchanged();
-            // The next case needs a clean node, whatever became of this one.
+            // The next case needs a clean node, whatever the outcome of this one.
             call(&fortress, "hostile", "DEL", &add)?.success()?;
-            // The record is the whole truth, and nothing is left of it: the runtime is told so, and people are told why.
+            // Only the record counts, and nothing in it is left: the runtime gets success, and people get the reason.
             let answer = answer?;
             ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
             let known = text.split('…').next().unwrap_or_default();
@@ -242,7 +242,7 @@ fn plugins_that_are_half_there_are_not_run() -> Result<()> {
                 fortress.unchanged()?;
                 Refusal::of(&answer)?.expect(999, text)?;
             }
-            // What was never made can be let go of.
+            // A DEL of an object that was never made succeeds.
             let answer = call(&fortress, plugin, "DEL", &orders("good", json!({"type": plugin, "make": true})))?;
             fortress.unchanged()?;
             ensure!(answer.status == 0 && answer.stderr.contains("can't be run"), "{answer:?}");

@@ -1,13 +1,13 @@
-//! A node with something to lose.
+//! A node with objects that attackers must not change.
 //!
-//! | who | what |
+//! | owner | objects |
 //! |---|---|
 //! | `c1` | the attacker's container |
 //! | `c2` | attached to the network `bystander` on the bridge `cni0` by the real bridge plugin: lease, rules, record |
 //! | `c3` | attached to the attacker's own network `net`: another container's lease, rules and record in the same places |
 //! | the operator | a link `op0` with an address and a route, tables of nftables and iptables, files |
 //!
-//! `hostile0` is the one bridge that the attackers' policy grants, and `wire0` the one link to stack others on.
+//! `hostile0` is the only bridge that the attackers' policy grants, and `wire0` the only parent link.
 
 use crate::common::{PRIVATE_ETC, Watched, test_bin};
 use anyhow::{Context, Result, ensure};
@@ -18,10 +18,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Beside what a snapshot has: Postern's own state, and the operator's files.
+/// The directories besides those in a snapshot: Postern's own state, and the operator's files.
 const OURS: [&str; 3] = ["/run/postern", "/etc/postern", "/etc/operator"];
 
-/// What the operator has on the node.
+/// The operator's objects on the node.
 const PREPARE: &str = "
     mkdir /etc/operator
     echo secret > /etc/operator/shadow; chmod 600 /etc/operator/shadow
@@ -38,16 +38,16 @@ const PREPARE: &str = "
 /// Paths, with mode, owner and content.
 pub type Files = BTreeMap<String, String>;
 
-/// See the module.
+/// A node with bystanders; see the module.
 pub struct Fortress {
     watched: Watched,
     before: Files,
-    /// Files of the index of leases that were there before the attacker came.
+    /// Files of the index of leases that were there before the attacker.
     indexes: Vec<String>,
 }
 
 impl Fortress {
-    /// The node, with its bystanders, and with what an attachment of the attacker's leaves there for good (directories,
+    /// Makes the node with its bystanders, and with the node objects of an attachment of the attacker (directories,
     /// base tables).
     pub fn new() -> Result<Self> {
         let watched = Watched::new(&["c1", "c2", "c3"])?;
@@ -71,7 +71,7 @@ impl Fortress {
                 fortress.plugin(plugin, verb, &config)?.success()?;
             }
         }
-        // The kernel notes of a bridge which offloads its ports ever had.
+        // The kernel remembers for a bridge which offloads its ports ever had.
         let port = crate::rogue(
             "a port that comes and goes",
             r#"["veth-create", {"op": "bridge-find", "name": "hostile0"}, {"op": "bridge-attach", "bridge": 2, "host": 1, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}, "link-up"]"#,
@@ -88,39 +88,39 @@ impl Fortress {
         self.call(&call.attachment(container, &self.netns(container), "eth0"))?.success().map(drop)
     }
 
-    /// The node itself.
+    /// Returns the node itself.
     pub fn node(&self) -> &Node {
         &self.watched.node
     }
 
-    /// Where a container's namespace is.
+    /// Returns the path of a container's namespace.
     pub fn netns(&self, container: &str) -> String {
         self.node().netns(container)
     }
 
-    /// A call, as a runtime makes it.
+    /// Makes a call, as a runtime does.
     pub fn call(&self, call: &Call) -> Result<Answer> {
         self.node().call(call)
     }
 
-    /// A plugin's verb for the attacker's container.
+    /// Calls a plugin's verb for the attacker's container.
     pub fn plugin(&self, plugin: &str, verb: &str, config: &Value) -> Result<Answer> {
         let call = Call::new(&test_bin()?, plugin, verb, config.to_string());
         self.call(&call.attachment("c1", &self.netns("c1"), "eth0"))
     }
 
-    /// The audit log.
+    /// Returns the audit log.
     pub fn audit(&self) -> Result<String> {
         self.node().sh("cat /var/log/postern/audit.jsonl")
     }
 
-    /// A script on the node, which counts as part of it from now on.
+    /// Runs a script on the node; its effects count as part of the node from now on.
     pub fn prepare(&mut self, script: &str) -> Result<()> {
         self.node().sh(script)?;
         self.look()
     }
 
-    /// The operator's policy for a plugin; an empty one removes it.
+    /// Sets the operator's policy for a plugin; an empty one removes it.
     pub fn operator_policy(&self, plugin: &str, toml: &str) -> Result<()> {
         let path = self.node().path(format!("/etc/postern/policy/{plugin}.toml"));
         match toml {
@@ -134,7 +134,7 @@ impl Fortress {
         Ok(())
     }
 
-    /// From now on, this is how the node should look.
+    /// Takes the present state of the node as the expected one.
     pub fn look(&mut self) -> Result<()> {
         self.watched.look()?;
         self.before = self.ours()?;
@@ -151,25 +151,26 @@ impl Fortress {
         Ok(())
     }
 
-    /// Fails if anything changed but Postern's own records: what could not be undone stays there, for DEL.
+    /// Fails if anything changed except Postern's own records: effects that could not be undone stay there, for DEL.
     pub fn same(&mut self) -> Result<()> {
         self.watched.same()
     }
 
-    /// How the node looked, and how it looks now: a snapshot, and Postern's own files.
+    /// Returns the earlier and the present state of the node: a snapshot, and Postern's own files.
     pub fn trees(&mut self) -> Result<((Value, Files), (Value, Files))> {
         let (before, after) = self.watched.trees()?;
         Ok(((before, self.before.clone()), (after, self.ours()?)))
     }
 
-    /// What is left after an attack that succeeded is removed as far as DEL goes, and taken for given from then on, so
-    /// that the next attack is judged by itself.
+    /// Removes the effects of an attack that succeeded, as far as DEL can, and accepts the others as part of the node.
+    /// So the next attack is judged separately.
     pub fn mend(&mut self) -> Result<()> {
         self.plugin("hostile", "DEL", &good())?;
         self.look()
     }
 
-    /// Records, notes and policies; of the index only what is not the attacker's. Which code was verified is no change.
+    /// Returns records, notes and policies, and the index without the attacker's part. Notes on verified code don't
+    /// count.
     fn ours(&self) -> Result<Files> {
         let mut found = BTreeMap::new();
         for root in OURS {
@@ -186,14 +187,14 @@ impl Fortress {
     }
 }
 
-/// A whole attachment by the hostile plugin, which leaves everything in order.
+/// A complete attachment by the hostile plugin, which leaves everything in order.
 pub fn good() -> Value {
     let mut config = crate::base();
     merge(&mut config, &json!({"hostile": "good", "make": true}));
     config
 }
 
-/// Mode, owner and content of everything below `real`, which is at `shown` on the node.
+/// Returns mode, owner and content of everything below `real`, which is at `shown` on the node.
 fn files(real: &Path, shown: &str) -> Result<Files> {
     let mut found = BTreeMap::new();
     let Ok(metadata) = real.symlink_metadata() else { return Ok(found) };

@@ -1,4 +1,4 @@
-//! Handles: numbers that were not given out, stand for something else, or for something that is gone.
+//! Handles: numbers that were not given out, or that stand for another object, or for one that is gone.
 
 use crate::common::Refusal;
 use crate::fortress::Fortress;
@@ -75,7 +75,7 @@ fn handles_of_what_is_gone() -> Result<()> {
     ])
 }
 
-/// While a plugin runs, whoever is root in the container puts another link in the place of its own.
+/// While a plugin runs, root in the container replaces its link by another one.
 #[test]
 fn a_link_replaced_by_the_containers_root() -> Result<()> {
     let mut fortress = Fortress::new()?;

@@ -1,4 +1,4 @@
-//! Leases of others, ranges of others, directories of others.
+//! Leases, ranges and directories of other attachments.
 
 use crate::common::Refusal;
 use crate::fortress::{Fortress, good};
@@ -91,7 +91,8 @@ fn directories_of_others() -> Result<()> {
     ])
 }
 
-/// Preparations of the attacker's (or of somebody who has part of the disk), the words that refuse them, and repair.
+/// Preparations by the attacker (or by a user who can write a part of the disk), the words of the refusal, and the
+/// repair.
 const PREPARED: [(&str, &str, &str, &str); 6] = [
     (
         "a data directory that others can write",
@@ -153,7 +154,8 @@ fn directories_that_others_prepared() -> Result<()> {
     )
 }
 
-/// Where a lease should be there is something else: it counts as taken, and is neither followed nor removed.
+/// The place of a lease holds another object: the address counts as taken, and the object is neither followed nor
+/// removed.
 #[test]
 fn leases_that_others_prepared() -> Result<()> {
     let mut fortress = Fortress::new()?;

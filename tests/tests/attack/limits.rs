@@ -1,4 +1,4 @@
-//! Every limit of `[limits]`: by default, and as an operator sets it.
+//! Every limit of `[limits]`: the default, and a value set by an operator.
 
 use crate::common::Refusal;
 use crate::fortress::{Fortress, good};
@@ -18,7 +18,7 @@ fn each_limit_by_default_and_as_an_operator_sets_it() -> Result<()> {
         rogue("seconds", r#"[{"hang": true}]"#)
             .policy("[limits]\nseconds = 1")
             .ends(999, "ran past its deadline and was stopped"),
-        // What the policy that ships with the plugin says.
+        // The limit in the policy that comes with the plugin.
         rogue("operations", CALLS).ends(
             999,
             "asked for more than 50 operations and was stopped; `limits.operations = 100` in /etc/postern/policy/rogue.toml",
@@ -65,14 +65,14 @@ fn each_limit_by_default_and_as_an_operator_sets_it() -> Result<()> {
     ])
 }
 
-/// What is counted for one call of one guest begins anew at the next.
+/// The counters for one call of one guest begin anew at the next call.
 #[test]
 fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
     let link = r#""veth-create", {"op": "link-up", "link": 0}"#;
     let addresses = vec![r#""10.66.6.6/24""#; 257].join(", ");
     let reserve = r#"{"op": "leases-reserve", "sets": [[{"subnet": "10.9.0.0/24"}]], "requested": ["10.9.0.1"]}"#;
     withstand(&[
-        // Each starts a delegate, which has as many operations of its own.
+        // Each starts a delegate, which has the same number of operations.
         rogue("operations of delegates", r#"[{"times": 30, "step": {"try": {"op": "ipam-add"}}}, "veth-create"]"#)
             .ends(999, "plugin \"rogue\" asked for more than 50 operations and was stopped"),
         rogue(
@@ -87,7 +87,7 @@ fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
         rogue("routes, enough", &format!("[{link}, {{\"routes\": 1024}}]")).ends(0, ""),
         rogue("addresses", &format!(r#"[{link}, {{"op": "addresses-add", "link": 0, "addresses": [{addresses}]}}]"#))
             .ends(999, "257 addresses are too many: a run may add 256"),
-        // Each is noted before it fails, for DEL to remove.
+        // Each effect is noted before it fails, so that DEL removes it.
         rogue("a record", &format!(r#"[{{"times": 256, "step": {{"try": {reserve}}}}}, {reserve}]"#))
             .policy("[limits]\noperations = 1000")
             .ends(999, "an attachment can leave 256 things on the node"),
@@ -97,7 +97,8 @@ fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
     ])
 }
 
-/// Root in a container can make as many objects there as it likes: what is read of them has an end, and so has the reading.
+/// Root in a container can make any number of objects there: both the number that is read and the time for it are
+/// limited.
 #[test]
 fn routes_that_the_container_made() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -150,7 +151,7 @@ struct Held(Child);
 impl Held {
     fn lock(fortress: &Fortress, path: &str) -> Result<Self> {
         let mut command = fortress.node().command("flock");
-        // It lives as long as its standard input.
+        // It lives until its standard input is closed.
         let mut child =
             command.args([path, "sh", "-c", "echo held; cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -169,7 +170,7 @@ impl Drop for Held {
     }
 }
 
-/// A wait for somebody else's lock ends with the run too.
+/// A wait for another process's lock ends with the run too.
 #[test]
 fn locks_that_somebody_holds() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -179,7 +180,7 @@ fn locks_that_somebody_holds() -> Result<()> {
     let took = start.elapsed();
     println!("a lease directory's lock: {} ms: {answer:?}", took.as_millis());
     Refusal::of(&answer)?;
-    // Two seconds for the run, of which a quarter is kept for undoing.
+    // The run has two seconds; a quarter of them is reserved for undoing.
     ensure!(took > Duration::from_millis(1450) && took < Duration::from_secs(4), "took {took:?}");
     drop(held);
     fortress.plugin("hostile", "DEL", &good())?.success()?;

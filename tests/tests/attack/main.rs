@@ -1,8 +1,8 @@
-//! Attacks on a node that has something to lose: each is refused in known words, and everything else on the node is
+//! Attacks on a node with objects of others: each is refused in known words. Everything else on the node is
 //! bit-identical afterwards: links, addresses, routes, rules, nftables, iptables, sysctls, files, records.
 //!
-//! Two attackers: `hostile`, a component that misbehaves within its sandbox, and `rogue`, a sandbox process that has been
-//! taken over and speaks to the gate itself (`src/bin/rogue.rs`). An attack that needs nothing prepared is one line of a
+//! There are two attackers: `hostile`, a component that misbehaves within its sandbox, and `rogue`, a compromised
+//! sandbox process that speaks to the gate itself (`src/bin/rogue.rs`). An attack without preparation is one line of a
 //! table; the others are functions.
 
 #[path = "../common/mod.rs"]
@@ -35,14 +35,14 @@ use fortress::Fortress;
 use postern_tests::{Answer, Call, merge};
 use serde_json::{Value, json};
 
-/// One attack: who does what, under which rules, and how it has to end.
+/// One attack: the attacker, its steps, its policy, and the expected end.
 #[derive(Clone, Debug)]
 struct Attack {
     name: &'static str,
     plugin: &'static str,
     verb: &'static str,
     config: Value,
-    /// Instead of `config`.
+    /// The configuration's text, in place of `config`.
     raw: Option<String>,
     /// The operator's policy file for the plugin; empty for none.
     policy: &'static str,
@@ -51,7 +51,7 @@ struct Attack {
     words: &'static str,
 }
 
-/// The network configuration that all attacks begin with.
+/// Returns the network configuration that all attacks begin with.
 fn base() -> Value {
     json!({
         "cniVersion": "1.1.0", "name": "net", "type": "hostile",
@@ -59,13 +59,13 @@ fn base() -> Value {
     })
 }
 
-/// By the component: a behaviour of `tests/guests/hostile`.
+/// Makes an attack by the component: a behaviour of `tests/guests/hostile`.
 fn hostile(name: &'static str, behaviour: &str) -> Attack {
     attack(name, "hostile", json!({"hostile": behaviour}))
 }
 
-/// By the process: the steps of `src/bin/rogue.rs`. A bare operation is a call that ends the attack if it is refused; one
-/// without arguments is its name.
+/// Makes an attack by the process: the steps of `src/bin/rogue.rs`. A bare operation is a call that ends the attack if
+/// it is refused. An operation without arguments is given by its name.
 fn rogue(name: &'static str, steps: &str) -> Attack {
     let Value::Array(steps) = written(steps) else { return attack(name, "rogue", Value::Null) };
     let step = |step: Value| match step {
@@ -77,7 +77,7 @@ fn rogue(name: &'static str, steps: &str) -> Attack {
     attack(name, "rogue", json!({"type": "rogue", "rogue": steps}))
 }
 
-/// By nobody: the input itself is the attack, and a shipped plugin meets it.
+/// Makes an attack by the input itself on a shipped plugin.
 fn honest(name: &'static str, plugin: &'static str, patch: &str) -> Attack {
     attack(name, plugin, json!({"type": plugin})).with(patch)
 }
@@ -101,38 +101,39 @@ impl Attack {
         self
     }
 
-    /// With this text for a configuration.
+    /// Sets this text as the configuration.
     fn raw(mut self, text: impl Into<String>) -> Self {
         self.raw = Some(text.into());
         self
     }
 
-    /// On another verb than ADD.
+    /// Sets another verb than ADD.
     fn on(mut self, verb: &'static str) -> Self {
         self.verb = verb;
         merge(&mut self.config, &json!({"on": verb}));
         self
     }
 
-    /// With an operator's policy file.
+    /// Sets an operator's policy file.
     fn policy(mut self, toml: &'static str) -> Self {
         self.policy = toml;
         self
     }
 
-    /// With a variable of the environment.
+    /// Sets an environment variable.
     fn env(mut self, key: &'static str, value: &'static str) -> Self {
         self.env.push((key, value));
         self
     }
 
-    /// How it has to end: the error's code, and parts of its words separated by `…`. Code 0 is success that does no harm.
+    /// Sets the expected end: the error's code, and parts of its words separated by `…`. Code 0 is success without
+    /// harm.
     fn ends(mut self, code: u64, words: &'static str) -> Self {
         (self.code, self.words) = (code, words);
         self
     }
 
-    /// What the runtime calls.
+    /// Makes the runtime's call.
     fn call(&self, fortress: &Fortress) -> Result<Answer> {
         let stdin = self.raw.clone().unwrap_or_else(|| self.config.to_string());
         let call = Call::new(&common::test_bin()?, self.plugin, self.verb, stdin);
@@ -140,12 +141,12 @@ impl Attack {
         fortress.call(&self.env.iter().fold(call, |call, (key, value)| call.env(key, value)))
     }
 
-    /// Attacks, and fails unless it was withstood.
+    /// Runs the attack, and fails unless it was refused.
     fn withstood_by(&self, fortress: &mut Fortress) -> Result<()> {
         fortress.operator_policy(self.plugin, self.policy)?;
         let answer = self.call(fortress);
         if self.code == 0 && self.verb == "ADD" {
-            // What it was allowed to make goes with it.
+            // Its DEL removes the effects that were allowed.
             Attack { verb: "DEL", ..self.clone() }.call(fortress)?.success()?;
         }
         let unchanged = fortress.unchanged();
@@ -157,7 +158,7 @@ impl Attack {
         if unchanged.is_err() {
             fortress.mend()?;
         }
-        // Both are worth knowing.
+        // Both errors are reported.
         match (ended, unchanged) {
             (Err(ended), Err(changed)) => Err(ended.context(format!("and {changed:#}"))),
             (ended, changed) => ended.and(changed),

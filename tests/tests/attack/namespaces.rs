@@ -1,4 +1,4 @@
-//! Namespaces that are not the container's, and containers whose root has prepared them.
+//! Namespaces other than the container's, and containers whose root user has prepared them.
 
 use crate::common::Refusal;
 use crate::fortress::{Fortress, good};
@@ -70,7 +70,7 @@ fn namespaces_behind_other_paths() -> Result<()> {
     fortress.node().sh("umount /run/netns/mounted").map(drop)
 }
 
-/// What root in the container did to its own link before DEL.
+/// Changes by root in the container to its own link before DEL.
 const REPLACED: [(&str, &str); 6] = [
     ("deleted", "ip link del eth0"),
     ("renamed", "ip link set eth0 down; ip link set eth0 name eth7"),
@@ -100,10 +100,10 @@ fn links_replaced_before_check_and_del() -> Result<()> {
             fortress.node().sh_in("c1", script)?;
             let mut later = config.clone();
             postern_tests::merge(&mut later, &json!({"prevResult": result}));
-            // It may find fault, and changes nothing of others.
+            // CHECK may fail, and changes no object of others.
             fortress.plugin(plugin, "CHECK", &later)?;
             let deleted = fortress.plugin(plugin, "DEL", &later)?;
-            // What its root made is the container's own business.
+            // Objects that root in the container made belong to the container.
             fortress
                 .node()
                 .sh_in("c1", "for link in eth0 eth1 eth7; do ip link del $link 2>/dev/null || true; done")?;
@@ -113,7 +113,7 @@ fn links_replaced_before_check_and_del() -> Result<()> {
     )
 }
 
-/// Root in `c1` chooses the indices of a pair of its own, so that its `eth0` seems to be the other end of the bystander's
+/// Root in `c1` chooses the indices of its own pair, so that its `eth0` seems to be the other end of the bystander's
 /// host end.
 fn impostor(fortress: &mut Fortress) -> Result<String> {
     let end = fortress
@@ -151,7 +151,7 @@ fn a_pair_that_seems_to_be_the_bystanders() -> Result<()> {
         );
         fortress.unchanged()?;
     }
-    // The real plugins remove what is in the container, and nothing of the bystander's.
+    // The real plugins remove the link in the container, and nothing of the bystander.
     for plugin in ["bridge", "ptp"] {
         honest("", plugin, r#"{"bridge": "cni0", "ipMasq": true, "macspoofchk": true}"#).on("CHECK").call(&fortress)?;
         fortress.unchanged()?;
@@ -165,7 +165,7 @@ fn a_pair_that_seems_to_be_the_bystanders() -> Result<()> {
     Ok(())
 }
 
-/// Nor may the attacker learn of the bystander's link by it.
+/// The attacker must not learn of the bystander's link by it either.
 #[test]
 fn a_pair_that_seems_to_be_the_bystanders_tells_nothing() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -179,7 +179,7 @@ fn a_pair_that_seems_to_be_the_bystanders_tells_nothing() -> Result<()> {
     Refusal::of(&answer)?.expect(999, "which it neither made nor was given")
 }
 
-/// Something is there already where the attachment should go.
+/// An object is already at the place of the attachment.
 #[test]
 fn a_name_that_is_taken() -> Result<()> {
     let mut fortress = Fortress::new()?;

@@ -1,4 +1,4 @@
-//! What attackers write, for people who read terminals and logs.
+//! Attackers' output, on the way to people who read terminals and logs.
 
 use crate::common::test_bin;
 use crate::endings::orders;
@@ -31,7 +31,7 @@ fn endless_calls_do_not_wash_the_log_away() -> Result<()> {
     Ok(())
 }
 
-/// A runtime that goes away in the middle of an ADD: what was done is undone all the same.
+/// A runtime that goes away during an ADD: its effects are undone nevertheless.
 #[test]
 fn nobody_reads_what_is_said() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -51,7 +51,7 @@ END
     fortress.unchanged()
 }
 
-/// With as many calls as an operator may grant, in characters of four bytes each.
+/// As many calls as an operator may grant, in characters of four bytes each.
 #[test]
 fn denied_calls_do_not_fill_the_log() -> Result<()> {
     let fortress = Fortress::new()?;
@@ -99,7 +99,7 @@ fn nobody_forges_lines_of_the_log() -> Result<()> {
     fortress.plugin("hostile", "ADD", &orders("bridge-forgery", json!({})))?;
     let shown = fortress.node().sh(&format!("{}/postern log --container c1", test_bin()?.display()))?;
     ensure!(shown.contains("allowed everything"), "the log doesn't show what was asked for: {shown}");
-    // A heading, an entry with its time, or what is wrapped below the objects.
+    // A heading, an entry with its time, or a wrapped line below the objects.
     let genuine = |line: &str| {
         let heading = line.starts_with("20") && line.contains(" UTC  ");
         let entry = line.starts_with("  ") && line.get(2..4).is_some_and(|hour| hour.parse::<u8>().is_ok());
@@ -110,7 +110,7 @@ fn nobody_forges_lines_of_the_log() -> Result<()> {
     Ok(())
 }
 
-/// In whatever an attacker can make the host say on standard output: no byte that a terminal obeys.
+/// Standard output of the host never has a byte that a terminal obeys, for any input by an attacker.
 #[test]
 fn no_terminal_obeys_an_error() -> Result<()> {
     let fortress = Fortress::new()?;
@@ -137,7 +137,7 @@ fn no_terminal_obeys_an_error() -> Result<()> {
     Ok(())
 }
 
-/// Standard error of an attacker can't be taken for the host's own.
+/// Standard error of an attacker can't be mistaken for the host's own.
 #[test]
 fn nobody_speaks_for_the_host() -> Result<()> {
     let fortress = Fortress::new()?;

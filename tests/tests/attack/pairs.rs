@@ -1,5 +1,5 @@
-//! An attachment has one living pair, and what policy requires of its port is looked for on that one: sequences of
-//! operations that are each allowed, by the plugin and by root in the container.
+//! An attachment has one living pair, and the gate looks at that pair for the properties that policy requires. The
+//! tests are sequences of operations that are each allowed, by the plugin and by root in the container.
 
 use crate::common::Refusal;
 use crate::fortress::Fortress;
@@ -62,7 +62,7 @@ fn protection_of_a_port_that_is_not_there() -> Result<()> {
     ])
 }
 
-/// Runs the steps; while they pause, root in the container does something.
+/// Runs the steps; while they pause, root in the container runs the script.
 fn meanwhile(fortress: &Fortress, list: &[&str], script: &str) -> Result<postern_tests::Answer> {
     let attack = rogue("meanwhile", &steps(list)).policy(REQUIRED);
     fortress.operator_policy("rogue", REQUIRED)?;
@@ -77,7 +77,7 @@ fn meanwhile(fortress: &Fortress, list: &[&str], script: &str) -> Result<postern
     Ok(answer)
 }
 
-/// Root in the container renames its link, so that the name is free: no second port comes by it.
+/// Root in the container renames its link, so that the name is free: this gives no second port.
 #[test]
 fn a_link_that_root_renames_makes_no_room_for_another() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -91,7 +91,7 @@ fn a_link_that_root_renames_makes_no_room_for_another() -> Result<()> {
     fortress.unchanged()
 }
 
-/// The same with the link in another namespace, where the record alone knows of it.
+/// The same with the link in another namespace, known only from the record.
 #[test]
 fn a_link_that_root_moves_away_makes_no_room_for_another() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -104,7 +104,7 @@ fn a_link_that_root_moves_away_makes_no_room_for_another() -> Result<()> {
     fortress.unchanged()
 }
 
-/// Root deletes the guarded pair; the next one is not taken for guarded.
+/// Root deletes the guarded pair; the next one doesn't count as guarded.
 #[test]
 fn a_pair_that_root_deletes_takes_its_guard_with_it() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -118,7 +118,7 @@ fn a_pair_that_root_deletes_takes_its_guard_with_it() -> Result<()> {
     fortress.unchanged()
 }
 
-/// The rules are looked for where they are, not in the record.
+/// The kernel's rules count, not the record.
 #[test]
 fn rules_that_somebody_removed_are_missed() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -137,7 +137,7 @@ fn rules_that_somebody_removed_are_missed() -> Result<()> {
     fortress.unchanged()
 }
 
-/// A second ADD without a DEL between takes nothing of the first one's away, and has no handle to its port.
+/// A second ADD without a DEL before it removes nothing of the first one, and has no handle to its port.
 #[test]
 fn a_second_add_leaves_the_firsts_alone() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -156,7 +156,7 @@ fn a_second_add_leaves_the_firsts_alone() -> Result<()> {
         Refusal::of(&answer)?.expect(999, words)?;
         fortress.unchanged()?;
     }
-    // DEL has the record: a renamed link does not help either.
+    // DEL has the record: a renamed link is removed too.
     fortress.node().sh_in("c1", "ip link set eth0 down; ip link set eth0 name x1")?;
     Refusal::of(&rogue("renamed", &steps(&[CREATE])).call(&fortress)?)?.expect(999, "has a pair already")?;
     fortress.plugin("rogue", "DEL", &rogue("", "[]").config)?.success()?;

@@ -1,4 +1,4 @@
-//! Links to stack others on: such as were not granted, are in another place, are another attachment's, or are to be changed.
+//! Parent links: not granted, in another place, of another attachment, or to be changed.
 
 use crate::common::Refusal;
 use crate::fortress::Fortress;
@@ -94,7 +94,7 @@ fn links_that_may_not_be_stacked() -> Result<()> {
     ])
 }
 
-/// The operator has granted any link: that of another attachment is none.
+/// The operator has granted any link, but a link of another attachment is not included.
 #[test]
 fn the_host_end_of_another_attachment() -> Result<()> {
     let mut fortress = Fortress::new()?;

@@ -1,10 +1,10 @@
-//! Links of the host that an earlier result names: none is taken that is somebody's, and what is taken is let go of.
+//! Links of the host that an earlier result names: no link in use is attached, and an attached link is released.
 
 use crate::fortress::Fortress;
 use crate::rogue;
 use anyhow::{Context, Result};
 
-/// All that a policy can say: any link, on anybody's word.
+/// The widest policy: any link, from any earlier result.
 const ANY: &str =
     "[previous]\nnames = [\"*\"]\n[grant.point-to-point]\n[grant.bridge]\nnames = [\"hostile*\"]\nattach = [\"*\"]";
 const PREVIOUS: &str = r#""bridge-previous-link""#;
@@ -31,7 +31,7 @@ fn withstand(prepare: &str, attacks: &[(crate::Attack, &str)]) -> Result<()> {
     Ok(())
 }
 
-/// What the plugin would have to be asked for, under a policy that could not be wider.
+/// Links that must be refused, even under the widest policy.
 #[test]
 fn links_that_are_somebodys() -> Result<()> {
     let take = |name, words| {
@@ -65,7 +65,7 @@ fn links_that_are_somebodys() -> Result<()> {
     )
 }
 
-/// The host ends of other attachments, whether they are ports still or not: their records have them.
+/// The host ends of other attachments, whether or not they are still ports: their records contain them.
 #[test]
 fn host_ends_of_others() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -106,7 +106,7 @@ fn links_that_nobody_granted() -> Result<()> {
     )
 }
 
-/// One port for an attachment, and nothing else is done with the link.
+/// An attachment gets one port, and nothing else is done with the link.
 #[test]
 fn a_link_beside_a_pair_and_more_than_joining() -> Result<()> {
     let of = |name, list: &[&str]| rogue(name, &format!("[{}]", list.join(","))).policy(ANY);

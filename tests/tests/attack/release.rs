@@ -1,5 +1,5 @@
-//! DEL in an order of the attacker's choice: an address that is given back is another's at once, and a port without its
-//! guard sends what it likes.
+//! DEL in an order that the attacker chooses. A released address can have another owner at once, and a port without its
+//! guard can send any frame.
 
 use crate::common::test_bin;
 use crate::endings::orders;
@@ -9,7 +9,7 @@ use postern_tests::{Call, Node, merge};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// DEL by the hostile plugin, killed after a second: what it has done by then is all that is done.
+/// Runs DEL by the hostile plugin, killed after a second.
 fn killed_del(fortress: &Fortress, config: &Value) -> Result<()> {
     let call = Call::new(&test_bin()?, "hostile", "DEL", config.to_string());
     let call = call.attachment("c1", &fortress.netns("c1"), "eth0");
@@ -19,13 +19,13 @@ fn killed_del(fortress: &Fortress, config: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The address of a result, without its prefix length.
+/// Returns the address of a result, without its prefix length.
 fn address(result: &Value) -> Result<String> {
     let address = result.pointer("/ips/0/address").and_then(Value::as_str).context("no address")?;
     Ok(address.split('/').next().unwrap_or_default().to_owned())
 }
 
-/// What of an attachment uses its address, and whether the address is another's to take.
+/// Returns the parts of an attachment that use its address, and true if another attachment can take the address.
 fn of(fortress: &Fortress, address: &str) -> Result<(String, bool)> {
     let script = format!(
         "ip -n c1 -o addr show dev eth0 2>/dev/null | grep -F ' {address}/' || true
@@ -38,7 +38,7 @@ fn of(fortress: &Fortress, address: &str) -> Result<(String, bool)> {
 #[test]
 fn an_address_is_given_back_when_nothing_uses_it() -> Result<()> {
     let mut fortress = Fortress::new()?;
-    // With time enough, so that it is killed and not stopped.
+    // With enough time, so that it is killed and not stopped.
     fortress.operator_policy("hostile", "[limits]\nseconds = 60")?;
     fortress.look()?;
     crate::each(
@@ -57,14 +57,15 @@ fn an_address_is_given_back_when_nothing_uses_it() -> Result<()> {
             fortress.unchanged()
         },
     )?;
-    // One that traps has its record worked off.
+    // After a trap the host works through the record.
     let added = fortress.plugin("hostile", "ADD", &good())?.success()?;
     fortress.plugin("hostile", "DEL", &orders("release-and-trap", json!({"on": "DEL"})))?.success()?;
     ensure!(of(&fortress, &address(&added)?)? == (String::new(), true), "it traps, and something stays");
     fortress.unchanged()
 }
 
-/// A plugin of the chain that makes no link asks for what it is denied, and fails: the host then goes on in its place.
+/// A plugin of the chain that makes no link asks for a denied operation and fails: the host then continues in its
+/// place.
 #[test]
 fn nor_is_an_address_free_after_a_refusal() -> Result<()> {
     let node = Node::new()?;
@@ -94,7 +95,7 @@ fn nor_is_an_address_free_after_a_refusal() -> Result<()> {
     Ok(())
 }
 
-/// What can't be removed keeps its address.
+/// The address of an object that can't be removed stays taken.
 #[test]
 fn an_address_is_kept_while_something_uses_it() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -111,14 +112,14 @@ fn an_address_is_kept_while_something_uses_it() -> Result<()> {
     fortress.unchanged()
 }
 
-/// The guard goes when its port is down. The attachment is bridge's, the DEL a hostile plugin's.
+/// The guard is removed after its port is down. The attachment is bridge's, the DEL a hostile plugin's.
 #[test]
 fn a_port_is_down_before_its_guard_goes() -> Result<()> {
     let mut fortress = Fortress::new()?;
     fortress.operator_policy("hostile", "[limits]\nseconds = 60")?;
     let mut config = crate::base();
     merge(&mut config, &json!({"type": "bridge", "bridge": "hostile0", "macspoofchk": true}));
-    // What the first port leaves on a bridge.
+    // The node objects of the first port on a bridge.
     fortress.plugin("bridge", "ADD", &config)?.success()?;
     fortress.plugin("bridge", "DEL", &config)?.success()?;
     fortress.look()?;
@@ -135,7 +136,7 @@ fn a_port_is_down_before_its_guard_goes() -> Result<()> {
     fortress.unchanged()
 }
 
-/// The same without a record: a native plugin's attachment, by which port the rules name.
+/// The same without a record: a native plugin's attachment, found by the port in its rules.
 #[test]
 fn so_it_is_without_a_record() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -152,7 +153,7 @@ fn so_it_is_without_a_record() -> Result<()> {
     killed_del(&fortress, &orders("unguard-and-loop", json!({"on": "DEL", "macspoofchk": true})))?;
     let up = fortress.node().sh(&format!("ip -o link show dev {port} up master hostile0"))?;
     ensure!(up.is_empty(), "the port is up without its guard: {up}");
-    // Who deletes no link gets no address back.
+    // Without the deletion of the link the address is not released.
     killed_del(&fortress, &orders("release-and-loop", json!({"on": "DEL"})))?;
     let (used, free) = of(&fortress, &address)?;
     ensure!(!free && !used.is_empty(), "the address is free: {used}");
@@ -160,8 +161,8 @@ fn so_it_is_without_a_record() -> Result<()> {
     fortress.unchanged()
 }
 
-/// A native plugin's macvlan has no record, and no end on the host: its address is kept as long as the link is there. One
-/// that root in the container has made, stacked on nothing of the host, is no reason to keep it.
+/// A native plugin's macvlan has no record, and no end on the host: its address is kept while the link exists. A
+/// macvlan that root in the container made, stacked on no link of the host, is no reason to keep it.
 #[test]
 fn nor_is_it_given_back_while_a_link_without_a_host_end_is_there() -> Result<()> {
     let lookalikes = "ip link add lone1 type veth peer name lone2; ip link add link lone1 name eth0 type macvlan";

@@ -1,4 +1,4 @@
-//! Results that claim what isn't so, and results of others that were tampered with.
+//! Results with false claims, and changed results of other plugins.
 
 use crate::{honest, rogue, withstand};
 use anyhow::Result;
@@ -83,7 +83,7 @@ fn results_that_claim_what_is_not_so() -> Result<()> {
     ])
 }
 
-/// `prevResult` comes from the runtime, which keeps it where others may reach.
+/// `prevResult` comes from the runtime, which keeps it at a place that others may reach.
 #[test]
 fn earlier_results_that_were_tampered_with() -> Result<()> {
     let bystander = r#"{"cniVersion": "1.1.0", "interfaces": [{"name": "cni0"}, {"name": "op0"}, {"name": "eth0", "sandbox": "/run/netns/c2"}], "ips": [{"address": "10.77.0.2/24", "interface": 2}], "routes": [{"dst": "0.0.0.0/0"}]}"#;

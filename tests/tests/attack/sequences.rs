@@ -1,8 +1,8 @@
-//! Random sequences of host calls under random policies, and an oracle: whatever a plugin asks for, nothing changes but
-//! what its policy grants and its attachment owns; and after DEL, nothing but node objects that it was granted.
+//! Random sequences of host calls under random policies, and an oracle. For any request of a plugin, only objects that
+//! its policy grants and its attachment owns change. After DEL, only granted node objects are left.
 //!
-//! `POSTERN_FUZZ_SEED` begins with another seed, `POSTERN_FUZZ_RUNS` sets the number of sequences; without, as many as fit
-//! into `SECONDS` are run. `make fuzz` runs for as long as `POSTERN_FUZZ_SECONDS` says.
+//! `POSTERN_FUZZ_SEED` sets another first seed, `POSTERN_FUZZ_RUNS` the number of sequences. Without it, as many are
+//! run as fit into `SECONDS`. `make fuzz` runs for the time in `POSTERN_FUZZ_SECONDS`.
 
 use crate::common::number;
 use crate::fortress::Fortress;
@@ -14,9 +14,9 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bounded run of `make test`.
+/// The duration of the run in `make test`, in seconds.
 const SECONDS: u64 = 40;
-/// Nodes at a time.
+/// The number of nodes at a time.
 const THREADS: u64 = 2;
 /// Calls of the longest sequence.
 const CALLS: u64 = 120;
@@ -36,7 +36,7 @@ const PLAIN: [&str; 11] = [
     "resolv-conf",
 ];
 
-/// What one sequence is allowed.
+/// The policy of one sequence.
 #[derive(Debug)]
 struct Rules {
     toml: String,
@@ -44,7 +44,7 @@ struct Rules {
     bridges: Vec<&'static str>,
     promisc: bool,
     force: bool,
-    /// Beginnings of the addresses that may be leased.
+    /// The beginnings of the addresses that may be leased.
     leases: Vec<&'static str>,
 }
 
@@ -129,7 +129,7 @@ impl Rules {
         self.granted.contains(&name)
     }
 
-    /// The link belongs to a granted bridge: it is one, or its VLAN gateway, or that one's other end.
+    /// True if the link belongs to a granted bridge: it is one, or its VLAN gateway, or the other end of that.
     fn is_bridge(&self, link: &str) -> bool {
         let link = link.trim_start_matches("veth(host:").trim_end_matches(')');
         self.bridges
@@ -137,10 +137,10 @@ impl Rules {
             .any(|bridge| link.strip_prefix(bridge).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
     }
 
-    /// Whether a place of the snapshot may differ. `attached`: between an ADD that succeeded and DEL.
+    /// True if a place of the snapshot may differ. `attached`: between an ADD that succeeded and DEL.
     fn allow(&self, path: &str, after: Option<&str>, attached: bool) -> bool {
         if let Some(place) = path.strip_prefix("c1/") {
-            // Setting lo up, and IPv6 on it, is the namespace's and dies with it.
+            // Setting lo up, and IPv6 on it, belongs to the namespace and ends with it.
             let lo = place.starts_with("links/lo/")
                 || place.starts_with("routes/") && place.contains("dev:lo")
                 || place.starts_with("sysctls/ipv6/conf/lo/disable_ipv6");
@@ -159,7 +159,7 @@ impl Rules {
             "links" => rest.split('/').next().unwrap_or_default().to_owned(),
             "routes" => rest.split(',').find_map(|word| word.strip_prefix("dev:")).unwrap_or_default().to_owned(),
             "sysctls" if rest.ends_with("/forwarding") || rest == "ipv4/ip_forward" => {
-                // A link that comes or goes has its own.
+                // A link that appears or disappears has its own entries.
                 let of = rest.split('/').nth(2).unwrap_or_default();
                 if self.grants("forwarding") || of == "all" || of == "default" || rest == "ipv4/ip_forward" {
                     return self.grants("forwarding");
@@ -169,19 +169,19 @@ impl Rules {
             "sysctls" => rest.split('/').nth(2).unwrap_or_default().to_owned(),
             _ => return false,
         };
-        // The link on which another one stands hears what is for that one's address.
+        // The parent link receives frames for the address of the link on it.
         if link == "wire0" && rest == "wire0/promiscuity" {
             return attached && self.grants("parent") && self.grants("macvlan");
         }
         if link == "veth(c1:eth0)" || link == "veth(?)" && kind == "routes" {
             return attached && self.grants("veth");
         }
-        // Promiscuous mode is a grant of its own.
+        // Promiscuous mode is a separate grant.
         let promisc = after.is_some_and(|after| after.contains("PROMISC") || after.contains("\"promiscuity\":1"));
         self.is_bridge(&link) && (!promisc || self.promisc)
     }
 
-    /// Rules of packet filters: none of those before are gone, and what came is this attachment's.
+    /// Checks rules of packet filters: all earlier ones are still there, and new ones belong to this attachment.
     fn allow_rules(&self, before: &Value, after: &Value, attached: bool) -> Result<()> {
         let filters = self.grants("masquerade") || self.grants("mac-guard");
         let empty = serde_json::Map::new();
@@ -200,8 +200,8 @@ impl Rules {
                 }
                 for new in has.iter().filter(|line| !had.contains(line)) {
                     let tagged = new.contains("c1");
-                    // A chain of the attachment's own, and the base chains that all share.
-                    // Of a comment that iptables made, the other listing shows the words, and is looked at as well.
+                    // A chain of the attachment's own, and the base chains that all share. nft shows a comment that
+                    // iptables made without its words; the iptables listing has them and is checked too.
                     let elsewhere = which == "nft" && new.contains("{\"xt\":{\"name\":\"comment\"");
                     let tagged = tagged || elsewhere;
                     let chain = key.contains(": chain ") || key.contains("CNI-") || !key.contains("rules of");
@@ -212,7 +212,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Files: leases of this container in granted ranges, and nothing else but what Postern keeps of them.
+    /// Checks files: only leases of this container in granted ranges, and Postern's own data about them.
     fn allow_file(&self, path: &str, content: Option<&str>, attached: bool) -> bool {
         let Some(name) = path.strip_prefix("files//var/lib/hostile/net/") else {
             return path == "files//var/lib/hostile/net/";
@@ -223,7 +223,7 @@ impl Rules {
             || attached && owned && self.leases.iter().any(|beginning| name.starts_with(beginning))
     }
 
-    /// Records, notes and policies: nobody else's changes.
+    /// Checks records, notes and policies: only the attachment's own change.
     fn allow_note(&self, path: &str, before: Option<&String>, after: Option<&String>, attached: bool) -> bool {
         match (before, after) {
             (None, Some(new)) if path.starts_with("/run/postern/attachments/") => {
@@ -235,7 +235,7 @@ impl Rules {
                     || new.contains("\"forwarding\"") && self.grants("forwarding")
                     || new.starts_with("4")
             }
-            // A granted bridge that was gone was made anew, with another index: of the note nothing else may differ.
+            // A granted bridge that was gone was made anew, with another index: no other part of the note may differ.
             (Some(old), Some(new)) if path.starts_with("/run/postern/node/bridge-") => {
                 let same = |text: &str| text.split("\"created\"").next().map(str::to_owned);
                 self.bridges.iter().any(|bridge| new.contains(bridge)) && same(old) == same(new)
@@ -278,7 +278,7 @@ impl Rules {
     }
 }
 
-/// One sequence, on all verbs that come to an attachment.
+/// Runs one sequence, in all verbs of an attachment.
 fn run(fortress: &mut Fortress, seed: u64, calls: u64) -> Result<()> {
     let mut random = Random::new(seed);
     let rules = Rules::random(&mut random);
@@ -309,7 +309,7 @@ fn run(fortress: &mut Fortress, seed: u64, calls: u64) -> Result<()> {
     fortress.look()
 }
 
-/// Halves the number of calls for as long as the sequence fails on a fresh node.
+/// Halves the number of calls while the sequence fails on a fresh node.
 fn shrink(seed: u64, mut calls: u64, mut error: anyhow::Error) -> anyhow::Error {
     while calls > 1 {
         let half = Fortress::new().and_then(|mut fortress| run(&mut fortress, seed, calls / 2));
@@ -326,7 +326,7 @@ fn random_sequences_stay_within_their_policy() -> Result<()> {
     let first = number("POSTERN_FUZZ_SEED").unwrap_or(1);
     let asked = number("POSTERN_FUZZ_RUNS");
     let runs = asked.unwrap_or(u64::MAX);
-    // A number of sequences is a bound of its own.
+    // A number of sequences is a limit without any time.
     let seconds = number("POSTERN_FUZZ_SECONDS").unwrap_or(if asked.is_some() { 1 << 20 } else { SECONDS });
     let until = Instant::now() + Duration::from_secs(seconds);
     let next = AtomicU64::new(0);
@@ -362,7 +362,7 @@ fn random_sequences_stay_within_their_policy() -> Result<()> {
     Ok(())
 }
 
-/// What the audit log says became of the guest's calls.
+/// Returns the outcomes of the guest's calls in the audit log.
 fn decisions(fortress: &Fortress) -> Result<BTreeMap<String, u64>> {
     let mut totals = BTreeMap::new();
     let log = fortress.node().sh("cat /var/log/postern/audit.jsonl*")?;

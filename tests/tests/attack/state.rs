@@ -1,10 +1,10 @@
-//! State directories, records and logs that somebody else could write, or has put something in the place of.
+//! State directories, records and logs that another user could write, or has replaced.
 
 use crate::common::Refusal;
 use crate::fortress::{Fortress, good};
 use anyhow::{Result, ensure};
 
-/// What is done to the node, how it is mended, and what is said of it.
+/// The change to the node, its repair, and the message about it.
 const PLACES: [(&str, &str, &str); 8] = [
     ("chmod 777 /run/postern", "chmod 700 /run/postern", "/run/postern can be written by others"),
     ("chmod 770 /run/postern", "chmod 700 /run/postern", "/run/postern can be written by others"),
@@ -44,7 +44,7 @@ fn places_that_others_could_write() -> Result<()> {
     )
 }
 
-/// Something else in the place of the attachment's record, by the name that it would have.
+/// Another object in the place of the attachment's record, with the record's name.
 #[test]
 fn records_that_others_prepared() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -74,14 +74,14 @@ fn records_that_others_prepared() -> Result<()> {
             fortress.prepare(prepare)?;
             let answer = fortress.plugin("hostile", "ADD", &good())?;
             if *usable {
-                // Set aside, and said.
+                // It is set aside, and a message says so.
                 let deleted = fortress.plugin("hostile", "DEL", &good())?;
                 fortress.node().sh(&format!("rm -rf {path}*"))?;
                 answer.success()?;
                 deleted.success()?;
-                // Neither followed nor written through.
+                // It is neither followed nor written through.
                 fortress.node().sh("[ \"$(cat /etc/operator/shadow)\" = secret ]; [ ! -e /etc/operator/new ]")?;
-                // An empty one is what a run that was killed at once leaves.
+                // A run that was killed at once leaves an empty one.
                 ensure!(*name == "nothing" || answer.stderr.contains("postern: "), "nothing is said: {answer:?}");
             } else {
                 let unchanged = fortress.unchanged();
@@ -96,7 +96,7 @@ fn records_that_others_prepared() -> Result<()> {
     )
 }
 
-/// Whatever is in the place of the log is not written through, and keeps nobody waiting.
+/// No object in the place of the log is written through, and none makes a run wait.
 #[test]
 fn logs_that_others_prepared() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -117,7 +117,7 @@ fn logs_that_others_prepared() -> Result<()> {
             let answer = fortress.plugin("hostile", "ADD", &good())?;
             let deleted = fortress.plugin("hostile", "DEL", &good())?;
             ensure!(answer.status != 124, "it waits for ever");
-            // A hard link in a directory of root's is root's: nobody else can have made it.
+            // A hard link in a directory of root belongs to root: no other user can have made it.
             let unchanged = if *name == "a hard link to a file" { Ok(()) } else { fortress.unchanged() };
             fortress.prepare(&format!("rm -rf {log}"))?;
             deleted.success()?;
@@ -126,13 +126,13 @@ fn logs_that_others_prepared() -> Result<()> {
     )
 }
 
-/// Whoever has taken over a gate can write to records, which later runs believe: as far as they have to.
+/// An attacker who controls a gate can write to records, which later runs must use: the harm is limited.
 #[test]
 fn records_that_were_tampered_with() -> Result<()> {
     let mut fortress = Fortress::new()?;
     crate::each(
         [
-            // Nothing of such a name can have been run: there is nothing to run again.
+            // No plugin of such a name can have run: there is none to run again.
             ("a program by path", r#"{"effect":"native","plugin":"../../../../bin/sh"}"#, ""),
             ("an absolute program", r#"{"effect":"native","plugin":"/bin/sh"}"#, ""),
             ("a program that is nowhere", r#"{"effect":"native","plugin":"sh"}"#, "failed to find plugin \"sh\""),

@@ -1,4 +1,4 @@
-//! What a sandbox that has been taken over can say to the gate: frames and messages as no honest sandbox makes them.
+//! Messages of a compromised sandbox to the gate: frames and messages that no normal sandbox makes.
 
 use crate::common::Refusal;
 use crate::fortress::Fortress;
@@ -61,7 +61,7 @@ fn messages() -> Result<()> {
     ])
 }
 
-/// Standard error without end is shown up to its limit, and ends with the run.
+/// Endless standard error is shown up to its limit, and ends with the run.
 #[test]
 fn standard_error_without_end() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -81,7 +81,7 @@ fn standard_error_without_end() -> Result<()> {
     Ok(())
 }
 
-/// One message may be a mebibyte; what is shown of it is as much as of any other.
+/// One message may be a mebibyte; the shown part is as long as that of any other.
 #[test]
 fn standard_error_in_one_line() -> Result<()> {
     let mut fortress = Fortress::new()?;
@@ -96,7 +96,7 @@ fn standard_error_in_one_line() -> Result<()> {
     fortress.unchanged()
 }
 
-/// A call may be a mebibyte: what the gate makes of it must not take longer than the run.
+/// A call may be a mebibyte: its processing in the gate must not take longer than the run.
 #[test]
 fn calls_as_large_as_can_be() -> Result<()> {
     let mut fortress = Fortress::new()?;

@@ -1,4 +1,4 @@
-//! Random changes of valid calls: whatever comes in, the answer is well-formed, and a DEL leaves the node as it was.
+//! Random changes of valid calls: for any input the answer is well-formed, and a DEL restores the node.
 
 use crate::common::{Refusal, Watched, test_bin};
 use crate::{base, call};
@@ -6,10 +6,10 @@ use anyhow::{Result, ensure};
 use postern_tests::{Call, Random, merge};
 use serde_json::{Value, json};
 
-/// Runs, each with an ADD and what follows. `POSTERN_FUZZ_RUNS` is another number.
+/// The number of runs, each with an ADD and its next verbs. `POSTERN_FUZZ_RUNS` sets another number.
 const RUNS: u64 = 300;
 
-/// Keys of all plugins, good for any of them.
+/// Keys of all plugins, usable for any of them.
 const KEYS: [&str; 38] = [
     "dataDir",
     "resolvConf",
@@ -51,7 +51,7 @@ const KEYS: [&str; 38] = [
     "ips",
 ];
 
-/// Texts that have broken something somewhere. None is a path that could exist.
+/// Texts that have caused a failure in some program. None is a path that could exist.
 const TEXTS: [&str; 24] = [
     "",
     "x",
@@ -79,7 +79,7 @@ const TEXTS: [&str; 24] = [
     "true",
 ];
 
-/// A value of some kind.
+/// Returns a value of some kind.
 fn value(random: &mut Random, depth: usize) -> Value {
     match random.index(if depth == 0 { 7 } else { 9 }) {
         0 => Value::Null,
@@ -120,7 +120,7 @@ fn change(random: &mut Random, tree: &mut Value) {
     }
 }
 
-/// Changes bytes of the text, which is no JSON any more then, or other JSON.
+/// Changes bytes of the text, which then is no JSON, or other JSON.
 fn damage(random: &mut Random, text: &mut Vec<u8>) {
     for _ in 0..=random.index(3) {
         let at = random.index(text.len().max(1));
@@ -141,7 +141,7 @@ fn damage(random: &mut Random, text: &mut Vec<u8>) {
     }
 }
 
-/// A node that has everything that a plugin may leave on purpose, so that the rest shows.
+/// Makes a node with all node objects that a plugin may leave, so that everything else is noticed.
 fn node() -> Result<Watched> {
     let mut watched = Watched::new(&["c1"])?;
     let gateway = json!({"isGateway": true, "ipMasq": true, "macspoofchk": true, "ipam": {"ranges": [[{"subnet": "fd00:9::/64"}], [{"subnet": "10.9.0.0/24"}]]}});
@@ -167,7 +167,7 @@ fn tidy(watched: &Watched) -> Result<()> {
     watched.node.sh("for link in $(ip -o link show type bridge | cut -d: -f2); do ip link del \"$link\"; done; rm -rf /var/lib/cni").map(drop)
 }
 
-/// A random call, without its verb.
+/// Returns a random call, without its verb.
 fn random_call(random: &mut Random, netns: &str) -> Result<Call> {
     let plugin = random.one_of(&["bridge", "bridge", "ptp", "host-local", "static", "loopback"]);
     let mut config = base(plugin);
@@ -186,11 +186,11 @@ fn random_call(random: &mut Random, netns: &str) -> Result<Call> {
         return Ok(call);
     }
     let key = random.one_of(&["CNI_CONTAINERID", "CNI_IFNAME", "CNI_ARGS", "CNI_PATH", "CNI_NETNS"]);
-    // No variable can hold a zero byte.
+    // An environment variable can't contain a zero byte.
     Ok(call.env(key, &random.one_of(&TEXTS).replace('\0', "")))
 }
 
-/// ADD, CHECK and DEL of a call. Whether ADD succeeded.
+/// Runs ADD, CHECK and DEL of a call; true if ADD succeeded.
 fn run(watched: &mut Watched, call: &Call) -> Result<bool> {
     let mut added = false;
     for verb in ["ADD", "CHECK", "DEL"] {
@@ -214,7 +214,7 @@ fn random_calls_are_answered_and_leave_nothing() -> Result<()> {
     let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (seed, runs) = (number("POSTERN_FUZZ_SEED", 0x0070_6f73_7465_726e), number("POSTERN_FUZZ_RUNS", RUNS));
     println!("POSTERN_FUZZ_SEED={seed} POSTERN_FUZZ_RUNS={runs}");
-    // A relative path in a configuration starts where the plugin was started: not in the sources.
+    // A relative path in a configuration starts at the plugin's working directory, which must not be in the sources.
     std::fs::create_dir_all("/run/fuzz/a/b/c")?;
     std::env::set_current_dir("/run/fuzz/a/b/c")?;
     let mut watched = node()?;

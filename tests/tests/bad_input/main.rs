@@ -1,4 +1,4 @@
-//! Bad input, against the real host: each kind has its code and its words, and changes nothing on the node.
+//! Bad input for the real host executable: each kind has its code and its words, and changes nothing on the node.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,7 +10,7 @@ use common::{Refusal, Watched, each, test_bin};
 use postern_tests::{Answer, Call, merge};
 use serde_json::{Value, json};
 
-/// A valid configuration of each plugin.
+/// Returns a valid configuration of each plugin.
 fn base(plugin: &str) -> Value {
     let ipam = match plugin {
         "static" => json!({"type": "static", "addresses": [{"address": "10.9.0.5/24"}]}),
@@ -37,7 +37,7 @@ fn call(
     watched.node.call(&env.iter().fold(call, |call, (key, value)| call.env(key, value)))
 }
 
-/// A node whose node objects (bridge, directories) are there already.
+/// Makes a node whose node objects (bridge, directories) exist already.
 fn used_node() -> Result<Watched> {
     let mut watched = Watched::new(&["c1"])?;
     for verb in ["ADD", "DEL"] {
@@ -47,7 +47,7 @@ fn used_node() -> Result<Watched> {
     Ok(watched)
 }
 
-/// An ADD that is refused so, and changes nothing.
+/// Runs an ADD that is refused with these words, and changes nothing.
 fn refused(
     watched: &mut Watched,
     plugin: &str,
@@ -109,7 +109,7 @@ fn what_is_no_configuration() -> Result<()> {
     )
 }
 
-/// Keys that decide what a plugin may do are refused when they are given twice; which one counts is for nobody to guess.
+/// Keys that decide on a plugin's rights are refused if they are given twice: no rule says which one counts.
 const TWICE: [(&str, &str, &str); 8] = [
     ("bridge", r#""Bridge": "br8""#, "has both \"bridge\" and \"Bridge\""),
     ("bridge", r#""bridge": "br9""#, "has both \"bridge\" and \"bridge\""),
@@ -135,7 +135,7 @@ fn keys_that_are_given_twice() -> Result<()> {
     )
 }
 
-/// What decoding each key needs: `b`ool, `s`tring, `i`nteger, `l`ist, `o`bject.
+/// The type that each key needs: `b`ool, `s`tring, `i`nteger, `l`ist, `o`bject.
 const KEYS: [(&str, &str, &str); 4] = [
     (
         "bridge",
@@ -185,7 +185,8 @@ fn every_key_of_the_wrong_type() -> Result<()> {
                     bail!("{wrong} is accepted");
                 }
                 let refusal = Refusal::of(&answer)?;
-                // 6: read before anything else; 7: policy depends on it; 999: the plugin's own words, which are native's.
+                // 6: read before all others; 7: policy depends on it; 999: the plugin's own words, which are those of
+                // native plugins.
                 ensure!(matches!(refusal.code, 6 | 7 | 999), "{wrong}: {refusal:?}");
                 ensure!(refusal.text.contains(*key), "{wrong}: does not name the key: {refusal:?}");
             }
@@ -224,7 +225,7 @@ const NAMES: [(&str, &str, u64, &str); 25] = [
     ("CNI_ARGS", "IgnoreUnknown=maybe", 999, "ARGS: error parsing value of pair \"IgnoreUnknown=maybe\""),
 ];
 
-/// Namespaces that are not the container's.
+/// Namespaces other than the container's.
 const NAMESPACES: [(&str, u64, &str); 8] = [
     ("", 4, "required env variables [CNI_NETNS] missing"),
     ("/run/netns/none", 999, "failed to open netns \"/run/netns/none\"…no such file or directory"),
@@ -232,7 +233,7 @@ const NAMESPACES: [(&str, u64, &str); 8] = [
     ("/run", 999, "failed to open netns \"/run\": unknown FS magic"),
     ("relative/path", 999, "failed to open netns \"relative/path\""),
     ("/proc/self/ns/net", 8, "plugin's netns and netns from CNI_NETNS should not be the same"),
-    // A namespace, but not of the network.
+    // A namespace, but not a network namespace.
     ("/proc/self/ns/mnt", 999, "/proc/self/ns/mnt"),
     ("/proc/self/ns/user", 999, "/proc/self/ns/user"),
 ];
@@ -310,7 +311,7 @@ fn a_configuration_gone_bad_does_not_keep_an_attachment() -> Result<()> {
         let answer = call(&watched, "bridge", "DEL", bad.clone(), &[])?;
         let gone = watched.unchanged();
         call(&watched, "bridge", "DEL", good.clone(), &[])?.success()?;
-        // It may say what it thinks of the configuration.
+        // It may complain about the configuration.
         if answer.status != 0 {
             Refusal::of(&answer)?;
         }

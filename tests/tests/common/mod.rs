@@ -1,4 +1,5 @@
-//! What the tests of bad input and bad plugins share: an error object taken apart, and proof that a node is unchanged.
+//! Helpers of the tests of bad input and bad plugins: the parts of an error object, and the proof that a node is
+//! unchanged.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 use anyhow::{Context, Result, bail, ensure};
@@ -6,13 +7,13 @@ use postern_tests::{Answer, Names, Node, compare, plugin_bin};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// The CNI bin directory with the hostile plugin, beside the one under test.
+/// Returns the CNI bin directory with the hostile plugin, beside the one under test.
 pub fn test_bin() -> Result<PathBuf> {
     let path = plugin_bin()?.join("../test-bin");
     path.canonicalize().with_context(|| format!("no {}: `tests/setup test` makes it", path.display()))
 }
 
-/// The error object that a plugin must have answered with: status 1, exactly one object with nothing but its keys.
+/// The required error object of a plugin: status 1, exactly one object with only its keys.
 #[derive(Debug)]
 pub struct Refusal {
     pub code: u64,
@@ -46,7 +47,7 @@ impl Refusal {
     }
 }
 
-/// A node with containers, and what it looked like.
+/// A node with containers, and its earlier state.
 pub struct Watched {
     pub node: Node,
     containers: Vec<&'static str>,
@@ -63,7 +64,7 @@ impl Watched {
         Ok(watched)
     }
 
-    /// From now on, this is how the node should look.
+    /// Takes the present state of the node as the expected one.
     pub fn look(&mut self) -> Result<()> {
         self.before = self.node.snapshot(&self.containers, &mut self.names)?;
         Ok(())
@@ -77,13 +78,13 @@ impl Watched {
         Ok(())
     }
 
-    /// How the node looked, and how it looks now.
+    /// Returns the earlier and the present state of the node.
     pub fn trees(&mut self) -> Result<(Value, Value)> {
         let after = self.node.snapshot(&self.containers, &mut self.names)?;
         Ok((self.before.clone(), after))
     }
 
-    /// Fails if anything changed but records. Which address comes next is no change.
+    /// Fails if anything changed except records. The next address of the round robin doesn't count.
     pub fn same(&mut self) -> Result<()> {
         let after = self.node.snapshot(&self.containers, &mut self.names)?;
         let left: Vec<_> = compare(&self.before, &after)
@@ -97,7 +98,7 @@ impl Watched {
     }
 }
 
-/// A node's own `/etc`, in which iptables still finds what it needs: for operators' policies.
+/// A separate `/etc` for a node, for operators' policies. iptables still finds its files in it.
 pub const PRIVATE_ETC: &str = "
     mount -t tmpfs -o mode=755 etc /mnt
     cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
@@ -105,8 +106,8 @@ pub const PRIVATE_ETC: &str = "
     mount --move /mnt /etc
 ";
 
-/// How a node looks, records included, with names for what is random in it that hold for this picture alone: two pictures
-/// of the same state are equal, whichever names the links had. Which address comes next is no part of it.
+/// Returns the state of a node with its records. Random parts get names that are valid only in this picture. So two
+/// pictures of the same state are equal, with any names of links. The next address of the round robin doesn't count.
 ///
 /// # Errors
 /// As [`Node::snapshot`].
@@ -125,7 +126,7 @@ pub fn picture(node: &Node, containers: &[&str]) -> Result<Value> {
 /// Fails with the first differences if the two pictures are not the same.
 ///
 /// # Errors
-/// They are not.
+/// The pictures differ.
 pub fn same_picture(before: &Value, after: &Value) -> Result<()> {
     let left: Vec<_> = compare(before, after)
         .iter()
@@ -139,8 +140,8 @@ pub fn same_picture(before: &Value, after: &Value) -> Result<()> {
     Ok(())
 }
 
-/// `postern gc --yes`. Which attachments it kept because it can't be told whether their namespaces are gone: without
-/// privileges over all processes of the machine, which tests don't have, that shows only by their links.
+/// Runs `postern gc --yes`. Returns the attachments that it kept because the end of their namespaces is unknown.
+/// Without privileges over all processes of the machine, which tests don't have, only links can show that.
 ///
 /// # Errors
 /// It fails, or keeps something for another reason.
@@ -157,8 +158,8 @@ pub fn collect_garbage(node: &Node) -> Result<Vec<String>> {
         .collect()
 }
 
-/// Whether an attachment's record says that the runtime has its result and that no DEL has begun: it is whole then, and what
-/// stands in the way of another ADD is right to do so.
+/// True if an attachment's record says that the runtime has its result and that no DEL has begun. Then it is complete,
+/// and another ADD fails correctly.
 ///
 /// # Errors
 /// The records can't be read.

@@ -15,7 +15,7 @@ fn ranges(ranges: &Value, routes: &Value) -> Value {
     json!({"ipam": {"ranges": ranges, "routes": routes}})
 }
 
-/// A case `bridge/NAME`: the base configuration with a merge patch.
+/// Returns a case `bridge/NAME`: the base configuration with a merge patch.
 fn bridge(name: &str, patch: &Value) -> Case {
     let mut config = base();
     merge(&mut config, patch);
@@ -60,7 +60,8 @@ pub fn cases() -> Vec<Case> {
         layer2("version-0.3.1", &json!({"cniVersion": "0.3.1", "dns": {"nameservers": ["10.0.0.1"]}})),
         layer2("dns", &json!({"dns": {"nameservers": ["10.0.0.1"], "domain": "a.b", "search": ["x", "y"], "options": ["z"]}})),
         layer2("status-gc", &json!({"cniVersion": "1.1.0"})).steps("STATUS ADD GC STATUS DEL"),
-        // A link of the host that a plugin before has made: native bridge makes a pair all the same, and leaves that link alone.
+        // A link of the host that an earlier plugin has made: native bridge makes a pair nevertheless, and leaves that
+        // link alone.
         layer2("previous-host-link", &json!({"prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "tap0", "mac": "02:00:00:00:00:21"}]}}))
             .prepare("ip link add name tap0 address 02:00:00:00:00:21 type ifb"),
         layer2("down-existing-bridge", &json!({"mtu": 1400})).prepare("ip link add name br9 mtu 1300 type bridge"),

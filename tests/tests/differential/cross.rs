@@ -1,10 +1,10 @@
-//! Cases in which both sides work on one attachment: what one made, the other checks and deletes.
+//! Cases with both sides on one attachment: one side makes it, the other checks and deletes it.
 
 use crate::{bridge, macvlan};
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// An IPAM plugin that is no component: native runs it, ours only where policy allows.
+/// An IPAM plugin that is not a component: native plugins run it, Postern only if policy allows it.
 const SCRIPT_IPAM: &str = r#"mkdir -p /run/cni-bin
 cat > /run/cni-bin/script-ipam <<'END'
 #!/bin/sh
@@ -58,7 +58,7 @@ pub fn cases() -> Vec<Case> {
         }
         all.push(case("taking-turns", "ADD:c1@native ADD:c2 DEL:c1 ADD:c3@native DEL:c2@native DEL:c3"));
         if plugin != "host-local" {
-            // A native main plugin with our IPAM; ours with only native ones in CNI_PATH.
+            // A native main plugin with Postern's IPAM; Postern's with only native ones in CNI_PATH.
             all.push(case(
                 "native-main-our-ipam",
                 "ADD@native,other-ipam CHECK@native,other-ipam DEL@native,other-ipam",

@@ -1,13 +1,13 @@
-//! Cases of the host-device plugin. This kernel has no link that needs no other end: the ends of a pair are the devices.
+//! Cases of the host-device plugin. The devices are the ends of a pair: this kernel may have no other kind of link.
 
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// Two links of the node, one up and one down, and the view of `/sys` that belongs to it.
+/// Two links of the node, one up and one down, and the `/sys` of the node's namespace.
 const DEVICES: &str = "ip link add dev1 address 02:00:00:00:ee:01 type veth peer name dev2 address 02:00:00:00:ee:02; \
                        ip link set dev1 up; umount -l /sys 2> /dev/null || true; mount -t sysfs sysfs /sys";
 
-/// A case `host-device/NAME`: one IPv4 range on `dev1`, with a merge patch.
+/// Returns the case `host-device/NAME`: one IPv4 range on `dev1`, with a merge patch.
 fn host_device(name: &str, patch: &Value) -> Case {
     let mut config = json!({
         "cniVersion": "1.0.0", "name": "net", "type": "host-device", "device": "dev1",
@@ -17,7 +17,7 @@ fn host_device(name: &str, patch: &Value) -> Case {
     Case::new(&format!("host-device/{name}"), "host-device", &config).prepare(DEVICES)
 }
 
-/// All cases of host-device.
+/// Returns all cases of host-device.
 pub fn cases() -> Vec<Case> {
     let mut all = vec![
         host_device("plain", &json!({})),

@@ -3,11 +3,11 @@
 use postern_tests::{Case, merge};
 use serde_json::{Value, json};
 
-/// The link of the node that others are stacked on, with a default route through it.
+/// The parent link on the node, with a default route through it.
 pub const MASTER: &str = "ip link add wire0 address 02:00:00:00:ee:01 type veth peer name wire1 address 02:00:00:00:ee:02; ip link set wire0 up; \
                       ip link set wire1 up; ip address add 10.9.0.254/24 dev wire0; ip route add default via 10.9.0.253";
 
-/// The configuration of such a case.
+/// Returns the configuration of such a case.
 pub fn base() -> Value {
     json!({
         "cniVersion": "1.0.0", "name": "net", "type": "macvlan", "master": "wire0", "mac": "02:00:00:00:aa:01",
@@ -15,14 +15,14 @@ pub fn base() -> Value {
     })
 }
 
-/// A case `macvlan/NAME`: one IPv4 range on `wire0`, with a merge patch. No duplicate address detection.
+/// Returns a case `macvlan/NAME`: one IPv4 range on `wire0`, with a merge patch. No duplicate address detection.
 fn macvlan(name: &str, patch: &Value) -> Case {
     let mut config = base();
     merge(&mut config, patch);
     Case::new(&format!("macvlan/{name}"), "macvlan", &config).prepare(MASTER).fast()
 }
 
-/// The same with a master in the container: `net1`, one end of a pair whose other end is in there too.
+/// Returns the same with a master in the container: `net1`, one end of a pair whose other end is in the container too.
 const INSIDE: &str = "nsenter --net=/run/netns/c1 sh -c 'ip link add net1 address 02:00:00:00:ee:03 type veth peer name net2 address 02:00:00:00:ee:04; \
                       ip link set net1 up; ip link set net2 up'";
 

@@ -1,11 +1,11 @@
-//! Differential test: every case of the table runs on twin nodes, with the native plugins and with ours. After every
-//! call exit status, stdout, links, addresses, routes, rules, sysctls, nftables, iptables and files must be equal,
-//! apart from what `tests/differences.toml` lists with a reason.
+//! Differential test: every case of the table runs on twin nodes, with the native plugins and with Postern's. After
+//! every call exit status, stdout, links, addresses, routes, rules, sysctls, nftables, iptables and files must be
+//! equal. The allowed differences are in `tests/differences.toml`, each with a reason.
 //!
 //! `cargo test -p postern-tests --test differential -- [--list] [--show] [--jobs N] [--all] [--fresh] [PATTERN...]`:
-//! only cases whose name contains a pattern; `--all` prints every mismatch, `--show` only runs our side and prints all it
-//! observed, `--fresh` observes the native side anew ([`observed`]). `POSTERN_CNI_BIN` pointing at the native plugins checks
-//! the test itself.
+//! only cases whose name contains a pattern; `--all` prints every mismatch, `--show` runs only Postern's side and prints
+//! everything that was observed, `--fresh` observes the native side anew ([`observed`]). With `POSTERN_CNI_BIN` set to the
+//! native plugins, the test checks itself.
 
 mod bridge;
 mod cross;
@@ -46,7 +46,7 @@ fn options() -> Result<Options> {
             "--all" => options.all = true,
             "--fresh" => options.fresh = true,
             "--jobs" => options.jobs = arguments.next().context("--jobs needs a number")?.parse()?,
-            // What `cargo test` passes to every test.
+            // An option that `cargo test` passes to every test.
             flag if flag.starts_with('-') => {}
             pattern => options.patterns.push(pattern.to_owned()),
         }
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     match test() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not through `Termination`: a backtrace says nothing here.
+            // Not through `Termination`: a backtrace is useless here.
             println!("differential: FAILED: {}", error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": "));
             ExitCode::FAILURE
         }
@@ -146,9 +146,9 @@ fn test() -> Result<()> {
     Ok(())
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 struct Outcome {
-    /// Whether the native side was observed earlier.
+    /// True if the native side was observed earlier.
     known: bool,
     intended: usize,
     unintended: Vec<Mismatch>,
@@ -172,7 +172,7 @@ fn run(
     let Ok(left) = left else { bail!("the native side panicked") };
     let ((left, known), right) = (left.context("native side")?, right.context("our side")?);
     let mismatches = compare(&left, &right);
-    // The status of the step that a mismatch is in, if both sides ended it with the same.
+    // The exit status of the step with the mismatch, if both sides ended it with the same one.
     let exit = |mismatch: &Mismatch| {
         let steps = left.as_object()?;
         let (step, _) = steps
@@ -181,7 +181,7 @@ fn run(
         let of = |tree: &Value| tree.get(step)?.get("exit")?.as_i64();
         of(&left).filter(|status| of(&right) == Some(*status))
     };
-    // The printed text (layout, order of keys) says nothing new where the value differs already.
+    // The printed text (layout, order of keys) is no news if the value differs already.
     let step = |mismatch: &Mismatch, what: &str| {
         mismatch.path.find(&format!("/{what}")).and_then(|end| mismatch.path.get(..end).map(str::to_owned))
     };

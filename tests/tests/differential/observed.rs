@@ -1,5 +1,6 @@
-//! What the native side of a case does is the same tomorrow: it is kept in `target/native-observed`, by everything that it
-//! depends on. Whoever changes a case, the tests, the native plugins, the kernel or a tool has it observed anew.
+//! Stored observations of the native side, which doesn't change between runs. They are in `target/native-observed`, by
+//! everything that they depend on. A change of a case, the tests, the native plugins, the kernel or a tool leads to a
+//! new observation.
 
 use anyhow::{Context, Result};
 use postern_tests::{Case, Side};
@@ -8,7 +9,7 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where observations are kept, and what all of them depend on.
+/// The directory of observations, and the common part of their dependencies.
 pub struct Observed {
     directory: PathBuf,
     ground: Sha256,
@@ -22,7 +23,7 @@ impl Observed {
         let mut ground = Sha256::new();
         for directory in [&tests.join("src"), &tests.join("tests/differential"), native] {
             for file in files(directory)? {
-                // A version's file is as good as its content, and the plugins are 100 MB.
+                // For a versioned file its name stands for its content; the plugins are 100 MB.
                 let what = match *directory == *native {
                     true => format!("{:?}", std::fs::metadata(&file)?.len()).into_bytes(),
                     false => std::fs::read(&file).with_context(|| file.display().to_string())?,
@@ -32,18 +33,18 @@ impl Observed {
             }
         }
         add(&mut ground, &std::fs::read(native.with_file_name("version")).unwrap_or_default());
-        // The kernel, and the tools that tell what became of the node.
+        // The kernel, and the tools that show the state of the node.
         for words in [["uname", "-srvm"], ["ip", "-V"], ["nft", "--version"], ["iptables", "--version"]] {
             let [program, argument] = words;
             let output = Command::new(program).arg(argument).output().with_context(|| words.join(" "))?;
             add(&mut ground, &output.stdout);
         }
-        // An ordinary user's plugins are refused what root's may do.
+        // Some acts of root's plugins are refused to those of an ordinary user.
         add(&mut ground, std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default().as_bytes());
         Ok(Self { directory: tests.join("../target/native-observed"), ground })
     }
 
-    /// What the native side of a case does, and whether it was known.
+    /// Returns the native side of a case, and true if it was stored.
     ///
     /// # Errors
     /// The case can't be run.
@@ -56,7 +57,7 @@ impl Observed {
             return Ok((known, true));
         }
         let seen = case.run(Side::Native, native, ours)?;
-        // Kept if it can be: a file is there whole, or not at all.
+        // Stored if possible: the file is complete or absent.
         let partial = file.with_extension(format!("{}", std::process::id()));
         let kept = std::fs::create_dir_all(&self.directory)
             .and_then(|()| std::fs::write(&partial, seen.to_string()))
@@ -68,7 +69,7 @@ impl Observed {
     }
 }
 
-/// Each with its length: no two parts run together.
+/// Adds a part with its length: two parts stay apart.
 fn add(digest: &mut Sha256, part: &[u8]) {
     digest.update(part.len().to_le_bytes());
     digest.update(part);

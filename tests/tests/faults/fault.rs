@@ -1,13 +1,13 @@
-//! What goes wrong in a run, and all the places of a run where it can.
+//! The faults of a run, and all the places of a run where they can occur.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Where strace leaves its trace: in a directory of the node's own that is no part of its picture.
+/// The file of strace's trace, in a separate directory of the node that is no part of its picture.
 pub const TRACE: &str = "/var/log/trace";
 
-/// System calls that may fail, and with what. The first error is tried always, the others if all faults are asked for. An
-/// answer that doesn't come (recvfrom) is the failure of something that the kernel has done.
+/// System calls that may fail, with their errors. The first error is always tried, the others only if all faults are
+/// asked for. A missing answer (recvfrom) stands for the failure of an act that the kernel has done.
 const ERRORS: [(&str, &[&str]); 28] = [
     ("sendto", &["ENOBUFS", "ENOMEM", "EINTR"]),
     ("sendmsg", &["ENOBUFS", "ENOMEM", "EINTR"]),
@@ -42,11 +42,11 @@ const ERRORS: [(&str, &[&str]); 28] = [
 /// One fault in one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A plugin's operations after so many are refused.
+    /// The operations of a plugin after this number are refused.
     Operations { plugin: String, allowed: usize },
     /// The gate's n-th system call of this name is not made, and fails.
     Error { call: String, errno: &'static str, at: usize },
-    /// The gate is killed where it would make its n-th system call of this name.
+    /// The gate is killed at its n-th system call of this name.
     Kill { call: String, at: usize },
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// What the gate is started by; empty if it is started as ever.
+    /// Returns the command that starts the gate; empty for a normal start.
     pub fn wrapper(&self) -> Vec<String> {
         let inject = match self {
             Self::Operations { .. } => return Vec::new(),
@@ -72,7 +72,8 @@ impl Fault {
     }
 }
 
-/// Starts the gate so that [`TRACE`] tells what it did. Its own thread alone: sandbox, worker and helper are not traced.
+/// Starts the gate so that [`TRACE`] shows its system calls. Only its own thread is traced: not sandbox, worker and
+/// helper.
 pub fn tracing() -> Vec<String> {
     ["strace", "-qq", "-o", TRACE, "-e", "signal=none"].map(str::to_owned).to_vec()
 }
@@ -80,14 +81,14 @@ pub fn tracing() -> Vec<String> {
 /// The columns of the figures.
 pub const KINDS: [&str; 3] = ["operations refused", "system calls failed", "killed"];
 
-/// Every fault that a run can have, by kind: from its trace, and how many operations each plugin asked for. With `all`
-/// each call fails with every error that suits it.
+/// Returns every fault that a run can have, by kind, from its trace and from the number of operations of each plugin.
+/// With `all`, each call fails with every error that suits it.
 pub fn of_run(trace: &str, operations: &BTreeMap<String, usize>, all: bool) -> [Vec<Fault>; 3] {
     let [mut refused, mut failed, mut killed] = [const { Vec::new() }; 3];
     for (plugin, count) in operations {
         refused.extend((0..*count).map(|allowed| Fault::Operations { plugin: plugin.clone(), allowed }));
     }
-    // strace counts each name by itself.
+    // strace counts each name separately.
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     // The first is the start of the program itself.
     for line in trace.lines().skip(1) {

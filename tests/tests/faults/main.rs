@@ -1,6 +1,6 @@
-//! The n-th thing goes wrong, for every n of every plugin: an operation is refused, a system call of the gate fails, the
-//! gate is killed. Whatever becomes of the run, DEL, `postern gc` and the next ADD each bring the node back, and a failed
-//! ADD has left nothing even before.
+//! The n-th step fails, for every n of every plugin: an operation is refused, a system call of the gate fails, or the
+//! gate is killed. After any outcome of the run, DEL, `postern gc` and the next ADD each restore the node. A failed ADD
+//! leaves nothing even before that.
 //!
 //! `make test` refuses every operation of each scenario. Of the other faults it tries a sample: nine of each kind in the few
 //! scenarios that together have every kind of effect, two in all others. `POSTERN_FAULTS=all` (`make faults`) tries all of
@@ -23,16 +23,17 @@ use std::fmt::Write;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Faults of one kind in one scenario and verb that `make test` tries, where an effect is looked at for the first time.
+/// The number of faults of one kind in one scenario and verb that `make test` tries, for an effect that is tested for
+/// the first time.
 const SAMPLE: usize = 9;
-/// The same in a scenario whose effects others have too.
+/// The same in a scenario without a new kind of effect.
 const REST: usize = 2;
-/// Nodes at a time.
+/// The number of nodes at a time.
 const THREADS: usize = 3;
-/// Failures after which nothing more is learned.
+/// The number of failures after which the test stops.
 const ENOUGH: usize = 40;
 
-/// What became of the faults of one kind in one scenario and verb.
+/// The outcomes of the faults of one kind in one scenario and verb.
 #[derive(Default)]
 struct Figures {
     possible: usize,
@@ -40,7 +41,7 @@ struct Figures {
     outcomes: BTreeMap<Outcome, usize>,
 }
 
-/// All that is known so far.
+/// All results so far.
 #[derive(Default)]
 struct Report {
     figures: BTreeMap<(usize, &'static str, usize), Figures>,
@@ -64,9 +65,9 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
         .iter()
         .enumerate()
         .flat_map(|(number, scenario)| ["ADD", "CHECK", "DEL", "GC"].map(|verb| (number, scenario, verb)))
-        // Garbage of a plugin that makes nothing on the node: there is none.
+        // A plugin that makes nothing on the node has no garbage.
         .filter(|(_, scenario, verb)| *verb != "GC" || !["loopback", "static"].contains(&scenario.plugin))
-        // A link of the node has one link on it in this mode, and a collection takes two containers.
+        // In this mode a parent has only one link, and a collection needs two containers.
         .filter(|(_, scenario, verb)| *verb != "GC" || !scenario.name.contains("passthru"))
         .filter(|(_, scenario, verb)| scenario.name.contains(&only) || *verb == only)
         .collect();
@@ -100,7 +101,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     Ok(())
 }
 
-/// What `look` finds in each scenario, several at a time.
+/// Returns the result of `look` for each scenario, several at a time.
 fn each_of<T: Send>(scenarios: &[Scenario], look: impl Fn(&Scenario) -> Result<T> + Sync) -> Result<Vec<T>> {
     let size = scenarios.len().div_ceil(THREADS).max(1);
     let parts: Vec<Result<Vec<T>>> = std::thread::scope(|scope| {
@@ -118,7 +119,8 @@ fn each_of<T: Send>(scenarios: &[Scenario], look: impl Fn(&Scenario) -> Result<T
     Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// The scenarios that together have every kind of effect: those with most kinds first, and the first ones of equals.
+/// Returns the scenarios that together have every kind of effect: those with most kinds first, and the first of equal
+/// ones.
 fn covering(kinds: &[BTreeSet<String>]) -> BTreeSet<usize> {
     let (mut chosen, mut covered) = (BTreeSet::new(), BTreeSet::new());
     loop {
@@ -145,7 +147,7 @@ fn search(number: usize, scenario: &Scenario, verb: &'static str, sample: usize,
     let mut turn = number;
     for (kind, faults) in faults.iter().enumerate() {
         let mut figures = Figures { possible: faults.len(), ..Figures::default() };
-        // Operations are few: every one of them, always.
+        // Operations are few: every one is always tried.
         let stride = if kind == 0 { 1 } else { faults.len().div_ceil(sample).max(1) };
         for fault in faults.iter().skip(number % stride).step_by(stride) {
             turn += 1;
@@ -171,7 +173,7 @@ fn search(number: usize, scenario: &Scenario, verb: &'static str, sample: usize,
     Ok(())
 }
 
-/// What was tried, and what became of it.
+/// Returns the faults that were tried, with their outcomes.
 fn table(report: &Report, scenarios: &[Scenario]) -> String {
     let mut text = format!(
         "{:<22} {:<6} {:<20} {:>8} {:>6} {:>10} {:>11} {:>7} {:>10} {:>7}\n",
@@ -205,7 +207,7 @@ fn table(report: &Report, scenarios: &[Scenario]) -> String {
     text
 }
 
-/// A fault that is not met is no proof: what strace injects does come.
+/// A fault that never occurs proves nothing: the faults that strace injects do occur.
 #[test]
 fn faults_do_come() -> Result<()> {
     let scenario = scenarios::all().into_iter().find(|scenario| scenario.name == "bridge").ok_or(anyhow!("none"))?;

@@ -1,4 +1,4 @@
-//! One scenario on a node of its own: what a run with a fault in it has to leave, and what brings the node back.
+//! One scenario on a separate node: the required state after a run with a fault, and the ways to restore the node.
 
 use crate::common::{PRIVATE_ETC, Refusal, collect_garbage, is_whole, picture, same_picture};
 use crate::fault::{Fault, TRACE, of_run, tracing};
@@ -10,27 +10,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The deadline of a run. A run that gets there has waited for what can't come.
+/// The deadline of a run. A run that reaches it has waited for an event that can't come.
 const SECONDS: u32 = 10;
-/// Of a run that waits for nothing; with strace it takes 50 ms.
+/// The longest time of a run that waits for nothing; with strace it takes 50 ms.
 const PROMPT: Duration = Duration::from_secs(5);
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// It succeeded: the fault never came, or did no harm.
     Succeeded,
-    /// It succeeded, and said what it could not do.
+    /// It succeeded, with a message about something that it could not do.
     Complained,
     /// It ended with an error object.
     Failed,
-    /// It ended with an error object, and said what it could not undo.
+    /// It ended with an error object, with a message about effects that it could not undo.
     Left,
     /// It was killed.
     Killed,
 }
 
-/// What brings the node back.
+/// A way to restore the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Del,
@@ -41,21 +41,22 @@ pub enum Way {
 /// In turn.
 pub const WAYS: [Way; 3] = [Way::Del, Way::Gc, Way::Add];
 
-/// See the module. `c1` is the container; on GC it is the one that stays, and `c2` the one that is gone.
+/// The place of one scenario; see the module. `c1` is the container; on GC it is the one that stays, and `c2` the one
+/// that is gone.
 pub struct Place {
     node: Node,
     scenario: Scenario,
     verb: &'static str,
-    /// The node at rest: for CHECK and GC with `c1` attached.
+    /// The node before a run: for CHECK and GC with `c1` attached.
     before: Value,
-    /// What the last ADD printed.
+    /// The output of the last ADD.
     previous: Value,
-    /// The kinds of effect that an ADD has.
+    /// The kinds of effect of an ADD.
     pub kinds: BTreeSet<String>,
 }
 
 impl Place {
-    /// A node that has everything that attachments share, ready for runs of `verb`.
+    /// Makes a node with everything that attachments share, ready for runs of `verb`.
     pub fn new(scenario: &Scenario, verb: &'static str) -> Result<Self> {
         let node = Node::new()?;
         ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
@@ -72,7 +73,7 @@ impl Place {
         if scenario.joins {
             node.sh("for c in c1 c2; do ip link add tap-$c type veth peer name vm-$c; ip link set vm-$c up; done")?;
         }
-        // What `postern gc` runs a native program with.
+        // The configuration with which `postern gc` runs a native program.
         node.sh("mkdir -p /etc/cni/net.d")?;
         std::fs::write(node.path("/etc/cni/net.d/10-net.conf"), scenario.config.to_string())?;
         let mut place = Self {
@@ -97,7 +98,7 @@ impl Place {
         Ok(place)
     }
 
-    /// The operators' policies: which allow the native program, and `fault`'s number of operations.
+    /// Writes the operators' policies: they allow the native program, and the number of operations in `fault`.
     fn policy(&self, fault: Option<&Fault>) -> Result<()> {
         for plugin in shipped()? {
             let mut text = match fault {
@@ -125,7 +126,7 @@ impl Place {
         if matches!(verb, "CHECK" | "DEL") && self.previous.is_object() && container == "c1" {
             merge(&mut config, &json!({"prevResult": self.previous}));
         } else if verb == "CHECK" {
-            // Of c2 nothing is known but what it prints itself.
+            // For c2 only its printed result is known.
             let printed = self.previous.clone();
             merge(&mut config, &json!({"prevResult": printed}));
         }
@@ -162,12 +163,12 @@ impl Place {
         picture(&self.node, containers)
     }
 
-    /// Which container a run of this verb is for.
+    /// Returns the container of a run of this verb.
     fn container(&self) -> &'static str {
         if self.verb == "GC" { "c2" } else { "c1" }
     }
 
-    /// What a run of this verb finds.
+    /// Makes the state that a run of this verb needs.
     fn prepare(&mut self) -> Result<()> {
         match self.verb {
             "DEL" => self.add("c1"),
@@ -181,7 +182,7 @@ impl Place {
         }
     }
 
-    /// What the records of attachments and of shared objects list: the kind of each effect, and its backend.
+    /// Returns the kind of each effect in the records of attachments and of shared objects, with its backend.
     fn effects(&self) -> Result<BTreeSet<String>> {
         let lines = self.node.sh("cat /run/postern/attachments/* 2>/dev/null || true")?;
         let lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -192,7 +193,7 @@ impl Place {
         Ok(own.chain(shared).collect())
     }
 
-    /// All faults that a run of this verb can have, by kind.
+    /// Returns all faults that a run of this verb can have, by kind.
     pub fn faults(&mut self, all: bool) -> Result<[Vec<Fault>; 3]> {
         self.prepare()?;
         let log = self.node.path("/var/log/postern/audit.jsonl");
@@ -218,7 +219,7 @@ impl Place {
         same_picture(&self.before, &self.picture(&["c1", "c2"])?)
     }
 
-    /// One run with a fault in it; the node is at rest before and afterwards.
+    /// Makes one run with a fault in it; before and after it the node is in its normal state.
     pub fn run(&mut self, fault: &Fault, way: Way) -> Result<Outcome> {
         self.prepare()?;
         self.policy(Some(fault))?;
@@ -234,12 +235,12 @@ impl Place {
                 self.call("CHECK", "c1")?.success().context("CHECK after an ADD that succeeded")?;
                 self.call("DEL", "c1")?.success()?;
             }
-            // What it made is undone by the time it says so.
+            // Its effects are undone before it prints the error.
             ("ADD", Outcome::Failed) => {
                 self.at_rest().with_context(|| format!("after a failed ADD ({})", answer.stdout.trim()))?;
                 self.back(way)?;
             }
-            // CHECK changes nothing, whatever becomes of it; what has succeeded left nothing to do.
+            // CHECK changes nothing, whatever its outcome; after success nothing is left to do.
             ("CHECK", _) | (_, Outcome::Succeeded) => {}
             _ => self.back(way)?,
         }
@@ -253,8 +254,8 @@ impl Place {
         Ok(outcome)
     }
 
-    /// At every instant that a kill leaves behind: an address that the container has is held for it, and a port that is up
-    /// has the guard that the network asks for.
+    /// At every instant at which a kill can stop a run, two things hold. An address in the container has a lease for
+    /// it, and a port that is up has the guard that the network asks for.
     fn no_address_is_free_and_used(&self) -> Result<()> {
         if self.scenario.config.pointer("/ipam/type").and_then(Value::as_str) == Some("static") {
             return Ok(());
@@ -283,14 +284,15 @@ impl Place {
         Ok(())
     }
 
-    /// Brings the node back.
+    /// Restores the node.
     fn back(&mut self, way: Way) -> Result<()> {
         let container = self.container();
-        // Killed when it had nothing left to do: the runtime may have read its result.
+        // Killed after its last act: the runtime may have read its result.
         let whole = self.verb != "ADD" || is_whole(&self.node, container)?;
         match way {
             Way::Del => self.call("DEL", container)?.success().context("DEL").map(drop),
-            // After an ADD that died there is nothing in its way; what was to be removed may still be there, whole.
+            // After an ADD that died nothing is in the way. The attachment of a DEL that died may still be there,
+            // complete.
             Way::Add if !whole => {
                 self.add(container).context("the next ADD")?;
                 self.call("CHECK", container)?.success().context("CHECK after the next ADD")?;
@@ -303,14 +305,14 @@ impl Place {
                 }
                 self.call("DEL", container)?.success().context("DEL after another ADD").map(drop)
             }
-            // What a plugin did to lo alone is nothing that could be collected.
+            // Changes of a plugin to lo alone can't be collected.
             Way::Gc if self.scenario.plugin == "loopback" => self.back(Way::Del),
             Way::Gc => self.collect(container, whole),
         }
     }
 
-    /// `postern gc`, which never touches what a living namespace uses: an attachment that was whole before its DEL has
-    /// lost its namespace by the time anybody comes to collect. What is in a namespace dies with it: that part is for DEL.
+    /// Runs `postern gc`, which never removes anything that a living namespace uses. So an attachment that was complete
+    /// before its DEL first loses its namespace. Objects in a namespace end with it: that part is for DEL.
     fn collect(&mut self, container: &str, gone: bool) -> Result<()> {
         if gone {
             self.node.remove_container(container)?;
@@ -329,7 +331,7 @@ impl Place {
     }
 }
 
-/// The picture without what is inside of containers.
+/// Returns the picture without the inside of containers.
 fn host_of(picture: &Value) -> Value {
     let mut host = picture.clone();
     if let Some(map) = host.as_object_mut() {
@@ -338,7 +340,7 @@ fn host_of(picture: &Value) -> Value {
     host
 }
 
-/// Whether a run ended as it may: well, with one error object, or killed by its fault.
+/// Checks that a run ended in an allowed way: with success, with one error object, or killed by its fault.
 fn judge(fault: &Fault, verb: &str, answer: &Answer) -> Result<Outcome> {
     let words = answer.stderr.to_lowercase();
     ensure!(!words.contains("panicked") && !words.contains("this is a bug"), "{answer:?}");

@@ -1,4 +1,4 @@
-//! What is made to fail: plugins with their configurations, and the state that each needs.
+//! The scenarios for faults: plugins with their configurations, and the state that each needs.
 
 use postern_tests::merge;
 use serde_json::{Value, json};
@@ -11,17 +11,17 @@ pub struct Scenario {
     /// `CNI_IFNAME`.
     pub interface: &'static str,
     pub config: Value,
-    /// A plugin before has made a link of the host, which joins: `tap-c1` for `c1`.
+    /// True if an earlier plugin has made a link of the host, which joins the bridge: `tap-c1` for `c1`.
     pub joins: bool,
 }
 
-/// The link of the node that others are stacked on.
+/// The parent link on the node.
 pub const MASTER: &str = "wire0";
 
-/// Where the scenario's native IPAM program is, and what it is called.
+/// The directory and the name of the scenario's native IPAM program.
 pub const NATIVE: (&str, &str) = ("/run/native", "script-ipam");
 
-/// A native IPAM program, as good as they are: one file for each attachment, and no error where nothing is left.
+/// A native IPAM program of usual quality: one file for each attachment, and no error if nothing is left.
 pub const SCRIPT: &str = r#"#!/bin/sh
 mkdir -p /run/native/leases
 own=/run/native/leases/$CNI_CONTAINERID

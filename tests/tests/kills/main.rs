@@ -1,8 +1,8 @@
-//! Random kills while many containers come and go: workers attach, check, collect and detach side by side, and most of
-//! their runs are killed at a random instant. Whenever all is quiet, no address is held twice, nobody who is alive was
-//! harmed, and nothing belongs to nobody; in the end the node is as it was.
+//! Random kills while many containers come and go. Workers attach, check, collect and detach at the same time, and most
+//! of their runs are killed at a random instant. Whenever no run is active, no address is held twice, no living
+//! attachment was harmed, and every object has an owner. At the end the node is as it was before.
 //!
-//! `POSTERN_KILLS` sets the number of kills, `POSTERN_KILL_SEED` another beginning; `make kills` is a campaign.
+//! `POSTERN_KILLS` sets the number of kills, `POSTERN_KILL_SEED` another seed; `make kills` is a campaign.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -16,13 +16,13 @@ use std::time::Instant;
 use town::Town;
 use worker::{Figures, Worker};
 
-/// Kills of `make test`.
+/// The number of kills in `make test`.
 const KILLS: u64 = 500;
-/// Workers at a time.
+/// The number of workers at a time.
 const WORKERS: usize = 8;
-/// Containers of each.
+/// The number of containers of each worker.
 const CONTAINERS: usize = 3;
-/// What each worker does between two looks at the node.
+/// The number of acts of each worker between two looks at the node.
 const ACTIONS: usize = 12;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The node: three networks, the containers in them, and what has to be true whenever nothing runs.
+//! The node: three networks, the containers in them, and the conditions that must hold whenever no run is active.
 
 use crate::common::{collect_garbage, is_whole, picture};
 use crate::worker::{State, Worker};
@@ -23,17 +23,17 @@ pub struct Container {
     pub network: Network,
 }
 
-/// See the module.
+/// The node; see the module.
 pub struct Town {
     pub node: Node,
     pub bin: PathBuf,
     pub containers: Vec<Container>,
-    /// How the node looks with nobody attached.
+    /// The state of the node without attachments.
     pub before: Value,
 }
 
-/// Of five containers three share a bridge, a range and nftables; the others are there to have iptables and pairs
-/// without a bridge under way at the same time. The ranges are small, so that addresses that are lost are missed.
+/// Three of five containers share a bridge, a range and nftables. The others add iptables, and pairs without a bridge,
+/// at the same time. The ranges are small, so that lost addresses are noticed.
 fn networks() -> [Network; 3] {
     let network = |name, plugin, patch: Value| {
         let mut config = json!({"cniVersion": "1.1.0", "name": name, "type": plugin, "ipMasq": true});
@@ -57,7 +57,7 @@ fn networks() -> [Network; 3] {
 }
 
 impl Town {
-    /// A node with so many containers, nobody attached, and everything there that attachments share.
+    /// Makes a node with this many containers, without attachments, and with all objects that attachments share.
     pub fn new(count: usize) -> Result<Self> {
         let [net, tables, pairs] = networks();
         let containers: Vec<Container> = (0..count)
@@ -82,7 +82,7 @@ impl Town {
         Ok(town)
     }
 
-    /// A call for a container. `previous` is what its ADD printed, `patch` what else the configuration has.
+    /// Makes a call for a container. `previous` is the output of its ADD, `patch` the change to its configuration.
     pub fn call(&self, verb: &str, container: &Container, previous: &Value, patch: &Value) -> Call {
         let Network { plugin, config, .. } = &container.network;
         let mut config = config.clone();
@@ -97,13 +97,13 @@ impl Town {
         }
     }
 
-    /// How the node looks.
+    /// Returns the state of the node.
     pub fn picture(&self) -> Result<Value> {
         let names: Vec<&str> = self.containers.iter().map(|container| container.name.as_str()).collect();
         picture(&self.node, &names)
     }
 
-    /// Leases: who has which address, in which network.
+    /// Returns the leases: the owner of each address, by network.
     fn leases(&self) -> Result<BTreeMap<(String, String), String>> {
         let text =
             self.node.sh("cd /var/lib/cni/networks; grep -H . */10.* | tr -d '\\r' | grep -v ':eth0$' || true")?;
@@ -115,7 +115,7 @@ impl Town {
         Ok(text.lines().filter_map(lease).collect())
     }
 
-    /// Nothing runs. Nobody who is attached was harmed, and whoever is not has nothing.
+    /// Judges the node while no run is active. No attached container was harmed, and others have no objects.
     pub fn judge(&self, workers: &[Worker]) -> Result<()> {
         let leases = self.leases()?;
         let records = self.node.sh("cat /run/postern/attachments/* 2>/dev/null | grep '^{\"version' || true")?;
@@ -148,7 +148,8 @@ impl Town {
         Ok(())
     }
 
-    /// Takes everything down: what is attached by DEL, what was killed by DEL or by `postern gc`, in turn. What was done.
+    /// Removes everything: attached containers by DEL, those with killed runs by DEL or by `postern gc`, in turn.
+    /// Returns a summary.
     pub fn clear(&self, workers: &mut [Worker]) -> Result<String> {
         let (mut attached, mut deleted, mut gone) = (0, 0, Vec::new());
         let delete = |container: &Container, previous: &Value| -> Result<Value> {
@@ -163,7 +164,7 @@ impl Town {
                     attached += 1;
                 }
                 State::Unknown(verb) if deleted > collected => {
-                    // What a living namespace may be using is kept.
+                    // Objects that a living namespace may be using are kept.
                     if *verb != "ADD" || is_whole(&self.node, &container.name)? {
                         self.node.remove_container(&container.name)?;
                         gone.push(container.clone());

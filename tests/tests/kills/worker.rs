@@ -1,4 +1,4 @@
-//! What one worker does to its containers, and what it knows of them.
+//! One worker: its acts on its containers, and its knowledge about them.
 
 use crate::common::{Refusal, is_whole};
 use crate::town::{Container, Town};
@@ -10,18 +10,18 @@ use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-/// What is known of a container.
+/// The knowledge about a container.
 #[derive(Clone, Debug)]
 pub enum State {
     /// Not attached: it never was, or its DEL succeeded.
     Absent,
-    /// Attached: what its ADD printed.
+    /// Attached, with the output of its ADD.
     Attached(Value),
-    /// The last run for it was killed; of which verb.
+    /// The last run for it was killed, with this verb.
     Unknown(&'static str),
 }
 
-/// What was done, and what came of it.
+/// The acts and their outcomes.
 #[derive(Clone, Debug, Default)]
 pub struct Figures(BTreeMap<(&'static str, &'static str), u64>);
 
@@ -30,7 +30,7 @@ impl Figures {
         *self.0.entry((what, verb)).or_default() += 1;
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub fn and(mut self, other: &Self) -> Self {
         for (what, count) in &other.0 {
             *self.0.entry(*what).or_default() += count;
@@ -42,17 +42,17 @@ impl Figures {
         self.0.iter().filter(|((is, _), _)| *is == what).map(|(_, count)| count).sum()
     }
 
-    /// Runs that a kill ended.
+    /// Returns the number of runs that a kill ended.
     pub fn kills(&self) -> u64 {
         self.of(KILLED)
     }
 
-    /// ADDs that succeeded.
+    /// Returns the number of ADDs that succeeded.
     pub fn added(&self) -> u64 {
         self.0.get(&(SUCCEEDED, "ADD")).copied().unwrap_or_default()
     }
 
-    /// Killed ones that were brought back.
+    /// Returns the number of killed runs whose containers were restored.
     pub fn recovered(&self) -> u64 {
         self.of(BROUGHT_BACK)
     }
@@ -77,20 +77,20 @@ const SUCCEEDED: &str = "succeeded";
 const EXISTS: &str = "whole still, so refused";
 const BROUGHT_BACK: &str = "brought back by";
 
-/// How long a run of which nothing is known may take: until the first has ended.
+/// The expected time of a first run, until one has ended.
 const FIRST: Duration = Duration::from_millis(30);
 
-/// See the module.
+/// A worker; see the module.
 pub struct Worker {
     pub containers: Vec<(Container, State)>,
     pub figures: Figures,
     random: Random,
-    /// How long the last run of each verb took that nobody killed.
+    /// The time of the last run of each verb that was not killed.
     usual: BTreeMap<(&'static str, &'static str), Duration>,
 }
 
 impl Worker {
-    /// A worker with these containers, none of which is attached.
+    /// Makes a worker with these containers, none of which is attached.
     pub fn new(containers: &[Container], seed: u64) -> Self {
         Self {
             containers: containers.iter().map(|container| (container.clone(), State::Absent)).collect(),
@@ -100,12 +100,12 @@ impl Worker {
         }
     }
 
-    /// Its containers, and what is known of them.
+    /// Returns its containers with their states.
     pub fn states(&self) -> impl Iterator<Item = (&Container, &State)> {
         self.containers.iter().map(|(container, state)| (container, state))
     }
 
-    /// The next thing, for one of its containers.
+    /// Does the next act, for one of its containers.
     pub fn act(&mut self, town: &Town) -> Result<()> {
         let at = self.random.index(self.containers.len());
         let Some((container, state)) = self.containers.get(at).cloned() else { return Ok(()) };
@@ -115,7 +115,7 @@ impl Worker {
         let verb = match state {
             State::Absent => "ADD",
             State::Attached(_) => self.random.one_of(&["DEL", "DEL", "CHECK"]),
-            // Two ways back, and not at once: others have run meanwhile.
+            // Two ways to restore it, and not at once: others have run meanwhile.
             State::Unknown(_) => self.random.one_of(&["DEL", "ADD"]),
         };
         let next = self.attachment(town, &container, &state, verb).with_context(|| {
@@ -127,14 +127,14 @@ impl Worker {
         Ok(())
     }
 
-    /// A run for a container; what is known of it afterwards.
+    /// Makes a run for a container; returns the knowledge about it afterwards.
     fn attachment(&mut self, town: &Town, container: &Container, state: &State, verb: &'static str) -> Result<State> {
         let nothing = Value::Null;
         let previous = if let State::Attached(result) = state { result } else { &nothing };
         let call = town.call(verb, container, previous, &json!({}));
         let Some(answer) = self.run(town, container.network.name, verb, &call)? else {
             return Ok(match (verb, state) {
-                // CHECK changes nothing; what was half removed may be it still.
+                // CHECK changes nothing; a half removed attachment may still be so.
                 ("CHECK", _) | ("ADD", State::Unknown(_)) => state.clone(),
                 _ => State::Unknown(verb),
             });
@@ -147,7 +147,7 @@ impl Worker {
                 }
                 Ok(State::Attached(answer.success()?))
             }
-            // An ADD that was killed when it had nothing left to do, or a DEL before it began.
+            // An ADD that was killed after its last act, or a DEL before its first.
             ("ADD", 1) if killed => {
                 let refusal = Refusal::of(&answer)?;
                 let whole = is_whole(&town.node, &container.name)?;
@@ -166,8 +166,8 @@ impl Worker {
         }
     }
 
-    /// Collects garbage in a container's network: what is known to be alive is listed, and whatever others have or are
-    /// about to make. What this worker's killed runs left is collected.
+    /// Collects garbage in a container's network. The list has the attachments that are known to be alive, and those of
+    /// other workers, even future ones. The objects of this worker's killed runs are collected.
     fn collect(&mut self, town: &Town, of: &Container) -> Result<()> {
         let is_lost =
             |name: &str| self.states().any(|(own, state)| own.name == name && !matches!(state, State::Attached(_)));
@@ -195,7 +195,8 @@ impl Worker {
         Ok(())
     }
 
-    /// A run, which is killed in three of four cases, at any instant of its usual time; `None` if that ended it.
+    /// Makes a run, which is killed in three of four cases, at any instant of its usual time; `None` if the kill ended
+    /// it.
     fn run(
         &mut self,
         town: &Town,

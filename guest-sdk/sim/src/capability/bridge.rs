@@ -65,7 +65,7 @@ impl Kernel {
         self.find(Place::Host, name).map(|link| link.info.clone())
     }
 
-    /// Whether this link of the host joined in the place of a pair.
+    /// True if this link of the host joined in place of a pair.
     pub(crate) fn is_previous(&self, handle: Handle) -> bool {
         self.previous().is_some_and(|link| link.handle == handle)
     }
@@ -131,7 +131,7 @@ impl Kernel {
             }
             link.addresses.retain(|known| !in_the_way(known));
             link.addresses.push(Address { net, scope: 0, tentative: false });
-            // To the address that it had before its ports joined.
+            // It gets the address that it had before its ports joined.
             link.pinned = true;
             link.info.mac = link.lent_over.or(link.info.mac);
         }

@@ -7,7 +7,7 @@ use postern_types::{DeviceKey, ErrorCode, Handle, LinkInfo, Mac, OpError, Reply,
 /// Answers one operation.
 ///
 /// # Errors
-/// Those that the host has for it.
+/// The errors that the host has for it.
 pub fn answer(kernel: &mut Kernel, operation: &ops::Device) -> Result<Reply, OpError> {
     match operation {
         ops::Device::Find { by, value } => kernel.device_find(*by, value),

@@ -71,7 +71,7 @@ impl Kernel {
         Ok(true)
     }
 
-    /// The first few free addresses of a set; enough for tests, however large the subnet is.
+    /// Returns the first few free addresses of a set: enough for tests, for a subnet of any size.
     fn candidates(&self, number: usize, set: &[LeaseRange]) -> Result<Vec<(IpAddr, LeaseRange)>, OpError> {
         let invalid = |text: &str| {
             let message = format!("invalid range set {number}: {text}");

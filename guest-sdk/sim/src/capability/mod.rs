@@ -1,4 +1,4 @@
-//! What the operations do to the simulated node: one file per capability.
+//! The effects of the operations on the simulated node: one file per capability.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 

@@ -1,4 +1,4 @@
-//! DEL, CHECK, STATUS, GC, and failures of every one of them.
+//! DEL, CHECK, STATUS, GC, and failures of each.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn del_works_without_a_namespace_and_with_a_bad_configuration() {
     assert!(fake::with(|kernel| kernel.own().is_none()));
 }
 
-/// An attachment as ADD leaves it, and its result as a key of the next configuration.
+/// Makes an attachment as ADD leaves it. Returns its result as a key of the next configuration.
 fn attached(keys: &str) -> String {
     fake::install(Kernel::with_ipam(V4));
     let result = call("ADD", keys).unwrap();

@@ -1,4 +1,4 @@
-//! Whether the runtimes' cache ([`results`]) speaks for an attachment of which there are parts of a name only.
+//! A search in the runtimes' cache ([`results`]) for an attachment of which only parts of the name are known.
 
 use super::judge::{Cached, Names};
 use crate::results;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The names of its entries; they are read when they are asked for.
+/// The names of its entries; an entry is read only when it is needed.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     directory: PathBuf,
@@ -29,8 +29,8 @@ impl Cache {
         Ok(cache)
     }
 
-    /// What it says of an attachment. Where several entries may be meant, one that is alive counts before one that doesn't
-    /// tell.
+    /// Returns the state of an attachment in the cache. If several entries match, one that is alive counts before an
+    /// unclear one.
     pub(super) fn of(&self, names: &Names<'_>) -> Cached {
         let mut cached = Cached::Gone;
         for entry in self.entries.iter().filter(|entry| names.are_of_entry(entry)) {

@@ -1,4 +1,4 @@
-//! Whether something that a native plugin made is a leftover, from given facts alone.
+//! The decision if an object of a native plugin is a leftover, from given facts alone.
 
 use super::{Kind, Reason};
 use ipnet::IpNet;
@@ -7,22 +7,22 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Younger leases stay: the plugin that took one may not have come to give the address to a link yet.
+/// Younger leases stay: their plugin may not have given the address to a link yet.
 pub const YOUNG: Duration = Duration::from_secs(300);
 
-/// Whose something is, as far as its name tells.
+/// The attachment of an object, as far as its name shows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'a> {
     pub(super) network: &'a str,
     pub(super) container: &'a str,
-    /// Of the container ID this is the beginning only.
+    /// True if this is only the beginning of the container ID.
     pub(super) cut: bool,
-    /// `None` if the name doesn't tell.
+    /// `None` if the name doesn't contain it.
     pub(super) ifname: Option<&'a str>,
 }
 
 impl Names<'_> {
-    /// Whether this may be the attachment of that record.
+    /// True if this may be the attachment of that record.
     pub(super) fn are_of(&self, header: &Header) -> bool {
         let container = header.container_id.trim();
         header.network == self.network
@@ -30,7 +30,7 @@ impl Names<'_> {
             && self.ifname.is_none_or(|ifname| ifname == header.ifname)
     }
 
-    /// Whether this may be the attachment of that entry in the runtimes' cache: `<network>-<container>-<interface>`.
+    /// True if this may be the attachment of that entry in the runtimes' cache: `<network>-<container>-<interface>`.
     pub(super) fn are_of_entry(&self, entry: &str) -> bool {
         let Some(rest) = entry.strip_prefix(self.network).and_then(|rest| rest.strip_prefix('-')) else { return false };
         let Some(rest) = rest.strip_prefix(self.container) else { return false };
@@ -43,62 +43,63 @@ impl Names<'_> {
     }
 }
 
-/// What the cache of the runtimes says of an attachment.
+/// The state of an attachment in the runtimes' cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cached {
-    /// It has no entry, or one with the path of a namespace where nothing is any more.
+    /// It has no entry, or the path of its namespace no longer exists.
     Gone,
-    /// An entry with the path of a namespace where something is.
+    /// It has an entry, and the path of its namespace exists.
     Alive,
-    /// An entry that doesn't tell, and why.
+    /// Its entry shows neither, for this reason.
     Unclear(String),
 }
 
-/// What is known of one thing.
+/// The facts about one object.
 #[derive(Clone, Debug)]
 pub(super) struct Claim<'a> {
     pub(super) kind: Kind,
-    /// Addresses that it is about; none for [`Kind::MacGuard`].
+    /// The addresses that it refers to; none for [`Kind::MacGuard`].
     pub(super) addresses: Vec<IpNet>,
-    /// Bridge ports that it is about, for [`Kind::MacGuard`] alone.
+    /// The bridge ports that it refers to, for [`Kind::MacGuard`] alone.
     pub(super) ports: Vec<&'a str>,
-    /// How long ago it was made, for [`Kind::Lease`] alone.
+    /// The time since it was made, for [`Kind::Lease`] alone.
     pub(super) age: Option<Duration>,
-    /// Whether Postern has a record of its attachment.
+    /// True if Postern has a record of its attachment.
     pub(super) recorded: bool,
     pub(super) cached: Cached,
 }
 
-/// What is known of the node.
+/// The facts about the node.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    /// The addresses of all links of all live namespaces, the host's own included; `None` if not all could be looked at.
+    /// The addresses of all links of all live namespaces, including the host's own; `None` if not all could be looked
+    /// at.
     pub(super) live: Option<HashSet<IpAddr>>,
     /// The names of the host's links.
     pub(super) links: HashSet<String>,
 }
 
-/// What is to be done with it.
+/// The decision about the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nobody uses it.
+    /// It is not in use.
     Leftover(Reason),
-    /// Somebody uses it, or it is Postern's own, which goes by its record.
+    /// It is in use, or it is an object of Postern, which is removed by its record.
     InUse,
     /// It stays for this reason, which people should know.
     Stays(String),
-    /// That can't be told while not all namespaces can be looked at.
+    /// Not decidable, because not all namespaces can be looked at.
     Unknown,
 }
 
-/// The whole decision: nothing that anybody may use is a leftover.
+/// Makes the whole decision: an object that may be in use is never a leftover.
 pub(super) fn judge(claim: &Claim<'_>, facts: &Facts) -> Verdict {
     if claim.recorded {
         return Verdict::InUse;
     }
     if claim.kind == Kind::MacGuard {
         let used = claim.ports.iter().any(|port| facts.links.contains(*port));
-        // Without a port nothing is known of it.
+        // Without a port nothing is known about it.
         return if used || claim.ports.is_empty() { Verdict::InUse } else { Verdict::Leftover(Reason::NoPort) };
     }
     let Some(live) = &facts.live else { return Verdict::Unknown };

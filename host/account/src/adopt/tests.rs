@@ -1,4 +1,4 @@
-//! The decision, on given facts; and whose names are whose.
+//! The decision on given facts, and the match of names with attachments.
 
 use super::cache::Cache;
 use super::judge::{Cached, Claim, Facts, Names, Verdict, YOUNG, judge};
@@ -41,7 +41,7 @@ fn what_goes_by_an_address_is_left_over_only_if_nothing_speaks_for_it() {
         for cached in [Cached::Gone, Cached::Alive, unclear.clone()] {
             for recorded in [false, true] {
                 let claim = Claim { cached: cached.clone(), recorded, ..fresh.clone() };
-                // Postern's own is no leftover, whatever is known.
+                // An object of Postern is never a leftover, whatever the other facts.
                 let wanted = if recorded { Verdict::InUse } else { Verdict::Unknown };
                 assert_eq!(judge(&claim, &blind), wanted, "{claim:?} without a view of all namespaces");
                 let wanted = match cached {
@@ -145,7 +145,7 @@ fn an_entry_counts_as_long_as_its_namespace_is_there() {
         ("gone", r#"{"kind":"cniCacheV1","netns":"/run/netns/no-such-namespace"}"#, Some(Cached::Gone)),
         ("none", r#"{"kind":"cniCacheV1","netns":""}"#, None),
         ("legacy", r#"{"ips":[]}"#, None),
-        // What a power cut leaves.
+        // A power cut leaves this.
         ("empty", "", None),
     ] {
         let (directory, cache) = cache(name, entry);

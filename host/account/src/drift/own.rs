@@ -1,4 +1,4 @@
-//! What an attachment has beside its pair: a link of another kind, masquerading, spoofing protection, leases.
+//! The effects of an attachment besides its pair: a link of another kind, masquerading, spoofing protection, leases.
 
 use super::{AGAIN, Account, path};
 use crate::namespaces::Found;
@@ -38,17 +38,17 @@ impl Sight {
         }
     }
 
-    /// A link without a host end, and the one that it stands on.
+    /// Compares a link without a host end, and the link below it.
     pub(super) fn stacked(&self, account: &mut Account, header: &Header, plugin: &str, container: Option<&Found>) {
         let Some(found) = container else { return };
-        // That there is none is said with the container.
+        // A missing link is reported with the container.
         let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else { return };
         if own.kind != Macvlan::KIND {
             let what = format!("{} in the container is no macvlan, and not this attachment's", own.name);
             return account.differs(what, AGAIN, false);
         }
         let mode = own.macvlan_mode.map_or("unknown", MacvlanMode::name);
-        // Without a number of a namespace it is the container's own.
+        // Without a namespace number it is in the container's own namespace.
         if own.peer_netnsid.is_none() {
             let parent = found.links.iter().find(|link| Some(link.index) == own.peer_index);
             let name = parent.map_or("a link", |parent| &parent.name);
@@ -73,14 +73,15 @@ impl Sight {
         guard: &MacGuard,
         container: Option<&Found>,
     ) {
-        // A link of another plugin is guarded for what it was when it joined: what is behind it may be in no namespace.
+        // A link of another plugin is guarded with its address at the time when it joined. The program behind it may be
+        // in no namespace.
         let is_port = |port: &Port| guard.host.as_ref() == Some(&port.name);
         let joined = account.effects.iter().filter_map(Port::of).any(is_port);
         let pair = account.effects.iter().find_map(Veth::of).map(|pair| pair.host.clone());
         let host = if joined { guard.host.clone() } else { pair };
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         let id = guard.id.clone().or_else(|| account.guard_ids().into_iter().next());
-        // Where the container's end has another address, that is what differs, and not its guard.
+        // If the container's end has another address, that is the difference, not the spoofing protection.
         let own = own.and_then(|own| self.expected_mac(header, &path::of_pair(account), own.mac));
         let mac = if joined { guard.mac } else { own }.map(|mac| mac.0);
         let (Some(host), Some(mac), Some(id)) = (host, mac, id) else {
@@ -129,7 +130,7 @@ impl Sight {
                         true => String::new(),
                         false => format!("install -d -m 755 {} && ", quoted(&own.display().to_string())),
                     };
-                    // Not over a lease that another has taken meanwhile.
+                    // It must not replace a lease that another owner has taken meanwhile.
                     let remedy = format!(
                         "{make}(umask 077; set -C; printf '%s\\r\\n%s' {} {} > {})",
                         quoted(&header.container_id),

@@ -1,7 +1,7 @@
-//! The way of an attachment's packets: the container's end and its routes, the bridge with its gateways, the host's routes.
+//! The data path of an attachment: the container's end and its routes, the bridge with its gateways, the host's routes.
 //!
-//! What there should be is what the record says that ADD made ([`postern_state::DataPath`]). A record of an earlier version
-//! does not say it: then only what every attachment with addresses needs is looked for.
+//! It is compared with the data path that ADD noted in the record ([`postern_state::DataPath`]). A record of an earlier
+//! version doesn't have one. Then only the parts that every attachment with addresses needs are looked for.
 
 use super::{AGAIN, Account};
 use crate::namespaces::Found;
@@ -14,18 +14,19 @@ use postern_state::{DataPath, Header, Section};
 use postern_types::Mac;
 use std::net::IpAddr;
 
-/// What the record says of a plugin's data path.
+/// Returns a plugin's data path from the record.
 pub(super) fn of<'a>(sections: &'a [Section], plugin: &str) -> Option<&'a DataPath> {
     sections.iter().find(|section| section.name == plugin).map(|section| &section.path)
 }
 
-/// The data path of the plugin that made the pair.
+/// Returns the data path of the plugin that made the pair.
 pub(super) fn of_pair(account: &Account) -> DataPath {
     let known = account.sections.iter().map(|section| &section.path).find(|path| path.mac.is_some());
     known.cloned().unwrap_or_default()
 }
 
-/// A command that is run in the container's namespace, or none where only its inhabitants' paths lead there.
+/// Returns a command that runs in the container's namespace. If only a path of its processes leads there, returns no
+/// command.
 fn inside(found: &Found, command: &str) -> (String, bool) {
     match found.path.starts_with("/proc") {
         true => (AGAIN.to_owned(), false),
@@ -33,7 +34,7 @@ fn inside(found: &Found, command: &str) -> (String, bool) {
     }
 }
 
-/// A route of a record: destination and next hop.
+/// Reads a route of a record: destination and next hop.
 fn route(text: &str) -> Option<(IpNet, Option<IpAddr>)> {
     match text.split_once(' ') {
         Some((dst, gateway)) => Some((dst.parse().ok()?, Some(gateway.parse().ok()?))),
@@ -41,20 +42,20 @@ fn route(text: &str) -> Option<(IpNet, Option<IpAddr>)> {
     }
 }
 
-/// A gateway of a record: its link, and its address.
+/// Reads a gateway of a record: its link and its address.
 fn gateway(text: &str) -> Option<(&str, IpNet)> {
     let (link, address) = text.split_once(' ')?;
     Some((link, address.parse().ok()?))
 }
 
 impl Sight {
-    /// The bridge that the host's end is a port of, and the gateways that were put on the host.
+    /// Compares the bridge of which the host end is a port, and the gateways on the host.
     pub(super) fn beyond(&self, account: &mut Account, plugin: &str, end: &Link) {
         let path = of(&account.sections, plugin).cloned().unwrap_or_default();
         match end.master.and_then(|index| self.link_at(index)) {
             Some(master) => self.bridge(account, &path, end, master),
             None if end.master.is_none() && (plugin == "bridge" || path.bridge.is_some()) => {
-                // What else its port was set up with, only ADD knows.
+                // Only ADD knows the other settings of the port.
                 let bridge = path
                     .bridge
                     .as_deref()
@@ -74,7 +75,7 @@ impl Sight {
     }
 
     fn bridge(&self, account: &mut Account, path: &DataPath, end: &Link, master: &Link) {
-        // An operator may have renamed the bridge; it is another one only if both are there.
+        // An operator may have renamed the bridge; it is another one only if both exist.
         if let Some(wanted) = path.bridge.as_ref().filter(|wanted| **wanted != master.name)
             && self.link(wanted).is_some()
         {
@@ -91,7 +92,7 @@ impl Sight {
         let host = self.namespaces.by_cookie(self.here).filter(|host| host.unread.is_none());
         for (name, address) in path.gateways.iter().filter_map(|text| gateway(text)) {
             let (Some(host), Some(link)) = (host, self.link(name)) else {
-                // Of a bridge that is gone the port tells.
+                // If the bridge is gone, the port was reported already.
                 if host.is_some() && path.bridge.as_deref() != Some(name) && end.name != name {
                     account.differs(format!("{name} is gone, which had the gateway {address}"), AGAIN, false);
                 }
@@ -108,14 +109,14 @@ impl Sight {
         }
     }
 
-    /// The host's way to each address of a routed pair.
+    /// Compares the host's route to each address of a routed pair.
     fn host_routes(&self, account: &mut Account, end: &Link) {
         for address in account.addresses.clone() {
             match self.host.link_towards(address.addr()) {
                 Ok(towards) if towards == Some(end.index) => {}
                 Ok(_) => {
                     let what = format!("packets of this node to {} do not go to {}", address.addr(), end.name);
-                    // Not `replace`: a route that leads elsewhere may be another container's.
+                    // Not `replace`: a route to another link may belong to another container.
                     let remedy = format!("ip route add {} dev {}", IpNet::from(address.addr()), quoted(&end.name));
                     account.differs(what, remedy, true);
                 }
@@ -124,7 +125,8 @@ impl Sight {
         }
     }
 
-    /// The address that the container's end should have: the one that it was made with, or that a plugin behind gave it.
+    /// Returns the address that the container's end should have: the one it was made with, or one that a later plugin
+    /// gave it.
     pub(super) fn expected_mac(&self, header: &Header, path: &DataPath, have: Option<[u8; 6]>) -> Option<Mac> {
         let made = path.mac.as_ref().and_then(|text| text.parse::<Mac>().ok());
         let have = have.map(Mac);
@@ -137,7 +139,7 @@ impl Sight {
         }
     }
 
-    /// The container's end, and its routes.
+    /// Compares the container's end and its routes.
     pub(super) fn container_end(&self, account: &mut Account, header: &Header, found: &Found, own: &Link) {
         let path = of_pair(account);
         let name = quoted(&own.name);
@@ -160,7 +162,7 @@ impl Sight {
         let Some(routes) = &found.routes else {
             return account.fact("", "routes", "there are too many to look at");
         };
-        // In whatever table: a plugin behind may have moved them (sbr, vrf).
+        // In any table: a later plugin may have moved them (sbr, vrf).
         let have = |dst: IpNet, gateway: Option<IpAddr>| {
             routes.iter().any(|(index, route)| {
                 *index == own.index && route.dst == dst && (gateway.is_none() || route.gateway == gateway)
@@ -177,7 +179,7 @@ impl Sight {
             }
             let via = gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
             let what = format!("the container has no route to {dst}{via} through {}", own.name);
-            // Where the result names no next hop it is the gateway, if there is one only.
+            // A route of the result without a next hop uses the gateway, if there is exactly one.
             let all: Vec<IpAddr> =
                 path.gateways.iter().filter_map(|text| Some(self::gateway(text)?.1.addr())).collect();
             let mut hops =
@@ -189,7 +191,7 @@ impl Sight {
             account.differs(what, remedy, is_command);
         }
         if !own.up {
-            // The kernel makes the rest again with the link.
+            // The kernel makes the other routes again with the link.
             return;
         }
         for address in account.addresses.clone() {
@@ -204,7 +206,7 @@ impl Sight {
                 true => {
                     inside(found, &format!("ip route add {network} dev {} src {}", quoted(&own.name), address.addr()))
                 }
-                // Through the gateway, where the pair is routed.
+                // Through the gateway, if the pair is routed.
                 false => (AGAIN.to_owned(), false),
             };
             account.differs(what, remedy, is_command);
@@ -212,10 +214,10 @@ impl Sight {
     }
 }
 
-/// Routes of a record that are shown.
+/// The largest number of routes that are shown.
 const SHOWN: usize = 8;
 
-/// What a master is called.
+/// Returns the name of a master's kind.
 fn kind(link: &Link) -> &str {
     if link.kind == "bridge" { "the bridge" } else { "the master" }
 }

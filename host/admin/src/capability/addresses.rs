@@ -6,7 +6,7 @@ use crate::plan::Names;
 use crate::sentences::{group, say};
 use postern_types::{OpError, Reply, ops};
 
-/// What people's commands say of it.
+/// The texts about it in commands for people.
 pub const PAGE: Page = Page {
     cannot: "set addresses",
     always: Some(OWN_ADDRESSES),

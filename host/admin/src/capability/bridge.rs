@@ -8,7 +8,7 @@ use crate::sentences::{about, group, switched, with};
 use crate::words::{Objects, Switch};
 use postern_types::{OpError, PortSpec, Reply, ops};
 
-/// What people's commands say of it.
+/// The texts about it in commands for people.
 pub const PAGE: Page = Page {
     cannot: "touch a bridge",
     always: Some(OWN_ADDRESSES),
@@ -102,7 +102,7 @@ pub const PAGE: Page = Page {
             Widest::Values(&["true"]),
         ),
         Key::one("promisc", Source::Value("promiscMode", Some("false")), Widest::Values(&["true"])),
-        // It limits where it stands.
+        // This key is a limit where it is present.
         Key::one("isolated", Source::Value("portIsolation", Some("false")), Widest::LeftOut),
         Key::list(
             "gateways",
@@ -113,7 +113,7 @@ pub const PAGE: Page = Page {
             Widest::Values(&["true"]),
         ),
         Key::one("force-address", Source::Value("forceAddress", Some("false")), Widest::Values(&["true"])),
-        // Whose links they are, no configuration tells.
+        // No configuration shows the owner of these links.
         Key::some("attach", Source::Parts(&[]), Widest::Values(&["*"])),
     ],
 };
@@ -180,7 +180,7 @@ fn on(key: &'static str, value: bool) -> Option<(&'static str, String)> {
     value.then(|| (key, "true".to_owned()))
 }
 
-/// How a port joined, as objects of policy keys.
+/// Returns the properties of a joined port, as objects of policy keys.
 fn joined(port: &PortSpec) -> Vec<(&'static str, String)> {
     let mut objects: Vec<(&str, String)> = port.vlan.iter().map(|id| ("vlan", id.to_string())).collect();
     objects.extend(port.trunk.iter().map(|id| ("trunk", id.to_string())));
@@ -189,7 +189,7 @@ fn joined(port: &PortSpec) -> Vec<(&'static str, String)> {
     objects
 }
 
-/// The same in words.
+/// Returns the same in words.
 fn joins(port: &PortSpec) -> String {
     let mut how = Vec::new();
     how.extend(port.vlan.map(|vlan| format!("VLAN {vlan}")));

@@ -9,7 +9,7 @@ use crate::words::Objects;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS, key_of};
 use postern_types::{DeviceKey, OpError, Reply, ops};
 
-/// What people's commands say of it.
+/// The texts about it in commands for people.
 pub const PAGE: Page = Page {
     cannot: "move links of the node",
     always: None,
@@ -43,7 +43,7 @@ pub const PAGE: Page = Page {
     ],
 };
 
-/// The devices that a policy grants.
+/// Returns the devices that a policy grants, in words.
 fn devices(objects: &Objects<'_>) -> Option<String> {
     let nouns = [("names", "link"), ("addresses", "link with the address"), ("paths", "device at"), ("ids", "device")];
     let named = nouns.iter().filter(|(key, _)| !objects.none(key)).map(|(key, noun)| objects.words(key, noun));

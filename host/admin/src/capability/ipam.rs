@@ -7,7 +7,7 @@ use crate::plan::Names;
 use crate::sentences::{Group, about, group};
 use postern_types::{OpError, Reply, ops};
 
-/// What people's commands say of it.
+/// The texts about it in commands for people.
 pub const PAGE: Page = Page {
     cannot: "run an IPAM plugin",
     always: None,

@@ -8,7 +8,7 @@ use crate::sentences::{about, group};
 use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
 use postern_types::{LeaseRange, OpError, Reply, ops};
 
-/// What people's commands say of it.
+/// The texts about it in commands for people.
 pub const PAGE: Page = Page {
     cannot: "take leases",
     always: Some("only with its own leases: those of other attachments can't be taken, seen or released"),
@@ -44,7 +44,7 @@ pub const PAGE: Page = Page {
                 ("/ipam/ranges", "${config.ipam.ranges.*.*}"),
                 ("/runtimeConfig/ipRanges", "${config.runtimeConfig.ipRanges.*.*}"),
             ]),
-            // Each entry is good for one address.
+            // Each entry is valid for one address.
             Widest::Values(&["0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "::/0", "::/0", "::/0", "::/0"]),
         ),
     ],

@@ -6,7 +6,7 @@ use crate::plan::Names;
 use crate::sentences::{changes, group, say};
 use postern_types::{OpError, Reply, ops};
 
-/// What people's commands say of it.
+/// The texts about it in commands for people.
 pub const PAGE: Page = Page {
     cannot: "touch a link in the container",
     always: None,

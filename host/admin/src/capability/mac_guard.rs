@@ -7,7 +7,7 @@ use crate::sentences::{group, say};
 use crate::words::{Objects, Switch};
 use postern_types::{OpError, Reply, ops};
 
-/// What people's commands say of it.
+/// The texts about it in commands for people.
 pub const PAGE: Page = Page {
     cannot: "filter frames",
     always: None,

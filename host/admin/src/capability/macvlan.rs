@@ -8,7 +8,7 @@ use crate::sentences::{about, changes, group, say, with};
 use crate::words::{Objects, Switch};
 use postern_types::{OpError, Reply, ops};
 
-/// What people's commands say of it.
+/// The texts about it in commands for people.
 pub const PAGE: Page = Page {
     cannot: "make macvlan links",
     always: None,

@@ -1,5 +1,5 @@
-//! What people's commands know of each capability: one file for each. `postern plan` says what an operation does, `inspect`
-//! what an interface amounts to, and `learn` which policy it takes.
+//! The texts about each capability in commands for people, one file per capability. `postern plan` describes an
+//! operation, `inspect` the abilities through an interface, and `learn` the policy that it needs.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -28,44 +28,44 @@ use crate::plan::Names;
 use crate::sentences::Group;
 use postern_types::{Capability, OpError, Operation, Reply};
 
-/// What holds for who uses the attachment's addresses.
+/// The limit for operations that use the attachment's addresses.
 pub const OWN_ADDRESSES: &str = "only with addresses that IPAM gave this attachment: it can name no other";
 
-/// That a link may be looked at only. It limits where it stands.
+/// The key that lets a link be looked at only. It is a limit where it is present.
 const LOOK_ONLY: Key = Key::one("look-only", Source::Value("", None), Widest::LeftOut);
 
-/// What is said of a capability, whatever is done with it.
+/// The texts about a capability, independent of the operation.
 pub struct Page {
-    /// What a plugin that does not import it cannot do.
+    /// The thing that a plugin without this import cannot do.
     pub cannot: &'static str,
-    /// What holds for who imports it, whatever policy says.
+    /// The statement that holds for every plugin with this import, under any policy.
     pub always: Option<&'static str>,
-    /// What its functions amount to.
+    /// The abilities through its functions.
     pub groups: &'static [Group],
-    /// Where the values of its policy keys usually come from.
+    /// The usual sources of the values of its policy keys.
     pub keys: &'static [Key],
 }
 
-/// What is said of one operation.
+/// The texts about one operation.
 pub trait Told {
-    /// What it does, with the objects that it would act on.
+    /// Returns its act in words, with the objects that it would act on.
     fn words(&self, names: &Names<'_>, outcome: &Result<Reply, OpError>) -> String;
 
-    /// The WIT function, where it is not what the audit log calls it.
+    /// Returns the WIT function, if the audit log uses another name.
     fn function(&self) -> Option<String> {
         None
     }
 
-    /// The link of the host that it makes if there is none of this name.
+    /// Returns the link of the host that it makes if there is none of this name.
     fn makes(&self) -> Option<&str> {
         None
     }
 
-    /// The objects by the policy keys that decide on them. A setting that is off is no object.
+    /// Returns the objects by the policy keys that decide on them. A setting that is off is no object.
     fn objects(&self, network: &Network) -> Vec<(&'static str, String)>;
 }
 
-/// What is said of a capability.
+/// Returns the texts about a capability.
 pub const fn page(capability: Capability) -> &'static Page {
     match capability {
         Capability::Link => &link::PAGE,
@@ -89,7 +89,7 @@ pub const fn page(capability: Capability) -> &'static Page {
     }
 }
 
-/// What is said of an operation.
+/// Returns the texts about an operation.
 pub fn told(operation: &Operation) -> &dyn Told {
     match operation {
         Operation::Link(operation) => operation,
@@ -113,17 +113,17 @@ pub fn told(operation: &Operation) -> &dyn Told {
     }
 }
 
-/// Every group of functions with its capability, in the order of `wit/world.wit`.
+/// Returns every group of functions with its capability, in the order of `wit/world.wit`.
 pub fn groups() -> impl Iterator<Item = (Capability, &'static Group)> {
     Capability::ALL.iter().flat_map(|capability| page(*capability).groups.iter().map(|group| (*capability, group)))
 }
 
-/// The same, of the interface that a component imports by this name.
+/// Returns the same for the interface that a component imports by this name.
 pub fn groups_of(interface: &str) -> impl Iterator<Item = &'static Group> {
     Capability::parse(interface).into_iter().flat_map(|capability| page(capability).groups)
 }
 
-/// Several things in a sentence.
+/// Joins several items in a sentence.
 pub fn list<T: ToString>(items: impl IntoIterator<Item = T>, none: &str) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     if items.is_empty() { none.to_owned() } else { items.join(", ") }

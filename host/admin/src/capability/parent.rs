@@ -7,10 +7,10 @@ use crate::plan::Names;
 use crate::sentences::{about, group};
 use postern_types::{OpError, Reply, ops};
 
-/// What stands for the link of the default route in a policy.
+/// The placeholder for the link of the default route in a policy.
 const DEFAULT: &str = "node.default-link";
 
-/// What people's commands say of it.
+/// The texts about it in commands for people.
 pub const PAGE: Page = Page {
     cannot: "stack links on others",
     always: None,

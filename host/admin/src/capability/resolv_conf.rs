@@ -8,7 +8,7 @@ use crate::sentences::{about, group};
 use postern_policy::capability::resolv_conf::file;
 use postern_types::{OpError, Reply, ops};
 
-/// What people's commands say of it.
+/// The texts about it in commands for people.
 pub const PAGE: Page = Page {
     cannot: "read a resolver file",
     always: None,

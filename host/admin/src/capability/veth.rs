@@ -8,7 +8,7 @@ use crate::sentences::{changes, group, say, with};
 use crate::words::{Objects, Switch};
 use postern_types::{OpError, Reply, ops};
 
-/// What people's commands say of it.
+/// The texts about it in commands for people.
 pub const PAGE: Page = Page {
     cannot: "create interfaces",
     always: None,

@@ -1,4 +1,4 @@
-//! Installed code: whole, its own manifest's, and for this engine.
+//! Installed code: complete, matching its manifest, and for this engine.
 
 use super::{Examination, MOST, Node, Remedy, Severity};
 use crate::install::home::Home;
@@ -13,7 +13,7 @@ use std::path::Path;
 /// The plugins that come with Postern, by the directories of `guests/` (`build.rs`).
 const SHIPPED: &str = env!("POSTERN_SHIPPED");
 
-/// Names of the plugins of a catalog, of which there may be halves only.
+/// Returns the names of the plugins in a catalog. Some may lack one of their files.
 pub fn installed(catalog: &Path) -> Vec<String> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(catalog).into_iter().flatten().flatten().take(MOST) {
@@ -35,7 +35,7 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     }
     let engine = engine::fingerprint();
     for plugin in &node.plugins {
-        // A note on verified code would be a change: there is no directory for one, and all of the code is read.
+        // Doctor must not write a note on verified code. So it uses no directory for notes, and reads all of the code.
         let verified = catalog::open(catalog, plugin, &engine)
             .and_then(|code| code.program().map(|_| code))
             .and_then(|code| code.verify(Path::new("/proc/self/none")));
@@ -52,7 +52,7 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     }
 }
 
-/// Whether anything could start a plugin: a file for runtimes, or a network that names it.
+/// True if something can start the plugin: a file for runtimes, or a network that names it.
 fn is_called(node: &Node, bin: &Path, plugin: &str) -> bool {
     let named = |list: &List| list.entries().iter().any(|entry| [entry.plugin(), entry.ipam()].contains(&plugin));
     let placed = Home::own().map(|home| home.bins()).unwrap_or_default();
@@ -60,7 +60,7 @@ fn is_called(node: &Node, bin: &Path, plugin: &str) -> bool {
     is_in(bin) || placed.iter().any(|directory| is_in(directory)) || node.lists.iter().any(named)
 }
 
-/// How a plugin is placed once more. The components of those that come with Postern are not installed.
+/// Returns the way to place a plugin again. The components of shipped plugins are not installed.
 fn again(catalog: &Path, plugin: &str) -> Remedy {
     if SHIPPED.split(' ').any(|shipped| shipped == plugin) {
         return Remedy::Words("`make install` in Postern's source tree places it again".to_owned());

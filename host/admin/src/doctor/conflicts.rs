@@ -1,4 +1,4 @@
-//! What else on the node is in the way of containers' packets.
+//! Other settings on the node that block containers' packets.
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::Entry;
@@ -12,7 +12,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How long a program may take to show a rule set.
+/// The longest time for a program to print a rule set.
 const WITHIN: Duration = Duration::from_secs(10);
 
 pub fn examine(examination: &mut Examination, node: &Node) {
@@ -29,12 +29,12 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// A sysctl of this network namespace.
+/// Reads a sysctl of this network namespace.
 fn value(path: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{path}")).ok().map(|text| text.trim().to_owned())
 }
 
-/// The command that sets a sysctl. Not every node has the program for it.
+/// Returns the command that sets a sysctl. Some nodes lack the program for it.
 fn set(path: &str, value: &str) -> Remedy {
     Remedy::Command(match locate("sysctl") {
         Some(_) => format!("sysctl -w {}={value}", path.replace('/', ".")),
@@ -42,14 +42,14 @@ fn set(path: &str, value: &str) -> Remedy {
     })
 }
 
-/// The networks of attachments, whose packets must pass.
+/// Returns the networks of attachments, whose packets must pass.
 fn networks(node: &Node) -> Vec<IpNet> {
     let networks: BTreeSet<IpNet> =
         node.accounts.iter().flat_map(|account| &account.addresses).map(IpNet::trunc).collect();
     networks.into_iter().collect()
 }
 
-/// Forwarding that is off while a network needs it.
+/// Finds forwarding that is off while a network needs it.
 fn forwarding(examination: &mut Examination, node: &Node) {
     let is_masqueraded = |effects: &[Effect]| effects.iter().any(|effect| Masquerade::of(effect).is_some());
     let attached = node.accounts.iter().filter(|account| is_masqueraded(&account.effects));
@@ -80,7 +80,7 @@ fn forwarding(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// Chains that drop what they do not accept, and accept nothing of a container.
+/// Finds chains that drop packets by default and accept none of a container.
 fn forward_policy(examination: &mut Examination, sight: &Sight, networks: &[IpNet]) {
     let chains = match sight.nft(|nft| forward_chains(nft).map_err(|e| e.to_string())) {
         Ok(chains) => chains,
@@ -128,7 +128,8 @@ fn forward_policy(examination: &mut Examination, sight: &Sight, networks: &[IpNe
     }
 }
 
-/// The command that has a chain accept a network's packets, by the program that the node has and that knows the chain.
+/// Returns the command that makes a chain accept a network's packets. It uses a program that the node has and that
+/// knows the chain.
 fn acceptance(chain: &str, network: &IpNet) -> Remedy {
     let twice = |command: &str, from: &str, to: &str, accept: &str| {
         Remedy::Command(format!("{command} {from} {network} {accept} && {command} {to} {network} {accept}"))
@@ -142,7 +143,7 @@ fn acceptance(chain: &str, network: &IpNet) -> Remedy {
         ["inet", "firewalld", ..] if locate("firewall-cmd").is_some() => {
             Remedy::Command(format!("firewall-cmd --zone=trusted --add-source={network}"))
         }
-        // `nft` has shown the chain. What is no plain name can't be typed.
+        // `nft` has shown the chain. A name with special characters can't be typed.
         [of @ ("ip" | "ip6" | "inet"), table, chain] if [*table, *chain].iter().all(|name| is_plain(name)) => {
             let insert = format!("nft insert rule {of} {table} {chain}");
             twice(&insert, &format!("{family} saddr"), &format!("{family} daddr"), "accept")
@@ -151,21 +152,21 @@ fn acceptance(chain: &str, network: &IpNet) -> Remedy {
     }
 }
 
-/// Whether nft(8) takes this for a name.
+/// True if nft(8) accepts this as a name.
 fn is_plain(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
 }
 
-/// Names of the bridges that have an address in a network.
+/// Returns the names of the bridges that have an address in a network.
 fn bridges(sight: &Sight, network: &IpNet) -> Vec<String> {
     let Some(host) = sight.namespaces.by_cookie(sight.here) else { return Vec::new() };
     let inside = host.addresses.iter().filter(|(_, have)| network.contains(&have.net.addr()));
     inside.filter_map(|(index, _)| sight.link_at(*index)).map(|link| link.name.clone()).collect()
 }
 
-/// Whether some rule accepts and is about the network, an address of it, or its bridge. Which packets a rule set lets
-/// through can't be told without them; a rule that is meant for the network is what people forget.
+/// True if some rule accepts packets and mentions the network, an address of it, or its bridge. Only packets can show
+/// the real effect of a rule set; a missing rule for the network is the usual mistake.
 fn accepts(rules: &str, network: &IpNet, bridges: &[String]) -> bool {
     rules.lines().filter(|line| line.contains("accept") || line.contains("ACCEPT")).any(|line| {
         line.split([' ', '"', ',', '{', '}', '\t']).any(|word| {
@@ -176,7 +177,7 @@ fn accepts(rules: &str, network: &IpNet, bridges: &[String]) -> bool {
     })
 }
 
-/// What a program prints.
+/// Returns the output of a program.
 fn shown(name: &str, arguments: Vec<String>) -> Result<String, String> {
     let path = locate(name).ok_or_else(|| format!("there is no {name}"))?;
     let program = Program { path, arguments, environment: Environment::Empty, input: String::new() };
@@ -187,7 +188,7 @@ fn shown(name: &str, arguments: Vec<String>) -> Result<String, String> {
     }
 }
 
-/// Both kinds of iptables at once.
+/// Finds both kinds of iptables in use at the same time.
 fn backends(examination: &mut Examination) {
     let legacy = fs::read_to_string("/proc/thread-self/net/ip_tables_names").unwrap_or_default();
     let (Some(first), Ok(nft)) = (legacy.lines().next(), shown("nft", vec!["list".to_owned(), "tables".to_owned()]))

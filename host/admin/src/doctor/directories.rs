@@ -1,4 +1,4 @@
-//! Directories: whom they belong to, and whether their file systems serve.
+//! Directories: their owners, and the suitability of their file systems.
 
 use super::{Examination, Node, Remedy, Severity};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes that should be free: a node's records and leases are kilobytes, its log is a few megabytes.
+/// The number of bytes that should be free: a node's records and leases take kilobytes, its log a few megabytes.
 const SPARE: u64 = 4 << 20;
 
 pub fn examine(examination: &mut Examination, node: &Node) {
@@ -70,7 +70,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         }
         said.push(directory);
     }
-    // A file system that is read-only is told once, with the directory itself.
+    // A read-only file system is reported once, with the directory itself.
     let told: Vec<String> = examination.report.findings.iter().map(|finding| finding.place.clone()).collect();
     let untold = |obstacle: &Obstacle| !told.contains(&obstacle.path.display().to_string());
     writable::obstacles(places).iter().filter(|one| untold(one)).for_each(|one| refuse(examination, one));
@@ -81,7 +81,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     examination.look("directories", format!("directories: {}", said.join(", ")));
 }
 
-/// The data directories of leases: the default, those of records, and those of network lists.
+/// Returns the data directories of leases: the default, those in records, and those in network lists.
 pub fn lease_directories(node: &Node) -> BTreeSet<PathBuf> {
     let effects = node.accounts.iter().flat_map(|account| &account.effects);
     let recorded = effects.filter_map(Lease::of).map(|lease| PathBuf::from(&lease.directory));
@@ -95,7 +95,7 @@ fn trusted(examination: &mut Examination, path: &Path) {
     }
 }
 
-/// What keeps runs from writing. Who is not root may well not write where root's runs do.
+/// True if the obstacle is certain. For a user other than root, runs of root may still be able to write.
 fn is_certain(obstacle: &Obstacle) -> bool {
     obstacle.is_command || geteuid().is_root()
 }
@@ -108,7 +108,7 @@ fn refuse(examination: &mut Examination, obstacle: &Obstacle) {
     examination.found(severity, obstacle.path.display(), obstacle.what.clone(), obstacle.why, remedy);
 }
 
-/// The operator's policies are read one by one: a run is refused only if its plugin has one there.
+/// Policies of the operator are read one by one: a run is refused only if its plugin has one there.
 fn operators(examination: &mut Examination, node: &Node, directory: &Path) {
     let Err(reason) = places::trust(directory) else { return };
     let reason = reason.to_string();
@@ -135,7 +135,7 @@ fn untrusted(examination: &mut Examination, path: &Path, reason: String) {
     examination.found(Severity::Error, path.display(), reason, why, remedy);
 }
 
-/// Lease directories are shared with native plugins: a group may write to a network's.
+/// Lease directories are shared with native plugins: a group may write to a network's directory.
 fn leases(examination: &mut Examination, directory: &Path) {
     examination.area = "directories";
     let networks = std::fs::read_dir(directory).into_iter().flatten().flatten().take(super::MOST);
@@ -162,7 +162,7 @@ fn leases(examination: &mut Examination, directory: &Path) {
     }
 }
 
-/// What mount flags and free space allow.
+/// Checks mount flags and free space.
 fn flags(examination: &mut Examination, path: &Path, is_written: bool) {
     examination.area = "directories";
     let Ok(system) = statvfs(path) else {

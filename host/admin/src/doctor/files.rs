@@ -1,4 +1,4 @@
-//! What runtimes start: the plugins' files in CNI bin directories.
+//! The files that runtimes start: the plugins' files in CNI bin directories.
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::install::bin_dir::Found;
@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What runtimes start natively instead has all of the host's privileges, and nobody hears of it.
+/// The harm: a plugin that runtimes start natively instead has all of the host's privileges, without any report.
 const NATIVE: &str =
     "runtimes start that program instead, with all of the host's privileges and none of Postern's records";
 
@@ -39,8 +39,8 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     }
 }
 
-/// Those that files were placed in, and the one that was asked for. A directory that Postern has never been in is none of
-/// ours, unless there is no other.
+/// Returns the directories that files were placed in, and the one that was asked for. A directory without files of
+/// Postern is left out, unless there is no other.
 fn directories(home: &Home, bin: &Path) -> BTreeSet<PathBuf> {
     let mut directories: BTreeSet<PathBuf> = home.bins().into_iter().collect();
     if directories.is_empty() || bin != Path::new(CNI_BIN) {
@@ -49,7 +49,7 @@ fn directories(home: &Home, bin: &Path) -> BTreeSet<PathBuf> {
     directories
 }
 
-/// Native plugins in a directory that Postern has never been in: they may be meant to be there.
+/// Reports native plugins in a directory without files of Postern: they may be there on purpose.
 fn elsewhere(examination: &mut Examination, node: &Node, directories: &BTreeSet<PathBuf>) {
     for directory in CNI_DIRECTORIES.map(Path::new).into_iter().filter(|place| !directories.contains(*place)) {
         let is_native = |plugin: &&String| Found::at(&directory.join(plugin)) == Found::Foreign;
@@ -66,7 +66,7 @@ fn elsewhere(examination: &mut Examination, node: &Node, directories: &BTreeSet<
 
 fn file(examination: &mut Examination, directory: &Path, plugin: &str, host: &Path) {
     let path = directory.join(plugin);
-    // What is there and isn't ours is kept by that.
+    // This keeps a file that is there and isn't Postern's.
     let again = || {
         Remedy::Command(format!("postern add {} --bin {}", quoted(plugin), quoted(&directory.display().to_string())))
     };
@@ -114,7 +114,7 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o111 == 0o111)
 }
 
-/// Whether both are the same file, or copies: a copy of the host is as good as the host.
+/// True if both are the same file, or copies: a copy of the host executable is as good as the original.
 fn same(one: &Path, other: &Path) -> bool {
     let (Ok(one), Ok(other)) = (fs::canonicalize(one), fs::canonicalize(other)) else { return false };
     if one == other {

@@ -1,4 +1,4 @@
-//! What the kernel must have for the installed plugins.
+//! The kernel features that the installed plugins need.
 
 use super::probe::{Trial, Trials};
 use super::{Examination, Node, Remedy, Severity};
@@ -9,7 +9,7 @@ use postern_types::Capability;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long the trials may take.
+/// The longest time for the trials.
 const WITHIN: Duration = Duration::from_secs(30);
 
 pub fn examine(examination: &mut Examination, node: &Node) {
@@ -44,7 +44,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let sysctls = "see the sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone (Debian) and \
                    kernel.apparmor_restrict_unprivileged_userns (Ubuntu)";
     report(&trials.user_namespaces, Severity::Note, "user namespaces", learn, sysctls);
-    // What only some networks need is an error only where there is such a network.
+    // A feature that only some networks need is an error only if there is such a network.
     let asked = |keys: &[&str]| {
         let plugins = node.lists.iter().flat_map(|list| list.entries());
         let used = plugins.into_iter().any(|plugin| keys.iter().any(|key| plugin.has(key)));
@@ -84,7 +84,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// Runs the trials in a process of their own: a thread of this one would leave its namespaces to the others.
+/// Runs the trials in a separate process: a thread of this process would leave its namespaces to the other threads.
 fn trials() -> Result<Trials, String> {
     let program = Program {
         path: PathBuf::from("/proc/self/exe"),
@@ -96,7 +96,7 @@ fn trials() -> Result<Trials, String> {
     serde_json::from_str(&output.stdout).map_err(|_| format!("{}: {}", output.ended, output.stderr.trim()))
 }
 
-/// What the installed plugins import.
+/// Returns the imports of the installed plugins.
 fn imports(node: &Node) -> Vec<(String, Imports)> {
     let Ok(catalog) = &node.catalog else { return Vec::new() };
     let read = |plugin: &String| Some((plugin.clone(), Imports::parse(&Manifest::read(catalog, plugin).ok()?.imports)));

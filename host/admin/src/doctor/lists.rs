@@ -1,4 +1,4 @@
-//! Network lists: whether what they name can run.
+//! Network lists: checks that the plugins named in them can run.
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::{Entry, List, cni_path, is_in, of_directory};
@@ -7,7 +7,7 @@ use postern_types::Capability;
 use serde_json::Value;
 use std::path::Path;
 
-/// Reads the lists of a directory; what is no list is a finding.
+/// Reads the lists of a directory; a file that is not a list is a finding.
 pub fn read(examination: &mut Examination, directory: &Path) -> Vec<List> {
     let files = of_directory(directory);
     examination.look("networks", format!("network lists in {}: {}", directory.display(), files.len()));
@@ -54,7 +54,7 @@ fn examine_plugin(
         let usual = cni_path(None);
         let native = match (!plugin.contains('/') && bin.join(plugin).exists(), is_in(&usual, plugin)) {
             (true, _) => Some("it runs natively".to_owned()),
-            // Which of these a runtime looks into, only the runtime knows.
+            // Only the runtime knows the one that it reads.
             (false, true) => {
                 Some(format!("it runs natively, if the runtime looks into that one of {usual} that has it"))
             }
@@ -70,7 +70,8 @@ fn examine_plugin(
             "install the program \"{plugin}\" there, or a component of that name by `postern add`; --bin names another \
              directory of programs"
         ));
-        // Without a directory of programs this one has none either, and a runtime may look elsewhere.
+        // If the directory of programs is missing, this program is missing too, but the runtime may look in another
+        // place.
         let severity = if bin.is_dir() { Severity::Error } else { Severity::Note };
         return examination.found(severity, list.path.display(), what, "every ADD of the network fails", remedy);
     }
@@ -101,7 +102,7 @@ fn examine_plugin(
     }
 }
 
-/// Whether a value of a policy, in which `*` is any run of characters, covers a name.
+/// True if a value of a policy covers a name; `*` stands for any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(first) else { return false };

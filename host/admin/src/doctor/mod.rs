@@ -1,4 +1,4 @@
-//! `postern doctor`: what is wrong with this node, why it matters, and what mends it. It changes nothing.
+//! `postern doctor`: the defects of this node, with their harm and their remedy. It changes nothing.
 
 mod code;
 mod conflicts;
@@ -38,59 +38,59 @@ use std::process::ExitCode;
 const ERRORS: u8 = 1;
 /// Exit status when there are warnings only.
 const WARNINGS: u8 = 3;
-/// What helps where not all of the node can be looked at.
+/// The remedy if some of the node can't be looked at.
 const ELSEWHERE: &str = "run `postern doctor` as root on the host, in its PID namespace: from there it can be told";
-/// Files and names that one look takes in; more are counted only.
+/// The largest number of files and names for one look; more are only counted.
 const MOST: usize = 4096;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Severity {
     /// Runs fail, or state leaks.
     Error,
-    /// Something will fail, or does not do what it seems to.
+    /// An operation will fail, or has not the effect that it seems to have.
     Warning,
-    /// Good to know.
+    /// Useful to know.
     Note,
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Debug, Serialize)]
 struct Finding {
     severity: Severity,
-    /// Which look found it.
+    /// The look that found it.
     area: &'static str,
-    /// File, link, rule or attachment.
+    /// The file, link, rule or attachment.
     place: String,
     what: String,
     why: String,
     /// The way out, or empty.
     remedy: String,
-    /// Whether the remedy is a command.
+    /// True if the remedy is a command.
     is_command: bool,
 }
 
 /// The object that `--json` prints. Keys are only ever added.
 #[derive(Debug, Default, Serialize)]
 struct Report {
-    /// No errors and no warnings.
+    /// True if there are no errors and no warnings.
     healthy: bool,
     findings: Vec<Finding>,
-    /// What was looked at.
+    /// The objects that were looked at.
     looked_at: Vec<String>,
-    /// What could not be looked at, and why.
+    /// The objects that could not be looked at, with the reason.
     left_out: Vec<String>,
 }
 
-/// A report being written, by one look after the other.
+/// A report in progress; each look adds to it.
 #[derive(Default)]
 struct Examination {
     area: &'static str,
     report: Report,
 }
 
-/// What helps.
+/// The remedy of a finding.
 enum Remedy {
     Command(String),
     Words(String),
@@ -98,7 +98,8 @@ enum Remedy {
 }
 
 impl Remedy {
-    /// The first command that a message of the host quotes, or the message has said it all.
+    /// Takes the first command that a message of the host executable quotes. If there is none, the message itself
+    /// contains the remedy.
     fn quoted_in(message: &str) -> Self {
         message.split('`').nth(1).map_or(Self::None, |command| match command.starts_with("make ") {
             true => Self::Words(format!("`{command}`")),
@@ -108,7 +109,7 @@ impl Remedy {
 }
 
 impl Examination {
-    /// Begins a look at an area, and says at what.
+    /// Begins a look at an area, and names the object.
     fn look(&mut self, area: &'static str, at: impl Into<String>) {
         self.area = area;
         self.report.looked_at.push(at.into());
@@ -136,27 +137,27 @@ impl Examination {
     }
 }
 
-/// What the looks share: where things are, and what the node has.
+/// The data that the looks share: directories, and the state of the node.
 struct Node {
     places: Places,
-    /// The catalog, and why there is none.
+    /// The catalog, or the reason why there is none.
     catalog: Result<PathBuf, PlaceError>,
     /// Names of the installed plugins.
     plugins: Vec<String>,
     lists: Vec<List>,
-    /// What the kernel has, and why that can't be looked at.
+    /// The state of the kernel, or the reason why it can't be looked at.
     sight: Result<Sight, String>,
     accounts: Vec<Account>,
     native: OnceCell<Vec<String>>,
 }
 
 impl Node {
-    /// Whether `postern gc --native` offers to remove something of a native plugin, by its mark: nobody uses it then.
+    /// True if `postern gc --native` offers to remove a leftover with this mark.
     fn is_offered(&self, mark: &str) -> bool {
         let offered = self.native.get_or_init(|| {
             let directories: Vec<PathBuf> = directories::lease_directories(self).into_iter().collect();
             let scope = Scope { places: &self.places, directories: &directories, namespaces: all_namespaces };
-            // What can't be looked at is not offered.
+            // An object that can't be looked at is not offered.
             let offered = adopt::find(scope).unwrap_or_default().leftovers;
             offered.iter().map(Leftover::mark).collect()
         });
@@ -164,7 +165,7 @@ impl Node {
     }
 }
 
-/// Looks at everything, and prints what was found.
+/// Looks at everything and prints the findings.
 ///
 /// # Errors
 /// Standard output can't be written.
@@ -210,7 +211,7 @@ fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
     let (sight, accounts) = match sight::settled(&places, WITHIN) {
         Ok((sight, Ok(accounts))) => (Ok(sight), accounts),
         Ok((_, Err(reason))) => {
-            // Records that can't be trusted are the directories' finding; nothing can be said of what they tell.
+            // The look at directories reports records that can't be trusted. Their content is not used here.
             examination.leave_out(format!("records of attachments: {reason}"));
             (Err("there is no telling what belongs to whom without the records".to_owned()), Vec::new())
         }

@@ -1,4 +1,4 @@
-//! Networks that get in each other's way: one bridge with two minds about VLANs, addresses that two may give.
+//! Networks in conflict: one bridge with two VLAN settings, or addresses that two networks may give.
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::{Entry, List};
@@ -7,10 +7,10 @@ use serde_json::Value;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Ranges of all networks; each is compared with every other.
+/// The largest number of ranges of all networks; each is compared with every other.
 const MOST_RANGES: usize = 2048;
 
-/// Addresses that a network may give, first and last.
+/// The addresses that a network may give: first and last.
 struct Range<'a> {
     list: &'a List,
     directory: Option<PathBuf>,
@@ -53,7 +53,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// Lists that share a bridge and disagree about its ports' VLANs.
+/// Finds lists that share a bridge and have different VLAN settings for its ports.
 fn bridges(examination: &mut Examination, node: &Node) {
     let users: Vec<(&List, &str, bool)> = node
         .lists
@@ -87,7 +87,7 @@ fn of_plugin<'a>(list: &'a List, plugin: &'a Entry) -> Vec<Range<'a>> {
     spans.map(|(first, last)| Range { list, directory: plugin.data_directory(), first, last }).collect()
 }
 
-/// First and last address of an object with host-local's keys.
+/// Returns first and last address of an object with host-local's keys.
 fn span(range: &Value) -> Option<(IpAddr, IpAddr)> {
     let subnet: IpNet = range.get("subnet")?.as_str()?.parse().ok()?;
     let address = |key: &str| range.get(key)?.as_str()?.parse::<IpAddr>().ok();

@@ -1,4 +1,4 @@
-//! Policies: understood, and fitting the components that they are for.
+//! Policies: checks that they are valid and fit their components.
 
 use super::{Examination, MOST, Node, Remedy, Severity};
 use crate::authority;
@@ -14,7 +14,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     for plugin in &node.plugins {
         match Subject::open(plugin, None) {
             Ok(subject) => compare(examination, plugin, &subject),
-            // That there is no manifest is said where code is looked at.
+            // The look at code reports a missing manifest.
             Err(error) if error.to_string().contains(".json is missing") => {}
             Err(error) => {
                 let reason = error.to_string();

@@ -1,5 +1,5 @@
-//! What this kernel can do, tried out in namespaces that are thrown away. Runs as a process of its own, which prints what
-//! came of each trial.
+//! Trials of this kernel's features, in temporary namespaces. They run in a separate process, which prints the outcome
+//! of each trial.
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Where a kernel with seccomp filters lists what they can do.
+/// The file in which a kernel with seccomp filters lists their features.
 const SECCOMP: &str = "/proc/sys/kernel/seccomp/actions_avail";
-/// How long packet filters may take.
+/// The longest time for packet filters.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// What came of a trial: nothing to say, or why it failed.
+/// The outcome of a trial: success, or the reason of its failure.
 pub type Trial = Result<(), String>;
 
-/// What came of all of them. `None`: it could not be tried.
+/// The outcomes of all trials. `None`: it could not be tried.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Trials {
     pub user_namespaces: Option<Trial>,
@@ -33,11 +33,11 @@ pub struct Trials {
     pub masquerade: Option<Trial>,
     pub bridge_filter: Option<Trial>,
     pub iptables: Option<Trial>,
-    /// Why the rest could not be tried.
+    /// The reason why the rest could not be tried.
     pub reason: Option<String>,
 }
 
-/// Tries everything.
+/// Runs all trials.
 pub fn run() -> Trials {
     let mut trials = Trials {
         landlock: Some(landlock()),
@@ -53,7 +53,7 @@ pub fn run() -> Trials {
             .and_then(|()| fs::write("/proc/self/uid_map", format!("0 {user} 1")))
             .and_then(|()| fs::write("/proc/self/gid_map", format!("0 {group} 1")))
             .map_err(|e| format!("mapping ids: {e}")),
-        // Root needs no user namespace to get away from the node's network.
+        // Root needs no user namespace to leave the node's network.
         Err(_) => unshare(own).map_err(|errno| errno.desc().to_owned()),
     };
     match entered {
@@ -71,7 +71,7 @@ fn landlock() -> Trial {
     }
 }
 
-/// What needs a network of its own.
+/// Runs the trials that need a separate network.
 fn inside(trials: &mut Trials) {
     let netlink = match Netlink::open() {
         Ok(netlink) => netlink,
@@ -98,7 +98,7 @@ fn inside(trials: &mut Trials) {
     }));
     let guarded = Nft::open(deadline).and_then(|mut nft| macguard::ensure(&mut nft, "probe-eth0", "probe2", [2; 6]));
     trials.bridge_filter = Some(guarded.map_err(|e| e.to_string()));
-    // Its lock is a file below /run, which is not to be the node's.
+    // Its lock is a file below /run, but the node's lock file must not be used.
     let none = None::<&str>;
     let private = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
         .and_then(|()| mount(Some("probe"), "/run", Some("tmpfs"), MsFlags::empty(), none));
@@ -121,7 +121,7 @@ fn pair(netlink: &Netlink) -> Trial {
     netlink.create_veth(&spec).map_err(|e| e.to_string())
 }
 
-/// A port in a VLAN: a kernel without the filtering takes the bridge's option, and not this.
+/// Tries a port in a VLAN: a kernel without the filtering accepts the bridge's option, but not this.
 fn vlan(netlink: &Netlink) -> Trial {
     let index = |name: &str| -> Result<u32, String> {
         let link = netlink.link_by_name(name).map_err(|e| e.to_string())?;

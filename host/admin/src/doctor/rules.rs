@@ -1,7 +1,7 @@
-//! Rules that bear the marks of attachments of which nothing else is left.
+//! Unrecorded rules: they bear the mark of an attachment that has no record.
 //!
-//! A native plugin's attachment has no record, and needs its rules as long as it lives. So only what `postern gc --native`
-//! has found to be unused is offered for removal, and by that command, which looks once more.
+//! An attachment of a native plugin has no record, and needs its rules while it lives. So only rules that `postern gc
+//! --native` has found unused are offered for removal, and only by that command, which looks once more.
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_account::drift::Account;
@@ -14,8 +14,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let Ok(sight) = &node.sight else { return };
     examination.look("rules", "rules of attachments: nftables, spoofing protection, iptables");
     let first = strangers(sight, &node.accounts, &mut |left_out| examination.leave_out(left_out));
-    // A run that is under way writes its record before it makes a rule, and takes the rule away before the record: what
-    // is strange before and after the records are read once more is nobody's.
+    // A current run writes its record before it makes a rule, and removes the rule before the record. So rules are
+    // unrecorded only if they are so before and after a second reading of the records.
     let again = match postern_state::list(&sight.places.state) {
         Ok(records) if !first.is_empty() => strangers(sight, &sight.accounts(records), &mut |_| {}),
         _ => Vec::new(),
@@ -23,7 +23,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let ports = ports(sight);
     for marked in again.into_iter().filter(|marked| first.contains(marked)) {
         match (&marked.addresses[..], ports.get(&marked.mark)) {
-            // Spoofing protection names no address, but a port: a living container has it.
+            // Spoofing protection has no address, but a port: a living container has it.
             ([], Some(ports)) if ports.iter().any(|port| sight.has_link(port)) => {}
             ([], Some(ports)) => {
                 let what = format!(
@@ -48,13 +48,13 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// What nobody was found to use.
+/// Reports rules without a known user.
 fn left_over(examination: &mut Examination, node: &Node, marked: &Marked, what: String) {
     let Ok(sight) = &node.sight else { return };
     let why = "they are in the way of the next container that gets the address, and are looked at for every packet";
     if node.is_offered(&marked.mark) {
         let remedy = Remedy::Command("postern gc --native".to_owned());
-        // Without an address nothing but the port speaks for it.
+        // If it has no address, only its port can show its user.
         let is_certain = !marked.addresses.is_empty() && sight.namespaces.is_complete();
         let severity = if is_certain { Severity::Error } else { Severity::Warning };
         return examination.found(severity, &marked.place, what, why, remedy);
@@ -71,7 +71,7 @@ fn left_over(examination: &mut Examination, node: &Node, marked: &Marked, what: 
     }
 }
 
-/// A command that shows what nobody should delete unseen.
+/// Returns a command that shows rules which must not be deleted without a look.
 fn look(marked: &Marked) -> Remedy {
     let shows = match marked.place.split(' ').collect::<Vec<_>>().as_slice() {
         [program @ ("iptables" | "ip6tables"), ..] => format!("{program}-save -t nat"),
@@ -81,7 +81,7 @@ fn look(marked: &Marked) -> Remedy {
     Remedy::Words(format!("find out who made them: `{shows}` shows them"))
 }
 
-/// The ports that spoofing protection is for, by its ID.
+/// Returns the ports that spoofing protection is for, by its ID.
 fn ports(sight: &Sight) -> BTreeMap<String, Vec<String>> {
     let mut ports: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for port in sight.nft(|nft| macguard::list(nft).map_err(|e| e.to_string())).unwrap_or_default() {
@@ -90,7 +90,7 @@ fn ports(sight: &Sight) -> BTreeMap<String, Vec<String>> {
     ports
 }
 
-/// Rules of attachments other than these.
+/// Returns the rules of attachments other than these.
 fn strangers(sight: &Sight, known: &[Account], leave_out: &mut dyn FnMut(String)) -> Vec<Marked> {
     let keys: Vec<_> = known.iter().filter_map(Account::masquerade_key).collect();
     let ids: Vec<String> = known.iter().flat_map(Account::guard_ids).collect();

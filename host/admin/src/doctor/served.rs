@@ -1,5 +1,5 @@
-//! Rules of native plugins that lead traffic to an address which no living container has: portmap's, for one, where nobody
-//! has said DEL for the chain. The next container that gets the address is reached by them.
+//! Rules of native plugins that lead traffic to an address of no living container. An example are portmap's rules, if
+//! no DEL was called for the chain. They would reach the next container that gets the address.
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_confine::Direct;
@@ -7,7 +7,7 @@ use postern_firewall::Served;
 use postern_firewall::iptables::ProgramRunner;
 use std::time::{Duration, Instant};
 
-/// How long looking at all rules may take.
+/// The longest time for a look at all rules.
 const WITHIN: Duration = Duration::from_secs(20);
 
 pub fn examine(examination: &mut Examination, node: &Node) {

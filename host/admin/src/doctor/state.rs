@@ -63,7 +63,7 @@ fn records(examination: &mut Examination, node: &Node) {
             State::Drift | State::Ok => (Severity::Error, "the container's network does not work as it was set up"),
         };
         for deviation in &account.deviations {
-            // One command for all is about something that they share: a bridge that is down.
+            // If one command mends several, they share the cause: for example a bridge that is down.
             let same =
                 |known: &&mut Shared<'_>| known.deviation == deviation && deviation.is_command && known.why == why;
             match shared.iter_mut().find(same).filter(|_| account.state == State::Drift) {
@@ -80,7 +80,7 @@ fn records(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// A deviation of one attachment, or of several.
+/// A deviation of one attachment, or the same one of several.
 struct Shared<'a> {
     severity: Severity,
     why: &'static str,
@@ -89,7 +89,7 @@ struct Shared<'a> {
     deviation: &'a Deviation,
 }
 
-/// Leases of nobody.
+/// Finds leases without an owner.
 fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: &Path, network: &str) {
     let listed = sight.leases(directory, network);
     let leases = match listed.as_ref() {
@@ -107,7 +107,7 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
         })
     };
     for held in leases {
-        // Given back meanwhile.
+        // It was released meanwhile.
         if held.path.symlink_metadata().is_err() {
             continue;
         }
@@ -147,7 +147,7 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
     }
 }
 
-/// Locks that a hung program keeps: every run that needs one waits for it.
+/// Finds locks that a hung program keeps: every run that needs one waits for it.
 fn locks(examination: &mut Examination, node: &Node) {
     let mut paths = vec![PathBuf::from("/run/xtables.lock")];
     for directory in lease_directories(node) {
@@ -163,7 +163,7 @@ fn locks(examination: &mut Examination, node: &Node) {
             continue;
         }
         let why = "every run that needs it waits, and fails at its deadline";
-        // How long a process has been there is no telling how long it has had the lock, but for a run of the host.
+        // Only for a run of the host executable does the age of the process show how long it has had the lock.
         let (severity, remedy) = match holders.iter().all(|holder| holder.verb().is_some()) {
             true => (Severity::Error, Remedy::Command(busy::remedy(holders))),
             false => {
@@ -177,17 +177,17 @@ fn locks(examination: &mut Examination, node: &Node) {
     }
 }
 
-/// Whether it may be that of a run which is under way.
+/// True if it may belong to a current run.
 fn is_young(held: &Held) -> bool {
     held.taken().and_then(|taken| taken.elapsed().ok()).is_some_and(|passed| passed < YOUNG)
 }
 
-/// A leak is one for certain if everything could be looked at.
+/// Returns the severity of a leak: it is certain only if everything could be looked at.
 fn doubt(sight: &Sight) -> Severity {
     if sight.namespaces.is_complete() { Severity::Error } else { Severity::Warning }
 }
 
-/// Notes on node objects that are not there.
+/// Finds notes on node objects that don't exist.
 fn objects(examination: &mut Examination, sight: &Sight) {
     let (objects, problems) = match postern_state::node::list(&sight.places.state) {
         Ok(listed) => listed,
@@ -211,7 +211,7 @@ fn objects(examination: &mut Examination, sight: &Sight) {
     }
 }
 
-/// Pairs with the native plugins' names whose other end is down and of which no record tells.
+/// Finds pairs with the native plugins' names whose other end is down and which no record lists.
 fn lonely_pairs(examination: &mut Examination, node: &Node, sight: &Sight) {
     let known = |name: &str| {
         let mut effects = node.accounts.iter().flat_map(|account| &account.effects);
@@ -220,7 +220,7 @@ fn lonely_pairs(examination: &mut Examination, node: &Node, sight: &Sight) {
     for link in sight.links.iter().filter(|link| link.kind == "veth" && is_lonely(link)) {
         let digits = link.name.strip_prefix("veth").unwrap_or_default();
         if digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known(&link.name) {
-            // The other end is in a namespace, which lives: whose it is, only people can tell.
+            // The other end is in a living namespace: only people can find out its owner.
             let why =
                 "it may be what an interrupted ADD of a native plugin left, or a container's that set its end down";
             let (what, remedy) = match other_end(sight, link) {
@@ -238,12 +238,13 @@ fn lonely_pairs(examination: &mut Examination, node: &Node, sight: &Sight) {
     }
 }
 
-/// Whether the end is up and the other one is not. Where both ends happen to have one index, the kernel says `down`.
+/// True if the end is up and the other one is not. If both ends have the same index by chance, the kernel reports
+/// `down`.
 fn is_lonely(link: &Link) -> bool {
     link.up && ["down", "lower-layer-down"].contains(&link.operstate)
 }
 
-/// Where the other end of a pair is, and its name.
+/// Returns the namespace of the other end of a pair, and its name.
 fn other_end<'a>(sight: &'a Sight, link: &Link) -> Option<(&'a Found, &'a str)> {
     let away = sight.namespaces.found.iter().filter(|found| found.cookie != sight.here);
     away.flat_map(|found| found.links.iter().map(move |end| (found, end)))

@@ -1,4 +1,4 @@
-//! Bridges that are to keep VLANs apart, and do not; ports that are in other VLANs than their network, or not isolated.
+//! Bridges that should separate VLANs and do not; ports in other VLANs than their network, or without isolation.
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::account;
@@ -30,8 +30,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     ports(examination, node, sight);
 }
 
-/// The ports of attachments, held against what the network demands of them, as the gate does before it believes an ADD: by
-/// the plugin's policy for the network's configuration as it is now.
+/// Compares the ports of attachments with the network's demands, as the gate does before it accepts an ADD. The demands
+/// are those of the plugin's policy for the present configuration of the network.
 fn ports(examination: &mut Examination, node: &Node, sight: &Sight) {
     let Ok(catalog) = &node.catalog else { return };
     examination.look("ports", "VLANs and isolation of attachments' ports");
@@ -54,7 +54,7 @@ fn ports(examination: &mut Examination, node: &Node, sight: &Sight) {
 
 fn compare(examination: &mut Examination, sight: &Sight, granted: &Granted, account: &Account) {
     let Some(grant) = granted.bridge().filter(|grant| port::demands(grant)) else { return };
-    // One that is a port of no bridge is told as such.
+    // An end that is a port of no bridge is reported elsewhere.
     let Some(end) = sight.end_of(account).filter(|end| end.master.is_some()) else { return };
     let vlans = match port::has_vlans(grant) {
         true => match sight.port_vlans(end) {
@@ -75,7 +75,7 @@ fn compare(examination: &mut Examination, sight: &Sight, granted: &Granted, acco
     examination.found(Severity::Error, place, what, why, remedy);
 }
 
-/// Whether a network's ports are in VLANs. An empty trunk has none.
+/// True if a network's ports are in VLANs. An empty trunk has none.
 fn has_vlans(plugin: &Entry) -> bool {
     plugin.has("vlan") || plugin.has("vlanTrunk")
 }

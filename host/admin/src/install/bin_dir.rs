@@ -1,4 +1,4 @@
-//! Plugins' files in a CNI bin directory. What is not ours there is somebody's: it is kept, never lost.
+//! Plugins' files in a CNI bin directory. Any other file there belongs to the operator: it is kept, never lost.
 
 use super::files::{Ready, are_same};
 use crate::output;
@@ -10,35 +10,36 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What a file is called that had a plugin's name before.
+/// The ending of a file that had a plugin's name before.
 const KEPT: &str = "native";
 
-/// Names in a CNI bin directory that are no plugin's: they are the host's own, or of files that were kept.
+/// True for names in a CNI bin directory that no plugin can have: those of the host executable, and of files that were
+/// kept.
 pub fn is_reserved(name: &str) -> bool {
     ["postern", "postern-admin", "postern-wasi", "postern.d", "current", "versions"].contains(&name)
         || name.ends_with(".native")
         || name.contains(".native-")
 }
 
-/// What has a plugin's name in a CNI bin directory.
+/// The object with a plugin's name in a CNI bin directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Nothing.
     Nothing,
-    /// A plugin's file, of a host and for a plugin.
+    /// A plugin's file, with its host executable and its plugin.
     File(PluginFile),
-    /// A link to a host, at this path as the link has it.
+    /// A link to a host executable, with the path in the link.
     Link(PathBuf),
-    /// A copy of the host of this or another version.
+    /// A copy of the host executable, of this or another version.
     Copy,
-    /// Something else: a native plugin.
+    /// Another file: a native plugin.
     Foreign,
     /// A directory.
     Directory,
 }
 
 impl Found {
-    /// What is there now.
+    /// Returns the object that is there now.
     pub fn at(path: &Path) -> Self {
         let Ok(meta) = path.symlink_metadata() else { return Self::Nothing };
         let is_host = |path: &Path| path.file_name().is_some_and(|name| name == HOST);
@@ -57,7 +58,7 @@ impl Found {
         }
     }
 
-    /// Whether it is one of ours for this plugin, which nobody misses.
+    /// True if it is a file of Postern for this plugin, so that it can be replaced.
     pub fn is_ours(&self, plugin: &str) -> bool {
         match self {
             Self::File(file) => file.plugin == plugin,
@@ -67,7 +68,8 @@ impl Found {
     }
 }
 
-/// Every host, of every version, knows where it may be installed; no native plugin does.
+/// True for a copy of the host executable: every version contains the names of its directories, and no native plugin
+/// does.
 fn is_copy(path: &Path) -> bool {
     let [mark, _] = INSTALLED;
     let mut bytes = Vec::new();
@@ -84,10 +86,11 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Whether it could be placed. Changes nothing.
+    /// Checks that it could be placed. Changes nothing.
     ///
     /// # Errors
-    /// The kernel could not start the host by such a file, there is no such directory, or a directory has the name.
+    /// The kernel could not start the host executable by such a file, there is no such directory, or a directory has
+    /// the name.
     pub fn check(bin: &Path, host: &Path, plugin: &str) -> Result<()> {
         plugin_file::line(host, plugin).map_err(anyhow::Error::msg)?;
         ensure!(bin.is_dir(), "there is no CNI bin directory {}; make it, or name another", bin.display());
@@ -112,10 +115,10 @@ impl Placement {
         Ok(Self { path, plugin: plugin.to_owned(), ready })
     }
 
-    /// Places it. What was there and isn't ours is kept under another name, which is returned.
+    /// Places it. A file that was there and isn't Postern's is kept under another name, which is returned.
     ///
     /// # Errors
-    /// It can't be kept, or not be replaced.
+    /// It can't be kept or replaced.
     pub fn commit(self) -> Result<Option<PathBuf>> {
         let found = Found::at(&self.path);
         let kept = match found == Found::Nothing || found.is_ours(&self.plugin) {
@@ -127,8 +130,8 @@ impl Placement {
     }
 }
 
-/// Gives a file a second name, so that the first is at no time free. Another file that was kept before keeps its
-/// contents under a name with a number.
+/// Gives a file a second name, so that the first name is never free. An earlier kept file with other content moves to a
+/// name with a number.
 fn keep(path: &Path) -> Result<PathBuf> {
     let kept = kept(path);
     if kept.symlink_metadata().is_ok() {
@@ -147,7 +150,7 @@ fn keep(path: &Path) -> Result<PathBuf> {
     Ok(kept)
 }
 
-/// Where what had a plugin's name is kept.
+/// Returns the path at which a file with a plugin's name is kept.
 pub fn kept(path: &Path) -> PathBuf {
     path.with_file_name(format!("{}.{KEPT}", name(path)))
 }
@@ -156,7 +159,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Whether two files have the same bytes, or are links to the same.
+/// True if two files have the same bytes, or are links to the same target.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (fs::read_link(one), fs::read_link(other)) {
         (Ok(one), Ok(other)) => one == other,
@@ -165,13 +168,13 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Takes a plugin's file away again, or puts back what was kept in its place.
+/// Removes a plugin's file, or puts the kept file back in its place.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel's error.
 pub fn take_back(path: &Path) -> Result<()> {
     let kept = kept(path);
-    // An older Postern, which knew links only, may have kept one of our files as somebody's.
+    // An older Postern, which knew only links, may have kept a file of Postern as a native one.
     if Found::at(&kept).is_ours(&name(path)) {
         fs::remove_file(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
     }

@@ -1,4 +1,5 @@
-//! What is installed: host, its sibling, and plugins, read and looked at before anything is placed.
+//! The content of an installation: the host executable, its sibling, and plugins. All are read and checked before
+//! anything is placed.
 
 use super::files::{self, Ready};
 use anyhow::{Context, Result, ensure};
@@ -22,10 +23,10 @@ const ENDINGS: [&str; 3] = ["json", "toml", "cwasm"];
 pub struct Bundle(BTreeMap<PathBuf, (Vec<u8>, u32)>);
 
 impl Bundle {
-    /// Reads a build, and holds each plugin's code, manifest and policy against each other.
+    /// Reads a build, and compares each plugin's code, manifest and policy.
     ///
     /// # Errors
-    /// Something is missing, or does not fit.
+    /// A file is missing or does not fit.
     pub fn read(build: &Path, plugins: &[String]) -> Result<Self> {
         let mut bundle = Self::default();
         for program in PROGRAMS {
@@ -57,7 +58,7 @@ impl Bundle {
         self.0.get(&path).map(|(bytes, _)| bytes.as_slice()).unwrap_or_default()
     }
 
-    /// What a run would refuse is not placed.
+    /// Checks a plugin: one that a run would refuse is not placed.
     fn prove(&self, catalog: &Path, plugin: &str) -> Result<()> {
         let manifest: Manifest = serde_json::from_slice(self.bytes(plugin, "json"))?;
         let code = self.bytes(plugin, "cwasm");
@@ -73,8 +74,8 @@ impl Bundle {
         catalog::check_pin(policy.digest(), &manifest.digest, plugin, &path).map_err(anyhow::Error::msg)
     }
 
-    /// Takes over what others have installed beside: all plugins of a catalog that this has none of. Returns those whose
-    /// code the new host will refuse.
+    /// Takes over other installed plugins: all of a catalog that this bundle lacks. Returns those whose code the new
+    /// host executable will refuse.
     ///
     /// # Errors
     /// A file can't be read.
@@ -98,7 +99,7 @@ impl Bundle {
         Ok(refused)
     }
 
-    /// A name for this very bundle.
+    /// Returns a name for exactly this bundle.
     fn id(&self) -> String {
         let sums: Vec<String> = self
             .0
@@ -109,8 +110,8 @@ impl Bundle {
         format!("{}-{}", env!("CARGO_PKG_VERSION"), sum.get(..12).unwrap_or_default())
     }
 
-    /// Writes it below a directory as a version of its own, whole before it has its name; a version that is there and is
-    /// the same will do. Returns the version's name.
+    /// Writes it below a directory as a new version. The version gets its name only when it is complete. An equal
+    /// version that exists already is used. Returns the version's name.
     ///
     /// # Errors
     /// It can't be written.
@@ -122,7 +123,7 @@ impl Bundle {
             if self.is_at(&directory) {
                 return Ok(name);
             }
-            // One that somebody has changed stays for those who run it.
+            // A version that was changed stays for its current runs.
             if directory.symlink_metadata().is_err() {
                 let new = versions.join(".new");
                 files::remove_all(&new)?;
@@ -137,7 +138,7 @@ impl Bundle {
         Ok(id)
     }
 
-    /// Whether a directory has exactly this, for everybody to read and for its owner to write.
+    /// True if a directory has exactly this content, with the right modes: all users can read, the owner can write.
     fn is_at(&self, directory: &Path) -> bool {
         let is_same = |(path, (bytes, mode)): (&PathBuf, &(Vec<u8>, u32))| {
             let path = directory.join(path);

@@ -1,5 +1,5 @@
-//! Files and directories that change at one instant: a run sees what was there before or what is there now, never half
-//! of either, and never nothing.
+//! Files and directories that change at one instant: a run sees either the old or the new content, never a mixture and
+//! never nothing.
 
 use crate::output;
 use anyhow::{Context, Result};
@@ -10,10 +10,10 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// How names end that nothing looks for.
+/// The ending of names that no program looks for.
 pub const NEW: &str = ".postern-new";
 
-/// Whether two regular files have the same bytes.
+/// True if two regular files have the same bytes.
 pub fn are_same(one: &Path, other: &Path) -> bool {
     let length = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|meta| meta.len());
     let bytes = |path: &Path| File::open(path).map(|file| BufReader::new(file).bytes());
@@ -30,7 +30,7 @@ pub fn are_same(one: &Path, other: &Path) -> bool {
     length(one).is_some() && length(one) == length(other) && compare().unwrap_or(false)
 }
 
-/// A file that is written, beside the name that it will have. Dropped, it is gone.
+/// A file that was written beside its future name. Dropping it removes the file.
 #[derive(Debug)]
 pub struct Ready {
     new: PathBuf,
@@ -38,7 +38,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Writes the file. At no time could others open it for writing, whatever the umask.
+    /// Writes the file. At no time can other users open it for writing, with any umask.
     ///
     /// # Errors
     /// It can't be written.
@@ -67,18 +67,18 @@ impl Ready {
         Ok(ready)
     }
 
-    /// Gives it its name, in place of what has it now.
+    /// Gives it its name, in place of the present object.
     ///
     /// # Errors
-    /// The kernel refuses: a directory has that name.
+    /// The kernel's error: a directory has that name.
     pub fn commit(self) -> Result<()> {
         fs::rename(&self.new, &self.path).with_context(|| format!("cannot replace {}", self.path.display()))
     }
 
-    /// Exchanges it with a directory that has its name, which is removed.
+    /// Exchanges it with the directory that has its name, and removes that directory.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel's error.
     pub fn replace_directory(self) -> Result<()> {
         let old = self.path.with_file_name(".postern.d.old");
         remove_all(&old)?;
@@ -98,34 +98,34 @@ impl Drop for Ready {
     }
 }
 
-/// Where a file is written before it gets its name. Runtimes look for no such name, and catalogs ignore it.
+/// Returns the path of a file before it gets its name. Runtimes look for no such name, and catalogs ignore it.
 fn beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     path.with_file_name(format!(".{name}{NEW}"))
 }
 
-/// Exchanges two names at one instant; whether the file system can.
+/// Exchanges two names at one instant; false if the file system can't.
 ///
 /// # Errors
-/// Another reason.
+/// The kernel's error, for any other reason.
 pub fn exchange(one: &Path, other: &Path) -> Result<bool> {
     match renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE) {
         Ok(()) => Ok(true),
-        // A mount point, a directory of a lower layer of an overlay, or a file system that can't.
+        // A mount point, a directory of a lower layer of an overlay, or a file system without this call.
         Err(Errno::EBUSY | Errno::EXDEV | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => Ok(false),
         Err(errno) => Err(errno).with_context(|| format!("cannot exchange {} and {}", one.display(), other.display())),
     }
 }
 
-/// The directories on the way to a path, and the path itself, that are not there: the longest first.
+/// Returns the path and its parents that don't exist, the longest first.
 pub fn missing(path: &Path) -> Vec<&Path> {
     path.ancestors().take_while(|part| !part.exists()).collect()
 }
 
-/// Makes a directory and those on the way, which others can't write to, whatever the umask.
+/// Makes a directory and its parents. Other users can't write to them, with any umask.
 ///
 /// # Errors
-/// One can't be made.
+/// A directory can't be made.
 pub fn make_directory(path: &Path) -> Result<()> {
     for part in missing(path).into_iter().rev() {
         DirBuilder::new()
@@ -137,12 +137,12 @@ pub fn make_directory(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The nearest part of a path that is there.
+/// Returns the longest part of a path that exists.
 pub fn nearest(path: &Path) -> &Path {
     path.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"))
 }
 
-/// Waits until nobody else changes an installation. The lock ends with the process.
+/// Waits until no other process changes an installation. The lock ends with the process.
 ///
 /// # Errors
 /// The directory can't be opened.
@@ -153,7 +153,7 @@ pub fn lock(directory: &Path) -> Result<Flock<File>> {
         .with_context(|| directory.display().to_string())
 }
 
-/// Removes a file, a link or a whole directory; nothing there is no error.
+/// Removes a file, a link or a whole directory; a missing object is no error.
 ///
 /// # Errors
 /// It can't be removed.
@@ -166,11 +166,11 @@ pub fn remove_all(path: &Path) -> Result<()> {
     removed.with_context(|| format!("cannot remove {}", path.display()))
 }
 
-/// Puts files into a directory, beside what is there, all of them at one instant: the directory is replaced by one that has
-/// them. Where the file system can't exchange directories, file by file in the order given.
+/// Puts files into a directory beside the present ones, all at one instant: a new directory with all files replaces the
+/// old one. If the file system can't exchange directories, they are written one by one in the given order.
 ///
 /// # Errors
-/// Something can't be written. What was there is there still.
+/// A file can't be written. The earlier content is still there.
 pub fn replace_within(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
     let parent = directory.parent().unwrap_or(Path::new("/"));
     make_directory(parent)?;
@@ -195,7 +195,8 @@ pub fn replace_within(directory: &Path, files: &[(String, Vec<u8>)]) -> Result<(
     done
 }
 
-/// The files in a new directory, with links to all others of the old one. `false`: it has what can't be linked.
+/// Writes the files to a new directory, with links to all other files of the old one. `false` if an object can't be
+/// linked.
 fn fill(old: &Path, new: &Path, files: &[(String, Vec<u8>)]) -> Result<bool> {
     if let Ok(meta) = fs::metadata(old) {
         fs::set_permissions(new, meta.permissions())?;

@@ -1,15 +1,15 @@
-//! How an installation lies on disk.
+//! The layout of an installation on disk.
 //!
 //! ```text
-//! PREFIX/lib/postern/current -> versions/ID        the one name that an upgrade changes
-//! PREFIX/lib/postern/postern -> current/postern    what plugins' files start; likewise postern-admin and postern.d
+//! PREFIX/lib/postern/current -> versions/ID        the only name that an upgrade changes
+//! PREFIX/lib/postern/postern -> current/postern    the link for plugins' files; also postern-admin and postern.d
 //! PREFIX/lib/postern/versions/ID/                  host, its sibling, and the catalog that goes with both
-//! PREFIX/lib/postern/bin-directories               where plugins' files were placed, one directory a line
-//! PREFIX/lib/postern/made-directories              which directories were not there before, one a line
+//! PREFIX/lib/postern/bin-directories               the CNI bin directories with plugins' files, one per line
+//! PREFIX/lib/postern/made-directories              directories that installations made, one per line
 //! ```
 //!
-//! A run's own executable is in one version for as long as the run takes, and its catalog is the one beside. A host that
-//! lies elsewhere (a build, a package of a distribution) has its catalog beside it in one directory, and no versions.
+//! A run's executable stays in one version during the whole run, and uses the catalog beside it. A host executable at
+//! another place (a build, a package of a distribution) has its catalog in the same directory, and no versions.
 
 use super::files::Ready;
 use anyhow::Result;
@@ -21,60 +21,60 @@ use std::path::{Path, PathBuf};
 pub const VERSIONS: &str = "versions";
 /// The link to the version that new runs have.
 pub const CURRENT: &str = "current";
-/// The names that lead through it.
+/// The names that lead through that link.
 pub const LINKS: [&str; 3] = [CATALOG, "postern-admin", "postern"];
 /// The list of CNI bin directories.
 const BINS: &str = "bin-directories";
-/// The list of directories that were made on the way, for who takes them away again.
+/// The list of directories that were made for an installation, so that an uninstall can remove them.
 const MADE: &str = "made-directories";
 
-/// Where a host and what goes with it are.
+/// The directory of a host executable and the files that belong to it.
 #[derive(Clone, Debug)]
 pub struct Home(PathBuf);
 
 impl Home {
-    /// That of this program.
+    /// Returns the one of this program.
     ///
     /// # Errors
-    /// The kernel does not tell where it is.
+    /// The kernel does not report the program's path.
     pub fn own() -> Result<Self> {
         let own = std::env::current_exe()?;
         Ok(Self::of(own.parent().unwrap_or(Path::new("/"))))
     }
 
-    /// That of the programs in a directory.
+    /// Returns the one of the programs in a directory.
     fn of(directory: &Path) -> Self {
         let versions = directory.parent().filter(|parent| parent.file_name().is_some_and(|name| name == VERSIONS));
         Self(versions.and_then(Path::parent).unwrap_or(directory).to_owned())
     }
 
-    /// One at a path.
+    /// Returns the one at a path.
     pub fn at(directory: PathBuf) -> Self {
         Self(directory)
     }
 
-    /// Its directory.
+    /// Returns its directory.
     pub fn directory(&self) -> &Path {
         &self.0
     }
 
-    /// What plugins' files start.
+    /// Returns the executable that plugins' files start.
     pub fn host(&self) -> PathBuf {
         self.0.join("postern")
     }
 
-    /// Its catalog, which may be a link.
+    /// Returns its catalog, which may be a link.
     pub fn catalog(&self) -> PathBuf {
         self.0.join(CATALOG)
     }
 
-    /// A list of paths beside the host.
+    /// Reads a list of paths beside the host executable.
     fn list(&self, name: &str) -> Vec<PathBuf> {
         let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
         text.lines().map(PathBuf::from).filter(|path| path.is_absolute()).collect()
     }
 
-    /// Adds to such a list what it lacks. A path of two lines has no place there.
+    /// Adds the missing paths to such a list. A path with a newline is left out.
     fn note(&self, name: &str, paths: &[PathBuf]) -> Result<()> {
         let mut all = self.list(name);
         let before = all.len();
@@ -90,7 +90,7 @@ impl Home {
         Ready::write(&self.0.join(name), text.as_bytes(), 0o644)?.commit()
     }
 
-    /// The directories that installations have made, as far as it is known.
+    /// Returns the directories that installations have made, as far as they are known.
     pub fn made(&self) -> Vec<PathBuf> {
         self.list(MADE)
     }
@@ -103,7 +103,7 @@ impl Home {
         self.note(MADE, made)
     }
 
-    /// The CNI bin directories that have had files placed in, as far as it is known.
+    /// Returns the CNI bin directories that files were placed in, as far as they are known.
     pub fn bins(&self) -> Vec<PathBuf> {
         self.list(BINS)
     }
@@ -113,11 +113,11 @@ impl Home {
     /// # Errors
     /// The list can't be written.
     pub fn note_bin(&self, bin: &Path) -> Result<()> {
-        // The directory of the host itself is found without.
+        // The directory of the host executable itself needs no note.
         if bin == self.0 { Ok(()) } else { self.note(BINS, &[bin.to_owned()]) }
     }
 
-    /// All that an installation has, for who removes it.
+    /// Returns all parts of an installation, for its removal.
     pub fn parts(&self) -> impl Iterator<Item = PathBuf> {
         LINKS.into_iter().rev().chain([CURRENT, VERSIONS, BINS, MADE]).map(|name| self.0.join(name))
     }

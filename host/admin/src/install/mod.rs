@@ -1,5 +1,5 @@
-//! `make install` and `make uninstall`: everything is looked at before anything is placed, and what runs use changes at one
-//! instant, by the one link of `home.rs`.
+//! `make install` and `make uninstall`. Everything is checked before anything is placed. The files of runs change at
+//! one instant, by the single link of `home.rs`.
 
 pub mod bin_dir;
 mod bundle;
@@ -22,10 +22,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How long a version that was replaced is kept: no run that has begun with it takes as long.
+/// The time for which a replaced version is kept: no run that began with it takes that long.
 const KEPT: Duration = Duration::from_secs(3600);
 
-/// How long runs of an installation without versions have to end before its catalog goes.
+/// The time for runs of an installation without versions to end before its catalog is removed.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Where things go.
@@ -46,12 +46,12 @@ pub struct Where {
 }
 
 impl Where {
-    /// A path in the root that is installed to.
+    /// Returns a path below DESTDIR.
     fn real(&self, path: &Path) -> PathBuf {
         PathBuf::from(format!("{}{}", self.destdir, path.display()))
     }
 
-    /// The directories that an installation here has to make first, without DESTDIR in front.
+    /// Returns the directories that an installation has to make first, without DESTDIR.
     fn to_make(&self) -> Vec<PathBuf> {
         let way = |path: &Path| -> Vec<PathBuf> {
             let real = self.real(path);
@@ -63,12 +63,12 @@ impl Where {
         paths.into_iter().flat_map(way).collect()
     }
 
-    /// The directory of the installation, as its files will know it.
+    /// Returns the directory of the installation, without DESTDIR, as its files will know it.
     fn library(&self) -> PathBuf {
         self.prefix.join("lib/postern")
     }
 
-    /// The link that people type.
+    /// Returns the link that people type.
     fn command(&self) -> PathBuf {
         self.prefix.join("bin/postern")
     }
@@ -88,7 +88,7 @@ impl Where {
 /// Installs a build.
 ///
 /// # Errors
-/// Something is not in order, and nothing was placed; or the disk is full, and what was there runs on.
+/// A check failed, and nothing was placed; or the disk is full, and the earlier version continues to work.
 pub fn run(build: &Path, place: &Where) -> Result<()> {
     place.check()?;
     let host = Home::at(place.library()).host();
@@ -115,7 +115,7 @@ pub fn run(build: &Path, place: &Where) -> Result<()> {
     let version = bundle.write(&versions)?;
     let placements =
         place.plugins.iter().map(|plugin| Placement::prepare(&bin, &host, plugin)).collect::<Result<Vec<_>>>()?;
-    // What the link will lead to has to be there after a power cut, too.
+    // The target of the link must exist even after a power cut.
     nix::unistd::syncfs(File::open(&versions)?).with_context(|| versions.display().to_string())?;
     switch(&home, &version)?;
     files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
@@ -134,7 +134,7 @@ pub fn run(build: &Path, place: &Where) -> Result<()> {
     Ok(())
 }
 
-/// What can be known to fail is found before anything is changed.
+/// Checks all conditions that can be known before anything is changed.
 fn ready_for(home: &Home, host: &Path, place: &Where) -> Result<()> {
     for plugin in &place.plugins {
         plugin_file::line(host, plugin).map_err(anyhow::Error::msg)?;
@@ -150,7 +150,7 @@ fn ready_for(home: &Home, host: &Path, place: &Where) -> Result<()> {
         let path = home.directory().join(name);
         ensure!(!path.is_dir(), "{} is a directory; take it away", path.display());
     }
-    // The way to an image's root is not the way on the node.
+    // The directories above an image's root are not those on the node.
     if place.destdir.is_empty() {
         places::trust(files::nearest(home.directory())).map_err(anyhow::Error::msg)?;
         if let Err(reason) = places::trust(files::nearest(&place.cni_bin)) {
@@ -160,7 +160,7 @@ fn ready_for(home: &Home, host: &Path, place: &Where) -> Result<()> {
     Ok(())
 }
 
-/// Lets new runs have another version, from one instant on.
+/// Gives new runs another version, from one instant on.
 fn switch(home: &Home, version: &str) -> Result<()> {
     let link = |name: &str, target: &Path| -> Result<()> {
         let path = home.directory().join(name);
@@ -174,7 +174,7 @@ fn switch(home: &Home, version: &str) -> Result<()> {
     if let Ok(before) = fs::read_link(&current)
         && before != target
     {
-        // From now on it is out of use.
+        // From now on the old version is out of use.
         let replaced = File::open(home.directory().join(before));
         let _ = replaced.and_then(|replaced| replaced.set_modified(SystemTime::now()));
     }
@@ -187,14 +187,14 @@ fn switch(home: &Home, version: &str) -> Result<()> {
         }
     }
     if is_flat {
-        // Runs that began with the host before have this catalog beside them.
+        // Runs that began with the earlier host executable have this catalog beside them.
         std::thread::sleep(GRACE);
         Ready::link(&catalog, &Path::new(CURRENT).join(CATALOG))?.replace_directory()?;
     }
     Ok(())
 }
 
-/// Removes versions that nobody can be running any more.
+/// Removes versions that no run can be using any more.
 fn tidy(versions: &Path, current: &str) -> Result<()> {
     for entry in fs::read_dir(versions).with_context(|| versions.display().to_string())? {
         let entry = entry?;

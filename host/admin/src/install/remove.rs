@@ -1,4 +1,4 @@
-//! `make uninstall`: the node is what it was before, and nothing is left that a later installation would believe.
+//! `make uninstall`: restores the node to its earlier state, and leaves nothing that a later installation would use.
 
 use super::Where;
 use super::bin_dir::{self, Found};
@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Takes everything away that was installed; what isn't there is no error.
+/// Removes everything that was installed; a missing object is no error.
 ///
 /// # Errors
-/// Something can't be removed.
+/// An object can't be removed.
 pub fn uninstall(place: &Where) -> Result<()> {
     place.check()?;
     let host = Home::at(place.library()).host();
@@ -22,7 +22,7 @@ pub fn uninstall(place: &Where) -> Result<()> {
     let _lock = home.directory().is_dir().then(|| files::lock(home.directory())).transpose()?;
     let was_there = home.host().symlink_metadata().is_ok();
     let made = home.made();
-    // Of both the list and what is asked for: an installation before this one had no list.
+    // From both the list and the request: an older installation had no list.
     let bins: BTreeSet<PathBuf> = home.bins().into_iter().chain([place.cni_bin.clone()]).collect();
     for bin in &bins {
         clear(&place.real(bin), &host, &place.plugins)?;
@@ -34,7 +34,7 @@ pub fn uninstall(place: &Where) -> Result<()> {
     for part in home.parts() {
         files::remove_all(&part)?;
     }
-    // CNI bin directories of its own, and then the directory itself, if nobody put anything there.
+    // First its own CNI bin directories, then the directory itself, if it has no other files.
     for own_bin in bins.iter().map(|bin| place.real(bin)).filter(|bin| bin.starts_with(home.directory())) {
         let _ = fs::remove_dir(&own_bin);
     }
@@ -49,7 +49,7 @@ pub fn uninstall(place: &Where) -> Result<()> {
     Ok(())
 }
 
-/// Removes the directories that installations have made, as far as they are empty: the deepest first.
+/// Removes the directories that installations have made, if they are empty, the deepest first.
 fn give_back(place: &Where, mut made: Vec<PathBuf>) {
     made.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
     for path in made {
@@ -57,12 +57,12 @@ fn give_back(place: &Where, mut made: Vec<PathBuf>) {
     }
 }
 
-/// Takes the files of one host out of a CNI bin directory, and puts back what was there before.
+/// Removes the files of one host executable from a CNI bin directory, and puts the kept files back.
 fn clear(bin: &Path, host: &Path, plugins: &[String]) -> Result<()> {
     for entry in fs::read_dir(bin).into_iter().flatten() {
         let path = entry.with_context(|| bin.display().to_string())?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // What an installation that was killed had not yet given its name.
+        // A killed installation had not yet given this file its name.
         if name.starts_with('.') && name.ends_with(files::NEW) {
             files::remove_all(&path)?;
         }
@@ -72,7 +72,7 @@ fn clear(bin: &Path, host: &Path, plugins: &[String]) -> Result<()> {
         let is_ours = match Found::at(&path) {
             Found::File(file) => file.host == host,
             Found::Link(target) => target == host || leads_into(&path, host),
-            // Without a catalog a copy is of no use to anybody.
+            // Without a catalog a copy can't work.
             Found::Copy => true,
             Found::Nothing | Found::Foreign | Found::Directory => false,
         };
@@ -96,7 +96,7 @@ fn clear(bin: &Path, host: &Path, plugins: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a link ends at this host, or in a version of it.
+/// True if a link leads to this host executable, or to one in a version of it.
 fn leads_into(link: &Path, host: &Path) -> bool {
     let library = host.parent().unwrap_or(host);
     fs::canonicalize(link).is_ok_and(|real| {
@@ -104,8 +104,9 @@ fn leads_into(link: &Path, host: &Path) -> bool {
     })
 }
 
-/// Clears what a later installation would believe: notes on verified code and on node objects, the index of leases, and
-/// records. Those of attachments are set aside, since they may be needed to clean up by hand; nothing believes them there.
+/// Removes data that a later installation would use: notes on verified code and on node objects, the index of leases,
+/// and records. Records of attachments are set aside, because they may be needed for a cleanup by hand. They are not
+/// used there.
 fn forget() -> Result<()> {
     let places = postern_account::places::expected();
     let attachments = fs::read_dir(places.state.join("attachments")).into_iter().flatten().flatten();

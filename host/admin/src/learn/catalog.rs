@@ -1,4 +1,5 @@
-//! The throwaway catalog: this host, the plugin under another policy, and the plugins that it may delegate to.
+//! The temporary catalog: this host executable, the plugin under another policy, and the plugins that it may delegate
+//! to.
 
 use crate::component::Component;
 use crate::subject;
@@ -11,13 +12,13 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A CNI bin directory of the throwaway root. It is the whole `CNI_PATH`, so that no native program is found.
+/// A CNI bin directory of the temporary root. It is the only one in `CNI_PATH`, so no native program is found.
 pub const BIN: &str = "/learn";
 
-/// Everything that is taken along, read before the node's files are out of sight.
+/// All files that are copied, read while the node's files can still be reached.
 pub struct Luggage {
     host: Vec<u8>,
-    /// What runs components that import all of WASI, if it is there.
+    /// The executable for components that import all of WASI, if it exists.
     wasi: Option<Vec<u8>>,
     /// Files of the catalog, by name.
     catalog: Vec<(String, Vec<u8>)>,
@@ -25,7 +26,7 @@ pub struct Luggage {
     component: Option<Component>,
 }
 
-/// What is known of the plugin once it is unpacked.
+/// The data of the plugin after unpacking.
 pub struct Unpacked {
     /// SHA-256 of the component, hexadecimal.
     pub digest: String,
@@ -34,10 +35,10 @@ pub struct Unpacked {
 }
 
 impl Luggage {
-    /// Reads the host beside this program, its catalog, and a component file if `target` is one.
+    /// Reads the host executable beside this program, its catalog, and a component file if `target` is one.
     ///
     /// # Errors
-    /// One of them can't be read, or is not to be trusted.
+    /// One of them can't be read or is not trusted.
     pub fn pack(target: &str) -> Result<Self> {
         let own = std::env::current_exe()?;
         let host = own.with_file_name("postern");
@@ -55,7 +56,7 @@ impl Luggage {
         let component = match subject::is_file(target) {
             true => Some(Component::open(Path::new(target))?),
             false => {
-                // Says in the words of inspect that there is no such plugin.
+                // The error for a missing plugin then has the words of `inspect`.
                 Manifest::read(&catalog, target).map_err(anyhow::Error::msg)?;
                 None
             }
@@ -65,10 +66,10 @@ impl Luggage {
         Ok(Self { host, wasi, catalog: files, component })
     }
 
-    /// Writes it into the throwaway root, the plugin under `name`. It has no policy yet.
+    /// Writes the files into the temporary root, the plugin under `name`. It has no policy yet.
     ///
     /// # Errors
-    /// The component is refused as `postern add` refuses it, or a file can't be written.
+    /// The component is refused as in `postern add`, or a file can't be written.
     pub fn unpack(&self, target: &str, name: &str) -> Result<Unpacked> {
         let catalog = Path::new(BIN).join(places::CATALOG);
         fs::create_dir_all(&catalog)?;
@@ -79,7 +80,7 @@ impl Luggage {
                 fs::write(path, bytes).and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o755)))?;
             }
         }
-        // As it is installed.
+        // In the same way as an installation.
         let file = Path::new(BIN).join(name);
         let line = plugin_file::line(&host, name).map_err(anyhow::Error::msg)?;
         fs::write(&file, line).and_then(|()| fs::set_permissions(&file, Permissions::from_mode(0o755)))?;
@@ -88,7 +89,7 @@ impl Luggage {
         }
         let Some(component) = &self.component else {
             let manifest = Manifest::read(&catalog, target).map_err(anyhow::Error::msg)?;
-            // Under another name, it is the same code.
+            // The code under another name is the same.
             if name != target {
                 fs::copy(code_path(&catalog, target), code_path(&catalog, name))?;
                 let renamed = Manifest { plugin: name.to_owned(), ..manifest.clone() };

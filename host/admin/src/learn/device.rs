@@ -5,7 +5,7 @@ use anyhow::Result;
 use postern_kernel::{Namespace, Netlink, VethSpec, random_mac, random_veth_name};
 use postern_types::Mac;
 
-/// Makes the link that the network names by `device` or `hwaddr`. What lies below `/sys` can't be made.
+/// Makes the link that the network names by `device` or `hwaddr`. A device below `/sys` can't be made.
 ///
 /// # Errors
 /// The kernel refuses.

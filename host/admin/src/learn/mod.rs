@@ -1,7 +1,7 @@
-//! `postern learn`: run a plugin where it can do no harm, and print the smallest policy that covers what it did.
+//! `postern learn`: runs a plugin where it can do no harm, and prints the smallest policy for its operations.
 //!
-//! The gate has no mode that lets through what a policy denies, and none is made here: the first runs have the widest
-//! policy that the language can express, in namespaces that nothing of the node is in.
+//! The gate has no mode that ignores a policy's denial, and none is added here. The first runs have the widest policy
+//! that the language can express, in namespaces that contain nothing of the node.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -37,13 +37,13 @@ struct Report {
     /// SHA-256 of the component, hexadecimal.
     digest: String,
     networks: Vec<NetworkReport>,
-    /// Functions that are imported and that no network needed, by capability.
+    /// Imported functions that no network needed, by capability.
     unused: BTreeMap<String, Vec<String>>,
     /// The smallest policy, as TOML.
     policy: String,
-    /// What the runs were denied under it.
+    /// The operations that were denied under it.
     denied: Vec<String>,
-    /// All runs succeeded, under the widest policy and under this one.
+    /// True if all runs succeeded, under the widest policy and under this one.
     verified: bool,
 }
 
@@ -51,11 +51,11 @@ struct Report {
 struct NetworkReport {
     network: String,
     outcomes: Vec<Outcome>,
-    /// Denied even by the widest policy: what no policy can grant for this network.
+    /// The operations that even the widest policy denied: no policy can grant them for this network.
     denied: Vec<String>,
 }
 
-/// Learns, and prints.
+/// Learns the policy and prints it.
 pub fn run(target: &str, networks: &[PathBuf], name: Option<String>, json: bool) -> Result<ExitCode> {
     let file = subject::is_file(target);
     let name = name.unwrap_or_else(|| if file { subject::stem(Path::new(target)) } else { target.to_owned() });
@@ -72,7 +72,8 @@ pub fn run(target: &str, networks: &[PathBuf], name: Option<String>, json: bool)
     Ok(if report.verified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the configurations name as `ipam.resolvConf`: the only files of the node that a plugin can have read to it.
+/// Returns the files that the configurations name as `ipam.resolvConf`: a plugin can have no other file of the node
+/// read to it.
 fn resolver_files(networks: &[Network]) -> Vec<(PathBuf, Vec<u8>)> {
     let named = networks.iter().map(|network| PathBuf::from(network.text("/ipam/resolvConf")));
     let absolute = named.filter(|path| path.is_absolute());
@@ -82,7 +83,7 @@ fn resolver_files(networks: &[Network]) -> Vec<(PathBuf, Vec<u8>)> {
 fn learn(luggage: &Luggage, target: &str, name: &str, networks: &[Network]) -> Result<Report> {
     let unpacked = luggage.unpack(target, name)?;
     let imports = Imports::parse(&unpacked.imports);
-    // Runtimes give `lo` its own name, and every other attachment one of their choice.
+    // Runtimes name `lo` itself as the interface, and choose any name for other attachments.
     let ifname = if imports.has(Capability::Loopback) { "lo" } else { "eth0" };
     let all = |policy: &str| -> Result<Vec<Run>> {
         catalog::set_policy(name, policy)?;
@@ -125,7 +126,7 @@ fn learn(luggage: &Luggage, target: &str, name: &str, networks: &[Network]) -> R
     })
 }
 
-/// The report for people: a policy file, whose comments are the report.
+/// Returns the report for people: a policy file with the report in its comments.
 fn text(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("# Learned by `postern learn` for {}, from:", report.plugin)];
     for network in &report.networks {
@@ -142,7 +143,7 @@ fn text(report: &Report) -> Vec<String> {
     }
     lines.push("# To bind it to this component and no other:".to_owned());
     lines.push(format!("# digest = \"sha256:{}\"", report.digest));
-    // A line of a policy is not broken: it is a file that somebody will keep.
+    // A line of the policy is not broken, because the policy may be stored as a file.
     lines.extend(report.policy.lines().map(output::whole));
     if !report.unused.is_empty() {
         lines.push(String::new());

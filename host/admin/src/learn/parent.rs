@@ -1,4 +1,4 @@
-//! The link that a network stacks others on, for a node that has none.
+//! The parent link of a network's links, for a node that has none.
 
 use super::place::NETNS;
 use crate::lists::Network;
@@ -7,13 +7,13 @@ use postern_kernel::{Namespace, Netlink, VethSpec, Worker, random_mac, random_ve
 use postern_types::Route;
 use serde_json::Value;
 
-/// What it is called where the network leaves it to the default route.
+/// Its name if the network leaves it to the default route.
 const UPLINK: &str = "uplink";
 
-/// As much as a link of this kind can have: whatever a network asks for is less.
+/// The largest value for a link of this kind: every network asks for less.
 const MTU: u32 = 65535;
 
-/// Makes the link that the network's `master` names, else one that the default route leads through: on the node, or with
+/// Makes the link that the network's `master` names, else a link for the default route. It is made on the node, or with
 /// `linkInContainer` in the container.
 ///
 /// # Errors
@@ -60,7 +60,7 @@ fn default_route() -> Route {
         advmss: None,
         priority: None,
         table: None,
-        // Everything is there: RT_SCOPE_LINK.
+        // All addresses are reachable directly: RT_SCOPE_LINK.
         scope: Some(253),
     }
 }

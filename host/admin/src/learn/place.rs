@@ -1,7 +1,8 @@
-//! A place that nothing of this node is in: user, mount and network namespaces with a file system of their own.
+//! A place without anything of this node: user, mount and network namespaces with a separate file system.
 //!
-//! The new root is an empty file system in memory. Of the node's files it has, read-only, the directories that programs
-//! are in (for iptables), `/proc`, and copies of what the configurations name; of its network, nothing.
+//! The new root is an empty file system in memory. Of the node's files it contains the directories of programs (for
+//! iptables), read-only, `/proc`, and copies of the files that the configurations name. It contains nothing of the
+//! node's network.
 
 use anyhow::{Context, Result, anyhow};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -12,13 +13,13 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// Where the new root is put together; it hides what is there until it becomes the root.
+/// The directory in which the new root is built. Its earlier content is hidden until it becomes the root.
 const WORKSHOP: &str = "/run";
 
-/// Where programs are. What is absent is left out, what is a link becomes one.
+/// The directories of programs. An absent one is left out, and a link becomes a link.
 const PROGRAMS: [&str; 7] = ["bin", "sbin", "lib", "lib32", "lib64", "usr", "etc/alternatives"];
 
-/// Directories that are the node's own for each [`Node`].
+/// Directories that each [`Node`] has separately.
 const STATE: [&str; 2] = ["/run", "/var"];
 
 const NONE: Option<&str> = None;
@@ -26,10 +27,10 @@ const NONE: Option<&str> = None;
 /// The container's namespace on every [`Node`].
 pub const NETNS: &str = "/run/netns/learn";
 
-/// Moves this process into a new place, with copies of `files` (path and contents).
+/// Moves this process into a new place, with copies of `files` (path and content).
 ///
 /// # Errors
-/// A text for people: this user or this kernel can't have namespaces. The process must have one thread only.
+/// A text for people: this user or this kernel can't have namespaces. The process must have a single thread.
 pub fn enter(files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET).map_err(|errno| {
@@ -59,9 +60,9 @@ pub fn enter(files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     pivot_root(".", ".").context("changing the root")?;
     umount2(".", MntFlags::MNT_DETACH).context("leaving the node's file system")?;
     chdir("/").context("/")?;
-    // Only now, when no path leads out any more.
+    // Only now, because no path leads out any more.
     for (path, contents) in files {
-        // What is in one of the directories of programs is there already.
+        // A file in one of the directories of programs is there already.
         if !path.exists() {
             fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).with_context(|| path.display().to_string())?;
             fs::write(path, contents).with_context(|| path.display().to_string())?;
@@ -70,7 +71,7 @@ pub fn enter(files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     Ok(())
 }
 
-/// Shows a directory of the node in the new root, read-only.
+/// Mounts a directory of the node in the new root, read-only.
 fn show(name: &str, root: &Path) -> Result<()> {
     let (source, target) = (Path::new("/").join(name), root.join(name));
     let Ok(metadata) = fs::symlink_metadata(&source) else { return Ok(()) };
@@ -79,7 +80,7 @@ fn show(name: &str, root: &Path) -> Result<()> {
     }
     fs::create_dir_all(&target)?;
     bind(&source, &target)?;
-    // What the kernel has locked in a user namespace has to be named again.
+    // Flags that the kernel has locked in a user namespace have to be given again.
     let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
     let present = statvfs(&target).with_context(|| format!("/{name}"))?.flags();
     for (has, keep) in [
@@ -107,10 +108,10 @@ fn memory(path: &str) -> Result<()> {
         .with_context(|| format!("a file system in memory at {path}"))
 }
 
-/// Does something on a node of its own: an empty network, empty state, and a container's namespace at [`NETNS`].
+/// Calls `work` on a separate node: an empty network, empty state, and a container's namespace at [`NETNS`].
 ///
 /// # Errors
-/// What `work` returns, or the kernel's refusal.
+/// The error of `work`, or of the kernel.
 pub fn on_node<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     in_thread(|| {
         unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET).context("a node's namespaces")?;
@@ -119,7 +120,7 @@ pub fn on_node<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
             fs::create_dir_all(directory).context(directory)?;
         }
         File::create(NETNS).context(NETNS)?;
-        // A namespace of a thread lives on where it is mounted.
+        // A thread's namespace continues to exist where it is mounted.
         in_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET).context("a container's namespace")?;
             bind(Path::new("/proc/thread-self/ns/net"), Path::new(NETNS))
@@ -128,7 +129,8 @@ pub fn on_node<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     })
 }
 
-/// A thread may have namespaces that the rest of the process hasn't, and what it starts inherits them.
+/// Calls `work` in a thread. A thread may have namespaces that the rest of the process doesn't have, and its children
+/// inherit them.
 fn in_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|_| Err(anyhow!("a thread of learn failed")))
 }

@@ -1,4 +1,4 @@
-//! Running a plugin as a runtime does, and reading what the gate wrote down about it.
+//! Runs of a plugin as by a runtime, and the gate's log of them.
 
 use super::catalog::BIN;
 use super::place::{NETNS, on_node};
@@ -16,12 +16,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Where the audit log may be.
+/// The possible places of the audit log.
 const LOGS: [&str; 2] = ["/var/log/postern", "/run/postern"];
 
 const CONTAINER: &str = "learn";
 
-/// One verb, and how it ended.
+/// One verb and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Outcome {
     /// `ADD`, `CHECK`, …
@@ -30,26 +30,26 @@ pub struct Outcome {
     pub error: Option<String>,
 }
 
-/// What happened with one network.
+/// The observations with one network.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     /// In the order of the calls.
     pub outcomes: Vec<Outcome>,
     /// Lines of the audit log that are the plugin's own.
     pub lines: Vec<Value>,
-    /// What ADD answered.
+    /// The result of ADD.
     pub result: Value,
 }
 
 impl Run {
-    /// Operations that policy denied: `bridge.ensure: message`.
+    /// Returns the operations that policy denied: `bridge.ensure: message`.
     pub fn denied(&self) -> Vec<String> {
         let text = |line: &Value, key: &str| line.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let denied = self.lines.iter().filter(|line| text(line, "decision") == "deny");
         denied.map(|line| format!("{}: {}", text(line, "operation"), text(line, "result"))).collect()
     }
 
-    /// The most operations that one verb took.
+    /// Returns the largest number of operations of one verb.
     pub fn operations(&self) -> usize {
         let of = |verb: &str| {
             self.lines.iter().filter(|line| line.get("verb").and_then(Value::as_str) == Some(verb)).count()
@@ -58,11 +58,11 @@ impl Run {
     }
 }
 
-/// Attaches a container to the network, looks at it and detaches it, on a node of its own. For a plugin that stacks its link
-/// on another one, or moves one, there is that one.
+/// Attaches a container to the network, checks it and detaches it, on a separate node. For a plugin that stacks its link
+/// on another one, or moves one, the node has that other link.
 ///
 /// # Errors
-/// The plugin can't be started, or the kernel refuses a node. A plugin that fails is an outcome.
+/// The plugin can't be started, or the kernel refuses a node. The failure of a plugin is an outcome.
 pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> Result<Run> {
     on_node(|| {
         make_links(network)?;
@@ -102,7 +102,7 @@ pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> 
     })
 }
 
-/// Makes the links of the host that a `prevResult` of the network names: a plugin before would have.
+/// Makes the links of the host that a `prevResult` of the network names, as an earlier plugin would do.
 fn make_links(network: &Network) -> Result<()> {
     let links = network.links_before();
     if links.is_empty() {
@@ -118,7 +118,7 @@ fn make_links(network: &Network) -> Result<()> {
     Ok(())
 }
 
-/// One call: the result, if there is one, and the error.
+/// Makes one call; returns the result, if there is one, and the error.
 fn call(plugin: &str, ifname: &str, verb: &str, config: &Value) -> Result<(Value, Option<String>)> {
     let program = Path::new(BIN).join(plugin);
     let mut child = Command::new(&program)
@@ -137,7 +137,7 @@ fn call(plugin: &str, ifname: &str, verb: &str, config: &Value) -> Result<(Value
         .spawn()
         .with_context(|| format!("cannot start {}", program.display()))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A plugin that ends without reading says why itself.
+        // A plugin that ends without reading its input prints the reason itself.
         let _ = stdin.write_all(config.to_string().as_bytes());
     }
     let output = child.wait_with_output()?;
@@ -154,7 +154,7 @@ fn call(plugin: &str, ifname: &str, verb: &str, config: &Value) -> Result<(Value
     Ok((Value::Null, Some(error)))
 }
 
-/// The plugin's own lines of the audit log, oldest first.
+/// Returns the plugin's own lines of the audit log, oldest first.
 fn log(plugin: &str) -> Result<Vec<Value>> {
     let mut lines = Vec::new();
     for directory in LOGS {

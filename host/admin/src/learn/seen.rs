@@ -1,4 +1,4 @@
-//! What a plugin was seen to do, from the gate's own log.
+//! The operations of a plugin, read from the gate's own log.
 
 use super::runs::Run;
 use crate::capability::{Told, told};
@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Used {
     /// Functions, as WIT spells them.
     pub functions: BTreeSet<String>,
-    /// Which networks needed it, by their place in the list.
+    /// The networks that needed it, by their position in the list.
     pub networks: BTreeSet<usize>,
     /// Objects by policy key and network.
     pub objects: BTreeMap<&'static str, BTreeMap<usize, BTreeSet<String>>>,
 }
 
-/// Everything that was allowed, by capability. What was refused is in [`Run::denied`].
+/// Everything that was allowed, by capability. Denied operations are in [`Run::denied`].
 #[derive(Clone, Debug, Default)]
 pub struct Seen(pub BTreeMap<String, Used>);
 
@@ -36,7 +36,7 @@ impl Seen {
                 }
                 let used = seen.0.entry(capability.to_owned()).or_default();
                 used.networks.insert(number);
-                // A request that was too long for the log has no objects there: what it needs, the configuration tells.
+                // A request too long for the log has no objects there: the policy takes them from the configuration.
                 let request = line.get("request").and_then(|request| Operation::deserialize(request).ok());
                 let told = request.as_ref().map(told);
                 used.functions.insert(told.and_then(Told::function).unwrap_or_else(|| function.to_owned()));

@@ -1,4 +1,4 @@
-//! From what was seen to a policy: literal names, or the keys of the configuration that they turned out to come from.
+//! The policy from the observations: literal names, or the keys of the configuration that had these values.
 
 use super::seen::{Seen, Used};
 use crate::capability::{OWN_ADDRESSES, groups_of, page};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// A key of a policy table, and where its values usually come from.
+/// A key of a policy table, and the usual source of its values.
 pub struct Key {
     key: &'static str,
     shape: Shape,
@@ -20,52 +20,52 @@ pub struct Key {
     widest: Widest,
 }
 
-/// What a key takes.
+/// The shape of a key's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// One text.
     One,
-    /// A list without which the table makes no sense.
+    /// A list without which the table has no meaning.
     List,
     /// A list that can be left out.
     Some,
 }
 
-/// Where values usually come from.
+/// The usual source of values.
 pub enum Source {
-    /// One key of the configuration, and what is meant where it is absent.
+    /// One key of the configuration, and its default.
     Value(&'static str, Option<&'static str>),
-    /// Structures of the configuration: where one is, and the value that stands for what is in it.
+    /// Structures of the configuration: the path of each, and the value that covers its content.
     Parts(&'static [(&'static str, &'static str)]),
 }
 
-/// What the widest policy has for a key.
+/// The value of a key in the widest policy.
 pub enum Widest {
-    /// What the language can leave open.
+    /// Values that cover everything.
     Values(&'static [&'static str]),
-    /// What the configuration names: it can't be left open.
+    /// The values in the configuration: the language has none that covers everything.
     Configured,
-    /// Nothing: the key limits where it stands.
+    /// None: the key is a limit where it is present.
     LeftOut,
 }
 
 impl Key {
-    /// A key that has one text.
+    /// Makes a key that has one text.
     pub const fn one(key: &'static str, from: Source, widest: Widest) -> Self {
         Self { key, shape: Shape::One, from, widest }
     }
 
-    /// A key that has a list, without which the table makes no sense.
+    /// Makes a key that has a list, without which the table has no meaning.
     pub const fn list(key: &'static str, from: Source, widest: Widest) -> Self {
         Self { key, shape: Shape::List, from, widest }
     }
 
-    /// A key that has a list, and can be left out.
+    /// Makes a key that has a list and can be left out.
     pub const fn some(key: &'static str, from: Source, widest: Widest) -> Self {
         Self { key, shape: Shape::Some, from, widest }
     }
 
-    /// What stands for the configuration's own values.
+    /// Returns the values that stand for the configuration's own values.
     fn configured(&self) -> Vec<String> {
         match &self.from {
             Source::Value(path, default) => vec![placeholder(path, *default)],
@@ -73,13 +73,13 @@ impl Key {
         }
     }
 
-    /// As TOML, whose basic strings take JSON's escapes.
+    /// Returns it as TOML. TOML's basic strings accept JSON's escapes.
     fn written(&self, values: &[String]) -> Result<String> {
         written(self.shape != Shape::One, values)
     }
 }
 
-/// What an IPAM plugin hands out without having leased it: where it usually comes from.
+/// The usual sources of the addresses that an IPAM plugin gives without leasing them.
 const ADDRESSES: &[(&str, &str)] = &[
     ("/ipam/addresses", "${config.ipam.addresses.*.address}"),
     ("/args/cni/ips", "${config.args.cni.ips.*}"),
@@ -88,10 +88,10 @@ const ADDRESSES: &[(&str, &str)] = &[
 const GATEWAYS: &[(&str, &str)] =
     &[("/ipam/addresses", "${config.ipam.addresses.*.address} via ${config.ipam.addresses.*.gateway}")];
 
-/// The policy, with comments that say which network needed what.
+/// Returns the policy, with comments about each network's needs.
 ///
 /// # Errors
-/// A name that was seen can't be written as a literal.
+/// An observed name can't be written as a literal.
 pub fn policy(seen: &Seen, networks: &[Network], results: &[Value], operations: usize) -> Result<String> {
     let mut out = String::new();
     let most = operations.saturating_mul(4);
@@ -115,8 +115,8 @@ pub fn policy(seen: &Seen, networks: &[Network], results: &[Value], operations: 
     Ok(out)
 }
 
-/// The widest policy for plugins with these imports. What the language can leave open is open; what it can't (a VLAN, a
-/// directory) is what the configuration names.
+/// Returns the widest policy for plugins with these imports. Each value covers everything if the language has such a
+/// value. Otherwise (a VLAN, a directory) it is the configuration's value.
 ///
 /// # Errors
 /// None in practice: the values are texts.
@@ -140,13 +140,13 @@ pub fn widest(imports: &Imports) -> Result<String> {
     Ok(out)
 }
 
-/// Imports that no network needed: whole capabilities, and functions of those that were used.
+/// Returns the imports that no network needed: whole capabilities, and functions of those that were used.
 pub fn unused(imports: &Imports, seen: &Seen) -> BTreeMap<String, Vec<String>> {
     let mut unused = BTreeMap::new();
     for (capability, functions) in &imports.authority {
         let used = seen.0.get(capability);
         let acts = |function: &&String| groups_of(capability).any(|group| group.functions.contains(&function.as_str()));
-        // The log knows readers of a handle's attributes by the handle alone.
+        // In the log, functions that read a handle's attributes appear only by the handle.
         let reads = |function: &&String| function.ends_with(".attributes") || function.ends_with(".promisc");
         let names: Vec<String> = functions
             .iter()
@@ -170,10 +170,10 @@ fn labels(numbers: &BTreeSet<usize>, networks: &[Network]) -> String {
     numbers.iter().filter_map(label).collect::<Vec<_>>().join(", ")
 }
 
-/// The value of a key as TOML; `None` if nothing was seen that it would have to grant.
+/// Returns the value of a key as TOML; `None` if no observed object needs it.
 fn values(capability: Capability, key: &Key, used: &Used, networks: &[Network]) -> Result<Option<String>> {
     let Some(objects) = used.objects.get(key.key) else {
-        // A table makes no sense without its lists, even to somebody who only removes.
+        // Without its lists a table has no meaning, even for a plugin that only removes.
         if key.shape != Shape::List {
             return Ok(None);
         }
@@ -190,7 +190,7 @@ fn values(capability: Capability, key: &Key, used: &Used, networks: &[Network]) 
                 let value = networks.get(*number).and_then(|network| at(network, path)).or(default.map(str::to_owned));
                 seen.iter().all(|object| Some(object) == value.as_ref())
             };
-            // One text can't be two: what it comes from is the best guess, and the second run tells.
+            // One text can't have two values. Its source is the best guess, and the second run tests it.
             let two = key.shape == Shape::One && literal.len() > 1;
             if two || objects.iter().all(same) { vec![placeholder(path, *default)] } else { Vec::new() }
         }
@@ -205,7 +205,7 @@ fn values(capability: Capability, key: &Key, used: &Used, networks: &[Network]) 
     key.written(&literal.into_iter().cloned().collect::<Vec<_>>()).map(Some)
 }
 
-/// `[result]` for a plugin that answers with addresses and made no interface: an IPAM plugin that leases nothing.
+/// Returns `[result]` for a plugin whose result has addresses but no interface: an IPAM plugin that leases nothing.
 fn handed_out(networks: &[Network], results: &[Value]) -> Result<String> {
     let mut literal: [BTreeSet<String>; 2] = Default::default();
     let [addresses, gateways] = &mut literal;
@@ -235,8 +235,8 @@ fn handed_out(networks: &[Network], results: &[Value]) -> Result<String> {
     Ok(out)
 }
 
-/// `[previous]` for a plugin that used the attachment's addresses, asked no IPAM plugin for any, and came behind one that had
-/// some: their networks, since each container has others.
+/// Returns `[previous]` for a plugin that used the attachment's addresses without asking an IPAM plugin, after a plugin
+/// that had some. It holds their networks, because each container has other addresses.
 fn taken_over(seen: &Seen, networks: &[Network]) -> Result<String> {
     let asked = seen.0.get(Capability::Ipam.name()).map(|used| &used.networks);
     let uses = |capability: &&Capability| page(**capability).always == Some(OWN_ADDRESSES);
@@ -263,7 +263,7 @@ fn taken_over(seen: &Seen, networks: &[Network]) -> Result<String> {
     Ok(format!("\n# What a native plugin before it made. Of plugins of Postern the record tells.\n[previous]\n{keys}"))
 }
 
-/// Those values whose structure some network has.
+/// Returns those values whose structure some network has.
 fn present<'a>(parts: &[(&str, &str)], networks: impl Iterator<Item = &'a Network> + Clone) -> Vec<String> {
     let there =
         |at: &str| networks.clone().any(|network| network.config.pointer(at).is_some_and(|part| !part.is_null()));
@@ -277,7 +277,7 @@ fn placeholder(path: &str, default: Option<&str>) -> String {
     }
 }
 
-/// A scalar of the configuration, as a policy reads it.
+/// Returns a scalar of the configuration, as a policy reads it.
 fn at(network: &Network, path: &str) -> Option<String> {
     match network.config.pointer(&format!("/{}", path.replace('.', "/")))? {
         Value::String(text) => Some(text.clone()),
@@ -286,7 +286,7 @@ fn at(network: &Network, path: &str) -> Option<String> {
     }
 }
 
-/// As TOML, whose basic strings take JSON's escapes.
+/// Returns it as TOML. TOML's basic strings accept JSON's escapes.
 fn written(list: bool, values: &[String]) -> Result<String> {
     let quoted: Vec<String> = values.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
     Ok(match quoted.as_slice() {

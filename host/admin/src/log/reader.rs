@@ -1,4 +1,4 @@
-//! Reading a log that is written to and set aside meanwhile.
+//! A reader for a log that is written and rotated meanwhile.
 
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -6,10 +6,10 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// The log, and how far it was read.
+/// The log, and the position of the reader.
 pub struct Reader {
     path: PathBuf,
-    /// Inode of the file that was read last, and how many bytes of it.
+    /// Inode of the file that was read last, and the number of bytes read.
     last: (u64, u64),
 }
 
@@ -18,9 +18,9 @@ impl Reader {
         Self { path, last: (0, 0) }
     }
 
-    /// All lines: of the log before, and of this one.
+    /// Returns all lines: of the earlier log, and of this one.
     pub fn all(&mut self) -> Result<Vec<String>> {
-        // The new one first: what is set aside between the two is read twice rather than not at all.
+        // The new one first: a file that is rotated between the two reads is read twice, instead of being missed.
         let new = self.read(&self.path, 0)?;
         let mut lines = match self.read(&self.path.with_extension("jsonl.1"), 0)? {
             Some((inode, _, lines)) if new.as_ref().is_none_or(|(other, ..)| inode != *other) => lines,
@@ -33,14 +33,14 @@ impl Reader {
         Ok(lines)
     }
 
-    /// What was written since.
+    /// Returns the lines written since.
     pub fn new_lines(&mut self) -> Result<Vec<String>> {
         let (inode, end) = self.last;
         let Ok(now) = std::fs::metadata(&self.path) else { return Ok(Vec::new()) };
         let mut lines = Vec::new();
         let mut from = end;
         if now.ino() != inode || now.len() < end {
-            // The rest of the one that was set aside.
+            // The rest of the file that was set aside.
             if let Some((old, _, rest)) = self.read(&self.path.with_extension("jsonl.1"), end)?
                 && old == inode
             {
@@ -55,7 +55,8 @@ impl Reader {
         Ok(lines)
     }
 
-    /// Inode, where the last whole line ends, and the lines from `start` on; `None` if there is no such file.
+    /// Returns the inode, the end of the last whole line, and the lines from `start` on; `None` if there is no such
+    /// file.
     fn read(&self, path: &PathBuf, start: u64) -> Result<Option<(u64, u64, Vec<String>)>> {
         let mut file = match File::open(path) {
             Ok(file) => file,
@@ -69,7 +70,7 @@ impl Reader {
             .and_then(|_| file.metadata())
             .map(|metadata| metadata.ino())
             .with_context(|| format!("{}", path.display()))?;
-        // A line that is being written is read when it is whole.
+        // A line that is being written is read later, when it is whole.
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         bytes.truncate(whole);
         let lines = String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect();

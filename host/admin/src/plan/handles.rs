@@ -1,10 +1,10 @@
-//! Between the links of the simulation and the handles of a guest: what a handle stands for is the front's matter, as at the
-//! gate.
+//! The translation between the simulation's links and the guest's handles. As in the gate, the front keeps the object
+//! of each handle.
 
 use postern_gate::rehearsal::{Common, Front, Object};
 use postern_types::{BridgeInfo, Handle, LinkInfo, MacvlanInfo, OpError, Operation, Reply, VethPair, ops};
 
-/// The same operation on links of the simulation.
+/// Returns the same operation on links of the simulation.
 ///
 /// # Errors
 /// [`postern_types::ErrorCode::InvalidHandle`].
@@ -16,14 +16,14 @@ pub fn resolve(front: &Front<'_>, operation: &Operation) -> Result<Operation, Op
     Ok(resolved)
 }
 
-/// The simulation's answer as the guest gets it, with handles for the links in it.
+/// Returns the simulation's answer as the guest gets it, with handles for the links in it.
 ///
 /// # Errors
 /// [`postern_types::ErrorCode::Exhausted`].
 pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, reply: Reply) -> Result<Reply, OpError> {
     let mut show = Show { front, common };
     Ok(match reply {
-        // One that the guest has: it asked by its handle.
+        // A link that the guest holds: it used its handle in the request.
         Reply::Link(info) => {
             let handle = operation.clone().handles().first().map_or(Handle::MAX, |(handle, _)| **handle);
             Reply::Link(LinkInfo { handle, ..info })
@@ -34,7 +34,7 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
         Reply::MaybeLink(Some(info)) if *operation == Operation::Bridge(ops::Bridge::PreviousLink) => {
             Reply::MaybeLink(Some(show.port(info)?))
         }
-        // A VLAN gateway: nothing can be done to it from outside.
+        // A VLAN gateway: a guest can't act on it.
         Reply::MaybeLink(Some(info)) => {
             show.common.shown.insert(info.name.clone());
             Reply::MaybeLink(Some(LinkInfo { handle: Handle::MAX, ..info }))
@@ -69,7 +69,7 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
     })
 }
 
-/// Links of the simulation are numbered as those of a kernel are: a number never comes twice.
+/// Links of the simulation are numbered as those of a kernel are: a number is never used twice.
 struct Show<'s, 'f> {
     front: &'s mut Front<'f>,
     common: &'s mut Common,
@@ -92,7 +92,7 @@ impl Show<'_, '_> {
     }
 
     fn pair(&mut self, pair: VethPair) -> Result<VethPair, OpError> {
-        // Nobody but the guest acts in a simulation: the pair is its own.
+        // Only the guest acts in a simulation: the pair is its own.
         let end = Object::HostEnd { index: pair.host.handle, name: pair.host.name.clone(), ours: true };
         Ok(VethPair { container: self.own(pair.container)?, host: self.give(pair.host, end)?, bridge: pair.bridge })
     }

@@ -1,8 +1,8 @@
-//! `postern plan`: what an ADD would do on this node.
+//! `postern plan`: the operations of an ADD on this node.
 //!
-//! The installed guests run in the sandbox that they always run in, under the policy that they always have. Their
-//! operations go to a simulation of the node (`postern-sim`) that is seeded with what any user can read, so that nothing
-//! is changed anywhere, not even in Postern's own directories, and no privilege is needed.
+//! The installed guests run in their usual sandbox under their usual policy. Their operations go to a simulation of the
+//! node (`postern-sim`), which starts from data that any user can read. So nothing is changed, not even in Postern's
+//! own directories, and no privilege is needed.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -32,7 +32,7 @@ use std::process::ExitCode;
 /// Exit status when policy refuses an operation.
 pub const REFUSED: u8 = 3;
 
-/// Stands for a link-layer address that the host chooses at random.
+/// The text for a link-layer address that the host chooses at random.
 const UNKNOWN_MAC: &str = "XX:XX:XX:XX:XX:XX";
 
 /// What the runtime would bring.
@@ -59,10 +59,10 @@ pub struct Attachment {
     cni_path: Option<String>,
 }
 
-/// Plans, and prints.
+/// Makes the plan and prints it.
 pub fn run(path: &Path, plugin: Option<&str>, attachment: &Attachment, json: bool) -> Result<ExitCode> {
     let report = plan(path, plugin, attachment);
-    // Whatever became of it: no sandbox is left for others to bury.
+    // In every case: no sandbox process is left unreaped.
     rehearsal::reap();
     let report = report?;
     if json {
@@ -120,7 +120,7 @@ fn plan(path: &Path, only: Option<&str>, attachment: &Attachment) -> Result<Repo
     Ok(report)
 }
 
-/// Plays the plugins one after the other, until one fails or the last that is wanted is through.
+/// Runs the plugins one after the other, until one fails or the last wanted one has ended.
 fn play(
     list: &List,
     only: Option<&str>,
@@ -150,7 +150,7 @@ fn play(
             return (plugins, None);
         }
         if report.native {
-            // It may change the result; nobody can say how.
+            // It may change the result in an unknown way.
             if shown {
                 plugins.push(report);
             }
@@ -184,7 +184,7 @@ fn object(error: &postern_cni::Error) -> Value {
     json!({"code": error.code, "msg": error.msg, "details": error.details})
 }
 
-/// The addresses that the simulation made up for links that it made: the host would choose them.
+/// Returns the addresses that the simulation invented for its new links: the host would choose them.
 fn made_up(stage: &Stage, found: usize) -> Vec<String> {
     let made = stage.kernel.links.keys().copied().filter(|handle| usize::try_from(*handle).is_ok_and(|at| at > found));
     made.map(|handle| {

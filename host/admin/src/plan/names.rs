@@ -1,4 +1,4 @@
-//! What objects are called in a plan, and whether what an operation makes was there before it.
+//! The names of objects in a plan, and the test if an operation's object existed before it.
 
 use super::node::HOST_END;
 use crate::capability::{list, told};
@@ -6,12 +6,12 @@ use postern_gate::rehearsal::{Front, Object, OwnAddress, Request};
 use postern_sim::{Kernel, Place};
 use postern_types::{Handle, Operation};
 
-/// Whether what an operation makes was there before it.
+/// The existence of an operation's object before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum There {
-    /// Something of that name is.
+    /// An object of that name exists.
     Other,
-    /// No, or nothing can be said.
+    /// It doesn't exist, or that is unknown.
     Unknown,
 }
 
@@ -21,11 +21,11 @@ pub fn is_there(kernel: &Kernel, operation: &Operation) -> There {
     if is_there { There::Other } else { There::Unknown }
 }
 
-/// What objects are called.
+/// The data for the names of objects.
 pub struct Names<'a> {
     /// The node after the operation.
     pub kernel: &'a Kernel,
-    /// What the guest was given.
+    /// The handles that the guest was given.
     pub front: &'a Front<'a>,
     /// The run's request.
     pub request: &'a Request,
@@ -34,7 +34,7 @@ pub struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// What a handle stands for.
+    /// Returns the name of a handle's object.
     pub fn link(&self, handle: Handle) -> String {
         match self.front.object(handle) {
             Ok(Object::Own { .. }) => self.request.ifname.clone(),
@@ -49,12 +49,12 @@ impl Names<'_> {
         }
     }
 
-    /// The attachment's addresses.
+    /// Returns the attachment's addresses.
     pub fn addresses(&self) -> String {
         list(self.own.iter().map(|own| own.net), "no address")
     }
 
-    /// Their gateways.
+    /// Returns their gateways.
     pub fn gateways(&self, prefix: bool) -> String {
         let gateway = |own: &OwnAddress| {
             let gateway = own.gateway_or_first()?;
@@ -65,7 +65,7 @@ impl Names<'_> {
         list(gateways, "no gateway")
     }
 
-    /// The IP versions of the addresses.
+    /// Returns the IP versions of the addresses.
     pub fn families(&self) -> &'static str {
         let has = |v4| self.own.iter().any(|own| own.net.addr().is_ipv4() == v4);
         match (has(true), has(false)) {

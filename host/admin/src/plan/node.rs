@@ -1,4 +1,4 @@
-//! What is on this node, read without privileges and without changing anything.
+//! The state of this node, read without privileges and without changing anything.
 
 use anyhow::{Context, Result};
 use postern_gate::capability::{device, parent};
@@ -7,21 +7,21 @@ use postern_sim::{Kernel, Place};
 use postern_types::{Address, Handle, LinkInfo, Mac};
 use std::collections::HashMap;
 
-/// The name that stands for the host's end of a pair, which the gate chooses at random.
+/// The name that stands for the host end of a pair, which the gate chooses at random.
 pub const HOST_END: &str = "vethXXXXXXXX";
 
-/// What the simulation starts from.
+/// The initial state of the simulation.
 pub struct Node {
-    /// The links of the host's namespace, and of the container's where it can be read.
+    /// The links of the host's namespace, and of the container's if it can be read.
     pub kernel: Kernel,
-    /// Whether forwarding is on: IPv4, IPv6.
+    /// True if forwarding is on: IPv4, IPv6.
     pub forwarding: [bool; 2],
-    /// What could not be read, and is taken to be otherwise.
+    /// The things that could not be read, and the assumption about each.
     pub notes: Vec<String>,
 }
 
 impl Node {
-    /// Looks at the namespace that this process is in.
+    /// Reads the namespace that this process is in.
     ///
     /// # Errors
     /// The kernel doesn't answer.
@@ -41,11 +41,11 @@ impl Node {
         Ok(Self { kernel, forwarding, notes: Vec::new() })
     }
 
-    /// Looks at the container's namespace, if this user may. Whatever stands in the way is a note: the namespace counts as
-    /// empty then.
+    /// Reads the container's namespace, if this user may. Any obstacle becomes a note, and the namespace then counts as
+    /// empty.
     ///
     /// # Errors
-    /// The path leads to the host's own namespace, as a run would refuse it.
+    /// The path leads to the host's own namespace; a run would refuse it too.
     pub fn look_into(&mut self, path: &str) -> Result<(), postern_cni::Error> {
         let mut empty = |why: String| self.notes.push(format!("{path} is taken as an empty namespace: {why}"));
         let namespace = match Namespace::open(path) {
@@ -77,7 +77,7 @@ impl Node {
     }
 }
 
-/// What the link of the default route is called.
+/// The name of the link of the default route.
 fn default_link(netlink: &Netlink) -> Option<String> {
     let index = parent::default_link(netlink).ok().flatten()?;
     netlink.link_by_index(index).ok().flatten().map(|link| link.name)
@@ -88,7 +88,7 @@ fn seed(kernel: &mut Kernel, netlink: &Netlink, place: Place) -> postern_kernel:
     let links = netlink.links()?;
     let mut handles: HashMap<u32, Handle> = HashMap::new();
     for link in &links {
-        // One that goes away meanwhile is not there.
+        // A link that is removed meanwhile doesn't count.
         let Ok(addresses) = netlink.addresses(link.index) else { continue };
         let addresses = addresses.into_iter().map(show).collect();
         handles.insert(link.index, kernel.seed_link(place, info(link), addresses));

@@ -1,4 +1,4 @@
-//! What a plan consists of, for scripts.
+//! The parts of a plan, for scripts.
 
 use super::names::There;
 use postern_policy::Origin;
@@ -19,11 +19,11 @@ pub struct Report {
     pub ifname: String,
     /// In the order in which a runtime would call them.
     pub plugins: Vec<PluginReport>,
-    /// What the runtime would get; `null` if a plugin failed.
+    /// The result for the runtime; `null` if a plugin failed.
     pub result: Value,
-    /// What could not be known, and what it is taken to be.
+    /// The unknown things, and the assumption about each.
     pub notes: Vec<String>,
-    /// Policy allows every operation.
+    /// True if policy allows every operation.
     pub allowed: bool,
 }
 
@@ -32,15 +32,15 @@ pub struct Report {
 pub struct PluginReport {
     /// Its `type`.
     pub plugin: String,
-    /// It is no plugin of the catalog, and was not run.
+    /// True if it is not in the catalog; it was not run.
     pub native: bool,
     /// SHA-256 of its component, hexadecimal.
     pub digest: Option<String>,
     /// The files of its policy: shipped, and the operator's if there is one.
     pub policy: Vec<String>,
-    /// The plugins that it delegates to, and theirs.
+    /// The plugins that it delegates to, and their delegates.
     pub delegates: Vec<Delegate>,
-    /// Its own and those of its delegates, each delegate's after the operation that calls it.
+    /// Its own operations and those of its delegates, each delegate's after the operation that calls it.
     pub operations: Vec<OperationReport>,
     /// Its CNI error.
     pub error: Option<Value>,
@@ -62,34 +62,34 @@ pub struct Delegate {
 pub struct OperationReport {
     /// WIT interface and function.
     pub operation: &'static str,
-    /// With the objects that it names, as in the audit log; `null` if it is longer than anybody would read.
+    /// The request with the objects that it names, as in the audit log; `null` if it is too long to be read.
     pub request: Value,
-    /// What it does, for people.
+    /// The operation in words, for people.
     pub words: String,
-    /// What it leaves: `nothing`, `attachment` (DEL removes it), `part` (goes with another effect), `namespace` (dies with
-    /// the container's), `node` (shared, stays), `removal`, `release`, `collection`.
+    /// The lifetime of its effect: `nothing`, `attachment` (DEL removes it), `part` (removed with another effect),
+    /// `namespace` (ends with the container's), `node` (shared, stays), `removal`, `release`, `collection`.
     pub lasting: &'static str,
     /// `allow` or `deny`.
     pub verdict: &'static str,
     /// The rule that allows it.
     pub rule: Option<&'static str>,
-    /// Which policy file the rule is in: `shipped` or `operator`.
+    /// The origin of the rule's policy file: `shipped` or `operator`.
     pub from: Option<&'static str>,
     /// The way to allow it.
     pub missing: Option<String>,
-    /// `ok`, or the error that the guest gets; of a denied one, as if it were allowed.
+    /// `ok`, or the error for the guest. A denied operation is shown as if it were allowed.
     pub outcome: String,
-    /// Something on the node would be otherwise afterwards.
+    /// True if it would change something on the node.
     pub changes: bool,
-    /// Whose it is.
+    /// The plugin that asked for it.
     pub plugin: String,
-    /// How deep in delegation, 0 for the plugin that the runtime calls.
+    /// The depth of delegation, 0 for the plugin that the runtime calls.
     pub depth: u32,
     #[serde(skip)]
     there: There,
 }
 
-/// What policy says.
+/// The decision of policy.
 #[derive(Clone, Debug)]
 pub enum Verdict {
     /// A rule allows it.
@@ -99,14 +99,14 @@ pub enum Verdict {
         /// Its file.
         from: Origin,
     },
-    /// No rule does.
+    /// No rule allows it.
     Denied {
         /// The way out.
         missing: String,
     },
 }
 
-/// Bytes of a request, or characters of a text: more is a guest that floods.
+/// The longest request in bytes, or text in characters: more comes only from a guest that floods the report.
 const LONGEST: usize = 4096;
 
 fn request(operation: &Operation) -> Value {
@@ -122,7 +122,7 @@ fn shorten(text: String) -> String {
 }
 
 impl OperationReport {
-    /// An operation that has just been asked for.
+    /// Makes the report of an operation that was just requested.
     pub fn new(plugin: &str, depth: u32, operation: &Operation) -> Self {
         Self {
             operation: operation.name(),
@@ -141,7 +141,7 @@ impl OperationReport {
         }
     }
 
-    /// How it went. `changed`: the simulated node is another than before.
+    /// Notes its outcome. `changed`: the simulated node is not as it was before.
     pub fn finish(
         &mut self,
         words: String,
@@ -162,12 +162,12 @@ impl OperationReport {
         }
     }
 
-    /// Whether policy allows it.
+    /// True if policy allows it.
     pub fn is_allowed(&self) -> bool {
         self.verdict == "allow"
     }
 
-    /// What it leaves, and whether that is there already, for people.
+    /// Returns its effect in words for people, and says if it existed already.
     pub fn leaves(&self) -> String {
         let (kind, made, kept) = match self.lasting {
             "node" => ("node object", "would be made", "is there already"),

@@ -1,4 +1,4 @@
-//! Running installed guests against the simulation: each in its sandbox, each operation decided by its policy.
+//! Runs of installed guests against the simulation: each in its sandbox, each operation decided by its policy.
 
 use super::handles;
 use super::names::{self, Names};
@@ -26,17 +26,17 @@ use std::time::Instant;
 pub struct Stage {
     launcher: Launcher,
     catalog: PathBuf,
-    /// The node as it has become.
+    /// The present state of the node.
     pub kernel: Kernel,
     forwarding: [bool; 2],
     leases: BTreeMap<PathBuf, Snapshot>,
-    /// What was found out beside the operations.
+    /// Findings besides the operations.
     pub notes: Vec<String>,
     /// All operations so far.
     pub operations: Vec<OperationReport>,
     /// The delegates that were run.
     pub delegates: Vec<Delegate>,
-    /// What the plugins so far had: what a record would tell of them.
+    /// The data of the plugins so far: a record would contain them.
     given: Given,
 }
 
@@ -48,11 +48,11 @@ struct Run {
     leased: bool,
     guarded: bool,
     common: Common,
-    /// The links of the node when the guest ended: whether in the container, and the name.
+    /// The links of the node when the guest ended: true if in the container, and the name.
     links: Vec<(bool, String, Seen)>,
 }
 
-/// What plugins of a chain had.
+/// The data of a chain's plugins.
 #[derive(Default)]
 struct Given {
     addresses: Vec<IpConfig>,
@@ -80,12 +80,12 @@ impl Known for Run {
     }
 
     fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError> {
-        // Nobody but the guest acts in a simulation: what it did is there.
+        // Only the guest acts in a simulation: its effects are there.
         Ok((granted.requires_mac_guard() && !self.guarded).then(Lack::of_guard))
     }
 }
 
-/// What becomes of a plugin that the runtime would call.
+/// The outcome of a plugin that the runtime would call.
 pub struct Played {
     /// SHA-256 of its component; `None` if it could not be run at all.
     pub digest: Option<String>,
@@ -94,10 +94,10 @@ pub struct Played {
 }
 
 impl Stage {
-    /// A stage for the plugins of this postern's catalog.
+    /// Makes a stage for the plugins of this postern's catalog.
     ///
     /// # Errors
-    /// There is no catalog, or it is not to be trusted.
+    /// There is no catalog, or it is not trusted.
     pub fn new(node: Node) -> Result<Self, PlaceError> {
         let catalog = places::catalog()?;
         places::trust(&catalog)?;
@@ -118,12 +118,12 @@ impl Stage {
         })
     }
 
-    /// Whether a plugin is in the catalog.
+    /// True if a plugin is in the catalog.
     pub fn has(&self, plugin: &str) -> bool {
         self.launcher.has(plugin)
     }
 
-    /// The files that a plugin's policy is in.
+    /// Returns the files of a plugin's policy.
     pub fn policy_files(&self, plugin: &str) -> Vec<String> {
         let shipped = self.catalog.join(format!("{plugin}.toml"));
         let own = Path::new(postern_policy::OPERATOR_DIRECTORY).join(format!("{plugin}.toml"));
@@ -131,7 +131,7 @@ impl Stage {
         files.map(|path| path.display().to_string()).collect()
     }
 
-    /// Runs ADD of a plugin as a runtime would call it.
+    /// Runs ADD of a plugin, as a runtime would call it.
     pub fn play(&mut self, plugin: &str, env: &Env, stdin: &[u8]) -> Played {
         let mut digest = None;
         let outcome = self.try_play(plugin, env, stdin, &mut digest);
@@ -152,7 +152,7 @@ impl Stage {
         let request = rehearsal::request(plugin, env, Verb::Add, version, raw, stdin)?;
         let mut own = Vec::new();
         if let Ok(Some(previous)) = request.conf.previous_result() {
-            // What is ambiguous is refused when the plugin is started.
+            // An ambiguous configuration is refused when the plugin is started.
             let granted = ready.policy.resolve(&request.conf.raw, request.args()).ok();
             let may = |ip: &IpConfig| granted.as_ref().is_some_and(|granted| granted.may_take_over(&ip.address));
             let ips = previous.ips.into_iter().filter(|ip| self.given.addresses.contains(ip) || may(ip)).collect();
@@ -162,7 +162,7 @@ impl Stage {
         let mut run =
             Run { request, deadline, own, leased: false, guarded: false, common: Common::default(), links: Vec::new() };
         let result = self.run(&mut run, ready, plugin, 0)?.unwrap_or_default();
-        // What a plugin only hands on is another's.
+        // Addresses that a plugin only passes on belong to another plugin.
         let own = result.ips.iter().filter(|ip| run.own.iter().any(|own| own.net == ip.address));
         self.given.addresses.extend(own.cloned());
         self.given.links.extend(self.kernel.host_end_name.clone().filter(|name| run.common.shown.contains(name)));
@@ -192,7 +192,7 @@ impl Stage {
         rehearsal::read(run, front.granted(), plugin, verb, &stdout, status, policy.grants(Capability::Loopback))
     }
 
-    /// Decides on one operation and lets the simulation answer it, allowed or not. An error stops the guest.
+    /// Decides on one operation and lets the simulation answer it, even if denied. An error stops the guest.
     fn answer(
         &mut self,
         run: &mut Run,
@@ -211,7 +211,7 @@ impl Stage {
         let (kernel, leases, forwarding) = (self.kernel.clone(), self.leases.clone(), self.forwarding);
         let mut native = None;
         let outcome = match &decision {
-            // No policy can make it right: the guest is told as the gate would tell it.
+            // No policy can allow it: the guest gets the error of the gate.
             Err(refusal) if !is_counted || !allows(operation.lasting(), run.request.verb) => Err(refusal.clone()),
             _ => self.execute(run, front, operation, &mut native),
         }
@@ -235,8 +235,8 @@ impl Stage {
         Ok(outcome)
     }
 
-    /// Lets the simulation, or what stands beside it, carry an operation out. `native` becomes the line of policy that
-    /// a native delegate would need.
+    /// Lets the simulation, or the code beside it, carry out an operation. `native` gets the policy line that a native
+    /// delegate would need.
     fn execute(
         &mut self,
         run: &mut Run,
@@ -256,7 +256,7 @@ impl Stage {
                 Ok(Reply::Done)
             }
             Operation::Bridge(asked) => self.bridge(run, front, operation, asked),
-            // Which driver has a device the node says.
+            // The node tells which driver has a device.
             Operation::Device(ops::Device::Take { .. }) => {
                 let before = self.kernel.clone();
                 let reply = self.simulate(run, front, operation)?;
@@ -277,7 +277,7 @@ impl Stage {
             }
             Operation::Link(asked) => {
                 let reply = self.simulate(run, front, operation)?;
-                // The rules go with the pair.
+                // The rules are removed with the pair.
                 run.guarded &= !matches!(asked, ops::Link::Delete { .. });
                 Ok(reply)
             }
@@ -295,7 +295,7 @@ impl Stage {
         }
     }
 
-    /// The line of policy that is missing where the device that was taken is one that the node itself uses.
+    /// Returns the missing policy line, if the node itself uses the taken device.
     fn needed_device(&self, before: &Kernel, granted: &Granted) -> Option<String> {
         let taken = before.links.get(&self.kernel.own()?.info.handle)?;
         let is_default = before.default_link.as_ref() == Some(&taken.info.name);
@@ -356,7 +356,7 @@ impl Stage {
         }
     }
 
-    /// Whether the link that a plugin before made is there, and is nobody's.
+    /// Fails unless the link of an earlier plugin exists and is not in use.
     fn must_be_free(&self) -> Result<(), OpError> {
         let Some(name) = &self.kernel.previous_link else { return Ok(()) };
         let refuse = |code, what: &str| Err(OpError::new(code, name, format!("\"{name}\" {what}")));
@@ -370,7 +370,7 @@ impl Stage {
         }
     }
 
-    /// Whether there is a bridge of this name that keeps no VLANs apart.
+    /// True if there is a bridge of this name that doesn't separate VLANs.
     fn is_unfiltered(&self, name: &str) -> bool {
         let bridge = self.kernel.find(Place::Host, name).filter(|link| link.info.kind == "bridge");
         bridge.is_some_and(|bridge| !bridge.vlan_filtering)
@@ -387,13 +387,13 @@ impl Stage {
         self.kernel.attachment = run.own.iter().map(|own| (own.net, own.gateway)).collect();
         let before = self.kernel.clone();
         let reply = self.kernel.call(&resolved)?;
-        // The report is the log.
+        // The report takes the place of the log.
         self.kernel.log.clear();
-        // Nothing is made for which there is no handle.
+        // Nothing is made if no handle can be given for it.
         handles::show(front, &mut run.common, operation, reply).inspect_err(|_| self.kernel = before)
     }
 
-    /// Runs the delegate's guest under its own policy. One that fails has done nothing.
+    /// Runs the delegate's guest under its own policy. A failed one has made nothing.
     fn delegate(
         &mut self,
         run: &mut Run,
@@ -448,7 +448,7 @@ impl Stage {
         Ok(leases::taken_by(&mut run.own, taken))
     }
 
-    /// The leases of the request's network, read once.
+    /// Returns the leases of the request's network, read once.
     fn leases(&mut self, request: &Request, sets: usize) -> Result<&mut Snapshot, OpError> {
         let directory = PathBuf::from(leases::directory(&request.conf));
         if !self.leases.contains_key(&directory) {
@@ -458,7 +458,7 @@ impl Stage {
                 index_root: Path::new(places::LIBRARY).join("leases"),
                 boot_id: postern_state::boot_id().map_err(state)?,
             };
-            // Every set that a later call may have.
+            // All sets that a later call may have.
             let read = match Snapshot::read(&store, sets.max(MOST_SETS)) {
                 Err(StateError::Io { .. }) => {
                     let directory = directory.join(&store.network);
@@ -473,5 +473,5 @@ impl Stage {
     }
 }
 
-/// Range sets whose last address is looked for.
+/// The largest number of range sets whose last address is looked for.
 const MOST_SETS: usize = 16;

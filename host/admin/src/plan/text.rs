@@ -4,7 +4,7 @@ use super::report::{OperationReport, PluginReport, Report};
 use crate::output::{one_line, whole};
 use serde_json::Value;
 
-/// The whole plan.
+/// Returns the whole plan.
 pub fn text(report: &Report) -> String {
     let version = if report.version.is_empty() { String::new() } else { format!(" (CNI {})", report.version) };
     let mut lines = vec![format!(
@@ -77,7 +77,7 @@ fn operation_lines(operation: &OperationReport, number: usize, lines: &mut Vec<S
     }
 }
 
-/// A plugin with the beginning of its digest, and its policy.
+/// Returns a plugin with the beginning of its digest, and its policy.
 fn heading(plugin: &str, digest: Option<&str>, policy: &[String]) -> String {
     let digest = digest.and_then(|digest| digest.get(..12)).map(|digest| format!("  sha256:{digest}..."));
     format!("{}{}  policy {}", one_line(plugin), digest.unwrap_or_default(), policy.join(" and "))
@@ -87,7 +87,7 @@ fn indent(operation: &OperationReport) -> String {
     "    ".repeat(usize::try_from(operation.depth).unwrap_or_default())
 }
 
-/// The last line.
+/// Returns the last line.
 fn verdict(report: &Report) -> String {
     let operations = || report.plugins.iter().flat_map(|plugin| &plugin.operations);
     let denied: Vec<&OperationReport> = operations().filter(|operation| !operation.is_allowed()).collect();

@@ -1,5 +1,5 @@
-//! The log's file: appended to by many processes at once, and set aside when it has grown large, without losing a line
-//! in between.
+//! The file of the log. Many processes append to it at once. When it has grown large it is set aside, and no line is
+//! lost in between.
 
 use super::LOG;
 use crate::places;
@@ -11,22 +11,24 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A log that has grown beyond this many bytes is set aside, so that it and the one before it are bounded.
+/// The size in bytes beyond which a log is set aside. So the log and the previous one have a limit.
 pub(super) const LIMIT: u64 = 8 << 20;
 
-/// The log that was set aside, and the names that are used on the way there.
+/// The name of the log that was set aside, and the names that are used meanwhile.
 const BEFORE: &str = "audit.jsonl.1";
 const OLD: &str = "audit.jsonl.old";
 const NEW: &str = "audit.jsonl.new";
 
-/// How long a lock is waited for, which others hold for microseconds. A process that was stopped while it held it must not
-/// stop all others: they write without it then, and at worst into the file that it is about to set aside.
+/// The longest wait for a lock, which other processes hold for microseconds.
+///
+/// A process that is stopped while it holds the lock must not stop all others. They then write without the lock: at
+/// worst into the file that it is about to set aside.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether the log can be opened for writing, if it is there: nothing is written, and nothing made.
+/// Checks that the log can be opened for writing, if it exists. Nothing is written or created.
 ///
 /// # Errors
-/// What is in the way: not a file, not to be trusted, or what the kernel says.
+/// The obstacle: it is not a file, it is not trusted, or the kernel's error.
 pub fn openable(path: &Path) -> io::Result<()> {
     let directory = match places::directory(path) {
         Ok(directory) => directory,
@@ -46,23 +48,23 @@ pub fn openable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// One process's way to the log.
+/// The log as one process uses it.
 #[derive(Debug)]
 pub(super) struct LogFile {
     directory: PathBuf,
     limit: u64,
     open: Option<Open>,
-    /// How long the lock is waited for: once in vain, and never again in this run.
+    /// The longest wait for the lock. After one failed wait there is no other in this run.
     patience: Duration,
 }
 
 impl LogFile {
-    /// The log in `directory`, which is opened when there is something to write.
+    /// The log in `directory`. It is opened when there is something to write.
     pub(super) fn new(directory: &Path, limit: u64) -> Self {
         Self { directory: directory.to_owned(), limit, open: None, patience: PATIENCE }
     }
 
-    /// Where it is, for messages.
+    /// Returns its path, for messages.
     pub(super) fn path(&self) -> PathBuf {
         self.directory.join(LOG)
     }
@@ -79,7 +81,8 @@ impl LogFile {
                 self.patience = Duration::ZERO;
             }
             let outcome = open.append(lines, locked, self.limit);
-            // Not left to closing: a sandbox that was forked meanwhile has the lock's descriptor too.
+            // The lock is released here and not by closing: a sandbox that was forked meanwhile has the lock's
+            // descriptor too.
             open.file.unlock()?;
             if outcome? {
                 self.open = Some(open);
@@ -105,7 +108,7 @@ impl Open {
         Ok(Self { directory, file })
     }
 
-    /// False: this is no longer the log, and the lines are to be written to the one that is.
+    /// Returns false if this is no longer the log. The lines must then be written to the new one.
     fn append(&self, lines: &[u8], locked: bool, limit: u64) -> io::Result<bool> {
         let stat = fstat(&self.file)?;
         if locked {
@@ -115,28 +118,29 @@ impl Open {
             if u64::try_from(stat.st_size).is_ok_and(|size| size > limit) {
                 match self.set_aside(&stat) {
                     Ok(()) => return Ok(false),
-                    // Too long is better than not written.
+                    // A log that is too long is better than a line that is not written.
                     Err(e) => crate::say!("postern: the audit log cannot be set aside as {BEFORE}: {e}"),
                 }
             }
         }
         let written = (&self.file).write_all(lines);
         if written.is_err() && locked {
-            // No half line, which would spoil the next one.
+            // Removes the incomplete line, which would damage the next one.
             self.file.set_len(u64::try_from(stat.st_size).unwrap_or(0))?;
         }
         written.map(|()| true)
     }
 
-    /// Whether the log's name still leads to this file: others set it aside, or an operator took it away.
+    /// True if the log's name still leads to this file. Another process may have set it aside, or an operator may have
+    /// removed it.
     fn is_log(&self, own: &FileStat) -> io::Result<bool> {
         Ok(self.directory.stat(LOG)?.is_some_and(|named| same(&named, own)))
     }
 
-    /// Puts a new file in the log's place, under whose lock this is called. At no time is there no log, and whatever ends
-    /// this half way leaves each line in one of the two files.
+    /// Puts a new file in the log's place. The caller holds the log's lock. At every moment there is a log. An
+    /// interruption leaves each line in one of the two files.
     fn set_aside(&self, own: &FileStat) -> io::Result<()> {
-        // Half way, both names lead to the same file.
+        // After an interruption both names lead to the same file.
         let before = self.directory.stat(BEFORE)?.filter(|before| !same(before, own));
         let line = json!({
             "time": crate::clock::now(), "note": "rotated", "dropped_bytes": before.map_or(0, |before| before.st_size),
@@ -154,7 +158,7 @@ fn same(one: &FileStat, other: &FileStat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// Whether the lock was had in time.
+/// True if the lock was acquired in time.
 fn lock(file: &File, patience: Duration) -> io::Result<bool> {
     let start = Instant::now();
     loop {

@@ -1,9 +1,10 @@
-//! The line of a run that was refused before a guest ran: code that was tampered with, a policy that can't be read, a
-//! directory that belongs to somebody else, the wrong namespace, confinement that failed.
+//! The line of a run that was refused before a guest ran. Reasons are modified code, an unreadable policy, a directory
+//! of another user, the wrong namespace, and failed confinement.
 //!
-//! A runtime tries again, every second if it likes, and each time for another container. Its refusals must not wash the log
-//! away. So one of the same network, plugin, verb and reason is written once in ten minutes, and sixty-four of any kind in
-//! an hour, of those that the end of the log still shows: where more is going on, they are a small part of it.
+//! A runtime may try again every second, each time for another container. Its refusals must not push all other lines
+//! out of the log. So a refusal of the same network, plugin, verb and reason is written once in ten minutes. At most
+//! sixty-four refusals of any kind are written in an hour. Both are counted by the refusals that the end of the log
+//! still shows: if more happens, refusals are a small part of it.
 
 use super::{GATHERED, LOG, LogFile, append, line_of_refusal};
 use crate::clock::now;
@@ -16,16 +17,16 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a refusal stands for all of its kind, in milliseconds.
+/// The time in which one refusal stands for all of its kind, in milliseconds.
 const ONCE_IN: u64 = 600_000;
 
-/// How many there may be in [`HOUR`].
+/// The most refusals within [`HOUR`].
 const MOST: usize = 64;
 
-/// In milliseconds.
+/// One hour in milliseconds.
 const HOUR: u64 = 3_600_000;
 
-/// What such a line has as its operation.
+/// The operation in such a line.
 pub(super) const OPERATION: &str = "plugin.start";
 
 /// A run that was refused.
@@ -37,15 +38,15 @@ pub struct Refusal<'a> {
     pub plugin: &'a str,
     /// `network/container/ifname`, as far as the request tells.
     pub attachment: &'a str,
-    /// What the runtime is told.
+    /// The reason that the runtime is told.
     pub reason: &'a str,
-    /// How long the run had taken.
+    /// The duration of the run.
     pub took: Duration,
 }
 
 impl Refusal<'_> {
-    /// Writes the line, unless it says nothing new. Where there is no log that could be trusted, standard error says so:
-    /// the runtime is told the reason in any case.
+    /// Writes the line, unless it says nothing new. If there is no log that can be trusted, standard error says so. The
+    /// runtime gets the reason in any case.
     pub fn note(&self) {
         let written = places::logs().map_err(std::io::Error::other).and_then(|logs| self.write(&logs, super::LIMIT));
         if let Err(reason) = written {
@@ -89,7 +90,7 @@ fn age(line: &Value) -> u64 {
     now().saturating_sub(line.get("time").and_then(Value::as_u64).unwrap_or_default())
 }
 
-/// The refusals at the end of the log. None if it can't be read: one line too many is better than none.
+/// Returns the refusals at the end of the log; none if it can't be read. One line too many is better than none.
 fn earlier(logs: &Path) -> Vec<Value> {
     let Ok(directory) = places::directory(logs) else { return Vec::new() };
     let Ok(mut file) = directory.file(LOG, How::Read) else { return Vec::new() };

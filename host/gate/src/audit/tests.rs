@@ -16,7 +16,7 @@ impl Place {
         Self(dir)
     }
 
-    /// The log's lines, those of the one before it first.
+    /// Returns the log's lines; those of the previous log come first.
     fn lines(&self) -> Vec<Value> {
         let text =
             [".1", ""].map(|end| std::fs::read_to_string(self.0.join(format!("{LOG}{end}"))).unwrap_or_default());
@@ -60,7 +60,7 @@ fn what_changes_something_is_written_at_once() {
     note(&mut audit, &ops::Forwarding::Enable.into(), None);
     assert!(place.lines().is_empty(), "a refusal changes nothing");
     note(&mut audit, &ops::Forwarding::Enable.into(), Some("grant.forwarding"));
-    // As a process that is killed leaves it.
+    // A killed process leaves the log like this.
     std::mem::forget(audit);
     let lines = place.lines();
     let field = |at: usize, name: &str| lines[at][name].as_str().unwrap_or_default().to_owned();
@@ -74,7 +74,7 @@ fn what_changes_something_is_written_at_once() {
 fn a_run_that_changes_nothing_cannot_fill_the_log() {
     let place = Place::new("flood");
     let mut audit = place.audit();
-    // Four bytes each, and what JSON makes longer.
+    // Characters of four bytes each, and characters that JSON makes longer.
     for text in ["😀".repeat(3000), "\u{1}".repeat(3000), "\"".repeat(3000)] {
         for rule in [None, Some("bridge.names")] {
             for _ in 0..2000 {
@@ -168,8 +168,8 @@ fn a_directory_or_log_that_others_can_write_is_not_used() {
     log.append(b"{}\n").unwrap();
 }
 
-/// Several writers at once, each with a descriptor of its own as processes have: what is not in the two files was dropped
-/// with the third, and is counted.
+/// Runs several writers at once, each with its own descriptor, as processes have. Lines that are missing in the two
+/// files were dropped with the third. They are counted.
 fn rotates(name: &str, limit: u64, lines_per_writer: usize) -> (usize, u64) {
     const WRITERS: usize = 8;
     let place = Place::new(name);
@@ -196,16 +196,16 @@ fn rotates(name: &str, limit: u64, lines_per_writer: usize) -> (usize, u64) {
 
 #[test]
 fn writers_that_rotate_at_once_lose_nothing() {
-    // Once: all lines are there.
+    // One rotation: all lines are there.
     assert_eq!(rotates("rotate-once", 40_000, 200), (1600, 0));
-    // Twice: those of the first file went with it, and the new file says how many bytes.
+    // Two rotations: the lines of the first file are gone with it, and the new file says how many bytes.
     let (written, dropped) = rotates("rotate-twice", 20_000, 200);
     assert!(dropped > 20_000, "{dropped}");
     assert_eq!(written as u64 + dropped / LINE, 1600);
     assert_eq!(dropped % LINE, 0);
 }
 
-/// Bytes of a line of [`rotates`].
+/// The length of a line of [`rotates`], in bytes.
 const LINE: u64 = 27;
 
 #[test]
@@ -215,14 +215,14 @@ fn refusals_do_not_wash_the_log_away() {
         let refusal = Refusal { verb: "ADD", plugin: "demo", attachment, reason, took: Duration::from_micros(7) };
         refusal.write(&place.0, LIMIT).unwrap();
     };
-    // Another container each time.
+    // A different container each time.
     for number in 0..100 {
         refuse(&format!("net/c{number}/eth0"), "the code is not whole");
     }
     assert_eq!(place.lines().len(), 1);
     refuse("other/c1/eth0", "the code is not whole");
     assert_eq!(place.lines().len(), 2);
-    // Another reason each time.
+    // A different reason each time.
     for number in 0..1000 {
         refuse("net/c1/eth0", &format!("no namespace {number} \u{202e}"));
     }
@@ -230,7 +230,7 @@ fn refusals_do_not_wash_the_log_away() {
     assert_eq!(lines.len(), 65, "64 refusals, and a line that says that there are more");
     assert!(lines.last().unwrap()["note"].as_str().unwrap().contains("further refusals are not shown"));
     assert!(std::fs::read(place.0.join(LOG)).unwrap().is_ascii());
-    // What plugins do is written all the same.
+    // The operations of plugins are written all the same.
     let mut audit = place.audit();
     note(&mut audit, &ops::Forwarding::Enable.into(), Some("grant.forwarding"));
     assert_eq!(place.lines().len(), 66);

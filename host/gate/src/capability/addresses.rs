@@ -1,4 +1,4 @@
-//! `addresses`: on the attachment's own link.
+//! `addresses`: the addresses on the attachment's own link.
 
 use crate::capability::facts::{Facts, Needed};
 use crate::errors::{kernel, refused};
@@ -7,16 +7,16 @@ use ipnet::IpNet;
 use postern_types::{Address, ErrorCode, Handle, OpError, Reply, ops};
 use std::time::{Duration, Instant};
 
-/// How long duplicate address detection may take: native's limit.
+/// The longest time for duplicate address detection: the native plugins' limit.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Addresses) -> Result<Reply, OpError> {
     match operation {
         ops::Addresses::Add { link, addresses } => add(gate, *link, addresses),
@@ -47,7 +47,8 @@ fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply
     Ok(Reply::Done)
 }
 
-/// An address that neither IPAM nor a `prevResult` that counts gave to this attachment.
+/// The error for an address that does not belong to this attachment: neither IPAM nor an accepted part of `prevResult`
+/// gave it.
 pub fn not_own(address: &str) -> OpError {
     OpError::new(
         ErrorCode::InvalidArgument,
@@ -63,7 +64,7 @@ fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     Ok(Reply::Addresses(container.addresses(index).map_err(kernel)?.into_iter().map(show).collect()))
 }
 
-/// An address as the guest sees it.
+/// Converts an address to the form that the guest sees.
 pub fn show(address: postern_kernel::Address) -> Address {
     Address { net: address.net, scope: address.scope, tentative: address.tentative }
 }
@@ -85,7 +86,7 @@ fn settle(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
         }
         let Some(tentative) = addresses.iter().find(|address| address.tentative) else { return Ok(Reply::Done) };
         if Instant::now() >= until {
-            // A link without carrier never finishes detection: native accepts that too.
+            // A link without carrier never ends the detection: the native plugins accept that too.
             let link = container.link_by_index(index).map_err(kernel)?;
             if link.is_none_or(|link| !link.running) {
                 return Ok(Reply::Done);

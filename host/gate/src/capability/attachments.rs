@@ -1,4 +1,4 @@
-//! `attachments`: what this plugin has left, for GC.
+//! `attachments`: the garbage of this plugin, for GC.
 
 use crate::capability;
 use crate::capability::facts::{Facts, Needed};
@@ -6,13 +6,13 @@ use crate::collect;
 use crate::gate::Gate;
 use postern_types::{Capability, OpError, Reply, ops};
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Attachments) -> Result<Reply, OpError> {
     match operation {
         ops::Attachments::Collect => collect(gate),

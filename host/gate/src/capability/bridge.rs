@@ -15,13 +15,13 @@ use postern_types::{BridgeInfo, ErrorCode, Handle, Kind, Mac, OpError, PortSpec,
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Bridge) -> Result<Reply, OpError> {
     match operation {
         ops::Bridge::Ensure { name, mtu, vlan_filtering, promisc } => {
@@ -48,7 +48,7 @@ fn ensure(
         Some(link) => link,
         None => {
             gate.front.room(1)?;
-            // Two runs may both find it missing: the kernel lets one create it, and the other finds it.
+            // Two runs may both find that it is missing. The kernel lets one of them create it, and the other finds it.
             let create = || host.create_bridge(name, mtu, vlan_filtering);
             node::noted(&gate.session.state, host, node::BRIDGE, name, create)
                 .map_err(|error| refused(error, name, format_args!("could not add \"{name}\"")))?;
@@ -56,7 +56,7 @@ fn ensure(
         }
     };
     must_be_bridge(&bridge)?;
-    // Before there is a pair that could not be attached.
+    // The check comes before a pair is made that could not be attached.
     if gate.front.granted().has_vlans() && !bridge.vlan_filtering {
         return Err(unfiltered(name));
     }
@@ -88,7 +88,8 @@ fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo
     Ok(BridgeInfo { link: Gate::show(handle, link), promisc })
 }
 
-/// The name comes from the operator's configuration: what the kernel would refuse is said before anything is done.
+/// Checks the name, which comes from the operator's configuration. A name that the kernel would refuse is reported
+/// before anything is done.
 fn check_name(name: &str) -> Result<(), OpError> {
     postern_cni::validate_interface_name(name)
         .map_err(|error| OpError::new(ErrorCode::InvalidArgument, name, format!("could not add \"{name}\": {error}")))
@@ -102,7 +103,7 @@ fn must_be_bridge(link: &Link) -> Result<(), OpError> {
         .hint("give the network another bridge name, or remove that link"))
 }
 
-/// A bridge on which VLANs separate nothing.
+/// The error for a bridge on which VLANs separate nothing.
 pub fn unfiltered(name: &str) -> OpError {
     let message = format!("bridge \"{name}\" does not filter VLANs: ports of different VLANs would reach each other");
     OpError::new(ErrorCode::Unsupported, name, message).hint(format!(
@@ -120,7 +121,7 @@ fn previous_link(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     Ok(Reply::MaybeLink(Some(Gate::show(handle, link))))
 }
 
-/// Writes down that the link of another is about to join this bridge. Returns whether it is down still.
+/// Writes down that another plugin's link is about to join this bridge. Returns true if it is still down.
 fn take(gate: &mut Gate<'_>, index: u32, name: &str, bridge: (u32, &str)) -> Result<bool, OpError> {
     let find =
         |gate: &Gate<'_>| gate.session.host()?.link_by_index(index).map_err(kernel)?.ok_or_else(|| link_gone(name));
@@ -161,7 +162,7 @@ fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
         if !bridge.vlan_filtering {
             return Err(unfiltered(&bridge_name));
         }
-        // A new port is in the default VLAN: not for a moment may the container talk there.
+        // A new port is in the default VLAN. The container must not send there at any moment.
         netlink.set_down(index).map_err(about(&name))?;
     }
     netlink.attach_port(index, bridge_index, port.hairpin, port.isolated).map_err(|error| {
@@ -191,7 +192,7 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
     if let Some(id) = port.vlan {
         netlink.add_vlan(index, id, true, true).map_err(failed)?;
     }
-    // Each once, however often it is listed.
+    // Each VLAN once, even if it is listed twice.
     for id in BTreeSet::from_iter(&port.trunk) {
         netlink.add_vlan(index, *id, false, false).map_err(failed)?;
     }
@@ -205,7 +206,7 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
 fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: bool) -> Result<Reply, OpError> {
     gate.front.has_joined(port)?;
     let (index, name, mac, mtu) = gate.front.bridge(bridge)?;
-    // All of them before anything is made: what is put on a bridge stays there.
+    // All gateways are checked before anything is made: an address that is put on a bridge stays there.
     let gateways: Vec<IpNet> = gate.session.own.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
     let netlink = gate.session.host()?;
     let (target, shown) = match port.vlan {
@@ -221,13 +222,14 @@ fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: 
     let mut noted: Vec<String> = gateways.iter().map(|gateway| format!("{} {gateway}", target.name)).collect();
     noted.dedup();
     for gateway in gateways {
-        // At once: a later gateway that fails must not leave this one on a bridge whose address moves.
+        // The hardware address is set at once. A later gateway may fail, and this one must not stay on a bridge whose
+        // hardware address changes.
         if ensure_address(netlink, &target, gateway, force)? && !pinned {
             pin_hardware_address(netlink, &target)?;
             pinned = true;
         }
     }
-    // No handle is given out for a VLAN gateway: nothing can be done to it from outside.
+    // No handle is given out for a VLAN gateway: no operation of a guest acts on it.
     gate.session.path.gateways = noted;
     gate.session.common.shown.extend(shown.iter().map(|link| link.name.clone()));
     Ok(Reply::MaybeLink(shown.map(|link| Gate::show(Handle::MAX, link))))
@@ -239,9 +241,11 @@ struct Target {
     mac: Option<Mac>,
 }
 
-/// A bridge takes the lowest address of its ports; one that has been set stays. Pods have the gateway's in their
-/// neighbour tables, so it is set to what it was before the first port came. A bridge whose last port had left had none:
-/// it gets a random one, as a new bridge does.
+/// Sets the hardware address of a bridge to its address before the first port came.
+///
+/// A bridge takes the lowest address of its ports, but an address that was set stays. Pods have the gateway's address
+/// in their neighbour tables. A bridge whose last port has left had no such address: it gets a random one, as a new
+/// bridge does.
 fn pin_hardware_address(netlink: &Netlink, target: &Target) -> Result<(), OpError> {
     let Some(Mac(mac)) = target.mac else { return Ok(()) };
     let mac = if mac == [0; 6] { random_mac() } else { mac };
@@ -250,7 +254,7 @@ fn pin_hardware_address(netlink: &Netlink, target: &Target) -> Result<(), OpErro
         .map_err(|error| refused(error, &target.name, "failed to set bridge addr: could not set bridge's mac"))
 }
 
-/// Puts an address on the bridge, unless it is there. Returns whether it was added.
+/// Puts an address on the bridge, unless it is there. Returns true if it was added.
 fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: bool) -> Result<bool, OpError> {
     for address in netlink.addresses(target.index).map_err(about(&target.name))? {
         let (have, want) = (address.net, gateway);
@@ -292,7 +296,7 @@ fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: boo
     }
 }
 
-/// `<bridge>.<vlan>`: one end of a pair inside the host, whose other end is an access port of the bridge.
+/// Makes `<bridge>.<vlan>`: one end of a pair inside the host. Its other end is an access port of the bridge.
 fn vlan_gateway(
     gate: &Gate<'_>,
     netlink: &Netlink,
@@ -310,7 +314,7 @@ fn vlan_gateway(
             let (peer_name, peer_ns) = (peer_name.as_str(), gate.session.home()?.fd());
             let spec = VethSpec { name: &name, mtu: Some(mtu), mac: None, peer_name, peer_mac, peer_ns };
             let create = || match netlink.create_veth(&spec) {
-                // Another run was faster.
+                // Another run has made it first.
                 Err(error) if error.is(Errno::EEXIST) => Ok(false),
                 other => other.map(|()| true),
             };
@@ -319,7 +323,8 @@ fn vlan_gateway(
             netlink.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?
         }
     };
-    // A link that an operator gave this name is left as it is. One of ours is finished, if whoever began it was killed.
+    // A link that an operator gave this name is not changed. A link of ours is completed, in case the run that began it
+    // was killed.
     if link.up || link.kind != "veth" {
         return Ok(link);
     }

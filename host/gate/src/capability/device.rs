@@ -1,5 +1,7 @@
-//! `device`: a link of the node that goes into the container, and comes back. Which one is meant the network says, by one of
-//! four keys; files of `/sys` are never opened, since a confined gate may not, but where links in there lead can be read.
+//! `device`: a link of the node that is moved into the container, and back.
+//!
+//! The network names it by one of four keys. Files of `/sys` are never opened: a confined gate may not. It can read
+//! where links below `/sys` lead.
 
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::{Device, Effect, device};
@@ -16,16 +18,16 @@ use std::path::{Path, PathBuf};
 const PCI: &str = "/sys/bus/pci/devices";
 const AUXILIARY: &str = "/sys/bus/auxiliary/devices";
 const VIRTIO: &str = "/sys/bus/virtio/devices";
-/// Drivers that leave a device to programs: there is no link (native host-device, `userspaceDrivers`).
+/// The drivers that leave a device to programs, so that it has no link (native host-device, `userspaceDrivers`).
 const USERSPACE: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Device) -> Result<Reply, OpError> {
     match operation {
         ops::Device::Find { by, value } => find(gate, *by, value),
@@ -45,7 +47,7 @@ fn find(gate: &Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpError> {
         return Ok(Reply::Device(None));
     }
     let link = look_up(gate.session.host()?, by, value)?;
-    // It has no handle: nothing can be done with it where it is.
+    // It gets no handle: a guest can do nothing with it on the host.
     Ok(Reply::Device(Some(Gate::show(postern_types::Handle::MAX, link))))
 }
 
@@ -57,7 +59,7 @@ fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpErro
         let message = format!("a driver of user space has the device \"{value}\": there is no link to move");
         return Err(OpError::new(ErrorCode::InvalidArgument, value, message));
     }
-    // Looked at before it is recorded: undoing a failed ADD must not take away what an earlier one made.
+    // This is checked before the intent is recorded: undoing a failed ADD must not remove an earlier ADD's link.
     if container.link_by_name(&name).map_err(kernel)?.is_some() {
         let message = format!("failed to move link: the container has \"{name}\" already");
         return Err(
@@ -88,14 +90,14 @@ fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpErro
     Ok(Reply::Taken(Gate::show(handle, Link { up: true, ..own })))
 }
 
-/// Whether a link may leave the host: it is nobody else's, and the node does not need it.
+/// Fails unless a link may leave the host: it belongs to no other attachment, and the node does not need it.
 fn may_go(gate: &Gate<'_>, link: &Link) -> Result<(), OpError> {
     let session = &*gate.session;
     let belongs = |to: &str| {
         let message = format!("failed to move link: \"{}\" belongs to {to}", link.name);
         OpError::new(ErrorCode::InvalidArgument, &link.name, message)
     };
-    // It could not be told from others of its kind when it is to come home.
+    // Such a link could not be identified on its way home.
     if link.kind.is_empty() && link.device.is_none() {
         let message =
             format!("failed to move link: \"{}\" is no device of a driver (before Linux 5.14 none tells)", link.name);
@@ -124,16 +126,16 @@ fn may_go(gate: &Gate<'_>, link: &Link) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Whether a default route of any table leads through a link.
+/// True if a default route of any table leads through a link.
 fn has_default_route(host: &Netlink, index: u32) -> Result<bool, OpError> {
     let routes = host.all_routes().map_err(kernel)?;
     Ok(routes.iter().any(|(link, route)| *link == index && route.dst.prefix_len() == 0))
 }
 
-/// `device.give-back`. Of a device that no record lists, `is_named` says whether it is one of this network's.
+/// `device.give-back`. For a device that no record lists, `is_named` tells if this network names it.
 ///
 /// # Errors
-/// It is not at home.
+/// The device is not at home.
 pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &str) -> bool) -> Result<(), OpError> {
     if session.request.verb == Verb::Add {
         session.only_of_this_run(|effect| Device::of(effect).is_some(), "device")?;
@@ -147,7 +149,7 @@ pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &str) -> bool) 
     if !recorded.is_empty() || session.request.verb == Verb::Add {
         return Ok(());
     }
-    // A native plugin's: the link's alias is its name on the host. Root in the container can choose that, and the link.
+    // The alias of a native plugin's link is its name on the host. Root in the container can choose alias and link.
     let Some(container) = session.container() else { return Ok(()) };
     let name = session.request.ifname.clone();
     let container = container.netlink().map_err(kernel)?;
@@ -175,14 +177,14 @@ pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &str) -> bool) 
     moved.bring_home(session, container, &own)
 }
 
-/// By what a network may name a link that is in a container.
+/// Returns the keys and values by which a network may name a link that is in a container.
 fn names_of(link: &Link) -> impl Iterator<Item = (DeviceKey, String)> {
     let addresses = link.permanent.into_iter().chain(link.mac).map(|mac| (DeviceKey::Address, Mac(mac).to_string()));
     let device = pci_of(link).or_else(|| link.device.as_ref().map(|device| device.name.clone()));
     addresses.chain(device.map(|device| (DeviceKey::Id, device)))
 }
 
-/// Whether a driver of user space has a PCI device.
+/// True if a driver of user space has a PCI device.
 ///
 /// # Errors
 /// [`ErrorCode::NotFound`]: there is no such device, or it has no driver.
@@ -209,7 +211,7 @@ pub fn is_userspace(by: DeviceKey, value: &str) -> Result<bool, OpError> {
     Ok(led.file_name().and_then(|name| name.to_str()).is_some_and(|name| USERSPACE.contains(&name)))
 }
 
-/// A name on a bus is part of a path.
+/// Fails unless the text can be a device's name on a bus: it becomes part of a path.
 fn is_bus_name(value: &str) -> Result<(), OpError> {
     if value.is_empty() || value.starts_with('.') || value.contains(['/', '\0']) {
         return Err(OpError::new(ErrorCode::InvalidArgument, value, format!("\"{value}\" is no name of a device")));
@@ -217,7 +219,7 @@ fn is_bus_name(value: &str) -> Result<(), OpError> {
     Ok(())
 }
 
-/// The link of the host that is meant.
+/// Returns the link of the host that the key and value name.
 ///
 /// # Errors
 /// [`ErrorCode::NotFound`], or [`ErrorCode::InvalidArgument`] if several links have the address.
@@ -275,7 +277,7 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
     }
 }
 
-/// The first one by name, as a directory of `/sys` lists them.
+/// Returns the first such link by name, as a directory of `/sys` lists them.
 fn first(host: &Netlink, wanted: impl Fn(&Link) -> bool) -> Result<Option<Link>, OpError> {
     let mut links = host.links().map_err(kernel)?;
     links.retain(wanted);
@@ -283,8 +285,8 @@ fn first(host: &Netlink, wanted: impl Fn(&Link) -> bool) -> Result<Option<Link>,
     Ok(links.into_iter().next())
 }
 
-/// The one link with this address. What is stacked on a link often has its address: of several, the one counts that got it
-/// from its driver. The names of them all are the error.
+/// Returns the one link with this address. Links that are stacked on a link often have its address. Of several, only
+/// the link counts that got the address from its driver. The error has the names of all.
 fn of_address(links: Vec<Link>, mac: Mac) -> Result<Option<Link>, String> {
     let mut found: Vec<Link> = links.into_iter().filter(|link| link.mac == Some(mac.0)).collect();
     if found.len() > 1 {
@@ -297,26 +299,26 @@ fn of_address(links: Vec<Link>, mac: Mac) -> Result<Option<Link>, String> {
     Ok(found.pop())
 }
 
-/// Where a link of this process's own namespace is below `/sys/devices`.
+/// Returns the path below `/sys/devices` of a link in this process's own namespace.
 pub fn sys_path(name: &str) -> Option<PathBuf> {
     let led = leads_to(&Path::new("/sys/class/net").join(name))?;
     let below = led.strip_prefix("../..").ok()?;
     below.starts_with("devices").then(|| Path::new("/sys").join(below))
 }
 
-/// Where a link below `/sys` leads.
-#[expect(clippy::disallowed_methods, reason = "the kernel's own files, which nobody else makes; nothing is opened")]
+/// Returns the target of a link below `/sys`.
+#[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys, and nothing is opened")]
 fn leads_to(path: &Path) -> Option<PathBuf> {
     path.read_link().ok()
 }
 
-/// Whether there is something below `/sys`.
-#[expect(clippy::disallowed_methods, reason = "the kernel's own files, which nobody else makes; nothing is opened")]
+/// True if this path below `/sys` exists.
+#[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys, and nothing is opened")]
 fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// The PCI device that a link belongs to, by itself or by its virtio device.
+/// Returns the PCI device that a link belongs to, directly or by its virtio device.
 pub fn pci_of(link: &Link) -> Option<String> {
     let device = link.device.as_ref()?;
     match device.bus.as_str() {

@@ -1,33 +1,33 @@
-//! What the host has to know of a capability beside its operations.
+//! The facts about a capability that the host needs beside its operations.
 
 use crate::need::Need;
 use crate::session::{Request, Session};
 use postern_policy::Granted;
 use postern_types::OpError;
 
-/// For which networks an ADD fails without a capability.
+/// The networks for which an ADD fails without a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needed {
-    /// For all.
+    /// All networks.
     Always,
-    /// For those with addresses.
+    /// Networks with addresses.
     WithAddresses,
-    /// For none.
+    /// No network.
     Never,
 }
 
-/// Removes what attachments that are not among these (container ID and interface name) have left of one capability and no
-/// record tells of: a native plugin made it, or it lost its record. Returns how much that was.
+/// Removes unrecorded objects of one capability that belong to other attachments than these (container ID and interface
+/// name). Either a native plugin made them, or their record was lost. Returns the number of objects.
 pub type Unrecorded = fn(&Session, &[(String, String)]) -> Result<usize, OpError>;
 
 /// See the module.
 pub struct Facts {
-    /// What STATUS misses if it is withdrawn.
+    /// The networks for which STATUS reports a withdrawn capability.
     pub needed: Needed,
-    /// What a gate that gives up all else keeps for it, beside the kernel's network: by the request, and by the policy where
-    /// that can be resolved.
+    /// Returns what a confined gate keeps for it, beside the kernel's network: by the request, and by the policy if it
+    /// can be resolved.
     pub keeps: fn(&Request, Option<&Granted>) -> Option<Need<'static>>,
-    /// What finds unrecorded traces of it, where they tell their network by themselves; those of the others go with a link or
-    /// by a record.
+    /// Finds its unrecorded objects, if they name their network. The objects of other capabilities go with a link or by
+    /// a record.
     pub unrecorded: Option<Unrecorded>,
 }

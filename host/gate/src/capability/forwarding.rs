@@ -7,13 +7,13 @@ use crate::node;
 use postern_kernel::{Sysctl, sysctl};
 use postern_types::{ErrorCode, OpError, Reply, ops};
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Forwarding) -> Result<Reply, OpError> {
     match operation {
         ops::Forwarding::Enable => enable(gate),

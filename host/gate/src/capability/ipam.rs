@@ -10,10 +10,10 @@ use crate::{collect, native, outcome};
 use postern_cni::{CniResult, Error, Verb, Version, code};
 use postern_types::{DelegateError, ErrorCode, OpError, Reply, ops};
 
-/// The plugin that keeps leases where the host can find them by itself.
+/// The plugin with leases that the host can find by itself.
 const HOST_LOCAL: &str = "host-local";
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts {
     needed: Needed::WithAddresses,
     keeps: |request, granted| {
@@ -26,12 +26,12 @@ pub const FACTS: Facts = Facts {
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<Reply, OpError> {
     run(gate, verb(operation))
 }
 
-/// The verb that the delegate is run with.
+/// Returns the verb for the delegate.
 pub fn verb(operation: &ops::Ipam) -> Verb {
     match operation {
         ops::Ipam::Add => Verb::Add,
@@ -55,7 +55,7 @@ fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
         && hindered
         && let Err(error) = &outcome
     {
-        // Its leases are the attachment's to give back, whether it can be asked to or not.
+        // Its leases belong to the attachment and are given back, even if the delegate can't be asked.
         let error = error.to_string();
         outcome =
             leases::release_own(gate.session).map(|()| None).map_err(|failed| Error::internal(failed.to_string()));
@@ -68,18 +68,18 @@ fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
 
 fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
     let program = native::find(name, &gate.session.request.path).inspect_err(|_| {
-        // One of ours, of which the code is gone.
+        // A delegate of the catalog, with its code missing.
         gate.session.hindered = name == HOST_LOCAL || gate.launcher.shipped_policy(name).is_some();
     });
     let program = match program {
-        // No ADD could be served.
+        // No ADD could succeed.
         Err(error) if verb == Verb::Status => return Err(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }),
         found => found?,
     };
     if !gate.front.granted().allows_native(name) {
         let listed = Native { plugin: name.to_owned() }.into();
         if verb == Verb::Del {
-            // A policy must not stand in the way of a DEL. What the record lists is undone by the record.
+            // A policy must not prevent a DEL. The record undoes what it lists.
             if !gate.session.has(&listed) {
                 crate::say!(
                     "postern: policy does not allow native \"{name}\", so it is not run for this DEL; if it gave the container \
@@ -102,7 +102,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
         )));
     }
     if verb == Verb::Add {
-        // The program itself is run again to undo: only it knows what it did.
+        // Undo runs the program again: only the program knows its effects.
         gate.session.intend(Native { plugin: name.to_owned() }).map_err(|error| Error::internal(error.to_string()))?;
     }
     gate.session.audit.flush();
@@ -116,10 +116,11 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
     Ok(result)
 }
 
-/// What became of a delegate, as its caller gets it. The addresses of a result are the attachment's from then on.
+/// Returns the outcome of a delegate as its caller gets it. The addresses of a result belong to the attachment from
+/// then on.
 ///
 /// # Errors
-/// The delegate's.
+/// The delegate's error.
 pub fn answer(
     name: &str,
     verb: Verb,
@@ -136,7 +137,7 @@ pub fn answer(
     }
 }
 
-/// A delegate's error as its caller gets it.
+/// Converts a delegate's error to the form that its caller gets.
 pub fn delegate(name: &str, error: Error) -> OpError {
     let mut converted = OpError::new(ErrorCode::Delegate, name, format!("IPAM plugin \"{name}\" failed: {error}"));
     converted.delegate = Some(DelegateError { code: error.code, msg: error.msg, details: error.details });

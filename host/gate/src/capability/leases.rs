@@ -15,10 +15,10 @@ use postern_state::{Leases, Owner};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
 use std::net::IpAddr;
 
-/// Ranges of one request, each of which is compared with every other.
+/// The most ranges in one request, because each is compared with every other.
 const MOST_RANGES: usize = 256;
 
-/// Whose a lease of this request is.
+/// Returns the owner of the leases of this request.
 pub fn owner(request: &Request) -> Owner {
     request.owner()
 }
@@ -27,10 +27,10 @@ fn opened(leases: Option<Leases>) -> Result<Leases, OpError> {
     leases.ok_or_else(|| OpError::new(ErrorCode::Io, "leases", "the lease directory vanished while it was opened"))
 }
 
-/// Ranges as host-local checks them, with what is left open filled in.
+/// Checks ranges as host-local does, and fills in missing values.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidArgument`], in the native words.
+/// [`ErrorCode::InvalidArgument`], with the native plugin's words.
 pub fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
     let ranges: usize = sets.iter().map(Vec::len).sum();
     if sets.len() > MOST_RANGES || ranges > MOST_RANGES {
@@ -49,7 +49,7 @@ pub fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
     canonicalize(sets).map_err(|message| OpError::new(ErrorCode::InvalidArgument, "ranges", message))
 }
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts {
     needed: Needed::Always,
     keeps: |request, granted| {
@@ -63,7 +63,7 @@ pub const FACTS: Facts = Facts {
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Leases) -> Result<Reply, OpError> {
     match operation {
         ops::Leases::Reserve { sets, requested } => reserve(gate, sets, requested),
@@ -91,7 +91,7 @@ fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) 
     Ok(taken_by(&mut gate.session.own, taken))
 }
 
-/// The answer that shows leases that were taken. Their addresses are the attachment's from then on.
+/// Makes the answer that shows new leases. Their addresses belong to the attachment from then on.
 pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<postern_state::Lease>) -> Reply {
     own.extend(taken.iter().map(|lease| OwnAddress { net: lease.address, gateway: lease.gateway }));
     Reply::Leases(
@@ -99,12 +99,13 @@ pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<postern_state::Lease>) -> 
     )
 }
 
-/// The answer that shows addresses that the attachment holds.
+/// Makes the answer that shows the addresses that the attachment holds.
 pub fn held_by(held: Vec<IpAddr>) -> Reply {
     Reply::Leases(held.into_iter().map(|ip| LeaseGrant { address: IpNet::from(ip), gateway: None }).collect())
 }
 
-/// Policy has looked at how many addresses one call may take: a second call would take as many again.
+/// The error for a second reservation. Policy has checked the number of addresses for one call; a second call would
+/// take as many again.
 pub fn taken_already() -> OpError {
     OpError::new(ErrorCode::Exists, "leases", "this run has taken its addresses already")
         .hint("one call takes one address from each set of ranges")
@@ -126,7 +127,7 @@ fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     Ok(Reply::Done)
 }
 
-/// Gives back what the attachment holds in the directory that its configuration names.
+/// Gives back the attachment's leases in the directory that its configuration names.
 ///
 /// # Errors
 /// The leases can't be read or changed.
@@ -144,7 +145,7 @@ fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
         .iter()
         .map(|valid| Owner { container_id: valid.container_id.clone(), ifname: valid.ifname.clone() })
         .collect();
-    // Rules first, whichever plugin made them.
+    // Rules go first, of all plugins.
     collect::stale_sections(gate.session)?;
     let mut freed = 0;
     let directory = directory(&gate.session.request.conf);

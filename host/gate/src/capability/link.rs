@@ -10,13 +10,13 @@ use crate::session::Session;
 use postern_cni::Verb;
 use postern_types::{Capability, ErrorCode, Handle, OpError, Reply, ops};
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Link) -> Result<Reply, OpError> {
     match operation {
         ops::Link::Own => own(gate),
@@ -29,7 +29,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Link) -> Result<Reply, OpEr
 /// `link.own`.
 fn own(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let Some(container) = gate.session.container() else { return Ok(Reply::MaybeLink(None)) };
-    // What joined with another plugin's link has none to remove.
+    // An attachment that joined with another plugin's link has none to remove.
     if gate.session.request.verb == Verb::Del && gate.session.has_joined() {
         return Ok(Reply::MaybeLink(None));
     }
@@ -41,7 +41,7 @@ fn own(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     Ok(Reply::MaybeLink(Some(Gate::show(handle, link))))
 }
 
-/// `link.attributes`, and the same of a host end or a bridge.
+/// `link.attributes`, also for a host end or a bridge.
 fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name, link) = match gate.front.object(handle)? {
         Object::Own { index, name } => {
@@ -90,7 +90,7 @@ pub fn delete_own(session: &Session) -> Result<(), OpError> {
 /// `link.delete`.
 fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
-    // A virtual one would be gone for the node as well.
+    // The node would lose a virtual device for good.
     if gate.front.granted().knows(Capability::Device) {
         let message = format!("\"{name}\" is a device of the node: it is given back, and not deleted");
         return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
@@ -107,8 +107,8 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
         gate.session.only_of_this_run(Effect::is_link, "link")?;
     }
     gate.session.container_required()?.netlink().map_err(kernel)?.delete_link(index).map_err(about(&name))?;
-    // The record keeps the pair until its host end is seen to be gone: the container may have put another link in the
-    // place of its own. DEL looks when it is through with the record.
+    // The record keeps the pair until its host end is gone: the container may have put another link in its place. DEL
+    // checks that after it has processed the record.
     if is_add {
         veth::retire(gate.session)?;
         macvlan::retire(gate.session)?;

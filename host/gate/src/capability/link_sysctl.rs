@@ -6,13 +6,13 @@ use crate::gate::Gate;
 use postern_kernel::Sysctl;
 use postern_types::{ErrorCode, Handle, LinkSysctl, OpError, Reply, ops};
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::LinkSysctl) -> Result<Reply, OpError> {
     match operation {
         ops::LinkSysctl::Set { link, key, value } => set(gate, *link, *key, *value),

@@ -8,13 +8,13 @@ use crate::errors::kernel;
 use crate::gate::Gate;
 use postern_types::{OpError, Reply, ops};
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Loopback) -> Result<Reply, OpError> {
     match operation {
         ops::Loopback::Up => up(gate),

@@ -1,7 +1,7 @@
-//! `mac-guard`: frames with a foreign source address end at the host's end of the pair.
+//! `mac-guard`: frames with another source address are dropped at the attachment's host end.
 //!
-//! The rules have the native plugins' name of the attachment, unless another's port has that name already: then they have
-//! a name of their own, which the record tells. Who comes first has the native name.
+//! The rules have the native plugins' name for the attachment, if it is free. If the rules of another port already have
+//! that name, these rules get their own name, which the record lists.
 
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
@@ -14,13 +14,13 @@ use postern_cni::Verb;
 use postern_firewall::macguard::{self, own_id};
 use postern_types::{ErrorCode, Handle, Kind, Mac, OpError, Reply, ops};
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::MacGuard) -> Result<Reply, OpError> {
     match operation {
         ops::MacGuard::Ensure { host, mac } => ensure(gate, *host, *mac),
@@ -34,18 +34,18 @@ fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError>
     let (index, name) = gate.front.port(host)?;
     if gate.front.object(host)?.kind() == Kind::Port {
         must_be_takeable(gate.session, index, &name)?;
-        // Where nothing tells the address behind such a link, the plugin chooses that once, as it does of a pair.
+        // If nothing tells the address behind such a link, the plugin chooses it once, as it does for a pair.
         gate.session.container_mac.get_or_insert(mac);
     } else {
         veth::must_live(gate.session, index, &name)?;
     }
-    // The address that the pair was made with: another one would let somebody else's frames pass.
+    // Only the address that the pair was made with is allowed. Another one would let frames of another container pass.
     if gate.session.container_mac != Some(mac) {
         let message = format!("{mac} is not the address of the container's end of \"{name}\"");
         return Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message));
     }
     let native = native(gate.session);
-    // What can't be made must not be written down: nobody could remove it.
+    // An effect that can't be made must not be recorded: it could never be removed.
     macguard::validate(&native).map_err(firewall)?;
     let guard = |id: Option<String>| Effect::from(MacGuard { id, host: Some(name.clone()), mac: Some(mac) });
     let request = &gate.session.request;
@@ -67,7 +67,7 @@ fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError>
     Err(OpError::new(ErrorCode::Exists, own, message).hint("`postern doctor` shows whose they are"))
 }
 
-/// Whether a link that a plugin before made has joined for this attachment, or can.
+/// Checks that a link of an earlier plugin has joined for this attachment, or can join.
 fn must_be_takeable(session: &Session, index: u32, name: &str) -> Result<(), OpError> {
     let link = session.host()?.link_by_index(index).map_err(kernel)?.ok_or_else(|| link_gone(name))?;
     match session.ports().first() {
@@ -76,10 +76,10 @@ fn must_be_takeable(session: &Session, index: u32, name: &str) -> Result<(), OpE
     }
 }
 
-/// Makes the rules, unless their name is that of rules for another port which is there. The handles are of what was made.
+/// Makes the rules, unless rules for another existing port have their name. Returns the handles of the new rules.
 fn claim(session: &Session, id: &str, host: &str, mac: Mac) -> Result<Option<Vec<u64>>, OpError> {
     let netlink = session.host()?;
-    // What can't be told is there.
+    // A port whose state can't be read counts as existing.
     let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
     macguard::claim(&mut *session.nft()?, id, host, mac.0, is_there).map_err(firewall)
 }

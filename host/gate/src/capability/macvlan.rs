@@ -8,13 +8,13 @@ use crate::gate::Gate;
 use postern_kernel::{Link, MacvlanSpec, random_mac, random_veth_name};
 use postern_types::{ErrorCode, Handle, Mac, MacvlanInfo, MacvlanMode, OpError, Reply, ops};
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Macvlan) -> Result<Reply, OpError> {
     match operation {
         ops::Macvlan::Create { parent, mode, mtu, mac, queue } => {

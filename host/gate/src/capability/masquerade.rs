@@ -16,7 +16,7 @@ fn own(session: &Session) -> Vec<IpNet> {
     session.own.iter().map(|OwnAddress { net, .. }| *net).collect()
 }
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts {
     needed: Needed::WithAddresses,
     keeps: |_, granted| {
@@ -28,7 +28,7 @@ pub const FACTS: Facts = Facts {
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Masquerade) -> Result<Reply, OpError> {
     match operation {
         ops::Masquerade::Ensure { backend } => ensure(gate, *backend),
@@ -45,11 +45,11 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
         return Ok(Reply::Done);
     }
     if backend == Backend::Iptables {
-        // What can't be made must not be written down: nobody could remove it.
+        // An effect that can't be made must not be recorded: it could never be removed.
         iptables::validate(&key).map_err(firewall)?;
     }
     let effect = Effect::from(Masquerade { backend, addresses: own.clone() });
-    // Asked before the intent is written: the same one twice has one line.
+    // The question comes before the intent is written: an intent that is written twice has one line.
     let is_first = is_first(gate.session);
     gate.session.intend(effect.clone())?;
     match backend {
@@ -65,8 +65,8 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
     Ok(Reply::Done)
 }
 
-/// Whether the rules that this run is about to make are the attachment's first: its record is whole, and lists none. Nobody
-/// has to look for earlier ones then, among those of all attachments.
+/// True if the rules that this run is about to make are the attachment's first: its record is whole, and lists none.
+/// Then the rules of other attachments need not be searched.
 fn is_first(session: &Session) -> bool {
     let Some(record) = session.record() else { return false };
     let is_masquerade = |effect: &Effect| Masquerade::of(effect).is_some();
@@ -102,10 +102,11 @@ fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     Ok(Reply::Done)
 }
 
-/// Removes the attachment's rules: those that its record lists, or, where that may not be all, of either backend.
+/// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those of both
+/// backends.
 ///
 /// # Errors
-/// What could not be removed.
+/// The rules that could not be removed.
 pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
     let is_add = session.request.verb == Verb::Add;
     let recorded = session.record().map(|record| record.effects(None)).unwrap_or_default();
@@ -114,7 +115,8 @@ pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
         made.revert(session)?;
     }
     if session.is_replaced() || made.is_empty() && !is_add && !session.record_is_whole() {
-        // A native plugin's attachment, or one whose record is lost: the configuration may have changed since, so both.
+        // This is a native plugin's attachment, or its record is lost. The configuration may have changed since then,
+        // so both backends are searched.
         let previous = session.request.conf.previous_result().ok().flatten().unwrap_or_default();
         let addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).collect();
         Masquerade { backend: Backend::Nftables, addresses: addresses.clone() }.revert(session)?;
@@ -124,16 +126,16 @@ pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes the rules of attachments of this network that are not valid, whichever backend has them: each carries the network
-/// in its comment. Who is being attached is spared.
+/// Removes the rules of attachments of this network that are not valid, of both backends: each rule has the network in
+/// its comment. Attachments that are being made are spared.
 ///
 /// # Errors
-/// What could not be removed.
+/// The rules that could not be removed.
 pub fn collect(session: &Session, valid: &[(String, String)]) -> Result<usize, OpError> {
     let network = &session.request.conf.name;
     let busy = || collect::busy(session).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
     let mut removed = session.unless_absent(|nft| masquerade::nft_retain(nft, network, valid, busy))?.len();
-    // A program is started only if there is something of others than the valid ones.
+    // A program is started only if there are rules of other attachments than the valid ones.
     let in_nftables = session.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
     if in_nftables || iptables::has_legacy_nat() {
         removed += iptables::retain(network, valid, busy, session.means()).map_err(firewall)?.len();
@@ -141,13 +143,14 @@ pub fn collect(session: &Session, valid: &[(String, String)]) -> Result<usize, O
     Ok(removed)
 }
 
-/// As [`Masquerade::revert`], where nothing says that there ever were such rules: what can't be there, for want of its program or of the
-/// kernel's part, is not.
+/// As [`Masquerade::revert`], if nothing says that there ever were such rules. If the program or the kernel's part is
+/// missing, there are none.
 fn revert_unrecorded_iptables(session: &Session, addresses: Vec<IpNet>) -> Result<(), OpError> {
     let key = session.masquerade_key();
     let seen = session.unless_absent(|nft| iptables::chains(nft, &key))?;
     if !seen.contains(&true) && !iptables::installed().contains(&true) {
-        // Tables of legacy iptables, whose rules only its programs show; whoever made some here had those programs.
+        // Only legacy iptables' programs show the rules of its tables. If such rules were made here, those programs
+        // were there.
         return Ok(());
     }
     Masquerade { backend: Backend::Iptables, addresses }.revert(session)

@@ -1,7 +1,7 @@
-//! What the operations do: one file per WIT interface.
+//! The execution of operations: one file per WIT interface.
 //!
-//! A function here may assume that policy allows the operation on the object that it names. It checks what holds for
-//! every plugin: handles, and that addresses are the attachment's own.
+//! A function here may assume that policy allows the operation on the object that it names. It checks the rules that
+//! hold for every plugin: handles, and that addresses are the attachment's own.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -29,7 +29,7 @@ use crate::gate::Gate;
 use facts::Facts;
 use postern_types::{Capability, OpError, Operation, Reply};
 
-/// What the host has to know of a capability beside its operations.
+/// Returns the facts about a capability that the host needs beside its operations.
 pub const fn facts(capability: Capability) -> &'static Facts {
     match capability {
         Capability::Link => &link::FACTS,
@@ -56,7 +56,7 @@ pub const fn facts(capability: Capability) -> &'static Facts {
 /// Carries out an operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError> {
     match operation {
         Operation::Link(operation) => link::execute(gate, operation),

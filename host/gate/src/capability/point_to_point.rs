@@ -1,4 +1,4 @@
-//! `point-to-point`: the host's side of a routed pair.
+//! `point-to-point`: the host end of a routed pair.
 
 use crate::capability::facts::{Facts, Needed};
 use crate::errors::{kernel, refused};
@@ -7,16 +7,16 @@ use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_types::{ErrorCode, Handle, OpError, Reply, Route, ops};
 
-/// `RT_SCOPE_HOST` of `linux/rtnetlink.h`: what native ptp gives its routes.
+/// `RT_SCOPE_HOST` of `linux/rtnetlink.h`: the scope of the native ptp plugin's routes.
 const SCOPE_HOST: u8 = 254;
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::PointToPoint) -> Result<Reply, OpError> {
     match operation {
         ops::PointToPoint::Ensure { host } => ensure(gate, *host),
@@ -69,7 +69,7 @@ fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
         };
         match netlink.add_first_route(index, &route) {
             Ok(()) => {}
-            // Also one that exists: it leads to somebody else.
+            // A route that exists is an error too: it leads to another container.
             Err(error) => {
                 let words = format!("{} dev {name}", route.dst);
                 return Err(refused(error, &words, format_args!("failed to add route on host '{words}'")));

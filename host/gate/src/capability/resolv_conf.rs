@@ -11,10 +11,10 @@ use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// A resolver configuration is small; more is something else.
+/// The greatest size of a resolver configuration, in bytes. A larger file is something else.
 const LIMIT: u64 = 64 << 10;
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts {
     needed: Needed::Never,
     keeps: |request, granted| {
@@ -27,7 +27,7 @@ pub const FACTS: Facts = Facts {
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::ResolvConf) -> Result<Reply, OpError> {
     match operation {
         ops::ResolvConf::Read => read(gate),
@@ -42,7 +42,7 @@ fn read(gate: &Gate<'_>) -> Result<Reply, OpError> {
 /// Reads a resolver file.
 ///
 /// # Errors
-/// [`ErrorCode::NotFound`], or [`ErrorCode::Io`] for one that can't be read or is none.
+/// [`ErrorCode::NotFound`], or [`ErrorCode::Io`] if it can't be read or is not a resolver file.
 #[expect(clippy::disallowed_methods, reason = "the file that the configuration names, wherever links lead")]
 pub fn load(path: &str) -> Result<Reply, OpError> {
     let failed = |e: std::io::Error| {
@@ -59,7 +59,7 @@ pub fn load(path: &str) -> Result<Reply, OpError> {
     Ok(Reply::Dns(parse(&text)))
 }
 
-/// What resolv.conf(5) defines and CNI has a place for.
+/// Reads the settings of resolv.conf(5) that CNI has a key for.
 fn parse(text: &str) -> Dns {
     let mut dns = Dns::default();
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! `routes`: through the attachment's own link.
+//! `routes`: the routes through the attachment's own link.
 
 use crate::capability::addresses::not_own;
 use crate::capability::facts::{Facts, Needed};
@@ -7,13 +7,13 @@ use crate::gate::Gate;
 use ipnet::IpNet;
 use postern_types::{Handle, OpError, Reply, Route, ops};
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Routes) -> Result<Reply, OpError> {
     match operation {
         ops::Routes::Add { link, routes } => add(gate, *link, routes),

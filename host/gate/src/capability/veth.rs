@@ -1,5 +1,5 @@
-//! `veth`: the pair between container and host. An attachment has one that lives, by the record and the kernel: the name of
-//! the container's end tells nothing, as root in there can change it.
+//! `veth`: the pair between container and host. An attachment has one living pair, which the record and the kernel
+//! identify. The name of the container's end proves nothing: root in the container can change it.
 
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::{Effect, MacGuard, Veth};
@@ -13,16 +13,16 @@ use postern_state::DataPath;
 use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, VethPair, ops};
 use std::time::{Duration, Instant};
 
-/// How long a host end may take to become operational; the native plugins give it 2.55 seconds.
+/// The longest time until a host end is operational. The native plugins allow 2.55 seconds.
 const RUNNING_WITHIN: Duration = Duration::from_millis(2550);
 
-/// What the host has to know of it beside its operations.
+/// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
-/// What the guest gets to see.
+/// The error that the guest gets.
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Veth) -> Result<Reply, OpError> {
     match operation {
         ops::Veth::Create { mtu, mac } => create(gate, *mtu, *mac),
@@ -45,7 +45,7 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
         .hint("the attachment exists already: run DEL first")
     };
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
-    // Looked at before it is recorded: undoing a failed ADD must not take away what an earlier one made.
+    // The check comes before the record is written: undoing a failed ADD must not remove an earlier run's link.
     if container.link_by_name(&name).map_err(kernel)?.is_some() {
         return Err(exists(&peer_name));
     }
@@ -58,7 +58,7 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
         return Err(OpError::new(ErrorCode::Exists, living, message).hint("run DEL first"));
     }
     gate.front.room(2)?;
-    // Chosen here: what the link is asked for later, root in the container may have changed by then.
+    // The address is chosen here. Root in the container may change the link's address before it is read later.
     let mac = mac.unwrap_or_else(|| Mac(random_mac()));
     gate.session.intend(Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
     let container = gate.session.container_required()?.netlink().map_err(kernel)?;
@@ -79,7 +79,7 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
     }
     let own = container.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
     gate.session.container_mac = Some(mac);
-    // What an earlier pair of this run had went with it.
+    // The settings of an earlier pair of this run are gone with it.
     gate.session.path = DataPath::default();
     let host = gate.session.host()?;
     let end = host.link_by_name(&peer_name).map_err(kernel)?.ok_or_else(|| link_gone(&peer_name))?;
@@ -88,7 +88,8 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
     pair(gate, own, Link { up: true, ..end }, true, None).map(Reply::Veth)
 }
 
-/// Whether a link that a handle stands for is the attachment's end on the host: that of its living pair, or what it joined with.
+/// Checks that a handle's link is the attachment's end on the host: that of its living pair, or the link that it joined
+/// with.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidHandle`]: it is not.
@@ -99,8 +100,8 @@ pub fn must_live(session: &Session, index: u32, name: &str) -> Result<(), OpErro
     }
 }
 
-/// Takes the pairs that are gone off the record, and their spoofing protection off the node and the record: it guards
-/// nothing any more, and must not be taken for that of the next pair. Returns the host end of a pair that lives.
+/// Removes the pairs that are gone from the record. Their spoofing protection is removed from node and record: it
+/// protects nothing any more, and must not be mistaken for the next pair's. Returns the host end of a living pair.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -120,7 +121,7 @@ pub fn retire(session: &mut Session) -> Result<Option<String>, OpError> {
     Ok(living)
 }
 
-/// A host's link takes no part in IPv6 autoconfiguration. A kernel without IPv6 has nothing to turn off.
+/// Turns off IPv6 autoconfiguration for a link of the host. A kernel without IPv6 has nothing to turn off.
 pub fn ignore_router_advertisements(link: &str) {
     let _ = sysctl::set(&Sysctl::Ipv6Conf { link: link.to_owned(), key: "accept_ra" }, "0");
 }
@@ -135,13 +136,13 @@ fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
         return none;
     }
     let host = gate.session.host()?;
-    // Whose the host end is, the record says: indices can be chosen by whoever is root in the container, so that its
-    // link seems to belong to somebody else's.
+    // The record identifies the host end. Root in the container can choose interface indices, so that its link seems to
+    // belong to another container's pair.
     let mut end = None;
     for pair in gate.session.pairs() {
         end = pair.end(host)?.filter(|link| link.peer_index == Some(own.index)).or(end);
     }
-    // What an earlier ADD made this one leaves alone: it can be looked at.
+    // A pair of an earlier ADD is not changed here, only shown.
     let is_this_runs = |end: &Link| {
         let of_end = |effect: &Effect| Veth::of(effect).is_some_and(|pair| pair.host == end.name);
         gate.session.undo.iter().any(|undo| of_end(&undo.effect))
@@ -150,8 +151,9 @@ fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     if end.is_none()
         && let Some(peer) = own.peer_index
     {
-        // A native plugin's pair: it can be looked at, and nothing else. Both ends have to name each other, and the host's
-        // the container's namespace too: an index is unique in one namespace only, and root in there can choose it.
+        // A native plugin's pair can be looked at, and nothing else. Both ends must name each other, and the host end
+        // must name the container's namespace. An index is unique in one namespace only, and root in the container can
+        // choose it.
         let number = host.namespace_number(gate.session.namespace()?.fd()).map_err(kernel)?;
         let found = host.link_by_index(peer).map_err(kernel)?;
         let mutual = |link: &Link| link.peer_index == Some(own.index) && link.peer_netnsid == number;

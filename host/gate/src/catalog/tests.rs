@@ -78,12 +78,12 @@ fn notes_only_what_would_show_a_change() {
     place.run().unwrap();
     let [note] = place.notes().try_into().unwrap();
     assert_eq!(std::fs::metadata(&note).unwrap().permissions().mode() & 0o777, 0o600);
-    // The note is what is believed: it is why the code isn't read again.
+    // The note is trusted: this is why the code is not read again.
     let before = std::fs::read_to_string(&note).unwrap();
     place.run().unwrap();
     assert_eq!(std::fs::read_to_string(&note).unwrap(), before);
 
-    // One byte, size and mtime as before: the change time tells.
+    // One byte changes, size and mtime stay. The change time shows it.
     let mtime = std::fs::metadata(place.code()).unwrap().modified().unwrap();
     let file = OpenOptions::new().write(true).open(place.code()).unwrap();
     file.write_at(&[8], 100_000).unwrap();
@@ -91,7 +91,7 @@ fn notes_only_what_would_show_a_change() {
     let said = place.run().unwrap_err().to_string();
     assert!(said.contains("was changed or swapped") && said.contains("postern add"), "{said}");
 
-    // A note of other bytes, of nonsense, and none at all count the same.
+    // A note of other bytes, an unreadable note and no note have the same effect.
     file.write_at(&[7], 100_000).unwrap();
     std::fs::write(&note, before.replace(&sha256(&[7; 200_000]), "00")).unwrap();
     place.run().unwrap();
@@ -106,7 +106,7 @@ fn a_note_is_of_one_code() {
     let place = Place::new("one");
     settle();
     place.run().unwrap();
-    // Another manifest for the same file: the note doesn't speak for it.
+    // Another manifest for the same file: the note does not hold for it.
     let path = Manifest::path(&place.catalog(), "demo");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace(&sha256(&[7; 200_000]), &sha256(b"other"))).unwrap();

@@ -1,7 +1,8 @@
-//! A link of the node that was moved into the container: it is the node's, and comes home.
+//! A link of the node that was moved into the container. It stays the node's, and comes home.
 //!
-//! Where it is, is asked each time: in the container, or at home already. The kernel moves a driver's device to the machine's
-//! first namespace when the container's ends, under the name that it had there; a virtual link ends with it.
+//! Its place is looked up each time: in the container, or at home already. When the container's namespace ends, the
+//! kernel moves a driver's device to the machine's first namespace, under its name in the container. A virtual link
+//! ends with the namespace.
 
 use super::{Addresses, AttachmentLink, Leaves, Noted};
 use crate::errors::{kernel, refused};
@@ -17,17 +18,17 @@ use std::os::fd::BorrowedFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to bring a device home from a namespace that has ended.
+/// The time that the kernel may take to bring a device home from a namespace that has ended.
 const HOME_WITHIN: Duration = Duration::from_secs(3);
 
-/// A moved link, as it was on the host. Its index in the container is noted beside it.
+/// A moved link, as it was on the host. The record notes its index in the container beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// Its name.
     pub name: String,
     /// Its index.
     pub index: u32,
-    /// What kind of link it is; empty for a driver's.
+    /// The kind of link; empty for a driver's device.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// The driver's device: bus and name.
@@ -39,11 +40,11 @@ pub struct Device {
     /// Its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
-    /// Bytes.
+    /// Its MTU in bytes.
     pub mtu: u32,
-    /// It was up.
+    /// True if it was up.
     pub up: bool,
-    /// It was in promiscuous mode.
+    /// True if it was in promiscuous mode.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub promisc: bool,
     /// Its alias.
@@ -52,16 +53,16 @@ pub struct Device {
     /// Its alternative names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_names: Vec<String>,
-    /// Index of what it was a port of.
+    /// Index of the bridge (or bond, …) of which it was a port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub master: Option<u32>,
-    /// Index of its other end, or of what it is stacked on.
+    /// Index of its other end, or of the link that it is stacked on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<u32>,
 }
 
 impl Device {
-    /// What is to be known of a link of the host before it is moved.
+    /// Returns the data of a link of the host, before it is moved.
     pub fn of_link(link: &Link) -> Self {
         Self {
             name: link.name.clone(),
@@ -80,8 +81,8 @@ impl Device {
         }
     }
 
-    /// Whether this is the link, as far as the link itself tells: by the driver's device and the address that came with it,
-    /// which nobody can make up; a virtual one by its kind and by what it leads to.
+    /// True if this is the link, by the link's own data. A driver's device is identified by its bus, name and permanent
+    /// address, which cannot be forged. A virtual link is identified by its kind and the link that it leads to.
     pub fn is_same(&self, link: &Link) -> bool {
         let device = link.device.as_ref().map(|device| (device.bus.clone(), device.name.clone()));
         match (&self.device, device) {
@@ -91,19 +92,19 @@ impl Device {
         }
     }
 
-    /// Whether this link of the host is the one, as far as that can be told there.
+    /// True if this link of the host is the device. A virtual link must also have its name and index.
     pub fn is_claim(&self, link: &Link) -> bool {
         let is_virtual = self.device.is_none();
         self.is_same(link) && (!is_virtual || self.name == link.name && self.index == link.index)
     }
 
-    /// The link in the container's namespace.
+    /// Returns the link in the container's namespace.
     fn find(&self, session: &Session, container: &Netlink) -> Result<Option<Link>, OpError> {
         let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
         let own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
         let indices: Vec<u64> = own.flat_map(|noted| noted.handles).collect();
-        // A driver's device tells by itself. Of the others the index is noted once they are there; a run that was killed before
-        // has left one under either name.
+        // A driver's device is identified by its own data. For other links the index is noted after the move. A run
+        // that was killed before that left the link under one of the two names.
         let names = [&self.name, &session.request.ifname];
         let is_own = |link: &Link| match (self.device.is_some(), indices.is_empty()) {
             (true, _) => true,
@@ -113,7 +114,7 @@ impl Device {
         Ok(container.links().map_err(kernel)?.into_iter().find(|link| self.is_same(link) && is_own(link)))
     }
 
-    /// The link on the host, under whatever name; of a virtual one that is moved nobody knows whether it is.
+    /// Returns the link on the host. A driver's device may have any name there; a virtual link must have its own.
     fn at_home(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
         match self.device {
             Some(_) => Ok(host.links().map_err(kernel)?.into_iter().find(|link| self.is_same(link))),
@@ -121,7 +122,7 @@ impl Device {
         }
     }
 
-    /// Moves it home, and makes it what it was.
+    /// Moves it home, and restores its settings.
     ///
     /// # Errors
     /// The kernel refuses, or its name is taken there.
@@ -137,7 +138,8 @@ impl Device {
         Ok(())
     }
 
-    /// One message; names that were added in the container, and would be in the way at home, are taken away before.
+    /// Moves it by one message. Alternative names that were added in the container are removed first: they could be
+    /// taken at home.
     fn move_to(&self, container: &Netlink, home: BorrowedFd<'_>, away: &Link) -> Result<(), OpError> {
         let mut away = away.clone();
         for _ in 0..3 {
@@ -145,7 +147,7 @@ impl Device {
                 away.other_names.iter().filter(|name| !self.other_names.contains(name)).cloned().collect();
             container.change_other_names(away.index, &foreign, false).map_err(kernel)?;
             match container.hand_over(away.index, home, &self.name, &self.alias) {
-                // Whoever is root in there may have added one meanwhile.
+                // Root in the container may have added a name meanwhile.
                 Err(error) if error.is(Errno::EEXIST) => {}
                 moved => return moved.map_err(|error| refused(error, &self.name, "failed to move the device home")),
             }
@@ -158,7 +160,7 @@ impl Device {
         Err(OpError::new(ErrorCode::TryAgain, &self.name, message))
     }
 
-    /// Nobody else on the host has its name.
+    /// Fails if another link on the host has its name.
     fn has_room(&self, host: &Netlink, place: &str) -> Result<(), OpError> {
         match host.link_by_name(&self.name).map_err(kernel)? {
             None => Ok(()),
@@ -173,8 +175,8 @@ impl Device {
         }
     }
 
-    /// It is at home by now: everything else that was changed in the container is put back, and said. Nothing of that is a
-    /// reason to keep a device from whoever needs it next. `anchored` says that it is the very link: another one stays down.
+    /// Restores the settings of a device that is at home, and reports each of them. A failure is reported only: the
+    /// device stays usable. `anchored` is true if it is certainly the same link; any other stays down.
     fn settle(&self, host: &Netlink, link: &Link, anchored: bool) {
         let mut failed = Vec::new();
         let mut put_back = |what: &str, done: postern_kernel::Result<()>| match done {
@@ -228,7 +230,7 @@ impl Device {
         }
     }
 
-    /// What came home by itself gets its own name again.
+    /// Gives a device its own name again, after the kernel brought it home.
     fn welcome(&self, host: &Netlink, link: Link) -> Result<(), OpError> {
         let mut link = link;
         if link.name != self.name {
@@ -238,7 +240,7 @@ impl Device {
                 .map_err(|error| refused(error, &self.name, "failed to give the device its own name"))?;
             link = Link { name: self.name.clone(), up: false, ..link };
         }
-        // One that is up again somebody has taken in hand since.
+        // If the device is up again, a user of the node has configured it since.
         let was_away = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
         if was_away || !link.up {
             self.settle(host, &link, true);
@@ -246,7 +248,7 @@ impl Device {
         Ok(())
     }
 
-    /// Brings it home from a namespace that is there.
+    /// Brings it home from a living namespace. Returns false if it is not there.
     fn leave(&self, session: &Session, container: &Netlink) -> Result<bool, OpError> {
         match self.find(session, container)? {
             Some(away) => self.bring_home(session, container, &away).map(|()| true),
@@ -257,7 +259,7 @@ impl Device {
 
 impl Leaves for Device {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        // Of a DEL or ADD the runtime says where the container is, and a collection has looked.
+        // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it.
         let container = session.container().filter(|_| !session.has_foreign_record());
         if let Some(container) = container
             && self.leave(session, container.netlink().map_err(kernel)?)?
@@ -275,7 +277,8 @@ impl Leaves for Device {
                 return Err(OpError::new(ErrorCode::TryAgain, &session.request.netns, message)
                     .hint("run DEL, or `postern gc` once the container is gone"));
             }
-            // A virtual one ends with its namespace, and one that a living namespace does not have was taken away there.
+            // A virtual link ends with its namespace. A device that is missing in a living namespace was moved away
+            // from there.
             if self.device.is_none() || container.is_some() || Instant::now() >= until {
                 break;
             }
@@ -332,7 +335,7 @@ impl AttachmentLink for Device {
     }
 }
 
-/// The devices that the record lists.
+/// Returns the devices that the record lists.
 pub fn recorded(session: &Session) -> Vec<Device> {
     let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
     effects.iter().filter_map(|noted| Device::of(&noted.effect)).cloned().collect()

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// Leases in a data directory, known by their owner.
+/// Leases in a data directory, identified by their owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// host-local's `dataDir`.
@@ -18,7 +18,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Gives back what an undone ADD took, or, by the record, all that its owner has.
+    /// Gives back the leases that an undone ADD took or, by the record, all leases of the owner.
     fn revert(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
         if is_relative(&self.directory) {
             return Ok(());
@@ -36,7 +36,7 @@ impl Lease {
 impl Leaves for Lease {
     fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
         match taken {
-            // Reserving failed, perhaps at a lock that somebody holds still.
+            // The reservation failed, perhaps at a lock that another process still holds.
             Some([]) => Ok(()),
             Some(taken) => self.revert(session, Some(taken)),
             None => self.revert(session, None),
@@ -68,8 +68,8 @@ impl Leaves for Lease {
     }
 }
 
-/// Whether nothing can be kept there, since ADD refuses a relative directory: its leases were given by a native plugin, or
-/// by Postern 0.1, in whatever directory they were called from. What they gave there is for people to remove.
+/// True for a relative directory. ADD refuses it, so its leases come from a native plugin or from Postern 0.1, in their
+/// current directory. People have to remove those.
 pub(crate) fn is_relative(directory: &str) -> bool {
     let relative = !Path::new(directory).is_absolute();
     if relative {

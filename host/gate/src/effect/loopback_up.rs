@@ -1,4 +1,4 @@
-//! `lo`, set up.
+//! The effect of `lo` that was set up.
 
 use super::{Addresses, AttachmentLink, Leaves, Noted};
 use crate::errors::{kernel, link_gone};
@@ -9,7 +9,7 @@ use postern_types::OpError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// `lo` was down before.
+/// The fact that `lo` was down before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopbackUp {}
 
@@ -45,7 +45,7 @@ impl Leaves for LoopbackUp {
     }
 }
 
-/// `lo` of a namespace.
+/// Returns `lo` of a namespace.
 pub(crate) fn lo(netlink: &Netlink) -> Result<Link, OpError> {
     netlink.link_by_name("lo").map_err(kernel)?.ok_or_else(|| link_gone("lo"))
 }

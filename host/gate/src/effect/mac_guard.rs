@@ -13,23 +13,26 @@ use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// Spoofing protection. One of an earlier version has no fields: it has the native name, for the record's pair.
+/// Spoofing protection. An earlier version recorded no fields: then it has the native name and protects the record's
+/// pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MacGuard {
-    /// What its rules and chains are named after; `None` for the native plugins' name of the attachment.
+    /// The name in its rules and chains; `None` for the native plugins' name of the attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The host end that it guards.
+    /// The host end that it protects.
     #[serde(default, rename = "port", skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The one address that may send there.
+    /// The only address that may send there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
 }
 
 impl MacGuard {
-    /// Removes the rules, but for those of other attachments: their names can be the same. A name that no rules can have has
-    /// none. The guarded port is set down before: nothing that the container sends passes it without its guard.
+    /// Removes the rules, except those of other attachments, which can have the same names. A name that is not possible
+    /// for rules has none.
+    ///
+    /// Before that, the protected port is set down: no frame of the container passes it without protection.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -44,14 +47,14 @@ impl MacGuard {
         let own: Vec<String> = host.map(str::to_owned).into_iter().chain(ends).collect();
         let netlink = session.host()?;
         let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
-        // Without a pair of its own it is a native plugin's attachment, or one whose record is gone: its rules go by their
-        // names, but for what another's record claims.
+        // Without its own pair this is a native plugin's attachment, or its record is lost. Its rules are found by
+        // their names, except those that another record claims.
         let claimed = OnceCell::new();
         let is_claimed = |port: &str| match claimed.get_or_init(|| host_ends_of_others(session)) {
             Some(ports) => ports.iter().any(|claimed| claimed == port),
             None => true,
         };
-        // So it is if a native plugin has made the attachment again: no record tells of that.
+        // The same holds if a native plugin has made the attachment again: no record lists that.
         let is_anothers = |port: &str| match own.is_empty() || session.is_replaced() {
             true => is_there(port) && is_claimed(port),
             false => !own.iter().any(|own| own == port) && is_there(port),
@@ -90,24 +93,24 @@ impl Leaves for MacGuard {
     }
 }
 
-/// What the rules of an attachment can be named after.
+/// Returns the possible names in the rules of an attachment.
 pub fn ids(header: &Header) -> [String; 2] {
     let Header { network, container_id, ifname, .. } = header;
     [native_id(container_id, ifname), own_id(network, container_id, ifname)]
 }
 
-/// The native plugins' name.
+/// Returns the native plugins' name.
 pub(crate) fn native(session: &Session) -> String {
     native_id(&session.request.container_id, &session.request.ifname)
 }
 
-/// The guards that the record lists, each with the handles by which the kernel knows its rules.
+/// Returns the guards that the record lists, each with the rule handles from the kernel.
 pub(crate) fn recorded(session: &Session) -> Vec<(MacGuard, Vec<u64>)> {
     let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
     effects.into_iter().filter_map(|noted| Some((MacGuard::of(&noted.effect)?.clone(), noted.handles))).collect()
 }
 
-/// Whether all rules are there by which this host end sends under this address only, by the name that the record tells.
+/// True if all rules are there that let this host end send only with this address. The record has their name.
 ///
 /// # Errors
 /// The kernel refuses to show them.
@@ -118,8 +121,8 @@ pub(crate) fn is_whole(session: &Session, host: &str, mac: Mac) -> Result<bool, 
     macguard::check_known(&mut *session.nft()?, &id, host, mac.0, &handles).map_err(firewall)
 }
 
-/// Sets the guarded port down, where it is up and in a bridge: `host`, or else all that the record lists, or else the one
-/// that the rules name. The link of another plugin leaves its bridge instead.
+/// Sets the protected port down, if it is up and in a bridge. The port is `host`, or else all ports that the record
+/// lists, or else the port that the rules name. The link of another plugin leaves its bridge instead.
 fn take_down(session: &Session, id: &str, host: Option<&str>) -> Result<(), OpError> {
     let netlink = session.host()?;
     let (pairs, joined) = (session.pairs(), session.ports());
@@ -140,10 +143,10 @@ fn take_down(session: &Session, id: &str, host: Option<&str>) -> Result<(), OpEr
     Ok(())
 }
 
-/// The ports that the rules name, of an attachment without a recorded pair: those whose other end is in the container's
-/// namespace, and that no other attachment's record lists.
+/// Returns the ports that the rules of an attachment without a recorded pair name. Their other end must be in the
+/// container's namespace, and no other attachment's record may list them.
 fn unrecorded(session: &Session, id: &str) -> Result<Vec<Link>, OpError> {
-    // Without its namespace there is no pair any more.
+    // Without its namespace the pair is gone.
     let Ok(namespace) = session.namespace() else { return Ok(Vec::new()) };
     let netlink = session.host()?;
     let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel)? else { return Ok(Vec::new()) };
@@ -157,11 +160,11 @@ fn unrecorded(session: &Session, id: &str) -> Result<Vec<Link>, OpError> {
     Ok(found)
 }
 
-/// The host ends that the records of other attachments list; `None` if that can't be told.
+/// Returns the host ends that the records of other attachments list; `None` if they can't be read.
 fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
     let own = session.key().ok()?;
     let summaries = postern_state::list(&session.state).ok()?;
-    // What was set aside because it could not be read is this attachment's still, whatever it says.
+    // An unreadable record that was set aside still belongs to this attachment, whatever its content.
     let is_own = |path: &Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| own.is_named(name));
     let others = summaries.into_iter().filter(|summary| !is_own(&summary.path));
     let effects = others.flat_map(|summary| summary.effects);

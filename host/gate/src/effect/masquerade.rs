@@ -11,19 +11,19 @@ use postern_types::{Backend, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Masquerading rules, known by the attachment; in iptables by its addresses, as attachments of one container share a chain
-/// there.
+/// Masquerading rules. nftables identifies them by the attachment; iptables by its addresses, because attachments of
+/// one container share a chain there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Masquerade {
-    /// Which packet filter has them.
+    /// The packet filter of the rules.
     pub backend: Backend,
-    /// Whose traffic they masquerade.
+    /// The addresses with masqueraded traffic.
     #[serde(default)]
     pub addresses: Vec<IpNet>,
 }
 
 impl Masquerade {
-    /// The handles of this attachment's rules, as far as its record tells them.
+    /// Returns the rule handles of this attachment that its record lists.
     pub(crate) fn handles(&self, session: &Session) -> Vec<u64> {
         let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
         effects
@@ -33,9 +33,11 @@ impl Masquerade {
             .collect()
     }
 
-    /// Removes the rules of one backend. Where no addresses are known, iptables rules of all attachments of the container to
-    /// the network go, but for those that another's record claims: rather a native one that loses its masquerading too than
-    /// rules that stay for good.
+    /// Removes the rules of one backend.
+    ///
+    /// If no addresses are known, it removes the iptables rules of all attachments of the container to the network,
+    /// except those that another record claims. A native attachment may lose its masquerading too; otherwise rules
+    /// would stay for ever.
     pub(crate) fn revert(&self, session: &Session) -> Result<(), OpError> {
         let key = session.masquerade_key();
         match self.backend {
@@ -44,14 +46,14 @@ impl Masquerade {
                 session.unless_absent(|nft| masquerade::nft_remove_known(nft, &key, &handles))?;
             }
             Backend::Iptables => {
-                // Asking the kernel is cheaper than starting programs that find nothing.
+                // To ask the kernel is cheaper than to start programs that find nothing.
                 if iptables::has_legacy_nat() || session.unless_absent(|nft| iptables::may_exist(nft, &key))? {
                     match self.addresses.as_slice() {
                         [] => iptables::remove_all(&key, &addresses_of_others(session)?, session.means()),
                         some => iptables::remove(&key, some, session.means()),
                     }
                     .map_err(firewall)?;
-                    // Where only one family's programs are installed, the other's rules are passed over: they must not be there.
+                    // If only one family's programs are installed, the other family is skipped: it can't have rules.
                     if let Some(v6) = iptables::installed().iter().position(|installed| !installed)
                         && session.unless_absent(|nft| iptables::chains(nft, &key))?.get(v6) == Some(&true)
                     {
@@ -97,7 +99,8 @@ impl Leaves for Masquerade {
     }
 }
 
-/// The addresses that iptables masquerades for the container's other attachments to the network, by their records.
+/// Returns the addresses of the container's other attachments to the network that iptables masquerades, by their
+/// records.
 fn addresses_of_others(session: &Session) -> Result<Vec<IpAddr>, OpError> {
     let (own, request) = (session.key()?, &session.request);
     let mut addresses = Vec::new();

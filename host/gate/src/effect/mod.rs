@@ -1,11 +1,14 @@
-//! What an operation leaves on the node, as data: the record holds it, undo and DEL remove it.
+//! Effects as data: the record lists them, and undo and DEL remove them.
 //!
-//! An [`Effect`] is written to the attachment's record before the operation is carried out, so that it can be removed
-//! whatever happens afterwards, without the plugin, its policy, `prevResult` or the namespace. Removing needs no grant:
-//! what a record lists is its attachment's own. Node objects (bridge, forwarding, base tables) are no effects: they are
-//! shared, native plugins leave them too, and `postern gc --node` looks after them.
+//! An [`Effect`] is written to the attachment's record before the operation is carried out. So it can be removed
+//! whatever happens afterwards, without the plugin, its policy, `prevResult` or the namespace. Its removal needs no
+//! grant: a listed effect is the attachment's own.
 //!
-//! One file for each: its data, and what it says of itself by [`Leaves`]. Who has to know something of an effect asks it.
+//! Node objects (bridge, forwarding, base tables) are not effects. They are shared, native plugins leave them too, and
+//! `postern gc --node` removes them.
+//!
+//! Each effect has one file with its data and its answers to [`Leaves`]. Other code asks the effect instead of knowing
+//! its kind.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -37,59 +40,60 @@ use postern_types::OpError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// What every effect says of itself.
+/// The questions that every effect answers.
 trait Leaves {
-    /// Removes it. Nothing to remove is success. `taken` is what this run took of it, where a failed ADD is undone: what an
-    /// earlier run took stays.
+    /// Removes the effect. It is success if nothing is there. `taken` is this run's part of it when a failed ADD is
+    /// undone: an earlier run's part stays.
     fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError>;
 
-    /// For people.
+    /// Describes the effect for people.
     fn words(&self) -> String;
 
-    /// What it has to do with the attachment's addresses.
+    /// Tells how the effect is related to the attachment's addresses.
     fn addresses(&self) -> Addresses<'_>;
 
-    /// How it gets into the record.
+    /// Tells how often the effect is written to the record.
     fn noted(&self) -> Noted;
 
-    /// The attachment's link, if it is that: the plugin that made it is the last one of its chain that DEL calls, and nothing of
-    /// the attachment outlives it.
+    /// Returns the attachment's link, if the effect is that. The plugin that made it is the last of its chain that DEL
+    /// calls, and nothing of the attachment outlives it.
     fn as_link(&self) -> Option<&dyn AttachmentLink>;
 
-    /// Whether it is on a disk, and not in a kernel.
+    /// True if it is on a disk, and not in a kernel.
     fn outlives_boot(&self) -> bool;
 
-    /// What its removal takes of a gate that gives up all else.
+    /// Returns the rights that a confined gate needs to remove it.
     fn needs(&self) -> Need<'_>;
 }
 
-/// What an effect that is the attachment's link says beside.
+/// The further questions to an effect that is the attachment's link.
 trait AttachmentLink {
-    /// Whether the link is there, by what the record knows it by.
+    /// True if the link is there, identified by the record's data.
     fn is_there(&self, session: &Session) -> Result<bool, OpError>;
 
-    /// Whether the runtime's result is about this link, as far as that tells.
+    /// True if the runtime's result is about this link, as far as it can be told.
     fn is_named(&self, result: &CniResult) -> bool;
 
-    /// Whether the link is among those of the host or of the container, where these were seen; `None` if that does not tell.
+    /// True if the link is among those of the host or of the container, if these were seen; `None` if that does not
+    /// tell.
     fn is_among(&self, host: &[Link], container: Option<&[Link]>) -> Option<bool>;
 }
 
-/// What an effect has to do with the attachment's addresses.
+/// The relations of an effect to the attachment's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addresses<'a> {
-    /// Nothing.
+    /// No relation.
     Unconcerned,
-    /// It uses them: the pair has them, and rules serve them.
+    /// The effect uses them: the pair has them, and rules serve them.
     Used,
-    /// They are held in this directory of leases, and its removal gives them back: they are another's at once.
+    /// This directory of leases holds them. The removal gives them back, and another attachment may get them at once.
     HeldIn(&'a str),
     /// This native IPAM program gave them, and its DEL gives them back.
     GivenBy(&'a str),
 }
 
 impl Addresses<'_> {
-    /// Whether removing the effect gives addresses back. That comes last, and only if nothing uses them any more.
+    /// True if the removal gives addresses back. It comes last, and only if nothing uses them any more.
     pub fn are_given_back(self) -> bool {
         match self {
             Self::HeldIn(_) | Self::GivenBy(_) => true,
@@ -98,18 +102,18 @@ impl Addresses<'_> {
     }
 }
 
-/// How an effect gets into the record.
+/// The times when an effect is written to the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// Once: what an earlier run noted is not this one's to undo.
+    /// Once: an effect that an earlier run noted is not undone by this one.
     Once,
-    /// At every time: this run knows what it took of it beside what an earlier one did.
+    /// Each time: this run knows its own part beside that of an earlier run.
     EachTime,
-    /// Never: it lives and dies with the container's namespace, and is only undone by a failed ADD.
+    /// Never: it ends with the container's namespace, and only a failed ADD undoes it.
     Never,
 }
 
-/// Makes [`Effect`] of one row for each: its type and its file.
+/// Makes [`Effect`] from one row for each: its type and its file.
 macro_rules! effects {
     ($($kind:ident: $file:ident;)+) => {
         /// One thing on the node that belongs to one attachment.
@@ -135,7 +139,7 @@ macro_rules! effects {
         }
 
         impl $kind {
-            /// The effect, if it is of this kind.
+            /// Returns the effect, if it is of this kind.
             pub fn of(effect: &Effect) -> Option<&Self> {
                 if let Effect::$kind(effect) = effect { Some(effect) } else { None }
             }
@@ -156,35 +160,36 @@ effects! {
 }
 
 impl Effect {
-    /// Removes it. Nothing to remove is success. `taken` is what this run took of it, where a failed ADD is undone.
+    /// Removes the effect. It is success if nothing is there. `taken` is this run's part of it when a failed ADD is
+    /// undone.
     ///
     /// # Errors
-    /// It is there still.
+    /// The effect is still there.
     pub(crate) fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
         self.leaves().remove(session, taken)
     }
 
-    /// For people.
+    /// Describes the effect for people.
     pub fn words(&self) -> String {
         self.leaves().words()
     }
 
-    /// What it has to do with the attachment's addresses.
+    /// Tells how the effect is related to the attachment's addresses.
     pub fn addresses(&self) -> Addresses<'_> {
         self.leaves().addresses()
     }
 
-    /// How it gets into the record.
+    /// Tells how often the effect is written to the record.
     pub(crate) fn noted(&self) -> Noted {
         self.leaves().noted()
     }
 
-    /// Whether it is the attachment's link.
+    /// True if it is the attachment's link.
     pub(crate) fn is_link(&self) -> bool {
         self.leaves().as_link().is_some()
     }
 
-    /// Whether it is the attachment's link and there.
+    /// True if it is the attachment's link, and the link is there.
     ///
     /// # Errors
     /// The kernel refuses to show it.
@@ -192,22 +197,23 @@ impl Effect {
         self.leaves().as_link().map_or(Ok(false), |link| link.is_there(session))
     }
 
-    /// Whether it is the attachment's link and gone for certain, as far as the links of the host and of the container tell.
+    /// True if it is the attachment's link and certainly gone, as far as the links of the host and of the container
+    /// tell.
     pub fn is_lost_link(&self, host: &[Link], container: Option<&[Link]>) -> bool {
         self.leaves().as_link().and_then(|link| link.is_among(host, container)) == Some(false)
     }
 
-    /// Whether it is the attachment's link, and the runtime's result is about it.
+    /// True if it is the attachment's link, and the runtime's result is about it.
     pub(crate) fn is_link_of(&self, result: &CniResult) -> bool {
         self.leaves().as_link().is_some_and(|link| link.is_named(result))
     }
 
-    /// Whether it is on a disk, and not in a kernel.
+    /// True if it is on a disk, and not in a kernel.
     pub fn outlives_boot(&self) -> bool {
         self.leaves().outlives_boot()
     }
 
-    /// What its removal takes of a gate that gives up all else.
+    /// Returns the rights that a confined gate needs to remove it.
     pub(crate) fn needs(&self) -> Need<'_> {
         self.leaves().needs()
     }
@@ -218,7 +224,7 @@ mod tests {
     use super::*;
     use postern_types::{Backend, Mac};
 
-    /// What records have of each effect, and of those that earlier versions wrote.
+    /// The form of each effect in records, and the forms that earlier versions wrote.
     #[test]
     fn records_keep_their_form() {
         let host = || "veth1a2b3c4d".to_owned();
@@ -292,10 +298,10 @@ mod tests {
         let now = Effect::MacGuard(MacGuard { id: Some("postern/1".to_owned()), host: Some("veth1".to_owned()), mac });
         let text = serde_json::to_string(&now).unwrap();
         assert_eq!(read(&text), now);
-        // `host` is the pair's in a record, which people and scripts look for.
+        // `host` belongs to the pair in a record: people and scripts search for it.
         assert!(text.contains(r#""port":"veth1""#) && !text.contains("host"), "{text}");
 
-        /// As earlier versions had it.
+        /// The forms of earlier versions.
         #[derive(Debug, PartialEq, Deserialize)]
         #[serde(tag = "effect", rename_all = "kebab-case")]
         enum Earlier {

@@ -1,4 +1,4 @@
-//! What a native IPAM program did.
+//! The effect of a native IPAM program.
 
 use super::{Addresses, AttachmentLink, Leaves, Noted};
 use crate::native;
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// A native IPAM program was run; it has to be run again to remove what it did.
+/// A native IPAM program was run. It must be run again to remove its effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Native {
     /// Its name in `CNI_PATH`.
@@ -27,7 +27,7 @@ impl Native {
 
 impl Leaves for Native {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        // Nothing of such a name was ever run.
+        // No program with such a name was ever run.
         if native::check_name(&self.plugin).is_err() {
             return Ok(());
         }

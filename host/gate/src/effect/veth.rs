@@ -1,4 +1,4 @@
-//! A veth pair.
+//! The effect of a pair.
 
 use super::{Addresses, AttachmentLink, Leaves, Noted};
 use crate::errors::kernel;
@@ -10,22 +10,22 @@ use postern_types::{Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// A veth pair, known by the name and the address that the host chose for its own end.
+/// A pair, identified by the name and the address that the host chose for its own end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Veth {
-    /// Host end's name.
+    /// The host end's name.
     pub host: String,
-    /// Host end's address: a link of the same name with another one is a stranger's.
+    /// The host end's address. A link with the same name and another address is foreign.
     pub mac: Mac,
 }
 
 impl Veth {
-    /// Whether this link of the host, found by the name, is the pair's end.
+    /// True if this link of the host, found by the name, is the pair's end.
     pub fn is_end(&self, link: &Link) -> bool {
         link.kind == "veth" && link.mac == Some(self.mac.0)
     }
 
-    /// The host end, if it is there.
+    /// Returns the host end, if it is there.
     ///
     /// # Errors
     /// The kernel refuses to show it.

@@ -1,4 +1,4 @@
-//! What a run has to do with its attachment's record: the journal (docs/design.md).
+//! The run's use of its attachment's record: the journal (docs/journal.md).
 
 use super::{Leftover, Session, Undo};
 use crate::clock::now;
@@ -13,29 +13,29 @@ impl Session {
     /// Treats the container's namespace as gone if `CNI_NETNS` leads to another one than at ADD, or to none: a path can
     /// be reused.
     pub fn forget_foreign_container(&mut self) {
-        // One that the runtime's last result is about is not foreign, whatever an older record says.
+        // A container that the runtime's last result is about is not another one, whatever an older record says.
         if !self.replaced && self.record.as_ref().is_some_and(|record| self.is_foreign(record.header())) {
             self.worker = None;
         }
     }
 
-    /// Whether the record is of another boot, or of another namespace than the one that `CNI_NETNS` leads to.
+    /// True if the record is from another boot, or from another namespace than that of `CNI_NETNS`.
     pub fn has_foreign_record(&self) -> bool {
         self.record.as_ref().is_some_and(|record| self.is_foreign(record.header()))
     }
 
-    /// Whether a record is of another boot, or of another namespace than the one that `CNI_NETNS` leads to.
+    /// True if a record is from another boot, or from another namespace than that of `CNI_NETNS`.
     fn is_foreign(&self, header: &Header) -> bool {
         let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != header.boot_id);
         let cookies = (header.netns_cookie, self.worker.as_ref().map(Worker::cookie));
         other_boot || matches!(cookies, (Some(noted), Some(Ok(cookie))) if noted != cookie)
     }
 
-    /// What is left of an earlier run of this ADD: it was made in another boot, for another namespace, or by a process that
-    /// was killed before it had given the runtime its result; or a DEL did not end. Whoever had the record open is gone, as
-    /// it could be locked.
+    /// Returns the effects that an earlier run of this ADD left. It ran in another boot, or for another namespace, or
+    /// was killed before it gave the runtime its result; or a DEL did not end. The earlier process has ended, because
+    /// the record could be locked.
     pub fn leftover(&self) -> Option<Leftover> {
-        // What is this run's own, begun before a helper was started, is none.
+        // A section that this run began before a helper was started is not a leftover.
         let record = self.record.as_ref().filter(|_| !self.begun)?;
         if self.is_foreign(record.header()) {
             return Some(Leftover::Attachment);
@@ -50,10 +50,13 @@ impl Session {
         }
     }
 
-    /// Whether a section of the called plugin, or none yet, is that of who makes the attachment's link. The record tells as soon
-    /// as there is a link, but for one of Postern 0.1; until then it is whom policy lets make one.
+    /// True if a section of the called plugin belongs to the maker of the attachment's link. `None` is a section that
+    /// has not begun.
+    ///
+    /// The record names the maker as soon as there is a link, except a record of Postern 0.1. Before that, the maker is
+    /// the plugin that policy lets make a link.
     fn is_owner(&self, section: Option<&Section>) -> bool {
-        // The link is another plugin's, whatever policy lets this one make.
+        // The link is another plugin's, even if policy lets this one make links.
         if section.is_some_and(|section| section.joined) {
             return false;
         }
@@ -61,8 +64,8 @@ impl Session {
         maker.map_or(self.makes_links, |maker| section.is_some_and(|section| section.name == maker.name))
     }
 
-    /// Finds the section that this run is about, and whether its plugin owns the attachment: by the record, or where that has
-    /// no such section by what policy lets the plugin make.
+    /// Finds the section of this run, and if its plugin owns the attachment: by the record. Without such a section, the
+    /// links that policy lets the plugin make decide.
     pub fn find_section(&mut self) {
         let plugin = &self.request.plugin;
         let record = self.record.as_ref();
@@ -73,7 +76,8 @@ impl Session {
 
     fn section_for(&self, found: Option<&Section>, record: Option<&Record<Effect>>) -> String {
         match (found, record) {
-            // The next one. What makes a link can be called once: a second ADD without a DEL between is refused later.
+            // The next section is used. A plugin that makes the link can be called once: a second ADD without a DEL
+            // between is refused later.
             (Some(_), Some(record)) if self.request.verb == Verb::Add && !self.makes_links => {
                 record.next_section(&self.request.plugin)
             }
@@ -82,7 +86,7 @@ impl Session {
         }
     }
 
-    /// The section of the record that this run is about.
+    /// Returns the section of the record that belongs to this run.
     pub fn section(&self) -> String {
         self.section.clone()
     }
@@ -95,7 +99,7 @@ impl Session {
         if self.record.is_none() {
             let opened = Record::open_existing(&self.state, &self.key()?, self.deadline);
             self.record = match opened {
-                // Set aside, and said: the attachment is removed as one without a record.
+                // The record was set aside, with a message. The attachment is removed as one without a record.
                 Err(damaged @ StateError::Corrupt { .. }) => {
                     crate::say!("postern: {damaged}");
                     None
@@ -112,8 +116,8 @@ impl Session {
         Ok(())
     }
 
-    /// Looks whether a link that the record lists is there: the first thing to ask before anything is done by it. A native
-    /// plugin that was put back for a while has known nothing of records.
+    /// Checks if a link that the record lists exists. This is the first question before the record is used: a native
+    /// plugin that was used for a while does not know of records.
     ///
     /// # Errors
     /// The kernel can't be asked.
@@ -131,24 +135,26 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the links that the record lists are gone, so that something else may have the attachment's names by now.
+    /// True if the links that the record lists are gone. Other objects may have the attachment's names by now.
     pub fn has_lost_link(&self) -> bool {
         self.link_gone
     }
 
-    /// Whether the record is about an attachment that is no more, and another one that has no record has its names now.
+    /// True if the record's attachment is gone, and another one without a record has its names now.
     pub fn is_replaced(&self) -> bool {
         self.replaced
     }
 
-    /// Finds out whether the attachment was made again by somebody who writes no records, after the record's own link had
-    /// gone: the container has such a link that no other record claims, or the runtime's last result is about another
-    /// one. Then the record is not the whole truth.
+    /// Finds out if a program that writes no records has made the attachment again, after the record's own link had
+    /// gone.
+    ///
+    /// Either the container has such a link that no other record claims, or the runtime's last result is about another
+    /// one. Then the record is incomplete.
     ///
     /// # Errors
     /// The kernel can't be asked.
     pub fn hold_against_kernel(&mut self) -> Result<(), OpError> {
-        // What lies in the container could not be seen before its namespace was entered.
+        // Links in the container could not be read before its namespace was entered.
         if self.link_gone {
             self.look_for_link()?;
         }
@@ -164,7 +170,7 @@ impl Session {
             Some(own) if self.leads_here(&own)? && !self.is_claimed(&own)? => Some(own),
             _ => None,
         };
-        // The link that the runtime was told of, if it was told of one.
+        // The link in the runtime's last result, if there is one.
         let given =
             previous.interfaces.iter().find(|link| !link.sandbox.is_empty() && link.name == self.request.ifname);
         let is_given = own
@@ -173,8 +179,8 @@ impl Session {
             .is_some_and(|mac| given.is_some_and(|given| given.mac.eq_ignore_ascii_case(&Mac(mac).to_string())));
         let foreign = self.record.as_ref().is_some_and(|record| self.is_foreign(record.header()));
         self.replaced = match (own, given) {
-            // A path can lead to another container by now, whose link is none of ours unless the runtime says so. An ADD takes
-            // nothing from there.
+            // A path can lead to another container by now. Its link is not ours unless the runtime says so. An ADD
+            // removes nothing there.
             (Some(_), _) if foreign && self.request.verb != Verb::Add => is_given,
             (Some(_), _) => true,
             (None, Some(_)) => !self.names_listed_link(&previous),
@@ -184,26 +190,26 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a result is about a link that the record lists.
+    /// True if a result is about a link that the record lists.
     fn names_listed_link(&self, result: &CniResult) -> bool {
         let mut listed = self.record.iter().flat_map(|record| record.effects(None));
         listed.any(|noted| noted.effect.is_link_of(result))
     }
 
-    /// Takes the record for none, as what it lists is not there: nothing of it is used, and the file stays as it is.
+    /// Ignores the record, because its effects are gone. The file is not changed.
     pub fn set_record_aside(&mut self) {
         self.record = None;
     }
 
-    /// Tells of what was found damaged in the record.
+    /// Reports the damage that was found in the record.
     fn warn(&self) {
         for warning in self.record.iter().flat_map(Record::warnings) {
             crate::say!("postern: {warning}");
         }
     }
 
-    /// Begins the section of the plugin that the runtime called, before the first operation that changes anything: what
-    /// can't be written down must not be done.
+    /// Begins the section of the called plugin, before the first operation that changes anything. A change that can't
+    /// be written down must not be made.
     ///
     /// # Errors
     /// The record can't be written.
@@ -213,7 +219,7 @@ impl Session {
         }
         let (section, digest, identity) = (self.section(), self.digest.clone(), self.request.identity());
         let record = self.record_for_writing()?;
-        // A second ADD without a DEL between: the section stays that of the first.
+        // A second ADD without a DEL between: the section stays that of the first ADD.
         let known = record.sections().iter().any(|known| known.name == section);
         if !known && record.effects(Some(&section)).is_empty() {
             record.begin(&section, &digest, &identity, now()).map_err(state)?;
@@ -222,12 +228,13 @@ impl Session {
         Ok(())
     }
 
-    /// The same before the container's namespace is entered.
+    /// As [`Session::begin`], before the container's namespace is entered.
     ///
     /// # Errors
-    /// As [`Session::begin`], and that the namespace is none.
+    /// As [`Session::begin`], or the namespace is not a namespace.
     pub fn begin_for(&mut self, namespace: Option<&Namespace>) -> Result<(), OpError> {
-        // One that is there may be of another boot or namespace, which is known later: it is recovered then, and begun.
+        // An existing record may be from another boot or namespace, which is known later. It is recovered then, and
+        // begun.
         if self.record.is_some() {
             return Ok(());
         }
@@ -235,12 +242,12 @@ impl Session {
         self.begin()
     }
 
-    /// Notes that all is made, before the runtime gets to see it.
+    /// Notes that everything is made, before the runtime gets the result.
     ///
     /// # Errors
     /// The record can't be written: the ADD must be undone.
     pub fn made(&mut self, result: &CniResult) -> Result<(), OpError> {
-        // What a plugin only hands on is another's.
+        // An address that a plugin only passes on belongs to another plugin.
         let own = result.ips.iter().filter(|ip| self.owns(&ip.address));
         let addresses = own.map(|ip| ip.address.to_string()).collect();
         match &mut self.record {
@@ -261,7 +268,7 @@ impl Session {
         self.tell(noted);
     }
 
-    /// Says what could not be noted; of a disk that takes nothing any more, once.
+    /// Reports a note that could not be written. For a full disk it does so once.
     fn tell(&mut self, noted: Result<(), StateError>) {
         let Err(error) = noted else { return };
         let error = error.to_string();
@@ -271,7 +278,7 @@ impl Session {
         }
     }
 
-    /// Notes that an ADD was undone: its section ends, unless something could not be undone.
+    /// Notes that an ADD was undone: its section ends, unless an effect could not be undone.
     pub fn undone(&mut self) {
         let section = self.section();
         if self.begun && self.record.as_ref().is_some_and(|record| record.effects(Some(&section)).is_empty()) {
@@ -279,38 +286,38 @@ impl Session {
         }
     }
 
-    /// Notes that the DEL of a section has begun, or that of all of them. To remove, nothing has to be written.
+    /// Notes that the DEL of a section, or of all sections, has begun. A failed write does not prevent the removal.
     pub fn ending(&mut self, section: Option<&str>) {
         let noted = self.record.as_mut().map_or(Ok(()), |record| record.ending(section));
         self.tell(noted);
     }
 
-    /// Notes that nothing is left to do for a section, or for all of them.
+    /// Notes that a section, or all sections, have nothing left to do.
     pub fn ended(&mut self, section: Option<&str>) {
         let noted = self.record.as_mut().map_or(Ok(()), |record| record.end(section));
         self.tell(noted);
     }
 
-    /// The record, if it is open.
+    /// Returns the record, if it is open.
     pub fn record(&self) -> Option<&Record<Effect>> {
         self.record.as_ref()
     }
 
-    /// Whether a record was found that is the whole truth, so that nothing else has to be looked for. One that was damaged or
-    /// cut off is not, nor one of a run that was killed, from which it can't be told apart.
+    /// True if a complete record was found, so that nothing else has to be searched. A damaged or truncated record is
+    /// not complete. The record of a killed run looks the same as a truncated one, and counts as incomplete too.
     pub fn record_is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Notes what an operation is about to leave: in the record first, then for undo.
+    /// Notes the effect that an operation is about to make: first in the record, then for undo.
     ///
     /// # Errors
-    /// The record can't be written: nothing may be done then.
+    /// The record can't be written: the operation must not be carried out.
     pub fn intend(&mut self, effect: impl Into<Effect>) -> Result<(), OpError> {
         let effect = effect.into();
         let sequence = match effect.noted() {
             Noted::Never => None,
-            // What an earlier run made is not this one's to undo.
+            // An effect of an earlier run is not undone by this one.
             Noted::Once if is_listed(self.record_for_writing()?, &effect) => return Ok(()),
             Noted::Once | Noted::EachTime => {
                 let section = self.section();
@@ -330,7 +337,7 @@ impl Session {
         self.record_for_writing()?.joined(&section).map_err(state)
     }
 
-    /// The first line of this run's record.
+    /// Returns the first line of this run's record.
     fn header(&self) -> Result<Header, OpError> {
         let request = &self.request;
         Ok(Header {
@@ -348,8 +355,8 @@ impl Session {
         })
     }
 
-    /// Makes the record of an earlier run this one's, if nothing is left in it: it is about this boot and this namespace
-    /// from now on. The file stays, as its lock may be held by a helper too.
+    /// Makes the record of an earlier run this run's record, if it lists nothing any more. From then on it is about
+    /// this boot and this namespace. The file stays, because a helper may hold its lock too.
     ///
     /// # Errors
     /// The record can't be written.
@@ -369,7 +376,7 @@ impl Session {
         if self.record.is_none() {
             let header = self.header()?;
             let record = Record::open_or_create(&self.state, &header, self.deadline).map_err(state)?;
-            // There was none when this run began.
+            // There was no record when this run began.
             if !record.is_new() {
                 let message = "another run for this attachment is under way, or has just ended";
                 return Err(OpError::new(ErrorCode::TryAgain, &self.request.container_id, message)
@@ -381,7 +388,7 @@ impl Session {
         self.record.as_mut().ok_or_else(|| OpError::new(ErrorCode::Io, "record", "the record is not open"))
     }
 
-    /// Notes by which numbers the kernel knows an effect that was made. What is not noted can be looked for.
+    /// Notes the kernel's numbers of an effect that was made. Without a note, the effect must be searched.
     pub fn known_by(&mut self, effect: &Effect, handles: &[u64]) {
         let noted = self.record.iter().flat_map(|record| record.effects(None)).filter(|noted| noted.effect == *effect);
         let last = noted.map(|noted| noted.seq).next_back();
@@ -391,13 +398,13 @@ impl Session {
         }
     }
 
-    /// Whether this attachment has that effect.
+    /// True if this attachment has that effect.
     pub fn has(&self, effect: &Effect) -> bool {
         self.record.as_ref().is_some_and(|record| is_listed(record, effect))
     }
 
-    /// Refuses to touch effects of a kind if an earlier run made one of them: a second ADD without a DEL between leaves the
-    /// first one's alone. `what` names the kind.
+    /// Refuses to change effects of a kind if an earlier run made one of them. A second ADD without a DEL between
+    /// leaves those of the first. `what` names the kind.
     ///
     /// # Errors
     /// [`ErrorCode::Exists`].
@@ -411,7 +418,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes effects that are gone off the record and off the list to undo.
+    /// Removes effects that are gone from the record and from the list to undo.
     pub fn gone(&mut self, matches: impl Fn(&Effect) -> bool) {
         self.undo.retain(|undo| !matches(&undo.effect));
         let Some(record) = &self.record else { return };
@@ -422,7 +429,7 @@ impl Session {
         }
     }
 
-    /// Notes that one effect of the record is no more. At worst it is removed once more.
+    /// Notes that one effect of the record is gone. If the note fails, the effect is removed once more.
     pub fn taken_off(&mut self, sequence: Option<u64>) {
         if let (Some(sequence), Some(record)) = (sequence, self.record.as_mut()) {
             let noted = record.mark_removed(sequence);
@@ -430,7 +437,7 @@ impl Session {
         }
     }
 
-    /// Takes everything off the record, and leaves the node as it is: what it lists is somebody else's.
+    /// Empties the record, and leaves the node as it is: the listed objects belong to another attachment.
     pub fn forget(&mut self) {
         let listed = self.record.iter().flat_map(|record| record.effects(None)).map(|noted| noted.seq);
         for sequence in listed.collect::<Vec<u64>>() {
@@ -439,7 +446,7 @@ impl Session {
         self.ended(None);
     }
 
-    /// Lets go of the record: its file goes once nothing is left in it.
+    /// Closes the record. Its file is removed if nothing is left in it.
     pub fn close_record(&mut self) {
         if let Some(record) = self.record.take()
             && let Err(error) = record.remove_file()
@@ -453,7 +460,7 @@ fn is_listed(record: &Record<Effect>, effect: &Effect) -> bool {
     record.effects(None).iter().any(|noted| noted.effect == *effect)
 }
 
-/// A route of a result, as a record has it.
+/// Returns a route of a result in the record's form.
 fn route(route: &Route) -> Option<String> {
     let dst = route.dst?.trunc();
     Some(route.gw.map_or_else(|| dst.to_string(), |gateway| format!("{dst} {gateway}")))

@@ -1,4 +1,4 @@
-//! What of a record has to stay for now, by what a collection knows ([`crate::keeping`]).
+//! The effects of a record that must stay for now, by the facts of a collection ([`crate::keeping`]).
 
 use super::Session;
 use crate::effect::{Addresses, Effect};
@@ -10,10 +10,11 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a look at all rules may take.
+/// The longest time for reading all rules.
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// Rules that can't be looked at may lead to it as well: then it waits for a collection that can.
+/// Returns the reason to keep an address. Rules that can't be read may lead to it as well: it then waits for a later
+/// collection.
 fn why_kept(rules: &Result<Served, FirewallError>, address: IpAddr) -> Option<String> {
     match rules {
         Ok(served) => {
@@ -25,15 +26,15 @@ fn why_kept(rules: &Result<Served, FirewallError>, address: IpAddr) -> Option<St
 }
 
 impl Session {
-    /// Why an address must not be given back, by the rules of the node.
+    /// Returns the reason why an address must not be given back, by the rules of the node.
     pub fn is_served(&self, look: &Look, address: IpAddr) -> Option<String> {
         why_kept(self.look_at_rules(look), address)
     }
 
-    /// Looks at the rules, once.
+    /// Reads the rules, once.
     fn look_at_rules<'l>(&self, look: &'l Look) -> &'l Result<Served, FirewallError> {
         look.get_or_init(|| {
-            // A socket of its own: this look is allowed to take longer than what it is for.
+            // A separate socket, because this reading may take longer than the operation that needs it.
             let mut nft = match Nft::open(Instant::now() + WITHIN) {
                 Err(error) if error.errno.is_some_and(postern_firewall::is_absence) => return Ok(Served::default()),
                 opened => opened?,
@@ -45,12 +46,12 @@ impl Session {
         })
     }
 
-    /// From now on, this holds for what the record lists.
+    /// Sets the conditions for the effects of the record, from now on.
     pub fn keep_by(&mut self, keeping: Keeping) {
         self.keeping = Some(keeping);
     }
 
-    /// Why something that the record lists has to stay for now; `None` for what can go.
+    /// Returns the reason why an effect of the record must stay for now; `None` if it can be removed.
     pub fn must_keep(&self, noted: &postern_state::Effect<Effect>) -> Option<String> {
         let keeping = self.keeping.as_ref()?;
         let directory = match noted.effect.addresses() {
@@ -73,14 +74,14 @@ impl Session {
         addresses.into_iter().find_map(|address| self.is_served(&keeping.served, address))
     }
 
-    /// The addresses of the sections of the record.
+    /// Returns the addresses in the sections of the record.
     fn noted_addresses(&self) -> Vec<IpAddr> {
         let sections = self.record().map(|record| record.sections().to_vec()).unwrap_or_default();
         let texts = sections.into_iter().flat_map(|section| section.addresses);
         texts.filter_map(|text| text.split('/').next()?.parse().ok()).collect()
     }
 
-    /// The addresses that the attachment holds in a directory; none where that can't be told.
+    /// Returns the addresses that the attachment holds in a directory; none if they can't be read.
     fn held_in(&self, directory: &str) -> Vec<IpAddr> {
         let held =
             self.leases(Path::new(directory).to_str().unwrap_or_default(), false).and_then(|leases| match leases {

@@ -1,4 +1,4 @@
-//! Whose a link of the container is, by what it is made of and by the records.
+//! The owner of a link of the container, by the kind of the link and by the records.
 
 use super::Session;
 use crate::effect::{Effect, Veth};
@@ -8,13 +8,13 @@ use postern_state::Summary;
 use postern_types::{Mac, OpError};
 
 impl Session {
-    /// The pairs that the record lists.
+    /// Returns the pairs that the record lists.
     pub fn pairs(&self) -> Vec<Veth> {
         let effects = self.record().map(|record| record.effects(None)).unwrap_or_default();
         effects.iter().filter_map(|noted| Veth::of(&noted.effect)).cloned().collect()
     }
 
-    /// The host end of the pair that the record lists and the kernel has, if there is one.
+    /// Returns the host end of the pair that the record lists and the kernel has, if there is one.
     ///
     /// # Errors
     /// The kernel refuses to show it.
@@ -28,9 +28,11 @@ impl Session {
         Ok(None)
     }
 
-    /// Whether this link of the container leads to the host: the other end of a pair, or what a link is stacked on, is one of the
-    /// host's links, which the kernel tells by index and namespace; a device belongs to a driver. Root in there can make any
-    /// link of any name, but none of these.
+    /// True if this link of the container leads to the host.
+    ///
+    /// The other end of a pair is a link of the host. A stacked link lies on one of the host's links. The kernel tells
+    /// both by index and namespace. A device belongs to a driver. Root in the container can make links of any name, but
+    /// none of these.
     ///
     /// # Errors
     /// The kernel can't be asked.
@@ -48,8 +50,8 @@ impl Session {
         Ok(end.is_some_and(|end| own.is_stacked() || end.kind == "veth"))
     }
 
-    /// Whether this link of the container, or its host end, belongs to another attachment, by that one's record: a path can lead
-    /// to another container by now, and a link can have been another network's since.
+    /// True if this link of the container, or its host end, belongs to another attachment, by that one's record. A path
+    /// can lead to another container by now, and a link can have moved to another network.
     ///
     /// # Errors
     /// The kernel or the records can't be asked.
@@ -62,7 +64,7 @@ impl Session {
         self.is_port_claimed(&end.name, end.mac)
     }
 
-    /// Whether a record of another attachment lists a link of this index in the container's namespace.
+    /// True if a record of another attachment lists a link of this index in the container's namespace.
     ///
     /// # Errors
     /// The kernel or the records can't be asked.
@@ -74,7 +76,7 @@ impl Session {
         })
     }
 
-    /// Whether a record of another attachment lists a pair with this host end. With `mac` it must be that address.
+    /// True if a record of another attachment lists a pair with this host end. With `mac`, the address must be equal.
     ///
     /// # Errors
     /// The records can't be listed.
@@ -86,7 +88,7 @@ impl Session {
         })
     }
 
-    /// Whether the record of another attachment makes this claim.
+    /// True if the record of another attachment makes this claim.
     ///
     /// # Errors
     /// The records can't be listed.
@@ -97,7 +99,7 @@ impl Session {
     }
 }
 
-/// Whether a record notes a link under this interface index.
+/// True if a record notes a link with this interface index.
 pub fn is_link_of_index(noted: &postern_state::Effect<serde_json::Value>, index: u32) -> bool {
     let effect = serde_json::from_value::<Effect>(noted.effect.clone());
     noted.handles.contains(&u64::from(index)) && effect.is_ok_and(|effect| effect.is_link())

@@ -1,5 +1,6 @@
-//! What of `prevResult` counts: the runtime keeps it where others may reach. A record has to say that a plugin before made it,
-//! or policy, of a native plugin before. All else can be handed on unchanged, and nothing can be done with it.
+//! The parts of `prevResult` that count. The runtime keeps `prevResult` in a place that other programs may write to. A
+//! record must show that an earlier plugin made the part, or policy must allow it of an earlier native plugin. All
+//! other parts can be passed on unchanged, but nothing can be done with them.
 
 use super::{Session, adopt, first_address};
 use crate::effect::Veth;
@@ -9,10 +10,10 @@ use postern_state::{Section, Stage};
 use std::net::IpAddr;
 
 impl Session {
-    /// Takes those addresses of `prevResult` as the attachment's own that count. Of a gateway the same holds, but for the first
-    /// address of the network, which is the gateway where none is said.
+    /// Takes the addresses of `prevResult` that count as the attachment's own. The same rule holds for gateways. The
+    /// first address of the network is accepted without it: it is the gateway if none is given.
     ///
-    /// A CHECK without a record compares what a native plugin made, and can do nothing with it.
+    /// A CHECK without a record compares what a native plugin made, and can do nothing else with it.
     pub fn adopt(&mut self, previous: &CniResult, granted: Option<&Granted>) {
         let only_compares = self.request.verb == Verb::Check && self.record.is_none();
         let counts = |ip: &IpConfig| {
@@ -30,7 +31,7 @@ impl Session {
         adopt(&mut self.own, &CniResult { ips, ..CniResult::default() });
     }
 
-    /// Whether this link of the host, which `prevResult` names, counts.
+    /// True if this link of the host, which `prevResult` names, counts.
     pub fn may_take_over_link(&self, name: &str, granted: &Granted) -> bool {
         let made = |section: &Section| {
             let effects = self.record.iter().flat_map(|record| record.effects(Some(&section.name)));
@@ -39,14 +40,14 @@ impl Session {
         granted.may_take_over_link(name) || self.given_sections().any(made)
     }
 
-    /// The plugins before whose results the runtime has, by the record.
+    /// Returns the sections of earlier plugins whose results the runtime has, by the record.
     fn given_sections(&self) -> impl Iterator<Item = &Section> {
         let sections = self.record.iter().flat_map(|record| record.sections());
         sections.filter(|section| section.stage == Stage::Given)
     }
 }
 
-/// Whether the record has this gateway of a section, on a link or of a route.
+/// True if the record has this gateway for a section, on a link or in a route.
 fn has_noted(section: &Section, gateway: &IpAddr) -> bool {
     let noted = section.path.gateways.iter().chain(&section.path.routes).filter_map(|text| text.split_once(' '));
     let gateway = gateway.to_string();
@@ -92,7 +93,7 @@ mod tests {
         OwnAddress { net: net.parse().unwrap(), gateway: gateway.map(|gateway| gateway.parse().unwrap()) }
     }
 
-    /// A plugin's ADD that made a pair and got addresses; the runtime has its result, or does not.
+    /// Makes the record of a plugin's ADD with a pair and addresses. `is_given` is true if the runtime has its result.
     fn first(state: &Path, is_given: bool) {
         let mut session = session(state, "first", Verb::Add);
         session.open_record().unwrap();
@@ -114,7 +115,7 @@ mod tests {
         session.close_record();
     }
 
-    /// The second plugin of the list, which finds the first one's record.
+    /// The second plugin of the list finds the first one's record.
     #[test]
     fn a_chained_plugin_has_what_the_record_says_of_those_before() {
         let directory = std::env::temp_dir().join(format!("postern-previous-{}", std::process::id()));
@@ -123,7 +124,8 @@ mod tests {
                 true,
                 Verb::Add,
                 "",
-                // One address is nobody's. A gateway counts where it was put, where a route has it, and as the first of the network.
+                // One address belongs to no record. A gateway counts if it was put on a link, if a route has it, or as
+                // the first of the network.
                 vec![
                     own("10.9.0.2/24", Some("10.9.0.254")),
                     own("10.8.0.2/24", None),

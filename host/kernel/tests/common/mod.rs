@@ -1,4 +1,5 @@
-//! Tests of this crate run in the private namespaces of the cargo runner, and each in a network namespace of its own.
+//! Helpers for this crate's tests. They run in the private namespaces of the cargo runner, and each in its own network
+//! namespace.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
@@ -61,7 +62,7 @@ pub fn run(program: &str, arguments: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What `ip -d -j` prints.
+/// Returns the output of `ip -d -j`.
 pub fn ip(arguments: &str) -> Value {
     let text = run("ip", &format!("-d -j {arguments}"));
     serde_json::from_str(if text.trim().is_empty() { "[]" } else { &text }).unwrap()

@@ -1,4 +1,4 @@
-//! `bridge`: which bridges, how they are made, and how the attachment's port joins them.
+//! `bridge`: the names of bridges, their settings, and the settings of the attachment's port.
 
 use super::Decide;
 use crate::grammar::{Count, Key, Kind, key, required};
@@ -32,7 +32,7 @@ impl Decide for ops::Bridge {
                 Ok(rule)
             }
             Self::Find { name } => named(asked, grant, name),
-            // Where nothing may be attached there is none to be found.
+            // If nothing may be attached, nothing can be found.
             Self::PreviousLink => Ok(if grant.texts("attach").next().is_some() { "bridge.attach" } else { grant.name }),
             Self::Attach { port, .. } => joins(asked, grant, port),
             Self::EnsureGateways { port, force, .. } => {
@@ -68,12 +68,13 @@ impl Decide for ops::Bridge {
 }
 
 fn named(asked: &Asked<'_>, grant: &Grant, name: &str) -> Result<&'static str, OpError> {
-    // No link can be called "", and the operation says so.
+    // A link can't be named "": the operation itself refuses it.
     if name.is_empty() { Ok("bridge.names") } else { asked.one_of(grant, "names", Kind::Link, name, "bridge.names") }
 }
 
-/// Filtering may always be switched on: it is done to a bridge that is made just now, on which all ports are in one VLAN
-/// until somebody says otherwise. It may not be left out where the network has VLANs: they would separate nothing.
+/// VLAN filtering may always be switched on. This concerns only a bridge that is made now: all its ports are in one
+/// VLAN until the network sets others. Filtering may not be left out if the network has VLANs, because they would
+/// separate nothing.
 fn options(
     asked: &Asked<'_>,
     grant: &Grant,
@@ -99,17 +100,17 @@ fn joins(asked: &Asked<'_>, grant: &Grant, port: &PortSpec) -> Result<&'static s
 }
 
 impl Granted {
-    /// The grant of bridges, where it holds.
+    /// Returns the grant of bridges, if it holds.
     pub fn bridge(&self) -> Option<&Grant> {
         self.grant(Capability::Bridge)
     }
 
-    /// Whether a link of the host of this name may be attached, if a plugin before has made it.
+    /// True if a link of the host with this name may be attached, if an earlier plugin made it.
     pub fn may_attach(&self, name: &str) -> bool {
         self.bridge().is_some_and(|grant| grant.matches("attach", name))
     }
 
-    /// Whether the ports of this network are in VLANs.
+    /// True if the ports of this network are in VLANs.
     pub fn has_vlans(&self) -> bool {
         self.bridge().is_some_and(port::has_vlans)
     }

@@ -1,4 +1,4 @@
-//! `device`: which links of the node may go into a container, and which of those that the node itself uses.
+//! `device`: the links of the node that may be moved into a container, and exceptions for links that the node uses.
 
 use super::Decide;
 use crate::grammar::{Count, Key, Kind, key};
@@ -10,9 +10,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use postern_types::{Capability, DeviceKey, OpError, ops};
 
-/// The link of a default route may be taken.
+/// The key that allows taking the link of a default route.
 pub const DEFAULT_LINK: &str = "default-link";
-/// A port of a bridge may be taken.
+/// The key that allows taking a port of a bridge.
 pub const PORTS: &str = "ports";
 
 /// The keys of its table. A network names its device by one of the first four.
@@ -25,7 +25,7 @@ pub const KEYS: &[Key] = &[
     key(PORTS, Kind::Flag, Count::One),
 ];
 
-/// The key of the table that a device is named in, what its values are, and the rule.
+/// Returns the key of the table that names a device, the kind of its values, and the rule.
 pub fn key_of(by: DeviceKey) -> (&'static str, Kind, &'static str) {
     match by {
         DeviceKey::Name => ("names", Kind::Link, "device.names"),
@@ -62,17 +62,17 @@ impl Decide for ops::Device {
 }
 
 impl Granted {
-    /// Whether a device that is named so may be taken.
+    /// True if a device with this name may be taken.
     pub fn has_device(&self, by: DeviceKey, value: &str) -> bool {
         self.grant(Capability::Device).is_some_and(|grant| grant.matches(key_of(by).0, value))
     }
 
-    /// Whether a device may be taken that the node itself uses: [`DEFAULT_LINK`] or [`PORTS`].
+    /// True if a device may be taken although the node itself uses it: [`DEFAULT_LINK`] or [`PORTS`].
     pub fn may_take(&self, used_as: &str) -> bool {
         self.grant(Capability::Device).is_some_and(|grant| grant.on(used_as))
     }
 
-    /// The way out where it may not.
+    /// Returns the policy line that would allow it.
     pub fn take_hint(&self, used_as: &'static str) -> String {
         self.hint(Capability::Device, vec![line::text(used_as, "true")])
     }

@@ -1,4 +1,4 @@
-//! `ipam`: which plugins a delegate may be, and which of them a native program.
+//! `ipam`: the plugins that may be delegates, and those of them that may be native programs.
 
 use super::Decide;
 use crate::grammar::{Count, Key, Kind, key, required};
@@ -18,7 +18,7 @@ impl Decide for ops::Ipam {
         match self {
             Self::Add | Self::Del | Self::Check | Self::Status | Self::Gc => {
                 match asked.question.conf.ipam_type.as_str() {
-                    // Without a type there is nothing to decide on: the operation itself says what is missing.
+                    // Without a type there is nothing to decide on: the operation itself says that it is missing.
                     "" => Ok(grant.name),
                     name => asked.one_of(grant, "types", Kind::Plugin, name, "ipam.types"),
                 }
@@ -43,12 +43,12 @@ impl Decide for ops::Ipam {
 }
 
 impl Granted {
-    /// Whether policy lets this delegate be a native program.
+    /// True if policy lets this delegate be a native program.
     pub fn allows_native(&self, plugin: &str) -> bool {
         self.grant(Capability::Ipam).is_some_and(|grant| grant.matches("native", plugin))
     }
 
-    /// The way out of a refusal of a delegate that is a native program.
+    /// The way out of a refused delegate that is a native program.
     pub fn native_hint(&self, plugin: &str) -> String {
         let types = self.grant(Capability::Ipam).is_none_or(|grant| !grant.matches("types", plugin));
         let mut changes = vec![line::text("native", plugin)];
@@ -56,7 +56,7 @@ impl Granted {
         self.way_out(Some(Capability::Ipam), self.changed(Capability::Ipam, &changes))
     }
 
-    /// The way out of a refusal of a delegate's type.
+    /// The way out of a refused type of delegate.
     pub fn delegate_hint(&self, plugin: &str) -> String {
         self.hint(Capability::Ipam, vec![line::text("types", plugin)])
     }

@@ -1,4 +1,4 @@
-//! `leases`: in which directories, and out of which ranges.
+//! `leases`: the directories, and the ranges of addresses.
 
 use super::Decide;
 use crate::grammar::{Key, Kind, required};
@@ -18,7 +18,7 @@ pub const KEYS: &[Key] = &[
     required("ranges", Kind::Range, "${config.ipam.ranges.*.*}"),
 ];
 
-/// Where native host-local keeps its networks unless it is told otherwise.
+/// The directory where the native host-local keeps its networks by default.
 pub const DEFAULT_DIRECTORY: &str = "/var/lib/cni/networks";
 
 /// The directory of a network's leases: `ipam.dataDir`, or the default.
@@ -49,7 +49,7 @@ impl Decide for ops::Leases {
 
     fn gives_up(&self, asked: &Asked<'_>) -> bool {
         match self {
-            // Addresses are given back by whom the network names for them, and by nobody else.
+            // Only the plugin that the network names for its addresses gives them back.
             Self::Release => asked.question.conf.ipam_type == asked.granted.plugin(),
             Self::Reserve { .. } | Self::Available { .. } | Self::Held | Self::Retain => false,
         }
@@ -77,7 +77,7 @@ fn out_of(asked: &Asked<'_>, grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<
 }
 
 impl Granted {
-    /// Whether policy lets leases be in this directory.
+    /// True if policy lets leases be in this directory.
     pub fn allows_leases_in(&self, directory: &str) -> bool {
         self.grant(Capability::Leases).is_some_and(|grant| grant.matches("directories", directory))
     }

@@ -1,4 +1,4 @@
-//! `link`: to look at it only, or to change and delete it too.
+//! `link`: to look at the link only, or also to change and delete it.
 
 use super::Decide;
 use crate::grammar::{Key, LOOK_ONLY};
@@ -14,7 +14,7 @@ pub const KEYS: &[Key] = &[LOOK_ONLY];
 impl Decide for ops::Link {
     fn granted_by(&self, asked: &Asked<'_>) -> Capability {
         match self {
-            // Links of every kind can be looked at: by whom they were given to.
+            // A link of any kind can be looked at, by a plugin with the capability that gave out the handle.
             Self::Attributes { link } => (asked.question.kind)(*link).map_or(Capability::Link, Kind::giver),
             Self::Own | Self::Up { .. } | Self::Delete { .. } => Capability::Link,
         }
@@ -35,7 +35,7 @@ impl Decide for ops::Link {
 
     fn gives_up(&self, asked: &Asked<'_>) -> bool {
         match self {
-            // It is looked at to be deleted, by who made it: a plugin further behind in the list has no say in that.
+            // The plugin that made the link looks at it to delete it. A later plugin in the list needs the grant.
             Self::Own | Self::Delete { .. } => asked.question.owns_link,
             Self::Attributes { .. } | Self::Up { .. } => false,
         }

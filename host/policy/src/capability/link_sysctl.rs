@@ -1,4 +1,4 @@
-//! `link-sysctl`: granted or not; the imports tell which keys.
+//! `link-sysctl`: granted or not. The component's imports determine the keys.
 
 use super::Decide;
 use crate::grammar::Key;
@@ -8,7 +8,7 @@ use crate::rules::Asked;
 use alloc::vec::Vec;
 use postern_types::{OpError, ops};
 
-/// There is nothing to choose.
+/// The table has no keys.
 pub const KEYS: &[Key] = &[];
 
 impl Decide for ops::LinkSysctl {

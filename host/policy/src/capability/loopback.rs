@@ -8,7 +8,7 @@ use crate::rules::Asked;
 use alloc::vec::Vec;
 use postern_types::{Capability, OpError, ops};
 
-/// There is nothing to choose.
+/// The table has no keys.
 pub const KEYS: &[Key] = &[];
 
 impl Decide for ops::Loopback {
@@ -26,8 +26,7 @@ impl Decide for ops::Loopback {
 
     fn gives_up(&self, asked: &Asked<'_>) -> bool {
         match self {
-            // All attachments of the container have it in common: it is set down by a plugin that is made for it, and by
-            // no other.
+            // All attachments of the container share it. Only a plugin whose policy file names `loopback` sets it down.
             Self::Down => asked.granted.knows(Capability::Loopback),
             Self::Up | Self::Addresses => false,
         }

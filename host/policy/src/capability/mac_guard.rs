@@ -1,4 +1,4 @@
-//! `mac-guard`: granted or not, and whether an ADD without it is to be refused.
+//! `mac-guard`: granted or not. `required` refuses an ADD without it.
 
 use super::Decide;
 use crate::grammar::{Count, Key, Kind, key};
@@ -34,12 +34,12 @@ impl Decide for ops::MacGuard {
 }
 
 impl Granted {
-    /// Whether an ADD without spoofing protection is to be refused.
+    /// True if an ADD without spoofing protection is to be refused.
     pub fn requires_mac_guard(&self) -> bool {
         self.written(Capability::MacGuard).is_some_and(|grant| grant.on("required"))
     }
 
-    /// The way out of an ADD that lacks the spoofing protection that policy requires.
+    /// The way out of a refused ADD that lacks the spoofing protection required by policy.
     pub fn unguarded_hint(&self) -> String {
         self.way_out(Some(Capability::MacGuard), self.changed(Capability::MacGuard, &[line::text("required", "false")]))
     }

@@ -1,4 +1,4 @@
-//! `masquerade`: with which packet filter.
+//! `masquerade`: the packet filters that may carry it.
 
 use super::Decide;
 use crate::grammar::{Key, Kind, required};
@@ -18,15 +18,15 @@ impl Decide for ops::Masquerade {
                 let backend = backend.unwrap_or(Backend::Nftables).name();
                 asked.one_of(grant, "backends", Kind::Backend, backend, "masquerade.backends")
             }
-            // Which backend matters where rules are made. To compare, and to remove, is free: a native plugin may have made
-            // them with the other one, and they are the attachment's own either way.
+            // The backend matters only where rules are made. To compare and remove rules is always allowed: they are
+            // the attachment's own. A native plugin may have made them with the other backend.
             Self::Check { .. } | Self::Remove => Ok(grant.name),
         }
     }
 
     fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
         match self {
-            // The default goes by the configuration.
+            // The default comes from the configuration.
             Self::Ensure { backend: Some(Backend::Iptables) } => line::object("backends", Backend::Iptables.name()),
             Self::Ensure { backend: Some(Backend::Nftables) | None } | Self::Check { .. } | Self::Remove => Vec::new(),
         }
@@ -41,7 +41,7 @@ impl Decide for ops::Masquerade {
 }
 
 impl Granted {
-    /// Whether policy lets masquerading be made with this packet filter.
+    /// True if policy lets masquerading be made with this packet filter.
     pub fn allows_backend(&self, backend: Backend) -> bool {
         self.grant(Capability::Masquerade).is_some_and(|grant| grant.matches("backends", backend.name()))
     }

@@ -1,5 +1,7 @@
-//! What policy has to say of each capability: one file for each, with the keys of its table, the rule for each of its
-//! operations, and the objects of the configuration that the rule needs. An operation without a rule does not compile.
+//! The policy of each capability, one file for each.
+//!
+//! A file has the keys of the capability's table, the policy rule for each operation, and the objects of the
+//! configuration that this rule needs. An operation without such a rule does not compile.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -29,29 +31,34 @@ use crate::rules::Asked;
 use alloc::vec::Vec;
 use postern_types::{Capability, OpError, Operation};
 
-/// What is decided of the operations of one capability.
+/// The decisions on the operations of one capability.
 pub trait Decide {
-    /// The capability whose grant is needed: its own, but where it looks at what another one gave out.
+    /// The capability whose grant is needed. It is the operation's own, except to look at an object that another
+    /// capability gave out.
     fn granted_by(&self, asked: &Asked<'_>) -> Capability {
         asked.question.operation.capability()
     }
 
-    /// The rule that allows it under this grant: the capability, and where an object was chosen the key.
+    /// The rule that allows the operation under this grant: the capability, and the key if an object was chosen.
     ///
     /// # Errors
     /// The refusal, with the way out.
     fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError>;
 
-    /// The objects that it names, or the configuration for it: what a table that is not there yet must have.
+    /// The objects that the operation names, or the configuration names for it. A new table for it must contain them.
     fn objects(&self, asked: &Asked<'_>) -> Vec<Change>;
 
-    /// Whether it is part of giving up what is the attachment's own, on its DEL. That needs no grant: a policy that has
-    /// changed since the ADD would leave it where it is, and the runtime would try for ever. It must not widen anything: such
-    /// an operation names no object, and acts on the one attachment that the runtime wants gone.
+    /// True if the operation helps to remove the attachment's own effects, on its DEL.
+    ///
+    /// That needs no grant. Otherwise a policy that has changed since the ADD would keep the effects, and the runtime
+    /// would retry for ever.
+    ///
+    /// It must not widen anything: such an operation names no object, and acts on the one attachment that the runtime
+    /// wants to remove.
     fn gives_up(&self, asked: &Asked<'_>) -> bool;
 }
 
-/// What decides on an operation.
+/// Returns the decisions on an operation.
 pub fn of(operation: &Operation) -> &dyn Decide {
     match operation {
         Operation::Link(operation) => operation,
@@ -75,7 +82,7 @@ pub fn of(operation: &Operation) -> &dyn Decide {
     }
 }
 
-/// The keys of `[grant.NAME]`; empty where there is nothing to choose.
+/// Returns the keys of `[grant.NAME]`. The list is empty if there is nothing to choose.
 pub const fn keys(capability: Capability) -> &'static [Key] {
     match capability {
         Capability::Link => link::KEYS,

@@ -8,7 +8,7 @@ use crate::rules::Asked;
 use alloc::vec::Vec;
 use postern_types::{OpError, ops};
 
-/// There is nothing to choose.
+/// The table has no keys.
 pub const KEYS: &[Key] = &[];
 
 impl Decide for ops::PointToPoint {

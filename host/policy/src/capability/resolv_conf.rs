@@ -1,4 +1,4 @@
-//! `resolv-conf`: which files.
+//! `resolv-conf`: the files that may be read.
 
 use super::Decide;
 use crate::grammar::{Key, Kind, required};
@@ -13,7 +13,7 @@ use postern_types::{Capability, OpError, ops};
 /// The keys of its table.
 pub const KEYS: &[Key] = &[required("files", Kind::File, "${config.ipam.resolvConf}")];
 
-/// The file of a network's name servers: `ipam.resolvConf`; empty if there is none.
+/// The file with a network's name servers: `ipam.resolvConf`; empty if there is none.
 pub fn file(conf: &NetConf) -> String {
     let fields = conf.fields();
     let ipam = fields.object("ipam").ok().flatten();
@@ -41,7 +41,7 @@ impl Decide for ops::ResolvConf {
 }
 
 impl Granted {
-    /// Whether policy lets this resolver file be read.
+    /// True if policy lets this resolver file be read.
     pub fn allows_file(&self, file: &str) -> bool {
         self.grant(Capability::ResolvConf).is_some_and(|grant| grant.matches("files", file))
     }

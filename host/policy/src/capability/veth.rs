@@ -1,4 +1,4 @@
-//! `veth`: to look at the pair only, or to make it, and with which MTU.
+//! `veth`: to look at the pair only, or also to make it, and the MTU.
 
 use super::Decide;
 use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key};

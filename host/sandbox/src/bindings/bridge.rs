@@ -7,7 +7,7 @@ use postern_types::{BridgeInfo, Handle, PortSpec, Reply, ops};
 use wasmtime::component::Resource;
 use wit::types::LinkAttributes;
 
-/// What stands behind a guest's `options`.
+/// The host's data for a guest's `options`.
 #[derive(Default)]
 pub struct Options {
     mtu: Option<u32>,
@@ -15,13 +15,13 @@ pub struct Options {
     promisc: bool,
 }
 
-/// What stands behind a guest's `port`.
+/// The host's data for a guest's `port`.
 #[derive(Default)]
 pub struct Port {
     spec: PortSpec,
 }
 
-/// What stands behind a guest's `bridge`.
+/// The host's data for a guest's `bridge`.
 pub struct Bridge {
     handle: Handle,
     promisc: bool,

@@ -6,7 +6,7 @@ use postern_types::{Handle, Reply, ops};
 use wasmtime::component::Resource;
 use wit::types::LinkAttributes;
 
-/// What stands behind a guest's `link`.
+/// The host's data for a guest's `link`.
 pub struct Link {
     pub(super) handle: Handle,
 }
@@ -44,7 +44,7 @@ impl wit::link::HostLink for State {
 }
 
 impl State {
-    /// `link.attributes` of any held link: the container's, the host end, the bridge.
+    /// Answers `link.attributes` of any held link: the container's, the host end, the bridge.
     pub(super) fn link_attributes(&mut self, link: Handle) -> Result<LinkAttributes, Failure> {
         match self.call(ops::Link::Attributes { link })? {
             Reply::Link(link) => Ok(link.into()),

@@ -8,7 +8,7 @@ use postern_types::{MacvlanInfo, MacvlanMode, Reply, ops};
 use wasmtime::component::Resource;
 use wit::macvlan::{Made, Mode};
 
-/// What stands behind a guest's `options`.
+/// The host's data for a guest's `options`.
 pub struct Options {
     mode: MacvlanMode,
     mtu: Option<u32>,

@@ -1,7 +1,7 @@
-//! The guest's typed imports: one file per WIT interface, none of which does more than translate.
+//! The guest's typed imports: one file per WIT interface. They only translate.
 //!
-//! A call becomes an [`Operation`], goes through the [`crate::Gate`], and its [`Reply`] becomes the WIT value. What a
-//! guest builds up before it acts (options, a port, a route) stays in its own resource table on this side.
+//! A call becomes an [`Operation`], goes through the [`crate::Gate`], and its [`Reply`] becomes the WIT value. Values
+//! that a guest builds before it acts (options, a port, a route) stay in its own resource table on this side.
 
 mod addresses;
 mod attachments;
@@ -52,10 +52,10 @@ mod generated {
     });
 }
 
-/// How an imported function fails.
+/// The failure of an imported function.
 #[derive(Debug)]
 pub enum Failure {
-    /// The guest gets it as a value.
+    /// The guest gets the error as a value.
     Answer(OpError),
     /// The guest ends: it used a resource that it doesn't have, or too many.
     Trap(wasmtime::Error),
@@ -73,10 +73,10 @@ impl From<ResourceTableError> for Failure {
     }
 }
 
-/// What has no authority, and what every other interface has its records of.
+/// The interface without authority; all other interfaces take their records from it.
 const TYPES: Interface = ("postern:cni/types", |linker| wit::types::add_to_linker::<_, Own>(linker, own));
 
-/// Each interface, and how it is added to a linker.
+/// Returns each interface with the function that adds it to a linker.
 pub fn interfaces() -> impl Iterator<Item = Interface> {
     Capability::ALL.iter().map(|capability| interface(*capability)).chain([TYPES])
 }
@@ -121,7 +121,7 @@ fn interface(capability: Capability) -> Interface {
 }
 
 impl State {
-    /// An operation whose answer carries nothing.
+    /// Calls an operation whose answer is empty.
     fn done(&mut self, operation: impl Into<Operation>) -> Result<(), Failure> {
         match self.call(operation)? {
             Reply::Done => Ok(()),

@@ -6,7 +6,7 @@ use postern_types::{Handle, Reply, ops};
 use wasmtime::component::Resource;
 use wit::types::LinkAttributes;
 
-/// What stands behind a guest's `parent`.
+/// The host's data for a guest's `parent`.
 pub struct Parent {
     pub(super) handle: Handle,
 }

@@ -1,10 +1,11 @@
-//! Texts of the guest become values here, or an `invalid-argument`: the gate never sees a malformed one.
+//! A parser for the guest's texts: each becomes a value, or the error `invalid-argument`. The gate never sees a
+//! malformed text.
 
 use postern_types::{ErrorCode, Mac, OpError};
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// What can be parsed, and how a good one looks.
+/// A type that can be parsed, with an example.
 pub(super) trait Text: FromStr<Err: Display> {
     const EXPECTED: &'static str;
 }
@@ -21,10 +22,10 @@ impl Text for ipnet::IpNet {
     const EXPECTED: &'static str = "an address with prefix length such as 10.1.2.3/24 or 2001:db8::1/64";
 }
 
-/// Parses one text. `operation` is what the guest called, `bridge.attach`.
+/// Parses one text. `operation` is the guest's call, `bridge.attach`.
 pub(super) fn text<T: Text>(operation: &str, text: &str) -> Result<T, OpError> {
     text.parse().map_err(|error| {
-        // A guest chooses how long its text is, and the error is shown to people.
+        // The guest chooses the length of its text, and people read the error.
         let shown: String = text.chars().take(64).collect();
         let message = format!("{shown:?} is not {}: {error}", T::EXPECTED);
         let mut error = OpError::new(ErrorCode::InvalidArgument, shown, message);
@@ -33,12 +34,12 @@ pub(super) fn text<T: Text>(operation: &str, text: &str) -> Result<T, OpError> {
     })
 }
 
-/// The same for a text that may be absent.
+/// Parses a text that may be absent.
 pub(super) fn maybe<T: Text>(operation: &str, given: Option<&String>) -> Result<Option<T>, OpError> {
     given.map(|given| text(operation, given)).transpose()
 }
 
-/// The same for a list of them.
+/// Parses a list of texts.
 pub(super) fn list<T: Text>(operation: &str, texts: &[String]) -> Result<Vec<T>, OpError> {
     texts.iter().map(|given| text(operation, given)).collect()
 }

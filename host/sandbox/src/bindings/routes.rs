@@ -6,7 +6,7 @@ use crate::state::State;
 use postern_types::{OpError, Reply, ops};
 use wasmtime::component::Resource;
 
-/// What stands behind a guest's `route`: its texts as given, looked at when the route is handed to `add`.
+/// The host's data for a guest's `route`: its texts as given. They are parsed when the route is passed to `add`.
 #[derive(Clone, Default)]
 pub struct Route {
     destination: String,

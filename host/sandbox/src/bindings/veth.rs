@@ -8,14 +8,14 @@ use wasmtime::component::Resource;
 use wit::types::LinkAttributes;
 use wit::veth::Pair;
 
-/// What stands behind a guest's `options`.
+/// The host's data for a guest's `options`.
 #[derive(Default)]
 pub struct Options {
     mtu: Option<u32>,
     mac: Option<String>,
 }
 
-/// What stands behind a guest's `host-end`.
+/// The host's data for a guest's `host-end`.
 pub struct HostEnd {
     pub(super) handle: Handle,
 }

@@ -1,4 +1,4 @@
-//! `wasi:cli`: environment, exit, standard streams. No terminal anywhere.
+//! `wasi:cli`: environment, exit, standard streams. There is no terminal.
 
 use super::io::{InputStream, OutputStream};
 use super::wasi::cli::{
@@ -11,7 +11,7 @@ use terminal_output::TerminalOutput;
 use wasmtime::component::Resource;
 use wasmtime::{Result, bail};
 
-/// The guest has called `exit`. Travels as an error, past what is left of the guest.
+/// The guest has called `exit`. It is passed on as an error through the remaining code of the guest.
 #[derive(Debug, thiserror::Error)]
 #[error("exited with status {0}")]
 pub struct Exit(pub u8);

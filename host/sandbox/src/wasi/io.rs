@@ -7,10 +7,10 @@ use std::mem;
 use wasmtime::component::Resource;
 use wasmtime::{Result, bail};
 
-/// The most that one read returns and one write is invited to carry, in bytes.
+/// The largest read, and the largest write that is offered, in bytes.
 pub const BLOCK: usize = 64 << 10;
 
-/// What a guest reads.
+/// The input of a guest.
 pub struct Input {
     bytes: Vec<u8>,
     at: usize,
@@ -21,7 +21,7 @@ impl Input {
         Self { bytes, at: 0 }
     }
 
-    /// The next `length` bytes at most; none at the end.
+    /// Returns the next bytes, at most `length`; none at the end.
     fn take(&mut self, length: u64) -> &[u8] {
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(BLOCK);
         let rest = self.bytes.get(self.at..).unwrap_or_default();
@@ -35,42 +35,42 @@ impl Input {
     }
 }
 
-/// What a guest wrote and nobody has taken yet.
+/// The output of a guest since the last `take`.
 pub struct Output {
     bytes: Vec<u8>,
     room: usize,
     beyond: Beyond,
 }
 
-/// What happens to what does not fit.
+/// The treatment of output beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
-    /// It is dropped: the guest doesn't notice.
+    /// It is dropped: the guest doesn't see that.
     Drop,
     /// The guest ends.
     Trap,
 }
 
-/// A guest wrote more than it may.
+/// A guest wrote more than its limit.
 #[derive(Debug, thiserror::Error)]
 #[error("wrote too much to standard output")]
 pub struct Flood;
 
 impl Output {
-    /// Takes `limit` bytes altogether.
+    /// Makes an output for `limit` bytes in total.
     pub fn new(limit: usize, beyond: Beyond) -> Self {
         Self { bytes: Vec::new(), room: limit, beyond }
     }
 
-    /// What was written since the last time.
+    /// Returns the output since the last call.
     pub fn take(&mut self) -> Vec<u8> {
         mem::take(&mut self.bytes)
     }
 
-    /// Adds to it.
+    /// Adds bytes to the output.
     ///
     /// # Errors
-    /// It is too much, and not to be dropped.
+    /// The output exceeds its limit, and must not be dropped.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Flood> {
         let kept = bytes.get(..self.room).unwrap_or(bytes);
         if kept.len() < bytes.len() && self.beyond == Beyond::Trap {
@@ -92,7 +92,7 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// Something that is ready.
+/// An object that is always ready.
 pub struct Pollable;
 
 type Streamed<T> = Result<Result<T, StreamError>>;

@@ -1,8 +1,8 @@
-//! The floor of WASI 0.2: what a command imports even if it only computes. `wasi/floor.wit` lists it.
+//! The floor of WASI 0.2: the imports of a command that only computes. `wasi/floor.wit` lists it.
 //!
-//! All of it happens in memory: input is known before the guest starts, output is kept until it ends, nothing is ever
-//! waited for. So there is no runtime, no thread and no descriptor behind it, and the file systems and sockets of a
-//! complete implementation are not even part of the program.
+//! Everything happens in memory: input is known before the guest starts, output is kept until it ends, and nothing
+//! waits. So it needs no runtime, no thread and no descriptor. The file systems and sockets of a complete
+//! implementation are not part of the program.
 
 mod cli;
 mod io;
@@ -32,7 +32,7 @@ mod generated {
     });
 }
 
-/// Each interface, and how it is added to a linker.
+/// Each interface, and the function that adds it to a linker.
 pub const INTERFACES: [Interface; 16] = [
     ("wasi:cli/environment", |linker| wasi::cli::environment::add_to_linker::<_, Own>(linker, own)),
     ("wasi:cli/exit", |linker| wasi::cli::exit::add_to_linker::<_, Own>(linker, own)),

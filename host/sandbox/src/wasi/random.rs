@@ -1,11 +1,11 @@
-//! `wasi:random`: the kernel's random numbers, for everything. A hash map's seed is most of what is asked for.
+//! `wasi:random`: the kernel's random numbers, for all functions. Most requests are for the seed of a hash map.
 #![allow(unsafe_code, reason = "getrandom(2): the crates for it open a device file in a static program")]
 
 use super::wasi::random::{insecure, insecure_seed, random};
 use crate::state::State;
 use wasmtime::{Result, bail};
 
-/// The most that one call returns, in bytes: up to here the kernel answers in full and without interruption.
+/// The largest answer of one call, in bytes: up to this length the kernel answers completely and without interruption.
 const MOST: usize = 256;
 
 fn fill<const N: usize>() -> Result<[u8; N]> {

@@ -1,8 +1,8 @@
-//! `wasi:http`: a request can be put together, and is refused when it is to be sent.
+//! `wasi:http`: a request can be built, but sending it is refused.
 //!
-//! Programs import it because their toolchain has `fetch`. An implementation would be an HTTP library, to be linked for a
-//! refusal. So the functions are defined in the shape that a component expects of them: those that lead to a request make
-//! objects with nothing in them, sending is the error that the interface has for it, and any other ends the guest.
+//! Programs import it because their toolchain has `fetch`. An implementation would link an HTTP library only to refuse.
+//! So the functions are defined in the shape that a component expects. Functions for building a request make empty
+//! objects, sending returns the interface's own error, and any other function ends the guest.
 
 use crate::imports::split;
 use crate::state::State;
@@ -13,16 +13,16 @@ use wasmtime::{Engine, Result, StoreContextMut, bail};
 /// The interfaces that are refused this way.
 const REFUSED: [&str; 3] = ["wasi:http/incoming-handler", "wasi:http/outgoing-handler", "wasi:http/types"];
 
-/// The one that has objects of its own; the others speak of these.
+/// The interface that has its own objects; the others refer to these.
 const OWNER: &str = "wasi:http/types";
 
-/// Objects of `wasi:io` that it speaks of.
+/// Objects of `wasi:io` that it refers to.
 const OTHERS: [&str; 4] = ["error", "input-stream", "output-stream", "pollable"];
 
-/// An object of it: none has anything in it.
+/// An object of it: all are empty.
 struct Nothing;
 
-/// What a function does.
+/// The behaviour of a function.
 #[derive(Clone, Copy)]
 enum Answer {
     /// Makes an object.
@@ -48,7 +48,7 @@ impl Answer {
         }
     }
 
-    /// The value, if the function has one of this kind to return.
+    /// Returns the value, if the function returns one of this kind.
     fn value(self, store: StoreContextMut<'_, State>, ty: &Type) -> Result<Option<Val>> {
         let object =
             |store| -> Result<Val> { Ok(Val::Resource(Resource::<Nothing>::new_own(0).try_into_resource_any(store)?)) };
@@ -71,7 +71,7 @@ impl Answer {
     }
 }
 
-/// Lets go of the objects that a function was given.
+/// Releases the objects that a function was given.
 fn let_go(store: &mut StoreContextMut<'_, State>, parameter: &Val) -> Result<()> {
     match parameter {
         Val::Resource(object) => object.resource_drop(&mut *store),
@@ -80,7 +80,7 @@ fn let_go(store: &mut StoreContextMut<'_, State>, parameter: &Val) -> Result<()>
     }
 }
 
-/// Whether an interface, by its name without version, is one of them.
+/// True if an interface, by its name without version, is one of them.
 pub fn is_request(interface: &str) -> bool {
     REFUSED.contains(&interface)
 }
@@ -88,7 +88,7 @@ pub fn is_request(interface: &str) -> bool {
 /// Adds an interface in the shape that the component expects.
 ///
 /// # Errors
-/// It is there already.
+/// It exists already.
 pub fn refuse(linker: &mut Linker<State>, engine: &Engine, import: &str, shape: &ComponentInstance) -> Result<()> {
     let owns = split(import).0 == OWNER;
     let mut instance = linker.instance(import)?;

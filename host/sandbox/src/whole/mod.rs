@@ -1,8 +1,9 @@
-//! All of WASI 0.2, with nothing behind it: what Python, JavaScript and C programs import and never use.
+//! All of WASI 0.2, with nothing behind it: Python, JavaScript and C programs import it and never use it.
 //!
-//! It is wasmtime-wasi's, so that such a program finds what it expects: no directory, no argument, no socket that may be
-//! made, a clock, streams in memory. Requests (`wasi:http`) are refused by name, without an implementation. Random numbers
-//! are those of [`crate::wasi`]. No thread runs, and no descriptor is open; the process is sealed as any other.
+//! The implementation is wasmtime-wasi, so that such a program gets the expected behaviour. It finds no directory, no
+//! argument, no socket that may be made, a clock, and streams in memory. Requests (`wasi:http`) are refused by name,
+//! without an implementation. Random numbers are those of [`crate::wasi`]. No further thread runs, and no further
+//! descriptor is open; the process is sealed as any other.
 
 mod http;
 mod streams;
@@ -29,10 +30,10 @@ use wasmtime_wasi_io::bindings::wasi::io::error;
 
 pub use http::{is_request, refuse};
 
-/// What one run has of it.
+/// The part of it that belongs to one run.
 #[derive(Default)]
 pub struct Whole {
-    /// Made for the runs that stand on it.
+    /// `Some` in runs that need all of WASI.
     context: Option<WasiCtx>,
     runtime: Option<Arc<Runtime>>,
     stdout: Shared,
@@ -40,11 +41,11 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// For a run with this input, and with the clock of `runtime`.
+    /// Makes it for a run with this input, and with the clock of `runtime`.
     pub fn new(start: &Start, runtime: Arc<Runtime>) -> Self {
         let stdout = Shared::new(Output::new(start.limits.stdout, Beyond::Trap));
         let stderr = Shared::new(Output::new(start.limits.stderr, Beyond::Drop));
-        // What is not set is absent: arguments, directories, networks, name resolution.
+        // Settings left out are absent: arguments, directories, networks, name resolution.
         let context = WasiCtx::builder()
             .stdin(MemoryInputPipe::new(start.stdin.clone()))
             .stdout(stdout.clone())
@@ -56,37 +57,38 @@ impl Whole {
         Self { context: Some(context), runtime: Some(runtime), stdout, stderr }
     }
 
-    /// What was written to standard output since the last time.
+    /// Returns the standard output since the last call.
     pub fn take_stdout(&self) -> Vec<u8> {
         self.stdout.take()
     }
 
-    /// The same of standard error.
+    /// Returns the same for standard error.
     pub fn take_stderr(&self) -> Vec<u8> {
         self.stderr.take()
     }
 }
 
-/// Does what must be done while files can still be opened. wasmtime-wasi makes a random generator for every context, and
-/// that has its seed from a device: this thread's first one. The guest's random numbers are others (`crate::wasi`).
+/// Does the work that must be done while files can still be opened. wasmtime-wasi makes a random generator for every
+/// context, and the first one of a thread reads its seed from a device. The guest's random numbers come from another
+/// source (`crate::wasi`).
 pub fn make_ready() {
     drop(wasmtime_wasi::thread_rng());
 }
 
-/// What waits for a clock: one thread, the one that asks. To be made before the process is sealed.
+/// Makes the runtime that waits for a clock: one thread, the calling one. It must be made before the process is sealed.
 ///
 /// # Errors
-/// There is no memory for it.
+/// There is not enough memory.
 pub fn runtime() -> Result<Arc<Runtime>> {
     Ok(Arc::new(Builder::new_current_thread().enable_time().build()?))
 }
 
-/// The status that a guest has asked to exit with, of which runtimes hear 0 or 1.
+/// The status that a guest has asked to exit with; runtimes get 0 or 1.
 pub fn exit_status(error: &wasmtime::Error) -> Option<u8> {
     error.downcast_ref::<I32Exit>().map(|exit| u8::from(exit.0 != 0))
 }
 
-/// The kernel's clocks, by the two calls that a sealed process has. The monotonic one begins with the run.
+/// The kernel's clocks, by the two system calls that a sealed process has. The monotonic clock begins with the run.
 struct Clock(Instant);
 
 impl HostWallClock for Clock {
@@ -120,7 +122,8 @@ fn table(state: &mut State) -> &mut ResourceTable {
     &mut state.table
 }
 
-/// Each interface that `crate::wasi` lacks or that shares objects with one that it lacks, and how it is added to a linker.
+/// Each interface that `crate::wasi` lacks, or that shares objects with such a one, and the function that adds it to a
+/// linker.
 pub const INTERFACES: [Interface; 24] = [
     ("wasi:cli/environment", |linker| cli::environment::add_to_linker::<_, WasiCli>(linker, State::cli)),
     ("wasi:cli/exit", |linker| cli::exit::add_to_linker::<_, WasiCli>(linker, State::cli)),

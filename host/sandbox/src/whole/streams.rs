@@ -9,19 +9,19 @@ use wasmtime_wasi_io::bytes::Bytes;
 use wasmtime_wasi_io::poll::Pollable;
 use wasmtime_wasi_io::streams::{OutputStream, StreamError, StreamResult};
 
-/// What the interfaces of `wasi:io` are called by.
+/// The type parameter of the functions for `wasi:io`.
 pub struct Table;
 
 impl HasData for Table {
     type Data<'a> = &'a mut ResourceTable;
 }
 
-/// An output, and every handle that the guest has of it.
+/// An output, shared by every handle that the guest has of it.
 #[derive(Clone)]
 pub struct Shared(Arc<Mutex<Output>>);
 
 impl Default for Shared {
-    /// One that keeps nothing.
+    /// Makes one that keeps nothing.
     fn default() -> Self {
         Self::new(Output::new(0, Beyond::Drop))
     }

@@ -1,7 +1,7 @@
-//! `wasi:io/poll`: waiting for a clock, in the one thread that there is.
+//! `wasi:io/poll`: waiting for a clock, in the only thread of the process.
 //!
-//! wasmtime-wasi's own would start a thread that drives the clock, or have nobody drive it. What a guest waits for beyond
-//! its run's deadline ends with the process.
+//! wasmtime-wasi's own implementation would start a thread that drives the clock, or have none that drives it. A wait
+//! beyond the run's deadline ends with the process.
 
 use crate::state::State;
 use std::future::Future;
@@ -13,7 +13,7 @@ use wasmtime_wasi::p2::bindings::sync::io::poll;
 use wasmtime_wasi_io::bindings::wasi::io::poll as asynchronous;
 use wasmtime_wasi_io::poll::DynPollable;
 
-/// What the interface is called by.
+/// The type parameter of the interface's functions.
 pub struct Waits;
 
 impl HasData for Waits {

@@ -1,4 +1,4 @@
-//! The cases themselves.
+//! The test cases.
 #![allow(unsafe_code, reason = "fork(2), as the gate does it")]
 #![allow(
     clippy::unwrap_used,
@@ -65,7 +65,7 @@ impl Sandbox {
         waitpid(self.child, None).unwrap()
     }
 
-    /// The last message of the run, after which the process exits as soon as nobody wants another one.
+    /// Returns the last message of the run. The process exits as soon as nothing waits for a further message.
     fn end(self) -> FromSandbox {
         let last = self.next().unwrap();
         let Self { child, channel } = self;
@@ -260,7 +260,7 @@ fn a_gate_that_leaves_ends_it() {
     let sandbox = Sandbox::fork(code(&precompile(&wat::parse_str(guests::calling()).unwrap()).unwrap().cwasm));
     let Sandbox { child, channel } = sandbox;
     drop(channel);
-    // Which of the two depends on when it looks: before the guest is loaded it says why, to nobody.
+    // The outcome depends on the time: before the guest is loaded the process sends the reason, which is not read.
     assert!(matches!(waitpid(child, None).unwrap(), WaitStatus::Exited(_, 0)));
 }
 

@@ -1,4 +1,4 @@
-//! How much memory a sandbox that was taken over can get: tried from inside, with every call that gives memory.
+//! The memory that a compromised sandbox can get, tried from inside with every call that gives memory.
 #![allow(unsafe_code, reason = "memory, as an intruder takes it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test; it has no harness to mark it as one")]
 
@@ -14,25 +14,25 @@ use std::os::unix::net::UnixStream;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-/// What `docs/threat-model.md` says: pages, page tables and shared memory together, in bytes.
+/// The limit in `docs/threat-model.md`: pages, page tables and shared memory together, in bytes.
 const CEILING: u64 = 512 << 20;
 
-/// What each attempt is after, well above the ceiling.
+/// The memory that each attempt tries to get, far above the ceiling.
 const WANTED: usize = 768 << 20;
 
 const STEP: usize = 16 << 20;
 const PAGE: usize = 4096;
 
-/// As a guest's memory is reserved before the process is sealed.
+/// The size of a guest's memory that is reserved before the process is sealed.
 const RESERVED: usize = 4 << 30;
 
 const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 const PRIVATE: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// A name, and what is tried from inside, given the reservation and the end that gets a byte for each step.
+/// A name, and the attempt from inside, with the reservation as its argument.
 type Attempt = (&'static str, fn(*mut u8));
 
-/// A limit from outside: the soft and the hard one, as far as the test itself may have them.
+/// A limit from outside: the soft and the hard one, as far as the test itself may set them.
 type Limit = (Resource, u64, u64);
 
 const ATTEMPTS: [Attempt; 16] = [
@@ -54,7 +54,7 @@ const ATTEMPTS: [Attempt; 16] = [
     ("page tables of the reservation", page_tables_of_the_reservation),
 ];
 
-/// Every attempt, with no limits from outside, and with limits as an operator may have set them: soft, and for good.
+/// Tries every attempt without limits from outside, and with limits as an operator may have set them: soft and hard.
 pub fn a_taken_over_sandbox_has_half_a_gibibyte() {
     let for_good = (Resource::RLIMIT_AS, 6 << 30, 6 << 30);
     for limits in [
@@ -70,7 +70,7 @@ pub fn a_taken_over_sandbox_has_half_a_gibibyte() {
     }
 }
 
-/// The most memory that the attempt ever had.
+/// Returns the most memory that the attempt ever had.
 fn most_of(attempt: fn(*mut u8), limits: &[Limit]) -> u64 {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let child = match unsafe { fork() }.unwrap() {
@@ -85,7 +85,7 @@ fn most_of(attempt: fn(*mut u8), limits: &[Limit]) -> u64 {
     assert_eq!(ours.read(&mut ready).unwrap(), 1, "the attempt did not begin");
     let until = Instant::now() + Duration::from_secs(20);
     let mut most = 0;
-    // It stops itself when it has what it wants, or is killed for trying.
+    // It stops itself when it has enough, or is killed for the attempt.
     while Instant::now() < until && most <= CEILING {
         most = most.max(memory_of(child));
         match waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap() {
@@ -99,7 +99,7 @@ fn most_of(attempt: fn(*mut u8), limits: &[Limit]) -> u64 {
     most
 }
 
-/// Resident pages (their highest number so far), shared ones among them, and page tables.
+/// Returns resident pages (their highest number so far) with the shared ones, and page tables.
 fn memory_of(child: Pid) -> u64 {
     let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
     let field = |name: &str| {
@@ -123,7 +123,7 @@ fn sealed(mut line: UnixStream, attempt: fn(*mut u8), limits: &[Limit]) -> ! {
     seal().unwrap();
     line.write_all(b"x").unwrap();
     attempt(reserved.cast());
-    // Whoever looks has to have the time to.
+    // The observer needs time to look.
     let until = Instant::now() + Duration::from_millis(100);
     while Instant::now() < until {}
     unsafe { libc::_exit(0) }
@@ -153,7 +153,7 @@ fn protected(start: *mut u8, length: usize, protection: i32) -> bool {
 }
 
 fn the_reservation(reserved: *mut u8) {
-    // All at once first: the kernel looks at this differently where the address space is limited.
+    // First all at once: the kernel counts this differently if the address space is limited.
     if protected(reserved, RESERVED / 2, RW) || protected(reserved, WANTED, RW) {
         touch(reserved, WANTED);
     }
@@ -222,7 +222,7 @@ fn the_stack() {
 }
 
 fn page_tables() {
-    // A page table for every two MiB that are looked at, and no page.
+    // A page table for every two MiB that are read, and no page.
     for _ in 0..512 {
         if let Some(start) = map(1 << 30, PRIVATE | libc::MAP_NORESERVE, libc::PROT_READ) {
             for at in (0..1 << 30).step_by(2 << 20) {
@@ -233,7 +233,7 @@ fn page_tables() {
 }
 
 fn page_tables_that_stay(_: *mut u8) {
-    // The tables of a page that is replaced stay as long as there are neighbours.
+    // The tables of a replaced page stay while there are neighbours.
     for _ in 0..512 {
         let Some(start) = map(1 << 30, PRIVATE | libc::MAP_NORESERVE, libc::PROT_NONE) else { return };
         for at in (PAGE..1 << 30).step_by(2 << 20) {

@@ -1,4 +1,4 @@
-//! Guests, as text: each a command with the smallest set of imports that shows what it should.
+//! Guests as text: each is a command with the smallest set of imports for its purpose.
 
 /// Wraps a core module with an export `run`, called `$program`, into a command.
 const COMMAND: &str = r#"
@@ -6,7 +6,7 @@ const COMMAND: &str = r#"
     (instance $command (export "run" (func $run)))
     (export "wasi:cli/run@0.2.0" (instance $command))"#;
 
-/// Memory and an allocator that never frees, as lowered functions need them.
+/// Memory, and an allocator that never frees, for lowered functions.
 const LIBC: &str = r#"
     (core module $libc
         (memory (export "memory") 1)
@@ -100,7 +100,7 @@ pub fn writing(stream: &str, times: u32) -> String {
     )
 }
 
-/// Makes `veth.options` for ever and drops none.
+/// Makes `veth.options` endlessly and drops none.
 pub fn hoarding() -> String {
     format!(
         r#"(component

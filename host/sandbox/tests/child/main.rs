@@ -1,6 +1,6 @@
-//! The sandbox process against guests that mean harm, as the gate sees it: one thread, a fork, a channel, an exit status.
+//! The sandbox process against hostile guests, as the gate sees it: one thread, a fork, a channel, an exit status.
 //!
-//! The gate has one thread when it forks. So has this test, which is why it has no harness.
+//! The gate has one thread when it forks. This test must have one thread too, so it has no harness.
 
 #[cfg(feature = "compiler")]
 mod cases;

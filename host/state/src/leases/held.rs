@@ -1,4 +1,4 @@
-//! Leases as others see them: which there are, and that one goes that nobody has.
+//! Leases as the account and garbage collection see them: a list, and the removal of one lease.
 
 use super::{Leases, Owner};
 use crate::error::Result;
@@ -9,20 +9,20 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// An address for which there is a file, as it was seen without the lock: it may be gone, or another's by now.
+/// An address that had a file when it was read without the lock. The lease may be gone or changed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The address.
     pub address: IpAddr,
     /// Its file.
     pub path: PathBuf,
-    /// Whose it is; `None` if the file says nothing that could be understood, and the address can't be given to anybody.
+    /// Its owner. `None` if the file has no readable content; the address can't be given out then.
     pub owner: Option<Owner>,
     slot: Slot,
 }
 
 impl Held {
-    /// When it was taken: its file's time. `None` if that is no lease's file.
+    /// Returns the time of its file, when it was taken. `None` if the file is not a lease file.
     #[must_use]
     pub fn taken(&self) -> Option<SystemTime> {
         let Slot::Held(_, file) = &self.slot else { return None };
@@ -32,8 +32,8 @@ impl Held {
 }
 
 impl Leases {
-    /// All leases of the network, whoever wrote them, in the order of their addresses. Files that count as none are left
-    /// out. Reads every file, takes no lock and changes nothing.
+    /// Returns all leases of the network, of any program, in the order of their addresses. Files that count as none are
+    /// left out. Reads every file, takes no lock and changes nothing.
     ///
     /// # Errors
     /// [`crate::StateError::Io`].
@@ -53,7 +53,7 @@ impl Leases {
         Ok(all)
     }
 
-    /// Give up a lease that was seen, if it is still the same, and return whether it was. What is no lease stays.
+    /// Releases a lease from such a list if it is unchanged; true if it was released. A file that is not a lease stays.
     ///
     /// # Errors
     /// [`crate::StateError::Locked`] at the deadline, [`crate::StateError::Io`].
@@ -70,8 +70,8 @@ impl Leases {
     }
 }
 
-/// The networks that have a directory in `data_dir`, host-local's `dataDir`, in the order of their names; `None` if there is
-/// no such directory.
+/// Returns the networks that have a directory in `data_dir`, host-local's `dataDir`, in the order of their names.
+/// `None` if there is no such directory.
 ///
 /// # Errors
 /// [`crate::StateError::Untrusted`], [`crate::StateError::Io`].

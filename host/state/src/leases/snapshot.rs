@@ -1,7 +1,7 @@
-//! Leases as somebody sees them who takes no lock and writes nothing: which addresses would be given next.
+//! A read-only view of leases without a lock, which predicts the addresses that would be given next.
 //!
-//! It walks as [`Leases::reserve`] does (a test holds the two against each other). What it can't read it takes for held:
-//! the files of a native plugin can be read by everybody, those of Postern by root.
+//! It searches as [`Leases::reserve`] does (a test compares the two). A file that can't be read counts as held. All
+//! users can read the files of a native plugin, but only root can read those of Postern.
 
 use super::{LeaseStore, Leases, Owner, full_set, in_set};
 use crate::error::{Result, StateError};
@@ -9,17 +9,17 @@ use postern_types::{Range, RangeSet};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-/// The leases of one network at one time, and what was taken of them since, in memory only.
+/// The leases of one network at one time, and the addresses taken from them since, in memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Addresses that are taken, with the text of their lease; empty for one that can't be read.
+    /// The taken addresses with the text of their lease; empty for a file that can't be read.
     taken: HashMap<IpAddr, String>,
     /// The address last taken for each range set.
     last: BTreeMap<usize, IpAddr>,
 }
 
 impl Snapshot {
-    /// Reads the leases of a network; one without a directory has none. `sets` is how many range sets there are.
+    /// Reads the leases of a network; one without a directory has none. `sets` is the number of range sets.
     ///
     /// # Errors
     /// [`StateError::Untrusted`] as [`Leases::open`], [`StateError::Io`] for a directory that can't be read.
@@ -28,7 +28,7 @@ impl Snapshot {
         let directory = &leases.directory;
         let addresses = directory.addresses()?;
         let mut taken: HashMap<IpAddr, String> = addresses.iter().map(|ip| (*ip, String::new())).collect();
-        // Without the right to read files nothing is known but that they are there.
+        // Without the right to read the files, only their existence is known.
         let all = leases.read_all(addresses.clone(), false).map(|all| vec![all]);
         let each = || addresses.into_iter().filter_map(|ip| leases.read_all(vec![ip], false).ok()).collect();
         for reading in all.unwrap_or_else(|_| each()) {
@@ -105,7 +105,7 @@ impl Snapshot {
         free.next().ok_or_else(|| StateError::Exhausted(format!("no IP addresses available in range set: {set}")))
     }
 
-    /// The addresses of `owner`, and those of old lease files that name just its container.
+    /// Returns the addresses of `owner`, and those of old lease files that name only its container.
     pub fn held(&self, owner: &Owner) -> Vec<IpAddr> {
         let mut held: Vec<IpAddr> = self
             .taken
@@ -117,7 +117,7 @@ impl Snapshot {
         held
     }
 
-    /// The first set without a free address, if any.
+    /// Returns the first set without a free address, if any.
     pub fn exhausted(&self, sets: &[RangeSet]) -> Option<usize> {
         full_set(sets, &self.taken.keys().copied().collect::<Vec<_>>())
     }
@@ -134,7 +134,7 @@ mod tests {
         vec![RangeInput { subnet: subnet.parse().unwrap(), start: None, end: end.parse().ok(), gateway: None }]
     }
 
-    /// Every call of a long sequence gives what the snapshot before it says, errors and their words included.
+    /// Every call of a long sequence returns what the snapshot before it predicts, including errors and their text.
     #[test]
     fn it_gives_what_reserve_gives() {
         let scratch = Scratch::new();
@@ -160,7 +160,7 @@ mod tests {
                 _ => Vec::new(),
             };
             if round % 11 == 10 {
-                // As a native plugin leaves it that is killed between creating and writing.
+                // A native plugin leaves this file if it is killed between creating and writing.
                 let _ = std::fs::File::create_new(directory.join("10.0.0.8"));
             }
             let files = |path: &std::path::Path| {

@@ -3,7 +3,7 @@ use postern_types::{RangeInput, canonicalize};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-/// A directory of this test alone, removed with it.
+/// A directory of this test alone, removed after it.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -36,7 +36,7 @@ impl Scratch {
         self.path("data/net").join(name)
     }
 
-    /// Add a lease as the native plugin does: create, then write.
+    /// Adds a lease as the native plugin does: create, then write.
     fn native_add(&self, ip: &str, text: &str) {
         let _lock = LeaseDir::open(&self.path("data"), "net", true).unwrap().unwrap().lock(soon()).unwrap();
         let mut file = std::fs::File::create_new(self.file(ip)).unwrap();
@@ -81,7 +81,7 @@ fn reserve(
         .map_err(|error| error.to_string())
 }
 
-/// Whether the next call will believe the index.
+/// True if the next call will use the index.
 fn believed(leases: &Leases) -> bool {
     let (mtime, ctime) = leases.directory.times().unwrap();
     Index::load(&leases.index, &Mark { mtime, ctime, boot: leases.boot }).is_some()
@@ -89,7 +89,7 @@ fn believed(leases: &Leases) -> bool {
 
 const SMALL: &str = "10.0.0.0/29";
 
-/// Without waiting for the lock: each would be looked for in each set while others wait for it.
+/// Refused without waiting for the lock: each would be looked for in each set while other processes wait.
 #[test]
 fn too_many_requested_addresses_are_refused_before_the_lock() {
     let scratch = Scratch::new();
@@ -200,7 +200,7 @@ fn foreign_changes_are_seen_at_once() {
     }
     std::fs::remove_file(scratch.file("10.0.1.1")).unwrap();
     assert_eq!(leases.held(&owner("theirs0"), soon()).unwrap(), [] as [IpAddr; 0]);
-    // Rewritten in place: no change of entries, but the hit doesn't hold.
+    // Rewritten in place: no entry changed, but the hit is not confirmed.
     std::fs::write(scratch.file("10.0.1.2"), "new\r\neth0").unwrap();
     assert_eq!(leases.held(&owner("theirs1"), soon()).unwrap(), [] as [IpAddr; 0]);
     assert_eq!(leases.held(&owner("new"), soon()).unwrap(), [ip("10.0.1.2")]);
@@ -215,7 +215,7 @@ fn old_files_with_only_the_container() {
     assert!(reserve(&leases, "old", &[SMALL], &[]).unwrap_err().contains("10.0.0.3 has been allocated to old"));
     assert_eq!(leases.retain(&[owner("old")], |_, _| false, soon()).unwrap(), []);
     assert_eq!(leases.release(&owner("old"), soon()).unwrap(), [ip("10.0.0.3")]);
-    // A line feed alone is no separator for the native plugin either.
+    // The native plugin doesn't accept a line feed alone as separator either.
     scratch.native_add("10.0.0.4", "box\neth0");
     assert_eq!(leases.release(&owner("box"), soon()).unwrap(), [] as [IpAddr; 0]);
 }
@@ -255,12 +255,12 @@ fn retain_opens_no_lease_of_the_valid_where_the_index_is_believed() {
         reserve(&leases, id, &[SMALL], &[]).unwrap();
     }
     assert!(believed(&leases));
-    // Written in place, so that who reads it sees somebody else's.
+    // Written in place, so that a reader sees another owner.
     std::fs::write(scratch.file("10.0.0.2"), "other\r\neth0").unwrap();
     assert_eq!(leases.retain(&[owner("a"), owner("b"), owner("c")], |_, _| false, soon()).unwrap(), []);
     assert_eq!(leases.retain(&[owner("a"), owner("b")], |_, _| false, soon()).unwrap(), [(ip("10.0.0.4"), owner("c"))]);
     assert!(believed(&leases));
-    // A stranger that isn't what the index says: all files are read.
+    // A lease without valid owner that contradicts the index: all files are read.
     assert_eq!(leases.retain(&[owner("b")], |_, _| false, soon()).unwrap(), [(ip("10.0.0.2"), owner("other"))]);
     assert_eq!(leases.held(&owner("b"), soon()).unwrap(), [ip("10.0.0.3")]);
     assert!(believed(&leases));
@@ -274,12 +274,12 @@ fn leases_of_an_earlier_boot_are_free() {
         reserve(&before, id, &[SMALL], &[]).unwrap();
     }
     scratch.native_add("10.0.0.5", "native\r\neth0");
-    // The native plugin gave .2 back and out again, to the same container: no longer the lease that we noted.
+    // The native plugin released .2 and gave it out again to the same container: no longer the noted lease.
     let _ = before.held(&owner("a"), soon()).unwrap();
     std::fs::remove_file(scratch.file("10.0.0.2")).unwrap();
     scratch.native_add("10.0.0.2", "a\r\neth0");
     let after = Leases::open(&scratch.store("next boot")).unwrap();
-    // .6 is all that is left, were it not for .3 and .4.
+    // Only .6 would remain, without .3 and .4.
     assert_eq!(after.exhausted(&sets(&[SMALL]), soon()).unwrap(), None);
     assert_eq!(reserve(&after, "x", &[SMALL], &[]).unwrap(), ["10.0.0.6/29"]);
     assert_eq!(reserve(&after, "b", &[SMALL], &[]).unwrap(), ["10.0.0.3/29"]);
@@ -360,7 +360,7 @@ fn what_was_seen_goes_if_it_is_still_the_same() {
     let age = std::time::SystemTime::now().duration_since(seen[2].taken().unwrap()).unwrap();
     assert!(age < Duration::from_secs(60), "{age:?}");
 
-    // The same owner's, but another file: it was given back and taken again.
+    // The same owner, but another file: the address was released and taken again.
     std::fs::remove_file(scratch.file("10.0.0.10")).unwrap();
     std::thread::sleep(Duration::from_millis(20));
     scratch.native_add("10.0.0.10", "theirs\r\neth0");

@@ -1,17 +1,17 @@
-//! Whose record it is, and what its file is called.
+//! The identity of a record, and the name of its file.
 
 use crate::files::digest;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// Whose record it is, by hashes. Its file's name is that of the network, 16 hexadecimal digits, and that of the attachment,
-/// 32: who looks for the records of one network opens no other's.
+/// The identity of an attachment, by hashes. The name of its record's file is that of the network, 16 hexadecimal
+/// digits, and that of the attachment, 32. So a search for the records of one network opens no other's.
 ///
-/// Postern 0.1 named a record after the attachment alone. Such a key is that of the same attachment.
+/// Postern 0.1 named a record after the attachment alone. Such a key identifies the same attachment.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordKey {
-    /// Absent in the key of a file that Postern 0.1 made.
+    /// `None` in the key of a file that Postern 0.1 made.
     network: Option<NetworkKey>,
     attachment: u128,
 }
@@ -21,7 +21,7 @@ pub struct RecordKey {
 pub struct NetworkKey(u64);
 
 impl NetworkKey {
-    /// The key of (host's namespace, network).
+    /// Returns the key of (host's namespace, network).
     #[must_use]
     pub fn new(host_netns_cookie: u64, network: &str) -> Self {
         Self(u64::from_be_bytes(first(&digest(&[&host_netns_cookie.to_le_bytes(), network.as_bytes()]))))
@@ -29,14 +29,15 @@ impl NetworkKey {
 }
 
 impl RecordKey {
-    /// The key of (host's namespace, network, container, interface). Each part is hashed with its length, so that parts
-    /// can't run together. The namespace belongs to it: two hosts that share a file system share no attachment.
+    /// Returns the key of (host's namespace, network, container, interface). Each part is hashed with its length, so
+    /// that the parts stay apart. The namespace is a part because two hosts that share a file system share no
+    /// attachment.
     #[must_use]
     pub fn new(host_netns_cookie: u64, network: &str, container_id: &str, ifname: &str) -> Self {
         Self::in_network(NetworkKey::new(host_netns_cookie, network), host_netns_cookie, network, container_id, ifname)
     }
 
-    /// The same for who has many of one network.
+    /// Returns the same, for callers with many attachments of one network.
     #[must_use]
     pub fn in_network(
         key: NetworkKey,
@@ -50,7 +51,7 @@ impl RecordKey {
         Self { network: Some(key), attachment: u128::from_be_bytes(first(&digest(&parts))) }
     }
 
-    /// The key of a file of this name, which may be one of Postern 0.1.
+    /// Returns the key of a file with this name, which may be one of Postern 0.1.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         if !name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
@@ -67,7 +68,7 @@ impl RecordKey {
         Some(Self { network, attachment: u128::from_str_radix(attachment, 16).ok()? })
     }
 
-    /// The file's name.
+    /// Returns the name of the file.
     #[must_use]
     pub fn file_name(&self) -> String {
         match self.network {
@@ -76,18 +77,18 @@ impl RecordKey {
         }
     }
 
-    /// The key of the file that Postern 0.1 would have made; `None` if this is one.
+    /// Returns the key of the file that Postern 0.1 would have made; `None` if this is one.
     pub(super) fn earlier(&self) -> Option<Self> {
         self.network.map(|_| Self { network: None, ..*self })
     }
 
-    /// Whether this is the name of this record's file, or of one that was set aside.
+    /// True if this is the name of this record's file, or of one that was set aside.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
         name.split('.').next().and_then(Self::parse).as_ref() == Some(self)
     }
 
-    /// Whether the file's name alone tells that it is another network's.
+    /// True if the file's name alone shows that it belongs to another network.
     #[must_use]
     pub fn is_of_other(&self, network: NetworkKey) -> bool {
         self.network.is_some_and(|own| own != network)
@@ -114,14 +115,14 @@ impl fmt::Display for RecordKey {
     }
 }
 
-/// The first bytes of a hash.
+/// Returns the first bytes of a hash.
 fn first<const N: usize>(hash: &[u8; 32]) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.iter_mut().zip(hash).for_each(|(to, from)| *to = *from);
     bytes
 }
 
-/// Whose record it is.
+/// The attachment of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The network's name.
@@ -134,16 +135,16 @@ pub struct Header {
     pub boot_id: String,
     /// Cookie of the host's network namespace (`SO_NETNS_COOKIE`, socket(7)).
     pub host_netns_cookie: u64,
-    /// Cookie of the container's network namespace, where it could be asked for.
+    /// Cookie of the container's network namespace, if it could be read.
     pub netns_cookie: Option<u64>,
-    /// `CNI_NETNS` as given: for people, not to find the namespace by.
+    /// `CNI_NETNS` as given. It is for people: the namespace is not opened by it.
     pub netns_path: String,
-    /// When the attachment was made, milliseconds since 1970.
+    /// The time when the attachment was made, milliseconds since 1970.
     pub created: u64,
 }
 
 impl Header {
-    /// The key of this attachment.
+    /// Returns the key of this attachment.
     #[must_use]
     pub fn key(&self) -> RecordKey {
         RecordKey::new(self.host_netns_cookie, &self.network, &self.container_id, &self.ifname)

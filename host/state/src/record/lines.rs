@@ -1,4 +1,4 @@
-//! The lines of a record, read.
+//! The reader of a record's lines.
 
 use super::section::{self, Change, Section};
 use super::{Effect, Header, VERSION};
@@ -17,7 +17,7 @@ pub(super) struct FirstLine {
     pub(super) header: Header,
 }
 
-/// What every version's first line has.
+/// The part of the first line that all versions have.
 #[derive(Deserialize)]
 struct AnyVersion {
     version: u64,
@@ -25,7 +25,7 @@ struct AnyVersion {
     writer: String,
 }
 
-/// Any further line, as read. One that this version doesn't know has none of the optional parts, and is passed over.
+/// Any further line, as read. A line that this version doesn't know has none of the optional parts, and is ignored.
 #[derive(Deserialize)]
 struct Line {
     plugin: String,
@@ -42,13 +42,13 @@ struct Line {
     change: Option<Change>,
 }
 
-/// What a record's lines say.
+/// The content of a record's lines.
 pub(super) struct Parsed<E> {
     pub(super) header: Header,
     pub(super) live: Vec<Effect<E>>,
     pub(super) sections: Vec<Section>,
     pub(super) next_seq: u64,
-    /// Bytes of whole lines.
+    /// The length of all whole lines, in bytes.
     pub(super) length: u64,
     pub(super) warnings: Vec<String>,
 }
@@ -66,15 +66,15 @@ impl<E> Parsed<E> {
     }
 }
 
-/// Why a record can't be read.
+/// The reasons why a record can't be read.
 pub(super) enum Fault {
     /// It is damaged, and is set aside.
     Corrupt(String),
-    /// It is whole, but not for this version.
+    /// It is whole, but this version can't use it.
     Unusable(StateError),
 }
 
-/// Read the lines; `None` if not even the first was finished.
+/// Reads the lines; `None` if not even the first one was finished.
 pub(super) fn parse<E: DeserializeOwned>(path: &Path, content: &[u8]) -> std::result::Result<Option<Parsed<E>>, Fault> {
     let whole = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
     let mut lines = content.get(..whole).unwrap_or_default().split_inclusive(|byte| *byte == b'\n');
@@ -98,7 +98,7 @@ pub(super) fn parse<E: DeserializeOwned>(path: &Path, content: &[u8]) -> std::re
         let number = index + 2;
         let line: Line = match serde_json::from_slice(bytes) {
             Ok(line) => line,
-            // As the last one: torn.
+            // The last line is torn.
             Err(_) if lines.peek().is_none() => break,
             Err(error) => {
                 parsed

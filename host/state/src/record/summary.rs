@@ -1,4 +1,4 @@
-//! Records as others see them: what there is, and whose owner is alive.
+//! Read-only views of records: a list, and the test for a process at work on one.
 
 use super::lines::{Fault, parse};
 use super::{CORRUPT, Effect, Header, NetworkKey, RecordKey, Section, locked_file, name_in, open_directory};
@@ -11,29 +11,29 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A record as seen without its lock: it may be changing.
+/// A record as read without its lock: it may be changing.
 #[derive(Debug)]
 pub struct Summary {
     /// Its file.
     pub path: PathBuf,
-    /// Its key; `None` for one set aside.
+    /// Its key; `None` for a record that was set aside.
     pub key: Option<RecordKey>,
-    /// Whose it is.
+    /// Its attachment.
     pub header: Option<Header>,
     /// Live effects as they are in the file.
     pub effects: Vec<Effect<Value>>,
     /// Its sections, in the order in which their plugins were called; none in a record of a version that had none.
     pub sections: Vec<Section>,
-    /// Why it can't be read, or what is damaged.
+    /// The reasons why it can't be read, or its damage.
     pub problems: Vec<String>,
-    /// It is whole, but of a version that this one can't read.
+    /// True if it is whole, but of a version whose records this version can't read.
     pub is_of_other_version: bool,
 }
 
-/// All records below `root`, also those set aside, in order of file name; none if the directory is absent.
+/// Returns all records below `root`, also those set aside, in the order of file names; none if the directory is absent.
 ///
 /// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`] for the directory; a record's own trouble is in its summary.
+/// [`StateError::Untrusted`], [`StateError::Io`] for the directory. An error of a single record is in its summary.
 pub fn list(root: &Path) -> Result<Vec<Summary>> {
     let Some(directory) = open_directory(root, false)? else { return Ok(Vec::new()) };
     let mut names = directory.names()?;
@@ -41,8 +41,8 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
     Ok(names.iter().filter_map(|name| look(&directory, name)).collect())
 }
 
-/// The records of one network below `root`, as [`list`] tells of them. No other network's file is opened, but those that
-/// Postern 0.1 made, whose names don't tell.
+/// Returns the records of one network below `root`, as [`list`] does. No file of another network is opened, except
+/// those of Postern 0.1, whose names don't show the network.
 ///
 /// # Errors
 /// As [`list`].
@@ -55,17 +55,17 @@ pub fn list_of(root: &Path, network: NetworkKey) -> Result<Vec<Summary>> {
     Ok(summaries)
 }
 
-/// The valid attachments of a network, as a collection of garbage knows them.
+/// The valid attachments of a network, as garbage collection knows them.
 #[derive(Debug)]
 pub struct Valid {
-    /// The network. Records of others don't matter.
+    /// The network. Records of other networks are not considered.
     pub network: NetworkKey,
     /// Its valid attachments.
     pub attachments: HashSet<RecordKey>,
 }
 
-/// Of the records of a network those that aren't valid: the files of all others are not even opened, as their names tell
-/// whose they are. Of the network's own, empty files are removed as by [`tidy`].
+/// Returns those records of a network that aren't valid. The files of all others are not opened, as their names
+/// identify them. Empty files of this network are removed as by [`tidy`].
 ///
 /// # Errors
 /// As [`list`].
@@ -73,7 +73,7 @@ pub fn list_strangers(root: &Path, valid: &Valid) -> Result<Vec<Summary>> {
     list_that(root, |key| !key.is_of_other(valid.network) && !valid.attachments.contains(key))
 }
 
-/// As [`list`], without the records `known`, which are not opened.
+/// Returns the records as [`list`] does, without those in `known`, which are not opened.
 ///
 /// # Errors
 /// As [`list`].
@@ -81,7 +81,7 @@ pub fn list_others(root: &Path, known: &HashSet<RecordKey>) -> Result<Vec<Summar
     list_that(root, |key| !known.contains(key))
 }
 
-/// The records whose keys are `wanted`, and all that were set aside. Empty files of such keys are removed.
+/// Returns the records with `wanted` keys, and all that were set aside. Empty files of such keys are removed.
 fn list_that(root: &Path, wanted: impl Fn(&RecordKey) -> bool) -> Result<Vec<Summary>> {
     let Some(directory) = open_directory(root, false)? else { return Ok(Vec::new()) };
     let mut names = directory.names_that(|name| RecordKey::parse(name).is_none_or(|key| wanted(&key)))?;
@@ -97,7 +97,7 @@ fn list_that(root: &Path, wanted: impl Fn(&RecordKey) -> bool) -> Result<Vec<Sum
     Ok(summaries)
 }
 
-/// What is in a file of the directory; `None` if that is no record, or none yet.
+/// Reads a file of the directory; `None` if it is no record, or has no first line yet.
 fn look(directory: &Directory, name: &str) -> Option<Summary> {
     let path = directory.path_of(name);
     let key = RecordKey::parse(name);
@@ -125,7 +125,7 @@ fn look(directory: &Directory, name: &str) -> Option<Summary> {
     };
     match parse::<Value>(&summary.path, &content) {
         Ok(parsed) => {
-            // None: being begun, or killed then.
+            // `None`: a process is beginning it, or was killed then.
             let parsed = parsed?;
             summary.header = Some(parsed.header);
             summary.effects = parsed.live;
@@ -141,7 +141,8 @@ fn look(directory: &Directory, name: &str) -> Option<Summary> {
     Some(summary)
 }
 
-/// Remove the files of runs that were killed as they began their record: they are empty, and nothing was begun. How many.
+/// Removes the empty files of runs that were killed as they began their record: nothing was begun. Returns their
+/// number.
 ///
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`] for the directory.
@@ -154,21 +155,21 @@ pub fn tidy(root: &Path) -> Result<usize> {
     })
 }
 
-/// Remove the record file `name` if it is empty and nobody has it open; whether it was removed.
+/// Removes the record file `name` if it is empty and no process has it open; true if it was removed.
 pub(super) fn remove_empty(directory: &Directory, name: &str) -> Result<bool> {
     let is_empty = |stat: FileStat| stat.st_size == 0 && stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
     if !directory.stat(name).ok().flatten().is_some_and(is_empty) {
         return Ok(false);
     }
-    // Only with the lock, and if it is empty still: somebody may be about to write.
+    // Only under the lock, and if it is still empty: a process may be about to write.
     match locked_file(directory, name, How::Change, Instant::now()) {
         Ok(Some(file)) if file.metadata().is_ok_and(|meta| meta.len() == 0) => directory.unlink(name),
         _ => Ok(false),
     }
 }
 
-/// Whether somebody is at work on the attachment `key` below `root`, or has got further with it since `time`
-/// (milliseconds since 1970): who collects garbage knows nothing of it yet. No record: no.
+/// True if a process is at work on the attachment `key` below `root`, or has made progress with it since `time`
+/// (milliseconds since 1970). A collection of garbage doesn't know of it yet. False if there is no record.
 ///
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].

@@ -1,4 +1,4 @@
-//! Records as their owner writes and reads them; the modules have the rest.
+//! Records as their owner writes and reads them; the other tests are in the modules.
 
 mod damage;
 mod listing;
@@ -91,7 +91,7 @@ fn handles_are_noted_beside_their_effect() {
     assert!(record.warnings().is_empty());
     let seen: Vec<_> = record.effects(None).into_iter().map(|noted| (noted.effect, noted.handles)).collect();
     assert_eq!(seen, [(link("a"), vec![7, u64::MAX]), (Act::Lease, vec![])]);
-    // A line that a version doesn't know is passed over: this is what earlier ones do with the note.
+    // A version ignores a line that it doesn't know, as earlier versions do with this note.
     let text = std::fs::read_to_string(path(&scratch)).unwrap();
     std::fs::write(path(&scratch), text.replace("\"of\"", "\"unknown\"").replace("\"handles\"", "\"numbers\""))
         .unwrap();
@@ -135,7 +135,7 @@ fn a_living_owner_is_seen_and_waited_for() {
     let error = Record::<Act>::open_or_create(&root, &header(), soon_over).err().unwrap();
     assert!(error.is_try_again(), "{error}");
     std::thread::scope(|scope| {
-        // Waits on the file that is then unlinked, and must end with another one.
+        // Waits for the lock of the file that is then unlinked, and must get another file.
         let waiting = scope.spawn(|| open(&scratch).is_new());
         std::thread::sleep(std::time::Duration::from_millis(50));
         record.remove_file().unwrap();

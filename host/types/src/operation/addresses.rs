@@ -1,19 +1,19 @@
-//! `addresses`: on the attachment's own link.
+//! `addresses`: the addresses on the attachment's own link.
 
 use super::table;
 use crate::Handle;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-/// `addresses`: on the attachment's own link.
+/// `addresses`: the addresses on the attachment's own link.
 #[allow(missing_docs, reason = "a variant's own line describes its fields")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op")]
 pub enum Addresses {
-    /// Put addresses, which must be the attachment's own, on the held link.
+    /// Put addresses on the held link. They must be the attachment's own.
     #[serde(rename = "addresses-add")]
     Add { link: Handle, addresses: Vec<IpNet> },
-    /// Read them.
+    /// List the addresses.
     #[serde(rename = "addresses-list")]
     List { link: Handle },
     /// Wait for duplicate address detection.

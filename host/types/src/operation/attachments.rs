@@ -1,13 +1,14 @@
-//! `attachments`: what this plugin has left.
+//! `attachments`: the garbage of this plugin.
 
 use super::table;
 use serde::{Deserialize, Serialize};
 
-/// `attachments`: what this plugin has left.
+/// `attachments`: the garbage of this plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op")]
 pub enum Attachments {
-    /// Remove what this plugin left for attachments of this network that the runtime's list of valid attachments lacks.
+    /// Remove the garbage of this plugin: all that it made for attachments of this network that are missing in the
+    /// runtime's list of valid attachments.
     #[serde(rename = "attachments-collect")]
     Collect,
 }

@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op")]
 pub enum Bridge {
-    /// Create or find the granted bridge, up. A node object.
+    /// Create or find the granted bridge, and set it up. A node object.
     #[serde(rename = "bridge-ensure")]
     Ensure { name: String, mtu: Option<u32>, vlan_filtering: bool, promisc: bool },
-    /// Look at the granted bridge.
+    /// Look up the granted bridge.
     #[serde(rename = "bridge-find")]
     Find { name: String },
-    /// Look for the link of the host that a plugin before made, for this attachment to join with.
+    /// Look up the link of the host that an earlier plugin made, for this attachment to join with.
     #[serde(rename = "bridge-previous-link")]
     PreviousLink,
-    /// Make the attachment's own host end a port, or that link.
+    /// Make the attachment's own host end, or that link, a port of the bridge.
     #[serde(rename = "bridge-attach")]
     Attach { bridge: Handle, host: Handle, port: PortSpec },
-    /// Put the gateways of the attachment's addresses on the bridge, or on its VLAN gateway `<bridge>.<vlan>` if the port
-    /// has an access VLAN. Node objects.
+    /// Put the gateways of the attachment's addresses on the bridge. If the port has an access VLAN, they go on its
+    /// VLAN gateway `<bridge>.<vlan>`. Node objects.
     #[serde(rename = "bridge-ensure-gateways")]
     EnsureGateways { bridge: Handle, port: PortSpec, force: bool },
 }

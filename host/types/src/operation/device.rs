@@ -1,10 +1,10 @@
-//! `device`: a link of the node that goes into the container, and comes back.
+//! `device`: a link of the node that is moved into the container, and back.
 
 use super::table;
 use crate::DeviceKey;
 use serde::{Deserialize, Serialize};
 
-/// `device`: a link of the node that goes into the container, and comes back.
+/// `device`: a link of the node that is moved into the container, and back.
 #[allow(missing_docs, reason = "a variant's own line describes its fields")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op")]
@@ -12,7 +12,7 @@ pub enum Device {
     /// Look at a granted device of the host.
     #[serde(rename = "device-find")]
     Find { by: DeviceKey, value: String },
-    /// Move it into the container, under `CNI_IFNAME` and up.
+    /// Move it into the container, name it `CNI_IFNAME`, and set it up.
     #[serde(rename = "device-take")]
     Take { by: DeviceKey, value: String },
     /// Move the attachment's device back.

@@ -1,13 +1,13 @@
-//! `forwarding`: of the node.
+//! `forwarding`: IP forwarding of the node.
 
 use super::table;
 use serde::{Deserialize, Serialize};
 
-/// `forwarding`: of the node.
+/// `forwarding`: IP forwarding of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op")]
 pub enum Forwarding {
-    /// IP forwarding for the families of the attachment's addresses. A node object.
+    /// Enable IP forwarding for the families of the attachment's addresses. A node object.
     #[serde(rename = "forwarding-enable")]
     Enable,
 }

@@ -1,25 +1,25 @@
-//! `ipam`: the plugin that the operator's `ipam.type` names, with the attachment's own configuration.
+//! `ipam`: the delegate that the operator's `ipam.type` names, with the attachment's own configuration.
 
 use super::table;
 use serde::{Deserialize, Serialize};
 
-/// `ipam`: the plugin that the operator's `ipam.type` names, with the attachment's own configuration.
+/// `ipam`: the delegate that the operator's `ipam.type` names, with the attachment's own configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op")]
 pub enum Ipam {
-    /// Its ADD.
+    /// The delegate's ADD.
     #[serde(rename = "ipam-add")]
     Add,
-    /// Its DEL.
+    /// The delegate's DEL.
     #[serde(rename = "ipam-del")]
     Del,
-    /// Its CHECK.
+    /// The delegate's CHECK.
     #[serde(rename = "ipam-check")]
     Check,
-    /// Its STATUS.
+    /// The delegate's STATUS.
     #[serde(rename = "ipam-status")]
     Status,
-    /// Its GC.
+    /// The delegate's GC.
     #[serde(rename = "ipam-gc")]
     Gc,
 }

@@ -12,13 +12,13 @@ pub enum Link {
     /// Look up the attachment's own link.
     #[serde(rename = "link-own")]
     Own,
-    /// Read a held link again: of every kind, by whom it was given to.
+    /// Read a held link of any kind again. The capability that gave out the handle is needed.
     #[serde(rename = "link-attributes")]
     Attributes { link: Handle },
     /// Set the held link up.
     #[serde(rename = "link-up")]
     Up { link: Handle },
-    /// Delete the held link, and with it the other end of a veth.
+    /// Delete the held link, and with it the other end of a pair.
     #[serde(rename = "link-delete")]
     Delete { link: Handle },
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op")]
 pub enum LinkSysctl {
-    /// One key. (WIT has a function for each; the audit log has known it as `sysctl-set` from the beginning.)
+    /// Set one key. (WIT has a function for each key. The audit log has always called it `sysctl-set`.)
     #[serde(rename = "sysctl-set")]
     Set { link: Handle, key: crate::LinkSysctl, value: bool },
 }

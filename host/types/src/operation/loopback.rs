@@ -13,7 +13,7 @@ pub enum Loopback {
     /// Set `lo` down.
     #[serde(rename = "loopback-down")]
     Down,
-    /// Is `lo` up, and which addresses has it?
+    /// Tell if `lo` is up, and list its addresses.
     #[serde(rename = "loopback-addresses")]
     Addresses,
 }

@@ -12,10 +12,10 @@ pub enum MacGuard {
     /// Make the rules.
     #[serde(rename = "mac-guard-ensure")]
     Ensure { host: Handle, mac: Mac },
-    /// Compare them.
+    /// Compare the rules.
     #[serde(rename = "mac-guard-check")]
     Check { host: Handle, mac: Mac },
-    /// Remove them.
+    /// Remove the rules.
     #[serde(rename = "mac-guard-remove")]
     Remove,
 }

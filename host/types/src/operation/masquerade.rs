@@ -12,10 +12,10 @@ pub enum Masquerade {
     /// Make the rules.
     #[serde(rename = "masquerade-ensure")]
     Ensure { backend: Option<Backend> },
-    /// Compare them.
+    /// Compare the rules.
     #[serde(rename = "masquerade-check")]
     Check { backend: Option<Backend> },
-    /// Remove those of both backends.
+    /// Remove the rules of both backends.
     #[serde(rename = "masquerade-remove")]
     Remove,
 }

@@ -1,5 +1,7 @@
-//! The whole of what a guest can ask for, grouped by capability: one file for each, with its operations and the table that
-//! says what each of them is called, where it acts, what it leaves, and which handles it takes.
+//! All that a guest can ask for, grouped by capability.
+//!
+//! Each capability has one file with its operations and their table. The table says what each operation is called,
+//! where it acts, what it leaves, and which handles it takes.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -31,11 +33,12 @@ use table::table;
 
 pub use table::{Kind, Lasting, Row, Table, Takes, Where};
 
-/// Stands for an object that the gate has given to the guest of one run. The number means nothing by itself: the gate
-/// keeps namespace, index, name and permitted verbs behind it and looks at them again at every use.
+/// A guest's number for an object that the gate has given to one run. The number alone means nothing. The gate keeps
+/// namespace, index, name and permitted verbs for it, and checks them at every use.
 pub type Handle = u32;
 
-/// Makes [`Capability`] and [`Operation`] of one row per capability: its type, its file, and the name of its WIT interface.
+/// Makes [`Capability`] and [`Operation`] from one row per capability: its type, its file, and the name of its WIT
+/// interface.
 macro_rules! capabilities {
     ($($operations:ident: $file:ident, $name:literal;)+) => {
         /// The operations, an enum per capability.
@@ -43,7 +46,7 @@ macro_rules! capabilities {
             $(pub use super::$file::$operations;)+
         }
 
-        /// A WIT interface with authority: what a policy grants. In the order of `wit/world.wit`.
+        /// A WIT interface with privileges, which a policy grants. In the order of `wit/world.wit`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[allow(missing_docs, reason = "the file of each capability describes it")]
         pub enum Capability {
@@ -51,17 +54,17 @@ macro_rules! capabilities {
         }
 
         impl Capability {
-            /// All of them.
+            /// All capabilities.
             pub const ALL: &'static [Self] = &[$(Self::$operations,)+];
 
-            /// Name of the WIT interface, and of the policy's table.
+            /// The name of the WIT interface, and of the policy's table.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$operations => $name,)+
                 }
             }
 
-            /// Its operations.
+            /// The rows of its operations.
             pub const fn rows(self) -> &'static [Row] {
                 match self {
                     $(Self::$operations => <ops::$operations as Table>::ROWS,)+
@@ -69,10 +72,10 @@ macro_rules! capabilities {
             }
         }
 
-        /// One privileged request. Names, paths and keys that are absent from it are chosen by the gate, from the operator's
-        /// configuration, the environment of the run or its own record.
+        /// One privileged request. The gate chooses the names, paths and keys that it lacks, from the operator's
+        /// configuration, the run's environment or its own record.
         ///
-        /// In JSON it is its capability's own form: `{"op":"bridge-find","name":"cni0"}`.
+        /// In JSON it has the form of its capability: `{"op":"bridge-find","name":"cni0"}`.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         #[serde(untagged)]
         #[allow(missing_docs, reason = "the file of each capability describes it")]
@@ -86,8 +89,8 @@ macro_rules! capabilities {
             }
         })+
 
-        /// By `op`, so that only one capability's own form is tried: serde's untagged form tries them all, which takes ten
-        /// times as long.
+        /// Selects the capability by `op`, so that only its form is tried. serde's untagged form tries them all, which
+        /// takes ten times as long.
         impl<'de> Deserialize<'de> for Operation {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let object = Map::deserialize(deserializer)?;
@@ -101,21 +104,21 @@ macro_rules! capabilities {
         }
 
         impl Operation {
-            /// What policy has to grant.
+            /// Returns the capability that policy has to grant.
             pub fn capability(&self) -> Capability {
                 match self {
                     $(Self::$operations(_) => Capability::$operations,)+
                 }
             }
 
-            /// Its row in the table of its capability.
+            /// Returns its row in the table of its capability.
             pub fn row(&self) -> &'static Row {
                 match self {
                     $(Self::$operations(operation) => operation.row(),)+
                 }
             }
 
-            /// The handles that it names, each with what it has to stand for.
+            /// Returns the handles that it names, each with the kind of object that it must stand for.
             pub fn handles(&mut self) -> Vec<(&mut Handle, Takes)> {
                 match self {
                     $(Self::$operations(operation) => operation.handles(),)+
@@ -147,16 +150,16 @@ capabilities! {
 }
 
 impl Capability {
-    /// The capability of this name.
+    /// Returns the capability of this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|capability| capability.name() == name)
     }
 
-    /// The capability whose operation a JSON object is: `op` is its name, `-`, and the function.
+    /// Returns the capability of an operation in JSON: `op` is the capability's name, `-`, and the function.
     fn of_tag(object: &Map<String, Value>) -> Result<Self, String> {
         let tag = object.get("op").and_then(Value::as_str).ok_or("an operation has no `op`")?;
         let is_own = |capability: &Self| {
-            // The log has known it by this name from the beginning.
+            // The audit log has always used this name.
             let name = if *capability == Self::LinkSysctl { "sysctl" } else { capability.name() };
             let function = tag.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
             function.is_some_and(|function| capability.rows().iter().any(|row| row.function() == function))
@@ -164,7 +167,7 @@ impl Capability {
         Self::ALL.iter().copied().find(is_own).ok_or_else(|| format!("there is no operation `{tag}`"))
     }
 
-    /// Whether some of its operations act in the container's namespace.
+    /// True if some of its operations act in the container's namespace.
     pub fn acts_in_container(self) -> bool {
         self.rows().iter().any(|row| match row.acts {
             Where::Container | Where::Both => true,
@@ -172,12 +175,12 @@ impl Capability {
         })
     }
 
-    /// Whether one of its operations makes the attachment's own link.
+    /// True if one of its operations makes the attachment's own link.
     pub fn makes_links(self) -> bool {
         self.rows().iter().any(|row| row.lasting == Lasting::Link)
     }
 
-    /// Whether some of its operations act in a network namespace: they end in netlink or a sysctl.
+    /// True if some of its operations act in a network namespace: they use netlink or a sysctl.
     pub fn acts_in_kernel(self) -> bool {
         self.rows().iter().any(|row| match row.acts {
             Where::Container | Where::Host | Where::Both => true,
@@ -193,12 +196,12 @@ impl fmt::Display for Capability {
 }
 
 impl Operation {
-    /// The WIT interface and function, for messages and the audit log.
+    /// Returns the WIT interface and function, for messages and the audit log.
     pub fn name(&self) -> &'static str {
         self.row().name
     }
 
-    /// What it leaves.
+    /// Returns what the operation leaves behind.
     pub fn lasting(&self) -> Lasting {
         self.row().lasting
     }

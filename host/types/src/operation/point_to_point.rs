@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op")]
 pub enum PointToPoint {
-    /// Gateway address and route to each of the attachment's addresses on its host end.
+    /// Put the gateway address, and a route to each of the attachment's addresses, on its host end.
     #[serde(rename = "point-to-point-ensure")]
     Ensure { host: Handle },
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op")]
 pub enum ResolvConf {
-    /// The file, parsed.
+    /// Read the file, and return it parsed.
     #[serde(rename = "resolv-conf-read")]
     Read,
 }

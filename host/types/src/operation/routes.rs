@@ -1,22 +1,22 @@
-//! `routes`: through the attachment's own link.
+//! `routes`: the routes through the attachment's own link.
 
 use super::table;
 use crate::{Handle, Route};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-/// `routes`: through the attachment's own link.
+/// `routes`: the routes through the attachment's own link.
 #[allow(missing_docs, reason = "a variant's own line describes its fields")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op")]
 pub enum Routes {
-    /// Every route leaves through the held link.
+    /// Add routes. Every route leaves through the held link.
     #[serde(rename = "routes-add")]
     Add { link: Handle, routes: Vec<Route> },
-    /// Drop the kernel's own prefix routes of these networks.
+    /// Remove the kernel's own prefix routes of these networks.
     #[serde(rename = "routes-remove-connected")]
     RemoveConnected { link: Handle, networks: Vec<IpNet> },
-    /// Main-table routes through the held link.
+    /// List the main table's routes through the held link.
     #[serde(rename = "routes-list")]
     List { link: Handle },
 }

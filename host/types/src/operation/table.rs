@@ -1,45 +1,47 @@
-//! What every operation has to say of itself, whatever it does.
+//! The facts that the host knows about every operation.
 
 use crate::{Capability, Handle};
 
-/// Where an operation acts.
+/// The place where an operation acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// In the container's network namespace.
     Container,
-    /// In the host's.
+    /// In the host's network namespace.
     Host,
-    /// In both.
+    /// In both namespaces.
     Both,
-    /// In none: it is about files, or about another plugin.
+    /// In no namespace: the operation is about files, or about another plugin.
     Nowhere,
 }
 
-/// What an operation leaves behind.
+/// The effect that an operation leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
-    /// Nothing: it reads. Allowed on every verb.
+    /// Nothing: the operation only reads. Allowed on every verb.
     Nothing,
-    /// Removed by a failed ADD, and by DEL.
+    /// An effect that a failed ADD and DEL remove.
     Attachment,
-    /// The same, and it is the attachment's own link: nothing of the attachment outlives it.
+    /// The attachment's own link. A failed ADD and DEL remove it, and nothing of the attachment outlives it.
     Link,
-    /// Removed by a failed ADD only: it dies with the container's namespace.
+    /// An effect that only a failed ADD removes: it ends with the container's namespace.
     Namespace,
-    /// It configures what goes away with another effect.
+    /// A setting of something that goes away with another effect.
     Part,
-    /// A node object: shared, removed by neither.
+    /// A node object: shared, and removed by neither a failed ADD nor DEL.
     Node,
-    /// It removes what is this attachment's.
+    /// Nothing: the operation removes what belongs to this attachment.
     Removal,
-    /// It gives back what the next attachment may take at once, while this one could go on using it: on DEL alone.
+    /// Nothing: the operation gives back what the next attachment may take at once. This attachment could go on using
+    /// it, so it is allowed on DEL only.
     Release,
-    /// It removes what is left of attachments that are gone.
+    /// Nothing: the operation removes garbage.
     Collection,
 }
 
 impl Lasting {
-    /// Whether the record must tell that something is being made. What dies with the container's namespace needs none.
+    /// True if the record must list the effect before it is made. An effect that ends with the container's namespace
+    /// needs no record.
     pub fn is_recorded(self) -> bool {
         match self {
             Self::Attachment | Self::Link | Self::Part | Self::Node => true,
@@ -47,7 +49,7 @@ impl Lasting {
         }
     }
 
-    /// As plans and logs have it.
+    /// The name in plans and logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
@@ -62,14 +64,14 @@ impl Lasting {
     }
 }
 
-/// What a handle can stand for.
+/// The kinds of objects that a handle can stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The attachment's link in the container.
     Own,
-    /// Its other end on the host.
+    /// The attachment's host end.
     HostEnd,
-    /// A link of the host that a plugin before made.
+    /// A link of the host that an earlier plugin made.
     Port,
     /// A bridge that policy grants.
     Bridge,
@@ -78,7 +80,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The capability that gives such handles out: who has it may look at the link.
+    /// Returns the capability that gives out such handles. A plugin with it may look at the link.
     pub fn giver(self) -> Capability {
         match self {
             Self::Own => Capability::Link,
@@ -89,57 +91,57 @@ impl Kind {
     }
 }
 
-/// What an operation takes for a handle.
+/// The handles that an operation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// The attachment's link in the container.
     Own,
-    /// Its other end on the host, where this run or the record made it.
+    /// The attachment's host end, made by this run or listed in the record.
     HostEnd,
-    /// The same, or a link of the host that a plugin before made: what can be a bridge's port.
+    /// The attachment's host end, or a link of the host that an earlier plugin made: the possible ports of a bridge.
     Port,
-    /// The same, and a host end that only seems to belong to the container's link: to look at.
+    /// A possible port as above, or a host end that only seems to belong to the container's link: only to look at.
     SeenEnd,
     /// A bridge that policy grants.
     Bridge,
     /// A link to stack others on, that policy grants.
     Parent,
-    /// Whatever was given out: to look at.
+    /// Any handle that was given out: only to look at.
     Any,
 }
 
 /// An operation's row in the table of its capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// WIT interface and function, for messages and the audit log.
+    /// The WIT interface and function, for messages and the audit log.
     pub name: &'static str,
-    /// Where it acts.
+    /// The place where it acts.
     pub acts: Where,
-    /// What it leaves.
+    /// The effect that it leaves.
     pub lasting: Lasting,
 }
 
 impl Row {
-    /// The function alone.
+    /// The name of the function alone.
     pub fn function(&self) -> &'static str {
         self.name.split_once('.').map_or("", |(_, function)| function)
     }
 }
 
-/// What the operations of one capability have in common.
+/// The facts about the operations of one capability.
 pub trait Table {
-    /// All of them.
+    /// The rows of all operations.
     const ROWS: &'static [Row];
 
-    /// This one.
+    /// Returns the row of this operation.
     fn row(&self) -> &'static Row;
 
-    /// The handles that it names, each with what it has to stand for.
+    /// Returns the handles that it names, each with the kind of object that it must stand for.
     fn handles(&mut self) -> Vec<(&mut Handle, Takes)>;
 }
 
-/// The table of a capability: `VARIANT { HANDLE: TAKES, ... } => NAME, WHERE, LASTING;` for each operation. One without a
-/// row does not compile.
+/// Makes the table of a capability: `VARIANT { HANDLE: TAKES, ... } => NAME, WHERE, LASTING;` for each operation. An
+/// operation without a row does not compile.
 macro_rules! table {
     ($operations:ident; $($variant:ident { $($handle:ident: $takes:ident),* } => $name:literal, $acts:ident, $lasting:ident;)+) => {
         impl super::table::Table for $operations {

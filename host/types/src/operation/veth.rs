@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op")]
 pub enum Veth {
-    /// One message makes both ends, each in its final namespace; the host's end is up.
+    /// Make the pair with one message, each end in its final namespace. The host end is up.
     #[serde(rename = "veth-create")]
     Create { mtu: Option<u32>, mac: Option<Mac> },
-    /// The attachment's existing pair.
+    /// Look up the attachment's existing pair.
     #[serde(rename = "veth-find")]
     Find,
-    /// Wait until the host's end is operational.
+    /// Wait until the host end is operational.
     #[serde(rename = "veth-wait-running")]
     WaitRunning { host: Handle },
 }

@@ -1,8 +1,8 @@
-//! Records that are full, damaged, of another version, or none.
+//! Records that are full, damaged, of another version, or not records.
 
 use super::*;
 
-/// As version 0.1.0 wrote them, and as one to come may.
+/// Records as version 0.1.0 wrote them, and as a later version may.
 #[test]
 fn lines_of_other_kinds_are_passed_over() {
     let scratch = Scratch::new();
@@ -41,7 +41,7 @@ fn what_is_no_file_is_set_aside() {
     }
 }
 
-/// What can be noted can be read again, with all notes that it was undone.
+/// All effects that can be noted can be read again, with all notes that they were undone.
 #[test]
 fn a_record_that_is_full_refuses_and_can_still_be_removed() {
     for (name, fits) in [("a", MOST_EFFECTS), (&*"b".repeat(10_000), 26), (&*"\0".repeat(60_000), 0)] {
@@ -67,7 +67,7 @@ fn a_record_that_is_full_refuses_and_can_still_be_removed() {
     }
 }
 
-/// What comes and goes fills a record too.
+/// Effects that are made and undone fill a record too.
 #[test]
 fn notes_of_what_is_undone_count() {
     let scratch = Scratch::new();
@@ -82,7 +82,7 @@ fn notes_of_what_is_undone_count() {
     assert!(existing(&scratch).unwrap().unwrap().remove_file().unwrap());
 }
 
-/// Earlier versions had no limit but that of reading.
+/// Earlier versions had no limit except that of reading.
 #[test]
 fn a_longer_record_of_an_earlier_version_is_removed() {
     let scratch = Scratch::new();
@@ -99,7 +99,7 @@ fn a_longer_record_of_an_earlier_version_is_removed() {
     for effect in record.effects(None).iter().skip(1) {
         record.mark_removed(effect.seq).unwrap();
     }
-    // As a DEL that is killed leaves it.
+    // A killed DEL leaves this state.
     drop(record);
     let mut record = existing(&scratch).unwrap().unwrap();
     for left in record.effects(None) {
@@ -124,7 +124,7 @@ fn corrupt_records_are_set_aside() {
     let record = open(&scratch);
     assert!(record.is_new() && record.warnings()[0].contains(".corrupt-5"));
     drop(record);
-    // A record under another's key.
+    // A record with the key of another one.
     let other = RecordKey::new(u64::MAX, "net", "box", "eth1");
     std::fs::copy(path(&scratch), path(&scratch).with_file_name(other.file_name())).unwrap();
     assert!(Record::<Act>::open_existing(&scratch.path("state"), &other, soon()).is_err());
@@ -172,7 +172,7 @@ fn a_damaged_line_doesnt_hide_the_others() {
     for effect in record.effects(None) {
         record.mark_removed(effect.seq).unwrap();
     }
-    // Who knows what the line told of.
+    // The content of the damaged line is unknown.
     let error = record.remove_file().err().unwrap().to_string();
     assert!(error.contains("line 3 is damaged") && error.contains(".corrupt-1"), "{error}");
     assert!(!path(&scratch).exists());
@@ -180,7 +180,7 @@ fn a_damaged_line_doesnt_hide_the_others() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Killed at any byte: what was wholly written counts, and the record goes on from there.
+    /// Killed at any byte: whole lines count, and the record continues from there.
     #[test]
     fn any_cut_is_survived(cut in any::<prop::sample::Index>()) {
         let scratch = Scratch::new();

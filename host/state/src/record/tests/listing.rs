@@ -1,4 +1,4 @@
-//! Which records there are, found by their names and keys.
+//! Lists of records, by their names and keys.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn records_of_the_known_are_not_opened() {
     drop(open(&scratch));
     let other = Header { container_id: "other".to_owned(), ..header() };
     drop(Record::<Act>::open_or_create(&root, &other, soon()).unwrap());
-    // What is in the file of a known one is not looked at.
+    // The content of a known file is not read.
     std::fs::write(path(&scratch), "no record").unwrap();
     let empty = Header { container_id: "empty".to_owned(), ..header() };
     let empty = root.join("attachments").join(empty.key().file_name());
@@ -49,7 +49,7 @@ fn records_of_postern_0_1_are_found_by_their_names() {
     let mut record = open(&scratch);
     record.append("bridge", &link("v1"), false).unwrap();
     drop(record);
-    // Before there were networks in the names.
+    // File names of the time before they contained networks.
     let earlier = path(&scratch).with_file_name(header().key().file_name().split_off(16));
     std::fs::rename(path(&scratch), &earlier).unwrap();
     let network = NetworkKey::new(header().host_netns_cookie, "another");

@@ -1,4 +1,4 @@
-//! Sections: whose they are, and how far they got.
+//! Sections: their plugins and their progress.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn a_plugin_can_have_several_sections() {
     assert_eq!(called(&record, "a").as_deref(), Some("tuning"));
     assert_eq!((record.effects(Some("tuning#2")).len(), record.effects(Some("tuning")).len()), (2, 0));
     assert_eq!(record.next_section("tuning"), "tuning#3");
-    // Ones that were given out already are not given out again while a later one is there.
+    // A number that was given out is not given out again while a later one is there.
     record.end(Some("tuning")).unwrap();
     assert_eq!(record.next_section("tuning"), "tuning#3");
 }
@@ -92,7 +92,7 @@ fn sections_tell_how_far_each_plugin_got() {
     assert!(record.remove_file().unwrap());
 }
 
-/// How packets go is kept as far as the record stays within the page that its first line has taken.
+/// The data path is kept if the record stays within the page that its first line has taken.
 #[test]
 fn a_data_path_is_kept_within_a_page() {
     for (count, is_kept) in [(3, true), (30, true), (200, false)] {
@@ -117,7 +117,7 @@ fn a_data_path_is_kept_within_a_page() {
     }
 }
 
-/// What is known when the runtime has its answer can be noted on a disk that is full.
+/// The notes for the time when the runtime has its answer can be written on a full disk.
 #[test]
 fn the_last_line_needs_no_room() {
     let scratch = Scratch::new();
@@ -134,7 +134,7 @@ fn the_last_line_needs_no_room() {
     assert!(record.warnings().is_empty() && record.effects(None).len() == 1);
     assert_eq!((record.sections()[0].stage, record.sections()[0].since), (Stage::Given, 1_795_266_000_123));
     drop(record);
-    // Killed before, and gone on with another line, shorter or longer than the room.
+    // Killed before that, and continued with another line, shorter or longer than the room.
     for name in ["", "a name that is rather long for a link, and longer than the room"] {
         let mut record = open(&scratch);
         record.end(None).unwrap();
@@ -149,7 +149,7 @@ fn the_last_line_needs_no_room() {
     }
 }
 
-/// What joined with a link of another plugin is known by that, whatever it has left to be removed.
+/// A section that joined a link of another plugin keeps this mark, with any remaining effects.
 #[test]
 fn a_section_that_joined_is_known_by_that() {
     let scratch = Scratch::new();
