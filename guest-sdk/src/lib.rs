@@ -54,6 +54,7 @@ pub mod attachments;
 pub mod bridge;
 pub mod check;
 pub mod configure;
+pub mod device;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod fake;
 pub mod forwarding;

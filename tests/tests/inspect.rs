@@ -25,7 +25,7 @@ fn hostile() -> Result<String> {
 }
 
 /// The required and the forbidden statements about each plugin.
-const PLUGINS: [(&str, &[&str], &[&str]); 6] = [
+const PLUGINS: [(&str, &[&str], &[&str]); 7] = [
     (
         "bridge",
         &[
@@ -54,6 +54,15 @@ const PLUGINS: [(&str, &[&str], &[&str]); 6] = [
             "make its own link as one macvlan on a link that it may stack on, in the mode that the network's `mode` names",
         ],
         &["DISAGREE", "veth pair"],
+    ),
+    (
+        "host-device",
+        &[
+            "move the link that the network's `device` names",
+            "from this node into the container: the node does not have it meanwhile",
+            "move its device back to this node, as it was there",
+        ],
+        &["DISAGREE", "even if", "veth pair"],
     ),
     (
         "host-local",

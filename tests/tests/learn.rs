@@ -118,6 +118,26 @@ fn a_master_that_one_network_names_and_another_leaves_to_the_default_route() -> 
 }
 
 #[test]
+fn a_device_that_a_network_names() -> Result<()> {
+    let named = r#"{"cniVersion": "1.0.0", "name": "named", "type": "host-device", "device": "eno7",
+        "ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}}"#;
+    let by_address =
+        r#"{"cniVersion": "1.0.0", "name": "address", "type": "host-device", "hwaddr": "02:00:00:00:00:07"}"#;
+    let place = Place::new(&[("named.conf", named), ("address.conf", by_address)])?;
+    let (status, stdout, stderr) =
+        place.learn(&["host-device", "--network", "/run/named.conf", "/run/address.conf"])?;
+    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let learned = lines(&stdout);
+    for line in ["[grant.device]", "names = [\"${config.device}\"]", "addresses = [\"${config.hwaddr}\"]"] {
+        ensure!(learned.contains(&line), "not `{line}`:\n{stdout}");
+    }
+    for absent in ["paths", "ids", "default-link", "ports", "eno7"] {
+        ensure!(!learned.iter().any(|line| line.starts_with(absent)), "`{absent}`:\n{stdout}");
+    }
+    Ok(())
+}
+
+#[test]
 fn names_that_follow_no_key_stay_literal() -> Result<()> {
     let host_local = r#"{"cniVersion": "1.0.0", "name": "net", "type": "bridge",
         "ipam": {"type": "host-local", "subnet": "10.9.0.0/24", "dataDir": "/somewhere/leases"}}"#;

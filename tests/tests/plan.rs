@@ -133,6 +133,12 @@ fn macvlan(patch: Value) -> Value {
     network("1.0.0", Value::Object(plugin))
 }
 
+fn device(patch: Value) -> Value {
+    let Value::Object(mut plugin) = ptp(patch)["plugins"][0].clone() else { return Value::Null };
+    plugin.insert("type".to_owned(), "host-device".into());
+    network("1.0.0", Value::Object(plugin))
+}
+
 /// A parent link with the default route through it.
 const WIRE: &str = "ip link add wire0 type veth peer name wire1; ip link set wire0 up; ip link set wire1 up
     ip address add 10.6.0.1/24 dev wire0; ip route add default via 10.6.0.2";
@@ -227,6 +233,9 @@ fn foretold() -> Vec<(&'static str, Value, &'static str, &'static str)> {
         ("macvlan queue", macvlan(json!({"bcqueuelen": 500})), "eth0", ""),
         ("macvlan passthru", macvlan(json!({"master": "wire1", "mode": "passthru"})), "eth0", ""),
         ("macvlan without addresses", macvlan(json!({"ipam": null})), "eth0", ""),
+        ("device", device(json!({"device": "wire1"})), "eth0", ""),
+        ("device dual", device(json!({"device": "wire1", "ipam": dual()})), "net0", ""),
+        ("device without addresses", device(json!({"device": "wire1", "ipam": null})), "eth0", ""),
         ("loopback", network("1.0.0", json!({"type": "loopback"})), "lo", ""),
         ("host-local", network("1.1.0", json!({"type": "host-local", "ipam": dual()})), "eth0", ""),
         ("static alone", network("0.4.0", json!({"type": "static", "ipam": fixed()})), "eth0", ""),
@@ -295,6 +304,20 @@ fn foretells(network: &Value, ifname: &str, args: &str) -> Result<()> {
 fn operation<'a>(plan: &'a Value, name: &str) -> Result<&'a Value> {
     let all = plan["plugins"].as_array().into_iter().flatten().flat_map(|plugin| plugin["operations"].as_array());
     all.flatten().find(|operation| operation["operation"] == name).with_context(|| format!("no {name}: {plan:#}"))
+}
+
+#[test]
+fn a_device_that_the_node_needs_is_not_to_be_taken() -> Result<()> {
+    let place = Place::new(&["c1"])?;
+    place.node.sh(&format!("{WIRE}; ip link add br9 type bridge; ip link set wire1 master br9"))?;
+    let netns = place.node.netns("c1");
+    for (name, key) in [("wire0", "default-link = \"true\""), ("wire1", "ports = \"true\"")] {
+        let (status, plan) =
+            place.object(&device(json!({"device": name})), &["--container", "c1", "--netns", &netns])?;
+        let missing = operation(&plan, "device.take")?["missing"].as_str().unwrap_or_default().to_owned();
+        ensure!(status != 0 && plan["allowed"] == false && missing.contains(key), "{name}: {status} {plan:#}");
+    }
+    Ok(())
 }
 
 #[test]

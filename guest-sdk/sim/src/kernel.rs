@@ -34,6 +34,10 @@ pub struct Link {
     pub port: Option<PortSpec>,
     /// The PCI device that it belongs to.
     pub pci: Option<String>,
+    /// Its path below `/sys/devices`, with its own directory.
+    pub path: Option<String>,
+    /// Its name on the host, if it was moved from there.
+    pub home: Option<String>,
     /// True in promiscuous mode.
     pub promisc: bool,
     /// True for a bridge that filters VLANs.
@@ -72,6 +76,8 @@ pub struct Kernel {
     pub default_link: Option<String>,
     /// The name of the link of the container's default route.
     pub default_link_inside: Option<String>,
+    /// PCI devices that a driver of user space has.
+    pub userspace: Vec<String>,
     /// True if forwarding is on.
     pub forwarding: bool,
     /// The backends that have the attachment's masquerading.
@@ -111,6 +117,7 @@ impl Default for Kernel {
             lo: (false, Vec::new()),
             default_link: None,
             default_link_inside: None,
+            userspace: Vec::new(),
             forwarding: false,
             masquerade: Vec::new(),
             mac_guard: None,

@@ -38,6 +38,8 @@ impl Kernel {
                 master: None,
                 port: None,
                 pci: None,
+                path: None,
+                home: None,
                 promisc: false,
                 vlan_filtering: false,
                 pinned: false,

@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use postern_types as values;
-use postern_types::{DelegateError, ErrorCode, LinkInfo, MacvlanMode, OpError};
+use postern_types::{DelegateError, DeviceKey, ErrorCode, LinkInfo, MacvlanMode, OpError};
 use std::fmt;
 use std::str::FromStr;
 
@@ -97,6 +97,20 @@ pub(crate) fn macvlan_link(made: macvlan::Made) -> crate::macvlan::Macvlan {
         macvlan::Mode::Passthru => MacvlanMode::Passthru,
     });
     crate::macvlan::Macvlan { link: crate::link::Link(made.link), attributes: link_info(made.attributes), mode }
+}
+
+pub(crate) fn device_key(by: DeviceKey) -> device::Key {
+    match by {
+        DeviceKey::Name => device::Key::Name,
+        DeviceKey::Address => device::Key::Address,
+        DeviceKey::Path => device::Key::Path,
+        DeviceKey::Pci => device::Key::Pci,
+        DeviceKey::Id => device::Key::Id,
+    }
+}
+
+pub(crate) fn taken(taken: device::Taken) -> crate::device::Taken {
+    crate::device::Taken { link: crate::link::Link(taken.link), attributes: link_info(taken.attributes) }
 }
 
 /// Returns the texts of these values, as the interfaces carry them.

@@ -113,6 +113,8 @@ mod tests {
             macvlan_mode: None,
             alias: None,
             permanent: None,
+            other_names: Vec::new(),
+            has_xdp: false,
             device: None,
         }
     }

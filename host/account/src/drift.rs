@@ -322,6 +322,14 @@ impl Sight {
         match effect {
             Effect::Veth(Veth { host, mac }) => self.host_end(account, plugin, host, *mac),
             Effect::Macvlan(_) => self.stacked(account, header, plugin, container),
+            Effect::Device(device) => {
+                let from = device.device.as_ref().map(|(bus, name)| format!(", {bus} {name}")).unwrap_or_default();
+                account.fact(plugin, "device", format!("{} of this node{from}, is {}", device.name, header.ifname));
+                if self.link(&device.name).is_some_and(|link| device.is_same(link)) {
+                    let what = format!("the device {} is on the host, and not in the container", device.name);
+                    account.differs(what, AGAIN, false);
+                }
+            }
             Effect::Masquerade(Masquerade { backend, addresses }) => {
                 self.masquerading(account, plugin, *backend, addresses);
             }

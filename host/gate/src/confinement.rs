@@ -109,6 +109,8 @@ fn give_up(
         session.enter(namespace, confine).map_err(|error| failed(&error))?;
     }
     if session.request.verb == Verb::Gc {
+        // Devices of the node are moved back there.
+        session.home().map_err(|error| failed(&error))?;
         let confine = || {
             let confinement = Arc::clone(&confinement);
             move || confinement.apply().map_err(|error| error.to_string())

@@ -1,6 +1,7 @@
 //! The checks of a guest's output, before it is accepted.
 
 use crate::attached::{self, Lack};
+use crate::capability::device;
 use crate::errors::kernel;
 use crate::session::{OwnAddress, Request, Session};
 use postern_cni::{CniResult, Error, Interface, IpConfig, Json, Verb};
@@ -63,10 +64,7 @@ impl Known for Session {
         let link = netlink.link_by_name(&interface.name).map_err(kernel)?;
         // An alternative name finds it too, but results name links by their own name.
         let link = link.filter(|link| link.name == interface.name);
-        Ok(link.map(|link| Seen {
-            mtu: link.mtu,
-            pci: link.device.filter(|device| device.bus == "pci").map(|device| device.name),
-        }))
+        Ok(link.map(|link| Seen { mtu: link.mtu, pci: device::pci_of(&link) }))
     }
 
     fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError> {

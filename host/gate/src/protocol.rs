@@ -210,8 +210,8 @@ fn begin(
     let mut session = Session::new(request, end, places);
     session.keep_for_cleanup(cleanup);
     session.digest = digest;
-    session.makes_links = part.link;
-    session.owns_link = part.link;
+    session.makes_links = part.makes_link();
+    session.owns_link = part.makes_link();
     if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
         session.look_for_link().map_err(internal)?;
@@ -330,7 +330,7 @@ fn del_without_plugin(
     let part = Part::of(shipped, &request);
     let deadline = started + Limits::default().time();
     let mut session = Session::new(request, deadline, places);
-    session.makes_links = part.link;
+    session.makes_links = part.makes_link();
     session.open_record().map_err(internal)?;
     session.look_for_link().map_err(internal)?;
     // For a chained plugin only its own section is removed: the attachment's other plugins are called after it.

@@ -226,7 +226,7 @@ pub struct Session {
     worker: Option<Worker>,
     namespace: Option<Namespace>,
     host: OnceCell<Netlink>,
-    home: OnceCell<Namespace>,
+    home: OnceCell<Rc<Namespace>>,
     record: Option<Record<Effect>>,
     /// True if this run has begun the section of the called plugin.
     begun: bool,
@@ -305,6 +305,7 @@ impl Session {
         request.path.clone_from(&self.request.path);
         request.stdin.clone_from(&self.request.stdin);
         session.runner = Rc::clone(&self.runner);
+        session.home = self.home.clone();
         session.share(&self.nft);
         session.keep_by(Keeping::of_runtime(Rc::clone(&self.served), &self.request.plugin));
         if let Some(found) = self.found_of(key) {
@@ -439,7 +440,7 @@ impl Session {
         }
         let home =
             Namespace::current().map_err(|e| OpError::new(ErrorCode::Kernel, "/proc/self/ns/net", e.to_string()))?;
-        Ok(self.home.get_or_init(|| home))
+        Ok(self.home.get_or_init(|| Rc::new(home)))
     }
 
     /// Returns the key of the attachment's record. Attachments of different host namespaces have different records.

@@ -4,7 +4,7 @@
 //! Objects are found by the names and marks that the native plugins use too. No policy is asked: an attachment may
 //! always remove its own objects, and runtimes call DEL until it succeeds.
 
-use crate::capability::{leases, link, masquerade};
+use crate::capability::{device, leases, link, masquerade};
 use crate::collect;
 use crate::effect::Macvlan;
 use crate::effect::{Effect, Lease, MacGuard};
@@ -19,8 +19,10 @@ use std::time::Instant;
 /// The objects that a plugin may have made: no others are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The pair.
+    /// The attachment's own link, which the plugin made.
     pub link: bool,
+    /// A device of the node.
+    pub device: bool,
     /// Masquerading and spoofing protection.
     pub rules: bool,
     /// Addresses.
@@ -28,19 +30,25 @@ pub struct Part {
 }
 
 impl Part {
+    /// True if the plugin makes or moves the attachment's link.
+    pub fn makes_link(self) -> bool {
+        self.link || self.device
+    }
+
     /// Returns the parts by the plugin's policy. Without one, the configuration tells if this is the IPAM plugin or the
     /// one that makes the link.
     pub fn of(policy: Option<&Policy>, request: &Request) -> Self {
         let delegates = !request.conf.ipam_type.is_empty();
         match policy {
             Some(policy) => Self {
-                link: policy.makes_links(),
+                link: policy.makes_links() && !policy.knows(Capability::Device),
+                device: policy.knows(Capability::Device),
                 rules: policy.knows(Capability::Masquerade) || policy.knows(Capability::MacGuard),
                 leases: policy.knows(Capability::Leases) || policy.knows(Capability::Ipam) && delegates,
             },
             None => {
                 let is_interface_plugin = request.conf.ipam_type != request.plugin;
-                Self { link: is_interface_plugin, rules: is_interface_plugin, leases: delegates }
+                Self { link: is_interface_plugin, device: false, rules: is_interface_plugin, leases: delegates }
             }
         }
     }
@@ -69,6 +77,13 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
             Err(error) => failed = failed.or(Some(error)),
         }
         pair_stays = failed.is_some();
+    }
+    if part.device {
+        // No policy is asked. The device comes home if it is a driver's, or if its alias is the network's name for it.
+        let named = session.request.conf.fields().string("device").ok().flatten().unwrap_or_default();
+        let is_named = |own: &Link, alias: &str| alias == named || own.device.is_some();
+        step(session, &mut failed, json!({"effect": "device"}), |session| device::give_back(session, is_named));
+        pair_stays |= failed.is_some();
     }
     if part.rules {
         step(session, &mut failed, json!({"effect": "mac-guard"}), |session| MacGuard::default().revert(session));

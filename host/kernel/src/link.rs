@@ -5,7 +5,7 @@ use crate::netlink::Netlink;
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, Parseable};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoBridge, InfoData, InfoMacVlan, InfoVeth, LinkAttribute, LinkExtentMask, LinkMessage, MacVlanMode,
+    InfoBridge, InfoData, InfoMacVlan, InfoVeth, LinkAttribute, LinkExtentMask, LinkMessage, LinkXdp, MacVlanMode, Prop,
 };
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use nix::errno::Errno;
@@ -28,6 +28,10 @@ const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_PROP_LIST: u16 = 52;
+const IFLA_ALT_IFNAME: u16 = 53;
 const IFLA_PERM_ADDRESS: u16 = 54;
 const IFLA_PARENT_DEV_NAME: u16 = 56;
 const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
@@ -38,7 +42,6 @@ const IFLA_BRPORT_ISOLATED: u16 = 33;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_BR_VLAN_FILTERING: u16 = 7;
 const IFLA_MACVLAN_MODE: u16 = 1;
-const IFLA_ALT_IFNAME: u16 = 53;
 /// The room for an alternative name, in bytes, including the final zero byte.
 const ALTIFNAMSIZ: usize = 128;
 
@@ -94,6 +97,10 @@ pub struct Link {
     /// `IFLA_PERM_ADDRESS`: the address that its driver gave it, independent of later settings. Virtual links have
     /// none.
     pub permanent: Option<[u8; 6]>,
+    /// Its alternative names (`IFLA_ALT_IFNAME`).
+    pub other_names: Vec<String>,
+    /// True if an XDP program reads the received packets.
+    pub has_xdp: bool,
     /// The driver's device that it belongs to. Virtual links have none, and no user can make one that has.
     pub device: Option<Device>,
 }
@@ -127,6 +134,8 @@ impl Link {
             macvlan_mode: None,
             alias: None,
             permanent: None,
+            other_names: Vec::new(),
+            has_xdp: false,
             device: None,
         };
         let (mut bus, mut device) = (None, None);
@@ -168,6 +177,14 @@ impl Link {
                 }
                 IFLA_LINK_NETNSID => link.peer_netnsid = attribute.u32().map(u32::cast_signed),
                 IFLA_PERM_ADDRESS => link.permanent = attribute.value.try_into().ok(),
+                IFLA_PROP_LIST => {
+                    let names = attribute.nested().into_iter().filter(|name| name.kind == IFLA_ALT_IFNAME);
+                    link.other_names = names.filter_map(|name| name.text().map(str::to_owned)).collect();
+                }
+                IFLA_XDP => {
+                    let attached = attribute.nested().first(IFLA_XDP_ATTACHED).and_then(|attached| attached.u8());
+                    link.has_xdp = attached.is_some_and(|how| how != 0);
+                }
                 IFLA_PARENT_DEV_NAME => device = attribute.text(),
                 IFLA_PARENT_DEV_BUS_NAME => bus = attribute.text(),
                 _ => {}
@@ -475,6 +492,65 @@ impl Netlink {
         self.acknowledged(subject, &RouteNetlinkMessage::NewLink(link.build()), NLM_F_CREATE | NLM_F_EXCL)
     }
 
+    /// Moves the link into another namespace, with this name and this alias (`""` is none). It is down there, without
+    /// addresses and routes. One message does all of it, so no process sees the link half moved.
+    ///
+    /// # Errors
+    /// `EEXIST` if one of the link's names is taken there. `EINVAL` for a link that cannot be moved (`lo`, a bridge) and
+    /// for a name that no link can have. `ENODEV` if there is no such link.
+    pub fn hand_over(&self, index: u32, namespace: BorrowedFd<'_>, name: &str, alias: &str) -> Result<()> {
+        if !is_link_name(name) {
+            let subject = Subject { operation: "move", object: &name };
+            return Err(subject.invalid("no link can have this name"));
+        }
+        self.change("move", index, |link| {
+            let link = link.setns_by_fd(namespace.as_raw_fd()).name(name).down();
+            link.append_extra_attribute(self::alias(alias))
+        })
+    }
+
+    /// Sets the alias; `""` is none.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such link.
+    pub fn set_alias(&self, index: u32, alias: &str) -> Result<()> {
+        self.change("set alias of", index, |link| link.append_extra_attribute(self::alias(alias)))
+    }
+
+    /// Sets the MTU, in bytes.
+    ///
+    /// # Errors
+    /// `EINVAL` for one that the driver refuses, `ENODEV` if there is no such link.
+    pub fn set_mtu(&self, index: u32, mtu: u32) -> Result<()> {
+        self.change("set MTU of", index, |link| link.mtu(mtu))
+    }
+
+    /// Removes an XDP program from the link.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such link, `EBUSY` if a process holds the program there by a descriptor.
+    pub fn remove_xdp(&self, index: u32) -> Result<()> {
+        let none = LinkAttribute::Xdp(vec![LinkXdp::Fd(-1)]);
+        self.change("take XDP off", index, |link| link.append_extra_attribute(none))
+    }
+
+    /// Adds alternative names of the link, or removes them.
+    ///
+    /// # Errors
+    /// `EEXIST` if one is taken, `ENOENT` if the link has none of that name, `ENODEV` if there is no such link.
+    pub fn change_other_names(&self, index: u32, names: &[String], add: bool) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let names = names.iter().cloned().map(Prop::AltIfName).collect();
+        let link = LinkUnspec::new_with_index(index).append_extra_attribute(LinkAttribute::PropList(names)).build();
+        let subject = Subject { operation: "change alternative names of", object: &format_args!("link {index}") };
+        match add {
+            true => self.acknowledged(subject, &RouteNetlinkMessage::NewLinkProp(link), NLM_F_CREATE | NLM_F_EXCL),
+            false => self.acknowledged(subject, &RouteNetlinkMessage::DelLinkProp(link), 0),
+        }
+    }
+
     /// Gives the link another name; it must be down.
     ///
     /// # Errors
@@ -497,6 +573,11 @@ fn veth_message(spec: &VethSpec<'_>) -> LinkMessage {
         own = own.address(mac.to_vec());
     }
     own.set_info_data(InfoData::Veth(InfoVeth::Peer(peer))).build()
+}
+
+/// Returns an alias without a final zero byte. An empty alias removes it.
+fn alias(alias: &str) -> LinkAttribute {
+    LinkAttribute::Other(DefaultNla::new(IFLA_IFALIAS, alias.as_bytes().to_vec()))
 }
 
 /// Sets the attributes that both ends of a veth pair have in common.

@@ -6,7 +6,7 @@ use super::{capability, port};
 use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
 use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
-use postern_types::{Backend, Capability, MacvlanMode};
+use postern_types::{Backend, Capability, Mac, MacvlanMode};
 
 /// The kinds of values that a key can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub enum Kind {
     Backend,
     /// Mode of a macvlan.
     Mode,
+    /// A link-layer address.
+    LinkAddress,
+    /// The name of a device on its bus.
+    Device,
     /// The absolute path of a directory.
     Directory,
     /// The absolute path of a file.
@@ -129,7 +133,7 @@ impl Kind {
         for (first, literal) in template.literals() {
             let impossible = match self {
                 Self::Link => literal.contains('/') || literal.replace('*', "").len() > 15,
-                Self::Plugin => literal.contains('/') || first && literal.starts_with('.'),
+                Self::Plugin | Self::Device => literal.contains('/') || first && literal.starts_with('.'),
                 Self::Directory | Self::File => first && !literal.starts_with('/'),
                 _ => literal.contains('*'),
             };
@@ -156,6 +160,11 @@ impl Kind {
             Self::Plugin => !text.is_empty() && !text.contains('/') && !text.starts_with('.'),
             Self::Backend => Backend::parse(text).is_some(),
             Self::Mode => MacvlanMode::parse(text).is_some(),
+            Self::LinkAddress => text.parse::<Mac>().is_ok(),
+            Self::Device => {
+                let is_own = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'.' | b'_' | b'-');
+                !text.is_empty() && text.bytes().all(|byte| is_own(byte) || byte == b'*') && !text.starts_with('.')
+            }
             Self::Directory => text.starts_with('/'),
             Self::File => text.starts_with('/') && !text.ends_with('/'),
             Self::Mtu => text.parse().is_ok_and(|mtu: u32| mtu == 0 || (68..=65535).contains(&mtu)),
@@ -180,6 +189,8 @@ impl Kind {
                 "name of a link: it can have 1 to 15 bytes, without `/`, `:` and blanks; `*` is any part of it"
             }
             Self::Plugin => "type of a plugin: it can't have a `/` or begin with a `.`; `*` is any part of it",
+            Self::LinkAddress => "link-layer address: it can be \"02:00:5e:10:00:01\"",
+            Self::Device => "device: it can be \"0000:3b:00.1\" or \"mlx5_core.sf.4\"; `*` is any part of it",
             Self::Mode => "mode: it can be \"bridge\", \"private\", \"vepa\" or \"passthru\"",
             Self::Backend => "backend: it can be \"nftables\" or \"iptables\"",
             Self::Directory => "absolute directory: it can be \"/PATH\"; `*` is any part of a name in it",
@@ -207,7 +218,19 @@ mod tests {
 
     #[test]
     fn every_kind_says_what_is_possible() {
-        let cases: [(Kind, &[&str], &[&str], &str); 12] = [
+        let cases: [(Kind, &[&str], &[&str], &str); 14] = [
+            (
+                Kind::LinkAddress,
+                &["02:00:5e:10:00:01", "02-00-5E-10-00-01", "${config.hwaddr}"],
+                &["", "02:00", "*", "02:00:5e:10:00:*", "${config.hwaddr}*"],
+                "02:00:5e:10:00:01",
+            ),
+            (
+                Kind::Device,
+                &["0000:3b:00.1", "0000:3b:*", "mlx5_core.sf.4", "${config.pciBusID}"],
+                &["", "../0000:3b:00.1", "a/b", ".", "/sys/${config.x}", "a b"],
+                "it can be \"0000:3b:00.1\"",
+            ),
             (
                 Kind::Link,
                 &["br0", "br*", "*", "fifteen_bytes__", "${config.x | cni0}", "br-${config.x}"],

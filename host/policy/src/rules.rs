@@ -235,6 +235,47 @@ mod tests {
         Policy::parse("[grant.ipam]\ntypes = [\"${node.default-link}\"]", "x.toml").unwrap_err();
     }
 
+    /// The bridge of a tap and a VRF are links of the container, by the network's names for them.
+    #[test]
+    fn a_link_in_the_container_has_a_name_too() {
+        for (key, config) in [("bridge", r#"{"bridge":"br0"}"#), ("vrfname", r#"{"vrfname":"br0"}"#)] {
+            let policy = format!("[grant.parent]\nnames = [\"${{config.{key}}}\"]\nin-container = \"true\"");
+            let find = |config, in_container| {
+                decided(&policy, config, &ops::Parent::Find { name: "br0".to_owned(), in_container }.into())
+            };
+            assert_eq!(find(config, true), Ok("parent.names"));
+            find(config, false).unwrap_err();
+            find("{}", true).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_device_is_the_one_that_the_network_names() {
+        use postern_types::DeviceKey::{Address, Id, Name, Path, Pci};
+        let policy = "[grant.device]\nnames = [\"${config.device}\"]\naddresses = [\"${config.hwaddr}\"]\n\
+                      paths = [\"${config.kernelpath}\"]\nids = [\"${config.pciBusID}\", \"${config.runtimeConfig.deviceID}\"]";
+        let take = |config, by, value: &str| {
+            decided(policy, config, &ops::Device::Take { by, value: value.to_owned() }.into())
+        };
+        assert_eq!(take(r#"{"device":"eth1"}"#, Name, "eth1"), Ok("device.names"));
+        assert_eq!(take(r#"{"hwaddr":"02:00:00:00:00:0A"}"#, Address, "02:00:00:00:00:0A"), Ok("device.addresses"));
+        assert_eq!(take(r#"{"kernelpath":"/sys/devices/x"}"#, Path, "/sys/devices/x"), Ok("device.paths"));
+        assert_eq!(take(r#"{"pciBusID":"0000:3b:00.1"}"#, Pci, "0000:3b:00.1"), Ok("device.ids"));
+        assert_eq!(take(r#"{"runtimeConfig":{"deviceID":"mlx5_core.sf.4"}}"#, Id, "mlx5_core.sf.4"), Ok("device.ids"));
+        for (config, by, value) in [
+            ("{}", Name, "eth1"),
+            (r#"{"device":"eth1"}"#, Name, "eth0"),
+            (r#"{"device":"eth*"}"#, Name, "eth0"),
+            (r#"{"device":"eth1"}"#, Id, "eth1"),
+            (r#"{"hwaddr":"02:00:00:00:00:0a"}"#, Address, "02:00:00:00:00:0b"),
+            (r#"{"kernelpath":"/sys/devices/x"}"#, Path, "/sys/devices/x/../y"),
+            (r#"{"pciBusID":"0000:3b:00.1"}"#, Pci, "../../../class/net/eth0"),
+        ] {
+            take(config, by, value).unwrap_err();
+        }
+        assert!(take("{}", Name, "eth1").unwrap_err().contains("names = [\"${config.device}\", \"eth1\"]"));
+    }
+
     #[test]
     fn passthru_is_for_networks_that_name_it() {
         use postern_types::MacvlanMode;
@@ -382,6 +423,9 @@ mod tests {
                 queue: None,
             }
             .into(),
+            ops::Device::Find { by: postern_types::DeviceKey::Id, value: "0000:3b:00.1".to_owned() }.into(),
+            ops::Device::Take { by: postern_types::DeviceKey::Name, value: "eth1".to_owned() }.into(),
+            ops::Device::GiveBack.into(),
             ops::PointToPoint::Ensure { host: 0 }.into(),
             ops::Forwarding::Enable.into(),
             ops::Masquerade::Ensure { backend: None }.into(),

@@ -27,6 +27,10 @@ pub enum Reply {
     Macvlan(MacvlanInfo),
     /// `macvlan.find`.
     MaybeMacvlan(Option<MacvlanInfo>),
+    /// `device.find`: `None` if a driver of user space has the device. The link is on the host, and has no handle.
+    Device(Option<LinkInfo>),
+    /// `device.take`.
+    Taken(LinkInfo),
     /// `addresses.list`.
     Addresses(Vec<Address>),
     /// `loopback.addresses`: the state and the addresses of `lo`.

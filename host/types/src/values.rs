@@ -159,6 +159,22 @@ pub struct MacvlanInfo {
     pub mode: Option<MacvlanMode>,
 }
 
+/// The key by which a network's configuration names a device of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKey {
+    /// Name of its link.
+    Name,
+    /// Link-layer address of its link.
+    Address,
+    /// Its directory below `/sys/devices`.
+    Path,
+    /// Its PCI address.
+    Pci,
+    /// Its PCI address, or its name on the auxiliary bus.
+    Id,
+}
+
 /// The packet filter that carries a masquerade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use postern_types::{Backend, Capability, LeaseRange, LinkSysctl, MacvlanMode, Operation, PortSpec, Route, ops};
+use postern_types::{
+    Backend, Capability, DeviceKey, LeaseRange, LinkSysctl, MacvlanMode, Operation, PortSpec, Route, ops,
+};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -80,6 +82,12 @@ fn samples() -> Vec<Operation> {
         }
         .into(),
         ops::Macvlan::Find.into(),
+        ops::Device::Find { by: DeviceKey::Id, value: "0000:3b:00.1".to_owned() }.into(),
+        ops::Device::Take { by: DeviceKey::Name, value: "eth1".to_owned() }.into(),
+        ops::Device::Take { by: DeviceKey::Address, value: "02:00:00:00:00:01".to_owned() }.into(),
+        ops::Device::Take { by: DeviceKey::Path, value: "/sys/devices/x".to_owned() }.into(),
+        ops::Device::Take { by: DeviceKey::Pci, value: "0000:3b:00.1".to_owned() }.into(),
+        ops::Device::GiveBack.into(),
         ops::PointToPoint::Ensure { host: 15 }.into(),
         ops::Forwarding::Enable.into(),
         ops::Masquerade::Ensure { backend: None }.into(),
@@ -163,6 +171,9 @@ fn where_capabilities_act() {
         let all = Capability::ALL.iter().filter(|capability| wanted(**capability));
         all.map(|capability| capability.name()).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(names(Capability::acts_in_container), "link veth addresses routes link-sysctl loopback parent macvlan");
+    assert_eq!(
+        names(Capability::acts_in_container),
+        "link veth addresses routes link-sysctl loopback parent macvlan device"
+    );
     assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

@@ -12,6 +12,7 @@ mod addresses;
 mod bridge;
 mod configuration;
 mod delegation;
+mod devices;
 mod endings;
 mod fortress;
 mod handles;

@@ -9,6 +9,7 @@
 
 mod bridge;
 mod cross;
+mod host_device;
 mod ipam;
 mod macvlan;
 mod observed;
@@ -66,8 +67,16 @@ fn main() -> ExitCode {
 
 fn test() -> Result<()> {
     let options = options()?;
-    let mut cases =
-        [bridge::cases(), ptp::cases(), macvlan::cases(), ipam::cases(), protocol::cases(), cross::cases()].concat();
+    let mut cases = [
+        bridge::cases(),
+        ptp::cases(),
+        macvlan::cases(),
+        host_device::cases(),
+        ipam::cases(),
+        protocol::cases(),
+        cross::cases(),
+    ]
+    .concat();
     let total = cases.len();
     cases.retain(|case| {
         options.patterns.is_empty() || options.patterns.iter().any(|pattern| case.name.contains(pattern))

@@ -5,6 +5,7 @@
 mod addresses;
 mod attachments;
 mod bridge;
+mod device;
 mod forwarding;
 mod ipam;
 mod leases;
@@ -37,6 +38,7 @@ pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpErr
         Operation::Bridge(operation) => bridge::answer(kernel, operation),
         Operation::Parent(operation) => parent::answer(kernel, operation),
         Operation::Macvlan(operation) => macvlan::answer(kernel, operation),
+        Operation::Device(operation) => device::answer(kernel, operation),
         Operation::PointToPoint(operation) => point_to_point::answer(kernel, operation),
         Operation::Forwarding(operation) => forwarding::answer(kernel, operation),
         Operation::Masquerade(operation) => masquerade::answer(kernel, operation),

@@ -6,6 +6,7 @@
 mod addresses;
 mod attachments;
 mod bridge;
+mod device;
 mod forwarding;
 mod ipam;
 mod leases;
@@ -75,6 +76,7 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::Bridge => &bridge::PAGE,
         Capability::Parent => &parent::PAGE,
         Capability::Macvlan => &macvlan::PAGE,
+        Capability::Device => &device::PAGE,
         Capability::PointToPoint => &point_to_point::PAGE,
         Capability::Forwarding => &forwarding::PAGE,
         Capability::Masquerade => &masquerade::PAGE,
@@ -98,6 +100,7 @@ pub fn told(operation: &Operation) -> &dyn Told {
         Operation::Bridge(operation) => operation,
         Operation::Parent(operation) => operation,
         Operation::Macvlan(operation) => operation,
+        Operation::Device(operation) => operation,
         Operation::PointToPoint(operation) => operation,
         Operation::Forwarding(operation) => operation,
         Operation::Masquerade(operation) => operation,

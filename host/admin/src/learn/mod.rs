@@ -6,6 +6,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 mod catalog;
+mod device;
 mod parent;
 mod place;
 mod runs;
@@ -86,7 +87,7 @@ fn learn(luggage: &Luggage, target: &str, name: &str, networks: &[Network]) -> R
     let ifname = if imports.has(Capability::Loopback) { "lo" } else { "eth0" };
     let all = |policy: &str| -> Result<Vec<Run>> {
         catalog::set_policy(name, policy)?;
-        networks.iter().map(|network| runs::run(name, ifname, network, imports.has(Capability::Parent))).collect()
+        networks.iter().map(|network| runs::run(name, ifname, network, &imports)).collect()
     };
     let first = all(&smallest::widest(&imports)?)?;
     let seen = Seen::of(&first, networks);

@@ -1,14 +1,15 @@
 //! Runs of a plugin as by a runtime, and the gate's log of them.
 
 use super::catalog::BIN;
-use super::parent;
 use super::place::{NETNS, on_node};
+use super::{device, parent};
+use crate::imports::Imports;
 use crate::lists::Network;
 use anyhow::{Context, Result};
 use postern_cni::Version;
 use postern_gate::LOG;
 use postern_kernel::{Namespace, Netlink, VethSpec, random_mac};
-use postern_types::Mac;
+use postern_types::{Capability, Mac};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -57,16 +58,19 @@ impl Run {
     }
 }
 
-/// Attaches a container to the network, checks it and detaches it, on a separate node. For a plugin that `stacks` its
-/// link on another one, the node has that other link.
+/// Attaches a container to the network, checks it and detaches it, on a separate node. For a plugin that stacks its link
+/// on another one, or moves one, the node has that other link.
 ///
 /// # Errors
 /// The plugin can't be started, or the kernel refuses a node. The failure of a plugin is an outcome.
-pub fn run(plugin: &str, ifname: &str, network: &Network, stacks: bool) -> Result<Run> {
+pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> Result<Run> {
     on_node(|| {
         make_links(network)?;
-        if stacks {
+        if imports.has(Capability::Parent) {
             parent::make(network)?;
+        }
+        if imports.has(Capability::Device) {
+            device::make(network)?;
         }
         let version = Version::parse(network.text("/cniVersion")).unwrap_or(Version::V0_1_0);
         let gc = version >= Version::V1_1_0;

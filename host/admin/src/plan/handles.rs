@@ -49,12 +49,14 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
         Reply::MaybeMacvlan(Some(found)) => {
             Reply::MaybeMacvlan(Some(MacvlanInfo { link: show.own(found.link)?, ..found }))
         }
+        Reply::Taken(info) => Reply::Taken(show.own(info)?),
         Reply::Bridge(bridge) => Reply::Bridge(show.bridge(bridge)?),
         Reply::MaybeBridge(Some(bridge)) => Reply::MaybeBridge(Some(show.bridge(bridge)?)),
         other @ (Reply::Done
         | Reply::MaybeLink(None)
         | Reply::MaybeVeth(None)
         | Reply::MaybeMacvlan(None)
+        | Reply::Device(_)
         | Reply::MaybeBridge(None)
         | Reply::Addresses(_)
         | Reply::Loopback { .. }

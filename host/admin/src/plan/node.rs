@@ -1,7 +1,7 @@
 //! The state of this node, read without privileges and without changing anything.
 
 use anyhow::{Context, Result};
-use postern_gate::capability::parent;
+use postern_gate::capability::{device, parent};
 use postern_kernel::{Link, Namespace, Netlink, OpenError, Sysctl, Worker, sysctl};
 use postern_sim::{Kernel, Place};
 use postern_types::{Address, Handle, LinkInfo, Mac};
@@ -97,7 +97,10 @@ fn seed(kernel: &mut Kernel, netlink: &Netlink, place: Place) -> postern_kernel:
         let handle = handles.get(&link.index);
         let Some(seeded) = handle.and_then(|handle| kernel.links.get_mut(handle)) else { continue };
         seeded.promisc = link.promisc;
-        seeded.pci = link.device.as_ref().filter(|device| device.bus == "pci").map(|device| device.name.clone());
+        seeded.pci = device::pci_of(link);
+        if place == Place::Host {
+            seeded.path = device::sys_path(&link.name).map(|path| path.display().to_string());
+        }
         seeded.routes = netlink.routes(link.index).unwrap_or_default();
         seeded.master = link.master.and_then(|master| handles.get(&master)).copied();
         seeded.vlan_filtering = link.vlan_filtering;

@@ -7,11 +7,12 @@ use super::report::{Delegate, OperationReport, Verdict};
 use crate::capability::told;
 use crate::lists;
 use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, check_version, code, config_version, read_conf};
-use postern_gate::capability::{bridge, ipam, leases, resolv_conf};
+use postern_gate::capability::{bridge, device, ipam, leases, resolv_conf};
 use postern_gate::rehearsal::{
     self, BadEnd, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, Seen, state,
 };
 use postern_gate::{Engine, PlaceError, places};
+use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, Snapshot, StateError};
@@ -255,6 +256,16 @@ impl Stage {
                 Ok(Reply::Done)
             }
             Operation::Bridge(asked) => self.bridge(run, front, operation, asked),
+            // The node tells which driver has a device.
+            Operation::Device(ops::Device::Take { .. }) => {
+                let before = self.kernel.clone();
+                let reply = self.simulate(run, front, operation)?;
+                *native = self.needed_device(&before, front.granted());
+                Ok(reply)
+            }
+            Operation::Device(ops::Device::Find { by, value }) if device::is_userspace(*by, value)? => {
+                Ok(Reply::Device(None))
+            }
             Operation::MacGuard(asked) => {
                 let reply = self.simulate(run, front, operation)?;
                 match asked {
@@ -276,11 +287,21 @@ impl Stage {
             | Operation::LinkSysctl(_)
             | Operation::Parent(_)
             | Operation::Macvlan(_)
+            | Operation::Device(_)
             | Operation::PointToPoint(_)
             | Operation::Masquerade(_)
             | Operation::Loopback(_)
             | Operation::Attachments(_) => self.simulate(run, front, operation),
         }
+    }
+
+    /// Returns the missing policy line, if the node itself uses the taken device.
+    fn needed_device(&self, before: &Kernel, granted: &Granted) -> Option<String> {
+        let taken = before.links.get(&self.kernel.own()?.info.handle)?;
+        let is_default = before.default_link.as_ref() == Some(&taken.info.name);
+        let used_as = [(taken.master.is_some(), PORTS), (is_default, DEFAULT_LINK)];
+        let mut missing = used_as.into_iter().filter(|(is_used, key)| *is_used && !granted.may_take(key));
+        missing.next().map(|(_, key)| granted.take_hint(key))
     }
 
     fn lease(

@@ -8,7 +8,7 @@ use crate::front::Object;
 use crate::gate::Gate;
 use crate::session::Session;
 use postern_cni::Verb;
-use postern_types::{ErrorCode, Handle, OpError, Reply, ops};
+use postern_types::{Capability, ErrorCode, Handle, OpError, Reply, ops};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -90,6 +90,11 @@ pub fn delete_own(session: &Session) -> Result<(), OpError> {
 /// `link.delete`.
 fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
+    // The node would lose a virtual device for good.
+    if gate.front.granted().knows(Capability::Device) {
+        let message = format!("\"{name}\" is a device of the node: it is given back, and not deleted");
+        return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
+    }
     let is_add = gate.session.request.verb == Verb::Add;
     if gate.session.has_joined() {
         let message = format!("\"{name}\" is another plugin's, whose link on the host this one has joined with");

@@ -8,6 +8,7 @@
 pub mod addresses;
 pub mod attachments;
 pub mod bridge;
+pub mod device;
 pub mod facts;
 pub mod forwarding;
 pub mod ipam;
@@ -39,6 +40,7 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::Bridge => &bridge::FACTS,
         Capability::Parent => &parent::FACTS,
         Capability::Macvlan => &macvlan::FACTS,
+        Capability::Device => &device::FACTS,
         Capability::PointToPoint => &point_to_point::FACTS,
         Capability::Forwarding => &forwarding::FACTS,
         Capability::Masquerade => &masquerade::FACTS,
@@ -65,6 +67,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::Bridge(operation) => bridge::execute(gate, operation),
         Operation::Parent(operation) => parent::execute(gate, operation),
         Operation::Macvlan(operation) => macvlan::execute(gate, operation),
+        Operation::Device(operation) => device::execute(gate, operation),
         Operation::PointToPoint(operation) => point_to_point::execute(gate, operation),
         Operation::Forwarding(operation) => forwarding::execute(gate, operation),
         Operation::Masquerade(operation) => masquerade::execute(gate, operation),

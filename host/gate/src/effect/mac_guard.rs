@@ -173,6 +173,7 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         Effect::Veth(pair) => Some(pair.host),
         Effect::Port(port) => Some(port.name),
         Effect::Macvlan(_)
+        | Effect::Device(_)
         | Effect::Masquerade(_)
         | Effect::MacGuard(_)
         | Effect::Lease(_)

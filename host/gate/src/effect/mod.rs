@@ -12,6 +12,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+pub mod device;
 pub(crate) mod lease;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
@@ -21,6 +22,7 @@ mod native;
 mod port;
 mod veth;
 
+pub use device::Device;
 pub use lease::Lease;
 pub use loopback_up::LoopbackUp;
 pub use mac_guard::MacGuard;
@@ -148,6 +150,7 @@ macro_rules! effects {
 effects! {
     Veth: veth;
     Macvlan: macvlan;
+    Device: device;
     Masquerade: masquerade;
     MacGuard: mac_guard;
     Lease: lease;
@@ -240,6 +243,15 @@ mod tests {
             (
                 Effect::Macvlan(Macvlan { mac: None, born: Some(host()) }),
                 r#"{"effect":"macvlan","born":"veth1a2b3c4d"}"#,
+            ),
+            (
+                Effect::Device(Device {
+                    device: Some(("pci".to_owned(), "0000:3b:00.1".to_owned())),
+                    permanent: Some(mac),
+                    up: true,
+                    ..Device::of_link(&device::tests::plain())
+                }),
+                r#"{"effect":"device","name":"eth1","index":3,"device":["pci","0000:3b:00.1"],"permanent":"02:00:00:00:00:01","mac":"02:00:00:00:00:01","mtu":1500,"up":true}"#,
             ),
             (
                 Effect::Masquerade(Masquerade { backend: Backend::Nftables, addresses: addresses() }),

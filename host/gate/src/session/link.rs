@@ -30,9 +30,9 @@ impl Session {
 
     /// True if this link of the container leads to the host.
     ///
-    /// Both ends of a pair name each other, and the host end names the container's namespace. A stacked link names a
-    /// link of the host, and the host's namespace. A device belongs to a driver. Root in the container can make links
-    /// of any name, but none of these.
+    /// The other end of a pair is a link of the host. A stacked link lies on one of the host's links. The kernel tells
+    /// both by index and namespace. A device belongs to a driver. Root in the container can make links of any name, but
+    /// none of these.
     ///
     /// # Errors
     /// The kernel can't be asked.
@@ -40,17 +40,14 @@ impl Session {
         if own.device.is_some() {
             return Ok(true);
         }
-        let Some(peer) = own.peer_index else { return Ok(false) };
-        let host = self.host()?;
-        let Some(end) = host.link_by_index(peer).map_err(kernel)? else { return Ok(false) };
-        if own.is_stacked() {
-            let container = self.container_required()?.netlink().map_err(kernel)?;
-            let number = container.namespace_number(self.home()?.fd()).map_err(kernel)?;
-            return Ok(number.is_some() && own.peer_netnsid == number);
+        let Some(peer) = own.peer_index.filter(|_| own.kind == "veth" || own.is_stacked()) else { return Ok(false) };
+        let container = self.container_required()?.netlink().map_err(kernel)?;
+        let number = container.namespace_number(self.home()?.fd()).map_err(kernel)?;
+        if number.is_none() || own.peer_netnsid != number {
+            return Ok(false);
         }
-        let number = host.namespace_number(self.namespace()?.fd()).map_err(kernel)?;
-        let is_mutual = end.peer_index == Some(own.index) && end.peer_netnsid == number;
-        Ok(own.kind == "veth" && end.kind == "veth" && number.is_some() && is_mutual)
+        let end = self.host()?.link_by_index(peer).map_err(kernel)?;
+        Ok(end.is_some_and(|end| own.is_stacked() || end.kind == "veth"))
     }
 
     /// True if this link of the container, or its host end, belongs to another attachment, by that one's record. A path

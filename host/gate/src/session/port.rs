@@ -189,6 +189,8 @@ impl Session {
             Effect::Port(port) => {
                 port.index == link.index && summary.header.as_ref().is_some_and(|header| header.boot_id == boot)
             }
+            // A device that the kernel brought home gets its own name only by its DEL.
+            Effect::Device(device) => device.is_claim(link),
             Effect::Macvlan(_)
             | Effect::Masquerade(_)
             | Effect::MacGuard(_)

@@ -8,6 +8,7 @@
 mod addresses;
 mod attachments;
 mod bridge;
+pub mod device;
 mod forwarding;
 mod ipam;
 pub mod leases;
@@ -68,6 +69,7 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::Bridge(operation) => operation,
         Operation::Parent(operation) => operation,
         Operation::Macvlan(operation) => operation,
+        Operation::Device(operation) => operation,
         Operation::PointToPoint(operation) => operation,
         Operation::Forwarding(operation) => operation,
         Operation::Masquerade(operation) => operation,
@@ -91,6 +93,7 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::Bridge => bridge::KEYS,
         Capability::Parent => parent::KEYS,
         Capability::Macvlan => macvlan::KEYS,
+        Capability::Device => device::KEYS,
         Capability::PointToPoint => point_to_point::KEYS,
         Capability::Forwarding => forwarding::KEYS,
         Capability::Masquerade => masquerade::KEYS,

@@ -8,6 +8,7 @@
 mod addresses;
 mod attachments;
 mod bridge;
+mod device;
 mod forwarding;
 mod ipam;
 mod leases;
@@ -145,6 +146,7 @@ capabilities! {
     Attachments: attachments, "attachments";
     Parent: parent, "parent";
     Macvlan: macvlan, "macvlan";
+    Device: device, "device";
 }
 
 impl Capability {

@@ -1,0 +1,87 @@
+//! The configuration. Messages are those of the native plugin.
+
+use postern_guest::cni::NetConf;
+use postern_guest::types::{DeviceKey, ErrorCode};
+use postern_guest::{Error, Request, device};
+
+/// The keys of this plugin.
+#[derive(Debug)]
+pub struct Config {
+    /// True if there is an IPAM plugin.
+    pub layer3: bool,
+    /// The key that names the device, and its value.
+    pub device: (DeviceKey, String),
+    /// The PCI device, which a driver of user space may have.
+    pci: Option<(DeviceKey, String)>,
+    /// True if the configuration says that such a driver has the device. It counts if no PCI device is named.
+    userspace: bool,
+    pub conf: NetConf,
+}
+
+impl Config {
+    /// # Errors
+    /// Code 999 for keys of a wrong type, or if no key names a device.
+    pub fn read(request: &Request) -> Result<Self, Error> {
+        Self::parse(request).map_err(load_error)
+    }
+
+    fn parse(request: &Request) -> Result<Self, Error> {
+        let conf = request.conf()?;
+        let fields = conf.fields();
+        let text = |key: &str| Ok::<_, Error>(fields.string(key)?.filter(|value| !value.is_empty()));
+        let (name, address, path, bus) = (text("device")?, text("hwaddr")?, text("kernelpath")?, text("pciBusID")?);
+        // The key is not documented, but native plugins read it.
+        let userspace = fields.bool("DPDKMode")?.unwrap_or(false);
+        let id = match fields.object("runtimeConfig")? {
+            Some(runtime) => runtime.string("deviceID")?.filter(|value| !value.is_empty()),
+            None => None,
+        };
+        // The runtime's value takes precedence over the configuration.
+        let pci = id.map(|id| (DeviceKey::Id, id)).or(bus.map(|bus| (DeviceKey::Pci, bus)));
+        let named = name.map(|name| (DeviceKey::Name, name));
+        let named = named.or(address.map(|address| (DeviceKey::Address, address)));
+        let named = named.or(path.map(|path| (DeviceKey::Path, path))).or_else(|| pci.clone());
+        let Some(device) = named else {
+            return Err(Error::new(r#"specify either "device", "hwaddr", "kernelpath" or "pciBusID""#));
+        };
+        Ok(Self { layer3: !conf.ipam_type.is_empty(), device, pci, userspace, conf })
+    }
+
+    /// True if a driver of user space has the device: it has no link then, and there is nothing to move.
+    ///
+    /// # Errors
+    /// There is no such device, or it has no driver.
+    pub fn is_userspace(&self) -> Result<bool, Error> {
+        let Some((by, value)) = &self.pci else { return Ok(self.userspace) };
+        match device::find(*by, value) {
+            Ok(found) => Ok(found.is_none()),
+            // Another key names the link, or the move reports that it is missing.
+            Err(error) if error.kind() == Some(ErrorCode::NotFound) && !is_about_driver(&error) => Ok(false),
+            Err(error) if *by == DeviceKey::Pci => Err(error.context("error with host device")),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Adds the words of native plugins to an error about a device that can't be taken.
+pub fn take_error(error: Error) -> Error {
+    let is_missed = matches!(error.kind(), Some(ErrorCode::NotFound | ErrorCode::InvalidArgument));
+    match is_missed && !error.object().msg.starts_with("failed to move link") {
+        true => error.context("failed to find host device"),
+        false => error,
+    }
+}
+
+/// True if the device itself is missing, and not its link.
+fn is_about_driver(error: &Error) -> bool {
+    let message = &error.object().msg;
+    message.contains("lstat ") || message.contains("not found or unsupported")
+}
+
+/// Adds the words of native plugins to a decoder's message. Other messages stay as they are.
+pub fn load_error(error: Error) -> Error {
+    match error.object().msg.starts_with("json: ") {
+        true => error.context("failed to load netconf"),
+        false => error,
+    }
+}

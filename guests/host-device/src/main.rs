@@ -1,0 +1,110 @@
+//! host-device: moves a link of the host into the container, and back.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `device` | name of the link |
+//! | `hwaddr` | its link-layer address |
+//! | `kernelpath` | its device's directory below `/sys/devices` |
+//! | `pciBusID` | its PCI address; `runtimeConfig.deviceID` goes before it, and may also name an auxiliary device |
+//! | `ipam` | with it the attachment has addresses |
+//! | `dns` | copied to the result; the DNS of IPAM is dropped |
+//!
+//! Of several keys, the first in this order counts. A PCI device of a user-space driver (vfio-pci, uio_pci_generic,
+//! igb_uio) stays where it is: the result has addresses only. The same holds for a network with `DPDKMode` and no PCI
+//! device.
+//!
+//! * ADD: moves the link, and gives it addresses from IPAM. The host undoes a failed ADD.
+//! * DEL: moves the link back and gives the addresses back. Both are tried, and the first failure is reported.
+//! * CHECK: IPAM's CHECK, and the link with its address, addresses and routes.
+//! * STATUS: IPAM's. GC: removes this plugin's garbage; then IPAM's GC.
+
+mod config;
+
+use config::Config;
+use postern_guest::cni::{CniResult, Interface, Version};
+use postern_guest::{Error, Plugin, Request, all, attachments, check, configure, device, interface, ipam, link, mac};
+use std::process::ExitCode;
+
+struct HostDevice;
+
+impl Plugin for HostDevice {
+    fn add(&self, request: &Request) -> Result<CniResult, Error> {
+        let config = Config::read(request)?;
+        if !config.layer3 && request.version < Version::V0_3_0 {
+            // Such a result can't be printed. The error comes before anything is moved.
+            return Err(Error::new("cannot convert: no valid IP addresses"));
+        }
+        let taken = match config.is_userspace()? {
+            true => None,
+            false => {
+                let (by, value) = &config.device;
+                Some(device::take(*by, value).map_err(config::take_error)?)
+            }
+        };
+        let netns = &request.env.netns;
+        let own = match &taken {
+            Some(taken) => interface(&taken.attributes, netns),
+            None => Interface { name: request.env.ifname.clone(), sandbox: netns.clone(), ..Interface::default() },
+        };
+        let mut result = CniResult::default();
+        if config.layer3 {
+            result = CniResult { interfaces: Vec::new(), ..ipam::add()? };
+            if result.ips.is_empty() {
+                return Err(Error::new("IPAM plugin returned missing IP config"));
+            }
+            result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
+            if let Some(taken) = &taken {
+                configure::configure(&taken.link, &result.ips, &configure::kernel_routes(&result)?)?;
+            }
+        }
+        result.interfaces = vec![own];
+        result.dns = config.conf.dns;
+        Ok(result)
+    }
+
+    fn del(&self, request: &Request) -> Result<(), Error> {
+        // A configuration that ADD would refuse, or a missing device, must not prevent DEL.
+        let layer3 = !request.ipam_type().map_err(config::load_error)?.is_empty();
+        all([device::give_back(), if layer3 { ipam::del() } else { Ok(()) }])
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        let config = Config::read(request)?;
+        if config.layer3 {
+            ipam::check()?;
+        }
+        let result = check::previous_result(&config.conf, "Required prevResult missing")?;
+        let expected = request.own_interface(&result)?;
+        if config.is_userspace()? {
+            return Ok(());
+        }
+        let name = &expected.name;
+        let Some(found) = link::own()? else {
+            return Err(Error::new(format!("Container Interface name in prevResult: {name} not found")));
+        };
+        let address = mac(&found.attributes()?);
+        if !expected.mac.is_empty() && expected.mac != address {
+            let mac = &expected.mac;
+            return Err(Error::new(format!("Interface {name} Mac {mac} doesn't match container Mac: {address}")));
+        }
+        check::configuration(&found, name, &result)
+    }
+
+    fn status(&self, request: &Request) -> Result<(), Error> {
+        // The device is not looked for: a container may have it.
+        let config = Config::read(request)?;
+        if config.layer3 { ipam::status() } else { Ok(()) }
+    }
+
+    fn gc(&self, request: &Request) -> Result<(), Error> {
+        let layer3 = !request.ipam_type().map_err(config::load_error)?.is_empty();
+        all([attachments::collect().map(drop), if layer3 { ipam::gc() } else { Ok(()) }])
+    }
+}
+
+fn main() -> ExitCode {
+    postern_guest::run(&HostDevice)
+}
+
+#[cfg(test)]
+mod tests;

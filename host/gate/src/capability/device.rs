@@ -1,0 +1,369 @@
+//! `device`: a link of the node that is moved into the container, and back.
+//!
+//! The network names it by one of four keys. Files of `/sys` are never opened: a confined gate may not. It can read
+//! where links below `/sys` lead.
+
+use crate::capability::facts::{Facts, Needed};
+use crate::effect::{Device, Effect, device};
+use crate::errors::{kernel, link_gone, refused, state};
+use crate::front::Object;
+use crate::gate::Gate;
+use crate::session::Session;
+use postern_cni::Verb;
+use postern_kernel::{Link, Netlink};
+use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
+use postern_types::{DeviceKey, ErrorCode, Mac, OpError, Reply, ops};
+use std::path::{Path, PathBuf};
+
+const PCI: &str = "/sys/bus/pci/devices";
+const AUXILIARY: &str = "/sys/bus/auxiliary/devices";
+const VIRTIO: &str = "/sys/bus/virtio/devices";
+/// The drivers that leave a device to programs, so that it has no link (native host-device, `userspaceDrivers`).
+const USERSPACE: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Device) -> Result<Reply, OpError> {
+    match operation {
+        ops::Device::Find { by, value } => find(gate, *by, value),
+        ops::Device::Take { by, value } => take(gate, *by, value),
+        ops::Device::GiveBack => give_back(gate.session, |own, alias| {
+            let granted = gate.front.granted();
+            granted.has_device(DeviceKey::Name, alias)
+                || names_of(own).any(|(by, value)| granted.has_device(by, &value))
+        })
+        .map(|()| Reply::Done),
+    }
+}
+
+/// `device.find`.
+fn find(gate: &Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpError> {
+    if is_userspace(by, value)? {
+        return Ok(Reply::Device(None));
+    }
+    let link = look_up(gate.session.host()?, by, value)?;
+    // It gets no handle: a guest can do nothing with it on the host.
+    Ok(Reply::Device(Some(Gate::show(postern_types::Handle::MAX, link))))
+}
+
+/// `device.take`.
+fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpError> {
+    let name = gate.session.request.ifname.clone();
+    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    if is_userspace(by, value)? {
+        let message = format!("a driver of user space has the device \"{value}\": there is no link to move");
+        return Err(OpError::new(ErrorCode::InvalidArgument, value, message));
+    }
+    // This is checked before the intent is recorded: undoing a failed ADD must not remove an earlier ADD's link.
+    if container.link_by_name(&name).map_err(kernel)?.is_some() {
+        let message = format!("failed to move link: the container has \"{name}\" already");
+        return Err(
+            OpError::new(ErrorCode::Exists, &name, message).hint("the attachment exists already: run DEL first")
+        );
+    }
+    if let Some(living) = device::recorded(gate.session).first() {
+        let message = format!("this attachment has a device already, \"{}\"", living.name);
+        return Err(OpError::new(ErrorCode::Exists, &living.name, message).hint("run DEL first"));
+    }
+    let link = look_up(gate.session.host()?, by, value)?;
+    may_go(gate, &link)?;
+    gate.front.room(1)?;
+    let moved = Device::of_link(&link);
+    let effect = Effect::from(moved);
+    gate.session.intend(effect.clone())?;
+    let host = gate.session.host()?;
+    let moving = host.hand_over(link.index, gate.session.namespace()?.fd(), &name, &link.name);
+    moving.map_err(|error| refused(error, &link.name, "failed to move link"))?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let own = container.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
+    gate.session.known_by(&effect, &[u64::from(own.index)]);
+    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    container.set_up(own.index).map_err(|error| refused(error, &name, format_args!("failed to set {name:?} up")))?;
+    gate.session.container_mac = own.mac.map(Mac);
+    gate.session.path.up = true;
+    let handle = gate.grant(Object::Own { index: own.index, name })?;
+    Ok(Reply::Taken(Gate::show(handle, Link { up: true, ..own })))
+}
+
+/// Fails unless a link may leave the host: it belongs to no other attachment, and the node does not need it.
+fn may_go(gate: &Gate<'_>, link: &Link) -> Result<(), OpError> {
+    let session = &*gate.session;
+    let belongs = |to: &str| {
+        let message = format!("failed to move link: \"{}\" belongs to {to}", link.name);
+        OpError::new(ErrorCode::InvalidArgument, &link.name, message)
+    };
+    // Such a link could not be identified on its way home.
+    if link.kind.is_empty() && link.device.is_none() {
+        let message =
+            format!("failed to move link: \"{}\" is no device of a driver (before Linux 5.14 none tells)", link.name);
+        return Err(OpError::new(ErrorCode::InvalidArgument, &link.name, message));
+    }
+    if session.is_link_of_others(link)? {
+        return Err(belongs("another attachment").hint("`postern ls` lists them; run its DEL, or `postern gc`, first"));
+    }
+    let (objects, _) = postern_state::node::list(&session.state).map_err(state)?;
+    let here = session.host()?.cookie().map_err(kernel)?;
+    if objects.iter().any(|object| object.host_netns_cookie == here && object.name == link.name) {
+        return Err(belongs("other networks of this node"));
+    }
+    let used = |what: &str, by: &'static str| {
+        let message = format!("policy does not allow device.take on \"{}\", which {what}", link.name);
+        let hint = gate.front.granted().take_hint(by);
+        Err(OpError::new(ErrorCode::Denied, &link.name, message).hint(hint))
+    };
+    let granted = gate.front.granted();
+    if link.master.is_some() && !granted.may_take(PORTS) {
+        return used("is a port", PORTS);
+    }
+    if !granted.may_take(DEFAULT_LINK) && has_default_route(session.host()?, link.index)? {
+        return used("a default route of this node leads through", DEFAULT_LINK);
+    }
+    Ok(())
+}
+
+/// True if a default route of any table leads through a link.
+fn has_default_route(host: &Netlink, index: u32) -> Result<bool, OpError> {
+    let routes = host.all_routes().map_err(kernel)?;
+    Ok(routes.iter().any(|(link, route)| *link == index && route.dst.prefix_len() == 0))
+}
+
+/// `device.give-back`. For a device that no record lists, `is_named` tells if this network names it.
+///
+/// # Errors
+/// The device is not at home.
+pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &str) -> bool) -> Result<(), OpError> {
+    if session.request.verb == Verb::Add {
+        session.only_of_this_run(|effect| Device::of(effect).is_some(), "device")?;
+    }
+    let recorded = device::recorded(session);
+    for moved in &recorded {
+        let effect = Effect::from(moved.clone());
+        effect.remove(session, None)?;
+        session.gone(|listed| *listed == effect);
+    }
+    if !recorded.is_empty() || session.request.verb == Verb::Add {
+        return Ok(());
+    }
+    // The alias of a native plugin's link is its name on the host. Root in the container can choose alias and link.
+    let Some(container) = session.container() else { return Ok(()) };
+    let name = session.request.ifname.clone();
+    let container = container.netlink().map_err(kernel)?;
+    let Some(own) = container.link_by_name(&name).map_err(kernel)? else { return Ok(()) };
+    let Some(alias) = own.alias.clone().filter(|alias| !alias.is_empty()) else { return Ok(()) };
+    let refuse = |why: &str| {
+        let message = format!("\"{name}\" in the container can't be moved home as \"{alias}\": {why}");
+        let by_hand =
+            format!("if it is the node's, move it by hand: `ip link set {name} netns 1 name NAME` in that namespace");
+        Err(OpError::new(ErrorCode::InvalidArgument, &name, message).hint(by_hand))
+    };
+    if !session.leads_here(&own)? || session.is_claimed(&own)? {
+        return refuse("no record lists it, and it may have been made in there");
+    }
+    if !is_named(&own, &alias) {
+        return refuse("it is no device of this network");
+    }
+    let moved = Device {
+        name: alias.clone(),
+        alias: String::new(),
+        other_names: own.other_names.clone(),
+        up: false,
+        ..Device::of_link(&own)
+    };
+    moved.bring_home(session, container, &own)
+}
+
+/// Returns the keys and values by which a network may name a link that is in a container.
+fn names_of(link: &Link) -> impl Iterator<Item = (DeviceKey, String)> {
+    let addresses = link.permanent.into_iter().chain(link.mac).map(|mac| (DeviceKey::Address, Mac(mac).to_string()));
+    let device = pci_of(link).or_else(|| link.device.as_ref().map(|device| device.name.clone()));
+    addresses.chain(device.map(|device| (DeviceKey::Id, device)))
+}
+
+/// True if a driver of user space has a PCI device.
+///
+/// # Errors
+/// [`ErrorCode::NotFound`]: there is no such device, or it has no driver.
+pub fn is_userspace(by: DeviceKey, value: &str) -> Result<bool, OpError> {
+    let is_pci = match by {
+        DeviceKey::Pci => true,
+        DeviceKey::Id => {
+            is_bus_name(value)?;
+            is_there(&Path::new(PCI).join(value))
+        }
+        DeviceKey::Name | DeviceKey::Address | DeviceKey::Path => false,
+    };
+    if !is_pci {
+        return Ok(false);
+    }
+    is_bus_name(value)?;
+    let device = Path::new(PCI).join(value);
+    let driver = device.join("driver");
+    let led = leads_to(&driver).ok_or_else(|| {
+        let missing = if is_there(&device) { driver } else { device };
+        let message = format!("lstat {}: no such file or directory", missing.display());
+        OpError::new(ErrorCode::NotFound, value, message)
+    })?;
+    Ok(led.file_name().and_then(|name| name.to_str()).is_some_and(|name| USERSPACE.contains(&name)))
+}
+
+/// Fails unless the text can be a device's name on a bus: it becomes part of a path.
+fn is_bus_name(value: &str) -> Result<(), OpError> {
+    if value.is_empty() || value.starts_with('.') || value.contains(['/', '\0']) {
+        return Err(OpError::new(ErrorCode::InvalidArgument, value, format!("\"{value}\" is no name of a device")));
+    }
+    Ok(())
+}
+
+/// Returns the link of the host that the key and value name.
+///
+/// # Errors
+/// [`ErrorCode::NotFound`], or [`ErrorCode::InvalidArgument`] if several links have the address.
+fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> {
+    let none = |message: String| OpError::new(ErrorCode::NotFound, value, message);
+    match by {
+        DeviceKey::Name => {
+            host.link_by_any_name(value).map_err(kernel)?.ok_or_else(|| none("Link not found".to_owned()))
+        }
+        DeviceKey::Address => {
+            let mac: Mac = value.parse().map_err(|error| {
+                let message = format!("failed to parse MAC address \"{value}\": {error}");
+                OpError::new(ErrorCode::InvalidArgument, value, message)
+            })?;
+            of_address(host.links().map_err(kernel)?, mac)
+                .map_err(|names| {
+                    let message = format!("several links have the address {value}: {names}");
+                    OpError::new(ErrorCode::InvalidArgument, value, message)
+                        .hint("name the one that is meant by `device`")
+                })?
+                .ok_or_else(|| none("failed to find physical interface".to_owned()))
+        }
+        DeviceKey::Path => {
+            let directory = value.trim_end_matches('/');
+            if !directory.starts_with("/sys/devices/") || directory.split('/').any(|name| name == "..") {
+                let message = format!("kernel device path \"{value}\" must be absolute and begin with /sys/devices/");
+                return Err(OpError::new(ErrorCode::InvalidArgument, value, message));
+            }
+            first(host, |link| {
+                sys_path(&link.name).and_then(|path| Some(path.parent()?.parent()?.to_owned())).as_deref()
+                    == Some(Path::new(directory))
+            })?
+            .ok_or_else(|| {
+                none(format!(
+                    "failed to read directory {directory}/net: \"open {directory}/net: no such file or directory\""
+                ))
+            })
+        }
+        DeviceKey::Pci => first(host, |link| pci_of(link).as_deref() == Some(value))?
+            .ok_or_else(|| none(format!("failed to find network device with PCI address {value}"))),
+        DeviceKey::Id => {
+            is_bus_name(value)?;
+            let is_on = |bus: &str| is_there(&Path::new(bus).join(value));
+            if is_on(PCI) {
+                return look_up(host, DeviceKey::Pci, value);
+            }
+            if !is_on(AUXILIARY) {
+                return Err(none(format!("runtime config DeviceID {value} not found or unsupported")));
+            }
+            let is_own = |link: &Link| {
+                link.device.as_ref().is_some_and(|device| device.bus == "auxiliary" && device.name == value)
+            };
+            first(host, is_own)?.ok_or_else(|| none(format!("no network device found for auxiliary device {value}")))
+        }
+    }
+}
+
+/// Returns the first such link by name, as a directory of `/sys` lists them.
+fn first(host: &Netlink, wanted: impl Fn(&Link) -> bool) -> Result<Option<Link>, OpError> {
+    let mut links = host.links().map_err(kernel)?;
+    links.retain(wanted);
+    links.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(links.into_iter().next())
+}
+
+/// Returns the one link with this address. Links that are stacked on a link often have its address. Of several, only
+/// the link counts that got the address from its driver. The error has the names of all.
+fn of_address(links: Vec<Link>, mac: Mac) -> Result<Option<Link>, String> {
+    let mut found: Vec<Link> = links.into_iter().filter(|link| link.mac == Some(mac.0)).collect();
+    if found.len() > 1 {
+        let names: Vec<String> = found.iter().map(|link| link.name.clone()).collect();
+        found.retain(|link| link.permanent == Some(mac.0) && !link.is_stacked());
+        if found.len() != 1 {
+            return Err(names.join(", "));
+        }
+    }
+    Ok(found.pop())
+}
+
+/// Returns the path below `/sys/devices` of a link in this process's own namespace.
+pub fn sys_path(name: &str) -> Option<PathBuf> {
+    let led = leads_to(&Path::new("/sys/class/net").join(name))?;
+    let below = led.strip_prefix("../..").ok()?;
+    below.starts_with("devices").then(|| Path::new("/sys").join(below))
+}
+
+/// Returns the target of a link below `/sys`.
+#[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys, and nothing is opened")]
+fn leads_to(path: &Path) -> Option<PathBuf> {
+    path.read_link().ok()
+}
+
+/// True if this path below `/sys` exists.
+#[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys, and nothing is opened")]
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// Returns the PCI device that a link belongs to, directly or by its virtio device.
+pub fn pci_of(link: &Link) -> Option<String> {
+    let device = link.device.as_ref()?;
+    match device.bus.as_str() {
+        "pci" => Some(device.name.clone()),
+        // `../../../devices/pci0000:00/0000:00:03.0/virtio0`
+        "virtio" => {
+            let led = leads_to(&Path::new(VIRTIO).join(&device.name))?;
+            let above = led.parent()?.file_name()?.to_str()?;
+            is_there(&Path::new(PCI).join(above)).then(|| above.to_owned())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::device::tests::plain;
+
+    #[test]
+    fn of_several_links_with_an_address_the_drivers_own_counts() {
+        let link = |name: &str, kind: &str, permanent: bool| {
+            let mut link = plain();
+            name.clone_into(&mut link.name);
+            kind.clone_into(&mut link.kind);
+            link.permanent = permanent.then_some([2, 0, 0, 0, 0, 1]);
+            link
+        };
+        let mac = Mac([2, 0, 0, 0, 0, 1]);
+        let named = |links: &[Link]| of_address(links.to_vec(), mac).map(|link| link.map(|link| link.name));
+        assert_eq!(named(&[link("a", "veth", false)]), Ok(Some("a".to_owned())));
+        assert_eq!(named(&[link("a.5", "vlan", false), link("a", "", true)]), Ok(Some("a".to_owned())));
+        assert_eq!(named(&[link("a", "veth", false), link("b", "veth", false)]), Err("a, b".to_owned()));
+        assert_eq!(named(&[link("a", "", true), link("b", "", true)]), Err("a, b".to_owned()));
+        assert_eq!(of_address(vec![link("a", "", true)], Mac([2; 6])), Ok(None));
+    }
+
+    #[test]
+    fn a_device_is_no_path() {
+        for value in ["../../../class/net/eth0", "", ".", "..", "a/b", "a\0b"] {
+            for by in [DeviceKey::Pci, DeviceKey::Id] {
+                assert_eq!(is_userspace(by, value).unwrap_err().code, ErrorCode::InvalidArgument, "{value}");
+            }
+        }
+        assert_eq!(is_userspace(DeviceKey::Pci, "ffff:ff:1f.7").unwrap_err().code, ErrorCode::NotFound);
+        assert_eq!(is_userspace(DeviceKey::Name, "ffff:ff:1f.7"), Ok(false));
+    }
+}

@@ -1,0 +1,94 @@
+//! `device`: the links of the node that may be moved into a container, and exceptions for links that the node uses.
+
+use super::Decide;
+use crate::grammar::{Count, Key, Kind, key};
+use crate::granted::{Grant, Granted};
+use crate::line::{self, Change};
+use crate::rules::Asked;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use postern_types::{Capability, DeviceKey, OpError, ops};
+
+/// The key that allows taking the link of a default route.
+pub const DEFAULT_LINK: &str = "default-link";
+/// The key that allows taking a port of a bridge.
+pub const PORTS: &str = "ports";
+
+/// The keys of its table. A network names its device by one of the first four.
+pub const KEYS: &[Key] = &[
+    key("names", Kind::Link, Count::Some),
+    key("addresses", Kind::LinkAddress, Count::Some),
+    key("paths", Kind::Directory, Count::Some),
+    key("ids", Kind::Device, Count::Some),
+    key(DEFAULT_LINK, Kind::Flag, Count::One),
+    key(PORTS, Kind::Flag, Count::One),
+];
+
+/// Returns the key of the table that names a device, the kind of its values, and the rule.
+pub fn key_of(by: DeviceKey) -> (&'static str, Kind, &'static str) {
+    match by {
+        DeviceKey::Name => ("names", Kind::Link, "device.names"),
+        DeviceKey::Address => ("addresses", Kind::LinkAddress, "device.addresses"),
+        DeviceKey::Path => ("paths", Kind::Directory, "device.paths"),
+        DeviceKey::Pci | DeviceKey::Id => ("ids", Kind::Device, "device.ids"),
+    }
+}
+
+impl Decide for ops::Device {
+    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Find { by, value } | Self::Take { by, value } => {
+                let (key, kind, rule) = key_of(*by);
+                asked.one_of(grant, key, kind, value, rule)
+            }
+            Self::GiveBack => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+        match self {
+            Self::Find { by, value } | Self::Take { by, value } => line::object(key_of(*by).0, value),
+            Self::GiveBack => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, asked: &Asked<'_>) -> bool {
+        match self {
+            Self::GiveBack => asked.question.owns_link,
+            Self::Find { .. } | Self::Take { .. } => false,
+        }
+    }
+}
+
+impl Granted {
+    /// True if a device with this name may be taken.
+    pub fn has_device(&self, by: DeviceKey, value: &str) -> bool {
+        self.grant(Capability::Device).is_some_and(|grant| grant.matches(key_of(by).0, value))
+    }
+
+    /// True if a device may be taken although the node itself uses it: [`DEFAULT_LINK`] or [`PORTS`].
+    pub fn may_take(&self, used_as: &str) -> bool {
+        self.grant(Capability::Device).is_some_and(|grant| grant.on(used_as))
+    }
+
+    /// Returns the policy line that would allow it.
+    pub fn take_hint(&self, used_as: &'static str) -> String {
+        self.hint(Capability::Device, vec![line::text(used_as, "true")])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_its_place() {
+        let all = [DeviceKey::Name, DeviceKey::Address, DeviceKey::Path, DeviceKey::Pci, DeviceKey::Id];
+        for by in all {
+            let (key, _, rule) = key_of(by);
+            assert!(KEYS.iter().any(|known| known.name == key));
+            assert_eq!(rule, format!("device.{key}"));
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! host-device: after any failure, the link is on the host under its own name, or a message tells its place.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Answer, Call, Node, merge, plugin_bin};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A link of the node, with its state, and one that stays at its other end.
+const DEVICES: &str = "ip link add dev1 address 02:00:00:00:ee:01 mtu 1400 type veth peer name wire1
+    ip link property add dev dev1 altname spare1; ip link set dev1 alias rack-7; ip link set dev1 up; ip link set wire1 up";
+
+struct Place {
+    node: Node,
+    config: Value,
+}
+
+impl Place {
+    fn new(patch: &Value) -> Result<Self> {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        node.add_container("c2")?;
+        node.sh(DEVICES)?;
+        // The node also has its own operator's directory.
+        node.sh("mount -t tmpfs -o mode=755 etc /mnt
+            cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
+            mkdir -p /mnt/postern/policy; mount --move /mnt /etc")?;
+        let mut config = json!({
+            "cniVersion": "1.1.0", "name": "net", "type": "host-device", "device": "dev1",
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+        });
+        merge(&mut config, patch);
+        Ok(Self { node, config })
+    }
+
+    fn request(&self, verb: &str, container: &str, patch: &Value) -> Result<Call> {
+        self.request_of(&plugin_bin()?, verb, container, patch)
+    }
+
+    fn request_of(&self, bin: &Path, verb: &str, container: &str, patch: &Value) -> Result<Call> {
+        let mut config = self.config.clone();
+        merge(&mut config, patch);
+        let call = Call::new(bin, "host-device", verb, config.to_string());
+        Ok(call.attachment(container, &self.node.netns(container), "eth0"))
+    }
+
+    fn call(&self, verb: &str, container: &str) -> Result<Answer> {
+        self.node.call(&self.request(verb, container, &json!({}))?)
+    }
+
+    fn policy(&self, text: &str) -> Result<()> {
+        self.node.sh(&format!(
+            "printf '%s' '{text}' > /etc/postern/policy/host-device.toml; chmod 644 /etc/postern/policy/host-device.toml"
+        ))?;
+        Ok(())
+    }
+
+    /// Fails unless the device is on the host as before, and no lease or record is left.
+    fn is_as_it_was(&self) -> Result<()> {
+        let text = self.node.sh("ip -d -j link show dev dev1")?;
+        let links: Value = serde_json::from_str(&text)?;
+        let link = links.get(0).context("a link")?;
+        let flags = link["flags"].to_string();
+        ensure!(link["mtu"] == 1400 && link["address"] == "02:00:00:00:ee:01" && link["ifalias"] == "rack-7", "{text}");
+        ensure!(
+            link["altnames"] == json!(["spare1"]) && flags.contains("\"UP\"") && !flags.contains("PROMISC"),
+            "{text}"
+        );
+        let left = self.node.sh(
+            "find /var/lib/cni/networks -name '10.*' 2> /dev/null || true; ls /run/postern/attachments 2> /dev/null || true",
+        )?;
+        ensure!(left.is_empty(), "left: {left}");
+        Ok(())
+    }
+}
+
+#[test]
+fn it_comes_home_as_it_went() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    let result = place.call("ADD", "c1")?.success()?;
+    ensure!(result["interfaces"][0]["mac"] == "02:00:00:00:ee:01", "{result}");
+    place.node.sh_in("c1", "ip -o -4 addr show dev eth0 | grep -q 10.9.0.2/24")?;
+    place.node.sh("! ip link show dev dev1 2> /dev/null")?;
+    let check = place.request("CHECK", "c1", &json!({"prevResult": result}))?;
+    place.node.call(&check)?.success()?;
+    // Changes by root in the container stay there, and are reported.
+    place.node.sh_in(
+        "c1",
+        "ip link set eth0 down; ip link set eth0 address 02:00:00:00:ee:66 mtu 1300 promisc on alias /etc; \
+         ip link property add dev eth0 altname wire1",
+    )?;
+    let answer = place.call("DEL", "c1")?;
+    ensure!(answer.status == 0 && answer.stderr.contains("its MTU was 1300, and is 1400 again"), "{answer:?}");
+    place.is_as_it_was()?;
+    place.call("DEL", "c1")?.success()?;
+    place.is_as_it_was()
+}
+
+/// The device comes home under any name that it got in the container.
+#[test]
+fn a_name_of_the_containers_choice_is_no_way_to_keep_it() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.call("ADD", "c1")?.success()?;
+    place.node.sh_in(
+        "c1",
+        "ip link set eth0 down name hidden0; ip link add eth0 type veth peer name other0; ip link set eth0 alias dev1",
+    )?;
+    place.call("DEL", "c1")?.success()?;
+    place.is_as_it_was()?;
+    // The other link was made in the container, and stays.
+    place.node.sh_in("c1", "ip link show dev eth0")?;
+    Ok(())
+}
+
+#[test]
+fn a_failed_add_leaves_it_on_the_host() -> Result<()> {
+    for patch in [
+        json!({"ipam": {"type": "no-such-plugin"}}),
+        json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/24", "rangeStart": "10.8.0.1"}]]}}),
+        json!({"ipam": {"routes": [{"dst": "10.20.0.0/24", "gw": "192.0.2.1"}]}}),
+    ] {
+        let place = Place::new(&patch)?;
+        let answer = place.call("ADD", "c1")?;
+        ensure!(answer.status == 1, "{patch}: {answer:?}");
+        place.is_as_it_was()?;
+    }
+    Ok(())
+}
+
+/// The run is killed at random instants. DEL, the next ADD or a collection brings the device home.
+#[test]
+fn a_run_that_was_killed_loses_nothing() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    for (number, micros) in (0..40).map(|number| (number, 2000 + number * 250)) {
+        let wrapper = ["timeout", "-s", "KILL", &format!("{}", f64::from(micros) / 1e6)].map(str::to_owned);
+        place.node.call_under(&wrapper, &place.request("ADD", "c1", &json!({}))?)?;
+        match number % 3 {
+            0 => {}
+            1 => {
+                let again = place.call("ADD", "c1")?;
+                ensure!(again.status == 0 || again.stdout.contains("already"), "{again:?}");
+            }
+            _ => drop(place.node.sh(&format!("{}/postern gc --yes || true", plugin_bin()?.display()))?),
+        }
+        place.call("DEL", "c1")?.success()?;
+        place.is_as_it_was().with_context(|| format!("killed after {micros} µs"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_name_that_is_taken_keeps_it_where_it_is_and_says_so() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.call("ADD", "c1")?.success()?;
+    place.node.sh("ip link add dev1 type veth peer name wire2")?;
+    let answer = place.call("DEL", "c1")?;
+    ensure!(
+        answer.status == 1 && answer.stdout.contains("the host has another link that is called \\\"dev1\\\""),
+        "{answer:?}"
+    );
+    place.node.sh_in("c1", "ip link show dev eth0")?;
+    place.node.sh("ip link del dev1")?;
+    place.call("DEL", "c1")?.success()?;
+    place.is_as_it_was()
+}
+
+#[test]
+fn what_the_node_or_another_uses_stays() -> Result<()> {
+    for (prepare, words, policy) in [
+        ("ip addr add 192.0.2.1/24 dev dev1; ip route add default via 192.0.2.254", "default route", "default-link"),
+        ("ip link add br7 type bridge; ip link set dev1 master br7", "which is a port", "ports"),
+    ] {
+        let place = Place::new(&json!({}))?;
+        place.node.sh(prepare)?;
+        let answer = place.call("ADD", "c1")?;
+        ensure!(answer.status == 1 && answer.stdout.contains(words), "{answer:?}");
+        ensure!(answer.stdout.contains(&format!("{policy} = \\\"true\\\"")), "{answer:?}");
+        place.node.sh("ip link show dev dev1 up")?;
+        place.policy(&format!("[grant.device]\nnames = [\"${{config.device}}\"]\n{policy} = \"true\"\n"))?;
+        place.call("ADD", "c1")?.success()?;
+        place.call("DEL", "c1")?.success()?;
+        place.is_as_it_was()?;
+        if policy == "ports" {
+            place.node.sh("ip -o link show dev dev1 | grep -q 'master br7'")?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn devices_of_others_stay_where_they_are() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    // A bridge port of another attachment, by its name.
+    let bridge = json!({"cniVersion": "1.1.0", "name": "other", "type": "bridge", "bridge": "br9", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}});
+    let call = Call::new(&plugin_bin()?, "bridge", "ADD", bridge.to_string());
+    let result = place.node.call(&call.attachment("c2", &place.node.netns("c2"), "eth0"))?.success()?;
+    let port = result["interfaces"][1]["name"].as_str().context("a port")?.to_owned();
+    place.policy("[grant.device]\nnames = [\"*\"]\nports = \"true\"\n")?;
+    for (device, words) in [
+        (port.as_str(), "belongs to another attachment"),
+        ("br9", "belongs to other networks"),
+        ("lo", "failed to move link"),
+    ] {
+        let answer = place.node.call(&place.request("ADD", "c1", &json!({"device": device}))?)?;
+        ensure!(answer.status == 1 && answer.stdout.contains(words), "{device}: {answer:?}");
+    }
+    // A device that the policy does not name.
+    place.policy("[grant.device]\nnames = [\"eno*\"]\n")?;
+    let answer = place.call("ADD", "c1")?;
+    ensure!(answer.status == 1 && answer.stdout.contains("policy does not allow plugin"), "{answer:?}");
+    place.node.sh(&format!("ip link show dev {port} up; ip link show dev dev1 up"))?;
+    Ok(())
+}
+
+/// An address that several links have identifies none.
+#[test]
+fn an_address_that_several_links_have_is_refused() -> Result<()> {
+    let place = Place::new(&json!({"device": null, "hwaddr": "02:00:00:00:ee:01"}))?;
+    place.node.sh("ip link add twin1 address 02:00:00:00:ee:01 type veth peer name twin2")?;
+    let answer = place.call("ADD", "c1")?;
+    ensure!(answer.status == 1 && answer.stdout.contains("several links have the address"), "{answer:?}");
+    place.node.sh("ip link del twin1")?;
+    place.call("ADD", "c1")?.success()?;
+    place.call("DEL", "c1")?.success()?;
+    place.is_as_it_was()
+}
+
+/// The plugin's code is missing: the record is enough.
+#[test]
+fn it_comes_home_without_its_plugin() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    let bin = "/run/cni-bin";
+    place.node.sh(&postern_tests::copy_bin(&plugin_bin()?, bin))?;
+    place.call("ADD", "c1")?.success()?;
+    place.node.sh(&format!("rm {bin}/postern.d/host-device.cwasm"))?;
+    let answer = place.node.call(&place.request_of(Path::new(bin), "DEL", "c1", &json!({}))?)?;
+    ensure!(answer.status == 0, "{answer:?}");
+    place.is_as_it_was()
+}
+
+/// The container is gone: a virtual link is gone too, and its address is free.
+#[test]
+fn a_virtual_one_ends_with_its_namespace() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.call("ADD", "c1")?.success()?;
+    let shown = place.node.sh(&format!("{}/postern show c1", plugin_bin()?.display()))?;
+    ensure!(
+        shown.contains("device") && shown.contains("dev1 of this node, is eth0") && !shown.contains("DIFFERS"),
+        "{shown}"
+    );
+    place.node.remove_container("c1")?;
+    place.call("DEL", "c1")?.success()?;
+    let left = place.node.sh("find /var/lib/cni/networks -name '10.*'; ls /run/postern/attachments")?;
+    ensure!(left.is_empty(), "{left}");
+    Ok(())
+}
