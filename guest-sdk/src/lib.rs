@@ -68,6 +68,7 @@ pub mod macvlan;
 pub mod masquerade;
 pub mod parent;
 pub mod point_to_point;
+pub mod port_mappings;
 pub mod resolv_conf;
 pub mod routes;
 pub mod veth;

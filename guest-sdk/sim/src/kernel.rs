@@ -4,7 +4,8 @@ use super::capability;
 use super::services::{Ipam, Lease};
 use ipnet::IpNet;
 use postern_types::{
-    Address, Backend, Dns, ErrorCode, Handle, LinkInfo, LinkSysctl, Mac, MacvlanMode, OpError, Operation, PortSpec,
+    Address, Backend, Dns, ErrorCode, Forward, Handle, LinkInfo, LinkSysctl, Mac, MacvlanMode, OpError, Operation,
+    PortSpec,
 };
 use postern_types::{Reply, Route};
 use std::collections::BTreeMap;
@@ -82,6 +83,10 @@ pub struct Kernel {
     pub forwarding: bool,
     /// The backends that have the attachment's masquerading.
     pub masquerade: Vec<Backend>,
+    /// The ports of the node that lead to the attachment's addresses.
+    pub forwards: Vec<(IpAddr, Forward)>,
+    /// Ports of the node that other containers have.
+    pub taken_ports: Vec<Forward>,
     /// The only address that the attachment may send from.
     pub mac_guard: Option<Mac>,
     /// The answers of the delegate.
@@ -120,6 +125,8 @@ impl Default for Kernel {
             userspace: Vec::new(),
             forwarding: false,
             masquerade: Vec::new(),
+            forwards: Vec::new(),
+            taken_ports: Vec::new(),
             mac_guard: None,
             ipam: Ipam::default(),
             attachment: Vec::new(),

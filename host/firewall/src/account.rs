@@ -7,6 +7,7 @@ use std::time::Instant;
 use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 
+use crate::hostport::{self, HostPorts};
 use crate::iptables::{self, ProgramRunner};
 use crate::masquerade::{CHECKS, TABLE};
 use crate::nft::rule::{self, Rule};
@@ -73,6 +74,7 @@ pub fn unrecorded_guards(nft: &mut Nft, known: &[String]) -> Result<Vec<Marked>,
 pub struct Rules {
     masquerades: HashMap<String, Vec<Rule>>,
     guards: HashMap<String, Vec<Rule>>,
+    forwards: [HashMap<String, Vec<Rule>>; 2],
 }
 
 impl Rules {
@@ -81,7 +83,11 @@ impl Rules {
     /// # Errors
     /// As [`unrecorded_masquerades`].
     pub fn look(nft: &mut Nft) -> Result<Self, FirewallError> {
-        Ok(Self { masquerades: masquerade::SHARED.look(nft)?, guards: macguard::SHARED.look(nft)? })
+        Ok(Self {
+            masquerades: masquerade::SHARED.look(nft)?,
+            guards: macguard::SHARED.look(nft)?,
+            forwards: [hostport::nft::shared_of(false).look(nft)?, hostport::nft::shared_of(true).look(nft)?],
+        })
     }
 
     /// As [`masquerade::nft_check`].
@@ -90,6 +96,16 @@ impl Rules {
     /// None: the rules are known.
     pub fn masquerade(&self, key: &AttachmentKey, addresses: &[IpNet]) -> Result<bool, FirewallError> {
         masquerade::is_complete(key, addresses, |chain| Ok(of(&self.masquerades, chain)))
+    }
+
+    /// As [`HostPorts::nft_check`].
+    ///
+    /// # Errors
+    /// None: the rules are known.
+    pub fn forwards(&self, forwards: &HostPorts) -> Result<bool, FirewallError> {
+        let [v4, v6] = &self.forwards;
+        let chains = if forwards.address.addr().is_ipv6() { v6 } else { v4 };
+        forwards.is_complete(|chain| Ok(of(chains, chain)))
     }
 
     /// As [`macguard::check`].
@@ -129,6 +145,14 @@ impl Iptables {
             Some(tables) => tables.has(key, addresses),
             None => Ok(addresses.is_empty()),
         }
+    }
+
+    /// True if all these forwards are there.
+    ///
+    /// # Errors
+    /// A name doesn't fit.
+    pub fn has_forwards(&self, forwards: &HostPorts) -> Result<bool, FirewallError> {
+        self.0.as_ref().map_or(Ok(false), |tables| forwards.is_in(tables))
     }
 
     /// Returns the chains with a native plugin's name that belong to none of these attachments.

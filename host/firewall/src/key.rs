@@ -66,6 +66,35 @@ impl AttachmentKey {
         [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(28, "CNI-", &text))
     }
 
+    /// Returns the two possible chains of the container's port mappings in the network, as [`Self::iptables_chains`].
+    pub(crate) fn hostport_chains(&self) -> [String; 2] {
+        let parts = joined(&[&self.network, &self.container_id]);
+        [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(28, "CNI-DN-", &text))
+    }
+
+    /// Returns the comment of rules that lead to the chain of the container's port mappings.
+    ///
+    /// # Errors
+    /// As [`Self::iptables_comment`].
+    pub(crate) fn hostport_comment(&self) -> Result<String, FirewallError> {
+        let comment = format!("dnat {}", self.iptables_comment()?);
+        if comment.len() > 255 {
+            let names = format!("network {:?}, container {:?}", self.network, self.container_id);
+            let way_out = "together they exceed an iptables comment (255 bytes): set \"backend\" to \"nftables\", or give \
+                           the container a shorter ID";
+            return Err(FirewallError::new("name rules after", names, way_out));
+        }
+        Ok(comment)
+    }
+
+    /// As [`Self::of_iptables`], for a rule that leads to the chain of port mappings.
+    pub(crate) fn of_hostport(chain: &str, comment: &str) -> Option<Self> {
+        let (network, rest) = comment.strip_prefix("dnat name: \"")?.split_once("\" id: \"")?;
+        let container_id = rest.strip_suffix('"')?;
+        let key = Self { network: network.into(), container_id: container_id.into(), ifname: String::new() };
+        key.hostport_chains().iter().any(|own| own == chain).then_some(key)
+    }
+
     /// Returns the iptables rule comment.
     ///
     /// # Errors

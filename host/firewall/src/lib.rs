@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`masquerade`] | source NAT of an attachment's addresses, by nftables |
 //! | [`iptables`] | the same, by the system's iptables |
+//! | [`hostport`] | ports of the node that lead to an attachment (`portMappings`) |
 //! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |
 //! | [`node`] | the shared tables and chains, once nothing uses them |
 //! | [`account`] | a list of the rules on the node, with their owners |
@@ -30,7 +31,9 @@
 //! ```
 
 pub mod account;
+pub mod conntrack;
 mod error;
+pub mod hostport;
 pub mod iptables;
 mod key;
 pub mod macguard;

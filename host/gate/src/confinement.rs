@@ -136,17 +136,20 @@ impl Needs {
         let is_whole = session.record_is_whole() && !session.has_lost_link();
         if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && !is_whole {
             let masquerades = |policy: &Policy| match verb {
-                Verb::Del => policy.knows(Capability::Masquerade),
+                Verb::Del => policy.knows(Capability::Masquerade) || policy.knows(Capability::PortMappings),
                 Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => {
-                    policy.grants(Capability::Masquerade)
+                    policy.grants(Capability::Masquerade) || policy.grants(Capability::PortMappings)
                 }
             };
             // Every collection looks at the node's rules before it gives an address back, whichever plugin was called.
             needs.network |= verb == Verb::Gc;
             needs.legacy = verb == Verb::Gc || launcher.policies().any(masquerades);
             // A collection of a network without masquerading only has to see which legacy tables there are.
-            let asks =
-                |policy: &Policy| session.grants(policy).is_ok_and(|granted| granted.has(Capability::Masquerade));
+            let asks = |policy: &Policy| {
+                session
+                    .grants(policy)
+                    .is_ok_and(|granted| granted.has(Capability::Masquerade) || granted.has(Capability::PortMappings))
+            };
             let may_run = verb != Verb::Gc || launcher.policies().any(asks) || iptables::has_legacy_nat();
             needs.add_programs(if needs.legacy && may_run { iptables::programs() } else { Vec::new() });
         }

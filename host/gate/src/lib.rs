@@ -29,6 +29,7 @@ pub mod effect;
 mod errors;
 mod front;
 mod gate;
+mod host_ports;
 mod inherited;
 mod intact;
 mod keeping;

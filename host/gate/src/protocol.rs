@@ -32,8 +32,9 @@ use postern_types::Capability;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The greatest size of standard input, in bytes. A configuration with its `prevResult` has a few kilobytes.
-pub const STDIN_LIMIT: usize = 256 << 10;
+/// The greatest size of standard input, in bytes. A configuration with its `prevResult` has a few kilobytes, and 16,384
+/// port mappings have two megabytes.
+pub const STDIN_LIMIT: usize = 4 << 20;
 
 /// The time that a runtime has to send its request. It is part of the run's time.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);

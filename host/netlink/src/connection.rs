@@ -17,6 +17,9 @@ use std::time::Instant;
 /// buffer. Its single answers and acknowledgements are far smaller.
 const BUFFER: usize = 32 * 1024;
 
+/// The length in bytes from which on a datagram needs a larger send buffer than a socket has.
+const LONG: usize = 128 * 1024;
+
 /// The most times that a dump is read: once, and three times more if other processes change it meanwhile.
 pub const MOST_ATTEMPTS: usize = 4;
 
@@ -284,6 +287,13 @@ impl Connection {
                 flags.copy_from_slice(&(request.flags | NLM_F_ACK).to_ne_bytes());
             }
             self.sequence.set(sequence.wrapping_add(1));
+        }
+        // The kernel takes no datagram that is longer than the send buffer. A socket begins with some 200 KiB.
+        if datagram.len() > LONG {
+            let size = datagram.len().saturating_mul(2);
+            setsockopt(&self.socket, sockopt::SndBufForce, &size)
+                .or_else(|_| setsockopt(&self.socket, sockopt::SndBuf, &size))
+                .map_err(io::Error::from)?;
         }
         loop {
             match self.socket.send(&datagram, 0) {

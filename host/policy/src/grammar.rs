@@ -33,6 +33,8 @@ pub enum Kind {
     Vlan,
     /// VLANs.
     Trunk,
+    /// Ports of the node: one, or the first and the last.
+    Ports,
     /// `true` or `false`.
     Flag,
     /// A network to lease from, or an object of the configuration with the keys of a host-local range.
@@ -170,6 +172,7 @@ impl Kind {
             Self::Mtu => text.parse().is_ok_and(|mtu: u32| mtu == 0 || (68..=65535).contains(&mtu)),
             Self::Vlan => text == "0" || text.parse().is_ok_and(port::is_vlan),
             Self::Trunk => port::vlans(text).is_some(),
+            Self::Ports => port::ports(text).is_some(),
             Self::Flag => matches!(text, "true" | "false"),
             Self::Range => parse_cidr(text).is_ok_and(|net| net.trunc() == net),
             Self::Address => parse_cidr(text).is_ok(),
@@ -198,6 +201,7 @@ impl Kind {
             Self::Mtu => "MTU: it can be \"0\" (the kernel's default) or \"68\" to \"65535\"",
             Self::Vlan => "VLAN: it can be \"0\" (none) or \"1\" to \"4094\"",
             Self::Trunk => "VLAN: it can be \"1\" to \"4094\" or a range like \"10-20\"",
+            Self::Ports => "port: it can be \"1\" to \"65535\" or a range like \"1024-65535\"",
             Self::Flag => "flag: it can be \"true\" or \"false\"",
             Self::Range => {
                 "network to lease from: it can be a CIDR without host bits like \"10.0.0.0/8\", or a placeholder for an \
@@ -218,7 +222,13 @@ mod tests {
 
     #[test]
     fn every_kind_says_what_is_possible() {
-        let cases: [(Kind, &[&str], &[&str], &str); 14] = [
+        let cases: [(Kind, &[&str], &[&str], &str); 15] = [
+            (
+                Kind::Ports,
+                &["1", "22-22", "1024-65535"],
+                &["", "0", "65536", "9-8", "0-5", "http", "1-2-3", "*"],
+                "\"1\" to \"65535\"",
+            ),
             (
                 Kind::LinkAddress,
                 &["02:00:5e:10:00:01", "02-00-5E-10-00-01", "${config.hwaddr}"],

@@ -32,6 +32,29 @@ pub fn vlans(text: &str) -> Option<RangeInclusive<VlanId>> {
     }
 }
 
+/// Reads a port of the node, `PORT` or `FIRST-LAST`.
+pub fn ports(text: &str) -> Option<(u16, u16)> {
+    let port = |text: &str| text.parse().ok().filter(|port: &u16| *port > 0);
+    let (first, last) = match text.split_once('-') {
+        Some((first, last)) => (port(first)?, port(last)?),
+        None => port(text).map(|port| (port, port))?,
+    };
+    (first <= last).then_some((first, last))
+}
+
+/// True if these ranges together have all ports from the first to the last.
+pub fn covers(ranges: &[(u16, u16)], first: u16, last: u16) -> bool {
+    let mut next = u32::from(first);
+    while next <= u32::from(last) {
+        let around = ranges.iter().filter(|(from, to)| u32::from(*from) <= next && next <= u32::from(*to));
+        match around.map(|(_, to)| *to).max() {
+            Some(to) => next = u32::from(to) + 1,
+            None => return false,
+        }
+    }
+    true
+}
+
 /// True if the ports of this grant are in VLANs. Such a bridge must filter, or its VLANs separate nothing.
 pub fn has_vlans(grant: &Grant) -> bool {
     grant.texts("vlan").any(|text| vlans(&text).is_some()) || grant.texts("trunk").any(|text| vlans(&text).is_some())

@@ -11,8 +11,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The longest file that is read whole, in bytes: far longer than any container ID, record or note.
-pub(crate) const READ_LIMIT: u64 = 1 << 20;
+/// The longest file that is read whole, in bytes: longer than any container ID, record or note.
+pub(crate) const READ_LIMIT: u64 = 2 << 20;
 
 /// An open directory; its path is used only in messages.
 pub(crate) struct Directory {

@@ -14,6 +14,7 @@
 mod dir;
 mod error;
 mod files;
+mod host_ports;
 mod lease_dir;
 mod lease_index;
 mod leases;
@@ -25,11 +26,12 @@ use std::sync::OnceLock;
 
 pub use dir::{Dir, How};
 pub use error::{Result, StateError};
+pub use host_ports::{Holder, HostPorts};
 pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
 pub use record::{
-    DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, is_busy, list, list_of,
-    list_others, list_strangers, plugin_of, tidy,
+    DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, find, is_busy, list,
+    list_of, list_others, list_strangers, plugin_of, tidy,
 };
 pub use trust::{TrustError, kind, trust, trust_file, trust_stat};
 

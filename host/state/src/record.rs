@@ -32,7 +32,7 @@ use section::Change;
 
 pub use key::{Header, NetworkKey, RecordKey};
 pub use section::{DataPath, Section, Stage, plugin_of};
-pub use summary::{Summary, Valid, is_busy, list, list_of, list_others, list_strangers, tidy};
+pub use summary::{Summary, Valid, find, is_busy, list, list_of, list_others, list_strangers, tidy};
 
 /// Format version of the records that this code writes and reads.
 const VERSION: u64 = 1;
@@ -40,11 +40,11 @@ const VERSION: u64 = 1;
 const WRITER: &str = concat!("postern ", env!("CARGO_PKG_VERSION"));
 /// The directory of records below the state root.
 const SUBDIRECTORY: &str = "attachments";
-/// The largest number of live effects in one record. A complete attachment has five.
+/// The largest number of live effects in one record. A complete attachment has seven.
 const MOST_EFFECTS: usize = 256;
 /// The length in bytes from which on nothing more is noted in a record. A note that an effect was undone is shorter
 /// than the effect's own line. So with all such notes a record stays below twice this length.
-const MOST_BYTES: u64 = 256 << 10;
+const MOST_BYTES: u64 = 1 << 20;
 const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be written can be read");
 /// The room in bytes that the first line of a record takes on a disk.
 const PAGE: u64 = 4096;

@@ -10,6 +10,7 @@
 #[cfg(unix)]
 pub mod channel;
 mod error;
+mod forward;
 mod mac;
 mod message;
 mod operation;
@@ -18,6 +19,7 @@ mod reply;
 mod values;
 
 pub use error::{DelegateError, ErrorCode, OpError};
+pub use forward::{Forward, ForwardParseError, NatSources, Transport};
 pub use mac::{Mac, MacParseError};
 pub use message::{FromSandbox, Limits, Start, ToSandbox};
 pub use operation::{Capability, Handle, Kind, Lasting, Operation, Row, Table, Takes, Where, ops};

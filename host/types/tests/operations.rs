@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use postern_types::{
-    Backend, Capability, DeviceKey, LeaseRange, LinkSysctl, MacvlanMode, Operation, PortSpec, Route, ops,
+    Backend, Capability, DeviceKey, LeaseRange, LinkSysctl, MacvlanMode, NatSources, Operation, PortSpec, Route, ops,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -94,6 +94,14 @@ fn samples() -> Vec<Operation> {
         ops::Masquerade::Ensure { backend: Some(Backend::Nftables) }.into(),
         ops::Masquerade::Check { backend: Some(Backend::Iptables) }.into(),
         ops::Masquerade::Remove.into(),
+        ops::PortMappings::Ensure {
+            addresses: vec!["10.1.0.2".parse().unwrap(), "fd00::2".parse().unwrap()],
+            forwards: vec!["tcp:8080-8089:80".parse().unwrap(), "udp:53:53@127.0.0.1".parse().unwrap()],
+            masquerade: NatSources::Own,
+        }
+        .into(),
+        ops::PortMappings::Check { addresses: Vec::new(), forwards: Vec::new(), masquerade: NatSources::None }.into(),
+        ops::PortMappings::Remove.into(),
         ops::MacGuard::Ensure { host: 16, mac }.into(),
         ops::MacGuard::Check { host: 17, mac }.into(),
         ops::MacGuard::Remove.into(),

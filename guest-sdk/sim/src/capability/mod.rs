@@ -17,6 +17,7 @@ mod macvlan;
 mod masquerade;
 mod parent;
 mod point_to_point;
+mod port_mappings;
 mod resolv_conf;
 mod routes;
 mod veth;
@@ -40,6 +41,7 @@ pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpErr
         Operation::Macvlan(operation) => macvlan::answer(kernel, operation),
         Operation::Device(operation) => device::answer(kernel, operation),
         Operation::PointToPoint(operation) => point_to_point::answer(kernel, operation),
+        Operation::PortMappings(operation) => port_mappings::answer(kernel, operation),
         Operation::Forwarding(operation) => forwarding::answer(kernel, operation),
         Operation::Masquerade(operation) => masquerade::answer(kernel, operation),
         Operation::MacGuard(operation) => mac_guard::answer(kernel, operation),

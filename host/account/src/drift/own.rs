@@ -4,12 +4,15 @@ use super::{AGAIN, Account, path};
 use crate::namespaces::Found;
 use crate::sight::Sight;
 use ipnet::IpNet;
-use postern_gate::effect::{MacGuard, Macvlan, Port, Veth};
+use postern_gate::effect::{MacGuard, Macvlan, Port, PortMappings, Veth};
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
 use postern_types::{Backend, Mac, MacvlanMode};
 use std::path::Path;
+
+/// The most forwards of an attachment that are shown.
+const MOST_FORWARDS: usize = 8;
 
 impl Sight {
     pub(super) fn masquerading(&self, account: &mut Account, plugin: &str, backend: Backend, addresses: &[IpNet]) {
@@ -36,6 +39,31 @@ impl Sight {
             };
             account.fact(plugin, "masquerading", found);
         }
+    }
+
+    pub(super) fn forwards(&self, account: &mut Account, plugin: &str, forwards: &PortMappings) {
+        let Some(key) = account.masquerade_key() else { return };
+        let rules = forwards.rules(key);
+        let (name, address) = (forwards.backend.name(), forwards.address.addr());
+        let present = match forwards.backend {
+            Backend::Nftables => self.rules().and_then(|seen| seen.forwards(&rules).map_err(|e| e.to_string())),
+            Backend::Iptables => self.iptables().and_then(|seen| seen.has_forwards(&rules).map_err(|e| e.to_string())),
+        };
+        let mut ports: Vec<String> = forwards.forwards.iter().take(MOST_FORWARDS).map(ToString::to_string).collect();
+        if let Some(more) = forwards.forwards.len().checked_sub(MOST_FORWARDS).filter(|more| *more > 0) {
+            ports.push(format!("{more} more"));
+        }
+        let ports = ports.join(", ");
+        let found = match present {
+            Ok(true) => format!("{ports} to {address} by {name}"),
+            Ok(false) => {
+                let what = format!("ports of the node don't lead to {address}: its rules in {name} are gone");
+                account.differs(what, AGAIN, false);
+                format!("{ports} to {address} by {name}: its rules are gone")
+            }
+            Err(reason) => format!("{ports} to {address} by {name}: can't be looked at: {reason}"),
+        };
+        account.fact(plugin, "forwards", found);
     }
 
     /// Compares a link without a host end, and the link below it.

@@ -18,6 +18,7 @@ mod macvlan;
 mod masquerade;
 mod parent;
 mod point_to_point;
+mod port_mappings;
 mod resolv_conf;
 mod routes;
 mod veth;
@@ -78,6 +79,7 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::Macvlan => &macvlan::PAGE,
         Capability::Device => &device::PAGE,
         Capability::PointToPoint => &point_to_point::PAGE,
+        Capability::PortMappings => &port_mappings::PAGE,
         Capability::Forwarding => &forwarding::PAGE,
         Capability::Masquerade => &masquerade::PAGE,
         Capability::MacGuard => &mac_guard::PAGE,
@@ -102,6 +104,7 @@ pub fn told(operation: &Operation) -> &dyn Told {
         Operation::Macvlan(operation) => operation,
         Operation::Device(operation) => operation,
         Operation::PointToPoint(operation) => operation,
+        Operation::PortMappings(operation) => operation,
         Operation::Forwarding(operation) => operation,
         Operation::Masquerade(operation) => operation,
         Operation::MacGuard(operation) => operation,

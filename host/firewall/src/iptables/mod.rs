@@ -9,8 +9,10 @@
 //! | `saved` | the text that they print and read |
 //! | `set` | a set of rules with one owner, in any table and chains |
 //! | `masquerade` | the rules of `ipMasq` |
+//! | `hostport` | the rules of `portMappings` |
 //! | `presence` | a fast question to the kernel: can there be any rules? |
 
+pub mod hostport;
 mod masquerade;
 mod presence;
 mod programs;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 /// A rule: the matches that identify our rules, and the rest as it was printed.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
 pub(crate) struct Rule {
     pub(crate) chain: String,
     pub(crate) source: Option<IpNet>,
@@ -44,10 +44,6 @@ impl SavedTable {
             }
         }
         table
-    }
-
-    pub(crate) fn has(&self, wanted: &Rule) -> bool {
-        self.rules.iter().any(|saved| saved.rule == *wanted)
     }
 }
 

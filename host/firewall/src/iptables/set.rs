@@ -4,7 +4,7 @@
 //! A set has rules in chains that all owners share, and chains of its own. Its own chains are removed when no rule
 //! leads to them. The caller decides the content and the names of the rules.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::programs::Programs;
 use super::saved::{Rule, SavedTable};
@@ -14,10 +14,6 @@ use crate::FirewallError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The beginning of the chain, before all other rules.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "masquerading has none; the jumps of portmap and firewall are such")
-    )]
     First,
     /// Before the rules of this set with [`Place::Last`], if they are there; else the chain's end.
     Early,
@@ -101,20 +97,21 @@ impl RuleSet {
 
     /// Returns the changes that complete the set.
     fn additions(&self, saved: &SavedTable) -> Vec<String> {
-        let mut changes: Vec<String> = Vec::new();
-        let mut change = |line| {
-            if !changes.contains(&line) {
+        let (mut changes, mut seen) = (Vec::new(), HashSet::new());
+        let mut change = |line: String| {
+            if seen.insert(line.clone()) {
                 changes.push(line);
             }
         };
+        let present: HashSet<&Rule> = saved.rules.iter().map(|saved| &saved.rule).collect();
         for chain in self.shared.iter().chain(&self.owner.chains).filter(|chain| !saved.chains.contains(chain)) {
             change(format!("-N {chain}"));
         }
-        for Placed { place, rule } in self.rules.iter().filter(|placed| !saved.has(&placed.rule)) {
+        for Placed { place, rule } in self.rules.iter().filter(|placed| !present.contains(&placed.rule)) {
             let is_last = |other: &Placed| other.place == Place::Last && other.rule.chain == rule.chain;
             let first = match place {
                 Place::First => true,
-                Place::Early => self.rules.iter().any(|other| is_last(other) && saved.has(&other.rule)),
+                Place::Early => self.rules.iter().any(|other| is_last(other) && present.contains(&other.rule)),
                 Place::Last => false,
             };
             change(format!("{} {}", if first { "-I" } else { "-A" }, rule.line()));

@@ -322,6 +322,26 @@ impl Nft {
     }
 }
 
+impl Nft {
+    /// Requests all objects of another part of netfilter.
+    pub(crate) fn dump_raw<T>(
+        &mut self,
+        request: Request,
+        read: impl Fn(Attributes<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, Errno> {
+        let objects = self.connection.dump(request, self.deadline, (usize::MAX, usize::MAX), |answer, all| {
+            all.extend(read(attributes(answer)));
+            Some(())
+        });
+        objects.map_err(errno_of)
+    }
+
+    /// Requests a change of another part of netfilter. The request asks for an acknowledgement.
+    pub(crate) fn ask_raw(&mut self, request: Request) -> Result<(), Errno> {
+        self.connection.ask(&[request], self.deadline, |_| {}).map(drop).map_err(errno_of)
+    }
+}
+
 /// Returns the attributes of an answer, which follow `struct nfgenmsg`.
 fn attributes(answer: &[u8]) -> Attributes<'_> {
     Attributes(answer.get(4..).unwrap_or_default())

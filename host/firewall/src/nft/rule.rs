@@ -1,8 +1,10 @@
 //! nftables rules: the few expressions of our rules, written and read, and comments.
 
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
     Bitwise, Cmp, DataAttribute, ExpressionAttribute, Expressions, Immediate, ListAttribute, Meta, MetaKey, Operator,
     Payload, Register, Verdict, VerdictAttribute,
@@ -23,6 +25,21 @@ const DATA_VALUE: u16 = 1;
 const DATA_VERDICT: u16 = 2;
 /// `NF_DROP` (linux/netfilter.h).
 const NF_DROP: u32 = 0;
+/// `NFT_PAYLOAD_TRANSPORT_HEADER`.
+const TRANSPORT_HEADER: u32 = 2;
+/// `NFT_FIB_RESULT_ADDRTYPE` and `NFTA_FIB_F_DADDR`.
+const FIB_TYPE: u32 = 3;
+const FIB_DESTINATION: u32 = 2;
+/// `NFT_CT_STATUS`.
+const CT_STATUS: u32 = 2;
+/// `RTN_LOCAL` (linux/rtnetlink.h).
+const RTN_LOCAL: u32 = 2;
+/// `IPS_DST_NAT` (linux/netfilter/nf_conntrack_common.h).
+const IPS_DST_NAT: u32 = 1 << 5;
+/// `NFT_NAT_DNAT`, and the flags that the kernel sets for an address and a port (`NF_NAT_RANGE_MAP_IPS`,
+/// `NF_NAT_RANGE_PROTO_SPECIFIED`).
+const NAT_DESTINATION: u32 = 1;
+const NAT_FLAGS: u32 = 3;
 
 /// One expression. Values pass through register 1, as in the rules that `nft` generates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +60,19 @@ pub(crate) enum Expression {
         chain: Option<String>,
     },
     Masquerade,
+    /// A constant in a register, 1 or 2.
+    Load {
+        register: u8,
+        value: Vec<u8>,
+    },
+    /// Destination NAT to the address in register 1 and the port in register 2.
+    DestinationNat {
+        v6: bool,
+    },
+    /// The type of the packet's destination (`RTN_LOCAL`, …), by the routing tables.
+    DestinationType,
+    /// The status bits of the packet's connection (`IPS_DST_NAT`, …).
+    ConnectionStatus,
     /// Any other expression; our rules never have one.
     Foreign,
 }
@@ -176,6 +206,90 @@ pub(crate) fn source_mac(mac: [u8; 6]) -> [Expression; 2] {
     ]
 }
 
+/// Returns the expressions of `iifname <name>` or `iifname != <name>`. A name that ends with `*` stands for all names
+/// with this beginning.
+pub(crate) fn input_interface_like(equal: bool, name: &str) -> [Expression; 2] {
+    let mut value = name.as_bytes().to_vec();
+    match name.strip_suffix('*') {
+        Some(beginning) => value.truncate(beginning.len()),
+        None => value.resize(16, 0),
+    }
+    [Expression::Meta(MetaKey::Iifname), Expression::Compare { equal, value }]
+}
+
+/// Returns the expressions of `iifname != "lo" meta iifkind != "vrf"`: packets that came from a link.
+pub(crate) fn from_a_link() -> [Expression; 4] {
+    let mut vrf = b"vrf".to_vec();
+    vrf.resize(16, 0);
+    let [name, lo] = input_interface_like(false, "lo");
+    [name, lo, Expression::Meta(MetaKey::Iifkind), Expression::Compare { equal: false, value: vrf }]
+}
+
+/// Returns the expressions of `<protocol> dport <port>`.
+pub(crate) fn destination_port(protocol: u8, port: u16) -> [Expression; 4] {
+    [
+        Expression::Meta(MetaKey::L4Proto),
+        Expression::Compare { equal: true, value: vec![protocol] },
+        Expression::Payload { base: TRANSPORT_HEADER, offset: 2, length: 2 },
+        Expression::Compare { equal: true, value: port.to_be_bytes().to_vec() },
+    ]
+}
+
+/// Returns the expressions of `dnat to <address>:<port>`.
+pub(crate) fn destination_nat(address: IpAddr, port: u16) -> [Expression; 3] {
+    let value = match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    [
+        Expression::Load { register: 1, value },
+        Expression::Load { register: 2, value: port.to_be_bytes().to_vec() },
+        Expression::DestinationNat { v6: address.is_ipv6() },
+    ]
+}
+
+/// Reads a rule that ends with the expressions of [`destination_port`] and [`destination_nat`]: protocol, port, and the
+/// new destination.
+pub(crate) fn forward_of(expressions: &[Expression]) -> Option<(u8, u16, IpAddr, u16)> {
+    let [
+        ..,
+        Expression::Compare { value: protocol, .. },
+        Expression::Payload { .. },
+        Expression::Compare { value: port, .. },
+        Expression::Load { value: address, .. },
+        Expression::Load { value: target, .. },
+        Expression::DestinationNat { .. },
+    ] = expressions
+    else {
+        return None;
+    };
+    let address = match (<[u8; 4]>::try_from(address.as_slice()), <[u8; 16]>::try_from(address.as_slice())) {
+        (Ok(octets), _) => IpAddr::from(octets),
+        (_, Ok(octets)) => IpAddr::from(octets),
+        _ => return None,
+    };
+    let number = |bytes: &[u8]| bytes.try_into().ok().map(u16::from_be_bytes);
+    let [protocol] = protocol.as_slice() else { return None };
+    let (port, target) = (number(port)?, number(target)?);
+    let wanted: Vec<_> =
+        destination_port(*protocol, port).into_iter().chain(destination_nat(address, target)).collect();
+    expressions.ends_with(&wanted).then_some((*protocol, port, address, target))
+}
+
+/// Returns the expressions of `fib daddr type local`.
+pub(crate) fn to_this_node() -> [Expression; 2] {
+    [Expression::DestinationType, Expression::Compare { equal: true, value: RTN_LOCAL.to_ne_bytes().to_vec() }]
+}
+
+/// Returns the expressions of `ct status dnat`.
+pub(crate) fn destination_was_changed() -> [Expression; 3] {
+    [
+        Expression::ConnectionStatus,
+        Expression::Mask(IPS_DST_NAT.to_ne_bytes().to_vec()),
+        Expression::Compare { equal: false, value: vec![0; 4] },
+    ]
+}
+
 /// Returns a verdict that ends the rule.
 pub(crate) fn verdict(verdict: Verdict) -> Expression {
     Expression::Verdict { verdict, chain: None }
@@ -258,6 +372,23 @@ impl Rule {
     }
 }
 
+/// The kinds that netlink's crate can't hash are hashed by their numbers.
+impl Hash for Expression {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Self::Meta(key) => u32::from(*key).hash(state),
+            Self::Payload { base, offset, length } => (base, offset, length).hash(state),
+            Self::Mask(value) => value.hash(state),
+            Self::Compare { equal, value } => (equal, value).hash(state),
+            Self::Verdict { verdict, chain } => (u32::from(*verdict), chain).hash(state),
+            Self::Load { register, value } => (register, value).hash(state),
+            Self::DestinationNat { v6 } => v6.hash(state),
+            Self::Masquerade | Self::DestinationType | Self::ConnectionStatus | Self::Foreign => {}
+        }
+    }
+}
+
 impl Expression {
     /// Returns netlink attributes in the order in which the kernel reports them.
     pub(crate) fn write(&self) -> ListAttribute<ExpressionAttribute> {
@@ -289,8 +420,22 @@ impl Expression {
                     Immediate::Data(DataAttribute::Verdict(data)),
                 ])
             }
-            Self::Masquerade => named("masq"),
-            Self::Foreign => named(""),
+            Self::Masquerade => named("masq", &[]),
+            Self::Load { register, value } => Expressions::Immediate(vec![
+                Immediate::DestinationRegister(if *register == 2 { Register::Reg2 } else { Register::Reg1 }),
+                Immediate::Data(DataAttribute::Value(value.clone())),
+            ]),
+            // NFTA_NAT_TYPE, _FAMILY, _REG_ADDR_MIN, _REG_ADDR_MAX, _REG_PROTO_MIN, _REG_PROTO_MAX, _FLAGS.
+            Self::DestinationNat { v6 } => {
+                let family = u32::from(if *v6 { NFPROTO_IPV6 } else { NFPROTO_IPV4 });
+                let parts = [(1, NAT_DESTINATION), (2, family), (3, 1), (4, 1), (5, 2), (6, 2), (7, NAT_FLAGS)];
+                named("nat", &parts)
+            }
+            // NFTA_FIB_DREG, _RESULT, _FLAGS.
+            Self::DestinationType => named("fib", &[(1, 1), (2, FIB_TYPE), (3, FIB_DESTINATION)]),
+            // NFTA_CT_DREG, _KEY.
+            Self::ConnectionStatus => named("ct", &[(1, 1), (2, CT_STATUS)]),
+            Self::Foreign => named("", &[]),
         }
         .into()
     }
@@ -304,7 +449,13 @@ impl Expression {
             Some(b"payload\0") => read_payload(data),
             Some(b"bitwise\0") => read_mask(data),
             Some(b"cmp\0") => read_compare(data),
-            Some(b"immediate\0") => read_verdict(data),
+            Some(b"immediate\0") => read_verdict(data).or_else(|| read_load(data)),
+            Some(b"nat\0") => read_nat(data),
+            Some(b"fib\0") if reads(data, &[(1, 1), (2, FIB_TYPE), (3, FIB_DESTINATION)]) => {
+                Some(Self::DestinationType)
+            }
+            // The kernel shows the direction of the other keys only.
+            Some(b"ct\0") if reads(data, &[(1, 1), (2, CT_STATUS)]) => Some(Self::ConnectionStatus),
             // Port ranges and flags would be attributes: our expression has none.
             Some(b"masq\0") if data.0.is_empty() => Some(Self::Masquerade),
             _ => None,
@@ -313,8 +464,35 @@ impl Expression {
     }
 }
 
-fn named(expression_type: &str) -> Expressions {
-    Expressions::Other { expression_type: expression_type.to_owned(), attributes: Vec::new() }
+fn named(expression_type: &str, parts: &[(u16, u32)]) -> Expressions {
+    let attributes = parts.iter().map(|(kind, value)| DefaultNla::new(*kind, value.to_be_bytes().to_vec())).collect();
+    Expressions::Other { expression_type: expression_type.to_owned(), attributes }
+}
+
+/// True if an expression has these numbers and nothing else.
+fn reads(data: Attributes<'_>, parts: &[(u16, u32)]) -> bool {
+    data.into_iter().map(|part| (part.kind, part.be32())).eq(parts.iter().map(|(kind, value)| (*kind, Some(*value))))
+}
+
+/// Reads `NFTA_IMMEDIATE_DREG` and `_DATA` with a value in it.
+fn read_load(data: Attributes<'_>) -> Option<Expression> {
+    let register = data.first(1)?.be32().and_then(|register| u8::try_from(register).ok())?;
+    let value = value_in(&data.first(2)?)?.to_vec();
+    matches!(register, 1 | 2).then_some(Expression::Load { register, value })
+}
+
+/// Reads `NFTA_NAT_*`: address and port in registers 1 and 2, and nothing random.
+fn read_nat(data: Attributes<'_>) -> Option<Expression> {
+    let mut v6 = None;
+    for part in data {
+        let value = part.be32()?;
+        match (part.kind, value) {
+            (2, family) => v6 = Some(family == u32::from(NFPROTO_IPV6)),
+            (1, NAT_DESTINATION) | (3 | 4, 1) | (5 | 6, 2) | (7, NAT_FLAGS) => {}
+            _ => return None,
+        }
+    }
+    Some(Expression::DestinationNat { v6: v6? })
 }
 
 /// True if this is the register for all values: `NFT_REG_1`, and never its other name `NFT_REG32_00`.
@@ -438,6 +616,11 @@ mod tests {
         {
             assert_eq!(reread(&expression), expression);
         }
+        let (v4, v6): (IpAddr, IpAddr) = ("10.1.0.2".parse().unwrap(), "fd00::2".parse().unwrap());
+        let parts = destination_port(6, 80).into_iter().chain(destination_nat(v4, 81)).chain(destination_nat(v6, 82));
+        for expression in parts.chain(to_this_node()).chain(destination_was_changed()).chain(from_a_link()) {
+            assert_eq!(reread(&expression), expression);
+        }
     }
 
     #[test]
@@ -456,6 +639,12 @@ mod tests {
             let negated: Vec<_> = [family(network).to_vec(), address(Side::Source, false, source.into())].concat();
             assert!(source_of(&negated).is_none());
         }
+        let target: IpAddr = "fd00::2".parse().unwrap();
+        let mut forward = address(Side::Destination, true, "fd00::9/128".parse().unwrap());
+        forward.extend(destination_port(17, 53));
+        assert_eq!(forward_of(&forward), None);
+        forward.extend(destination_nat(target, 5353));
+        assert_eq!(forward_of(&forward), Some((17, 53, target, 5353)));
         let mut entry = input_interface("veth0").to_vec();
         entry.push(drop_packet());
         assert_eq!(input_interface_of(&entry), Some(("veth0".to_owned(), &[drop_packet()][..])));

@@ -5,10 +5,15 @@
 //! own, which hold nothing else. Every rule has the owner's comment. The caller decides the content and the names of
 //! the rules.
 
+use std::collections::HashSet;
+
 use super::batch::{Batch, Table};
 use super::rule::{Expression, Rule};
 use super::shared::{Found, SharedTable};
 use crate::{FirewallError, Nft};
+
+/// The most new rules of which the handles are asked for. Owners with more are found by their comments.
+const MOST_SEEN: usize = 64;
 
 /// The comment that tells an owner's rules from others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +81,8 @@ pub(crate) enum Look {
     All,
     /// None: the owner has no entries yet.
     None,
+    /// All. Further entries with the owner's mark stay: another attachment of the container has them.
+    Beside,
 }
 
 impl<'a> RuleSet<'a> {
@@ -111,7 +118,7 @@ impl<'a> RuleSet<'a> {
             let exists = nft.table(self.table())?.is_some();
             let there = if exists { owner.chains_there(nft)? } else { Vec::new() };
             // If no chain has one of the names, no entry can lead to it.
-            let looks = exists && look == Look::All && (owner.chains.is_empty() || !there.is_empty());
+            let looks = exists && look != Look::None && (owner.chains.is_empty() || !there.is_empty());
             let present = if looks { owner.shared.entries(nft)? } else { Vec::new() };
             nft.forget(owner);
             if present.iter().any(|found| is_taken(&found.rule)) {
@@ -125,11 +132,17 @@ impl<'a> RuleSet<'a> {
                 let position = missing.iter().position(|entry| entry.chain == *chain && entry.rule == is);
                 match position.filter(|_| rule.comment.as_ref() == Some(&owner.mark.comment)) {
                     Some(position) => drop(missing.remove(position)),
+                    None if look == Look::Beside => {}
                     None => batch.delete_rule(self.table(), chain, rule.handle),
                 }
             }
+            // The kernel shows each new rule at once, and a socket has no room for very many.
+            let sees = missing.len() <= MOST_SEEN;
             for Entry { chain, rule } in missing {
-                batch.append_seen_rule(self.table(), chain, rule, Some(&owner.mark.comment));
+                match sees {
+                    true => batch.append_seen_rule(self.table(), chain, rule, Some(&owner.mark.comment)),
+                    false => batch.append_rule(self.table(), chain, rule, Some(&owner.mark.comment)),
+                }
             }
             nft.note_complete(self.complete(), batch);
             Ok(true)
@@ -194,9 +207,10 @@ impl<'a> RuleSet<'a> {
     ) -> Result<bool, FirewallError> {
         for chain in self.owner.shared.entry_chains() {
             let present = rules(chain)?;
-            let own: Vec<&Rule> = present.as_ref().iter().filter(|rule| self.owner.mark.is_on(rule)).collect();
+            let own = present.as_ref().iter().filter(|rule| self.owner.mark.is_on(rule));
+            let own: HashSet<Vec<Expression>> = own.map(Rule::expressions).collect();
             let mut wanted = self.entries.iter().filter(|entry| entry.chain == chain);
-            if !wanted.all(|entry| own.iter().any(|rule| rule.is(&entry.rule))) {
+            if !wanted.all(|entry| own.contains(&entry.rule)) {
                 return Ok(false);
             }
         }

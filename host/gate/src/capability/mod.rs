@@ -21,6 +21,7 @@ pub mod macvlan;
 pub mod masquerade;
 pub mod parent;
 pub mod point_to_point;
+pub mod port_mappings;
 pub mod resolv_conf;
 pub mod routes;
 pub mod veth;
@@ -42,6 +43,7 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::Macvlan => &macvlan::FACTS,
         Capability::Device => &device::FACTS,
         Capability::PointToPoint => &point_to_point::FACTS,
+        Capability::PortMappings => &port_mappings::FACTS,
         Capability::Forwarding => &forwarding::FACTS,
         Capability::Masquerade => &masquerade::FACTS,
         Capability::MacGuard => &mac_guard::FACTS,
@@ -69,6 +71,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::Macvlan(operation) => macvlan::execute(gate, operation),
         Operation::Device(operation) => device::execute(gate, operation),
         Operation::PointToPoint(operation) => point_to_point::execute(gate, operation),
+        Operation::PortMappings(operation) => port_mappings::execute(gate, operation),
         Operation::Forwarding(operation) => forwarding::execute(gate, operation),
         Operation::Masquerade(operation) => masquerade::execute(gate, operation),
         Operation::MacGuard(operation) => mac_guard::execute(gate, operation),

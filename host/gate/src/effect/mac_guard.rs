@@ -178,6 +178,7 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         | Effect::MacGuard(_)
         | Effect::Lease(_)
         | Effect::Native(_)
+        | Effect::PortMappings(_)
         | Effect::LoopbackUp(_) => None,
     };
     Some(effects.filter_map(end).collect())

@@ -20,6 +20,7 @@ pub mod macvlan;
 mod masquerade;
 mod native;
 mod port;
+pub(crate) mod port_mappings;
 mod veth;
 
 pub use device::Device;
@@ -30,6 +31,7 @@ pub use macvlan::Macvlan;
 pub use masquerade::Masquerade;
 pub use native::Native;
 pub use port::Port;
+pub use port_mappings::PortMappings;
 pub use veth::Veth;
 
 use crate::need::Need;
@@ -157,6 +159,7 @@ effects! {
     Native: native;
     LoopbackUp: loopback_up;
     Port: port;
+    PortMappings: port_mappings;
 }
 
 impl Effect {

@@ -196,7 +196,8 @@ impl Session {
             | Effect::MacGuard(_)
             | Effect::Lease(_)
             | Effect::Native(_)
-            | Effect::LoopbackUp(_) => false,
+            | Effect::LoopbackUp(_)
+            | Effect::PortMappings(_) => false,
         };
         self.is_claimed_by(|summary| {
             let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));

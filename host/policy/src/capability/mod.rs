@@ -20,6 +20,7 @@ mod macvlan;
 mod masquerade;
 mod parent;
 mod point_to_point;
+mod port_mappings;
 pub mod resolv_conf;
 mod routes;
 mod veth;
@@ -71,6 +72,7 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::Macvlan(operation) => operation,
         Operation::Device(operation) => operation,
         Operation::PointToPoint(operation) => operation,
+        Operation::PortMappings(operation) => operation,
         Operation::Forwarding(operation) => operation,
         Operation::Masquerade(operation) => operation,
         Operation::MacGuard(operation) => operation,
@@ -95,6 +97,7 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::Macvlan => macvlan::KEYS,
         Capability::Device => device::KEYS,
         Capability::PointToPoint => point_to_point::KEYS,
+        Capability::PortMappings => port_mappings::KEYS,
         Capability::Forwarding => forwarding::KEYS,
         Capability::Masquerade => masquerade::KEYS,
         Capability::MacGuard => mac_guard::KEYS,

@@ -19,6 +19,7 @@ mod masquerade;
 mod parent;
 mod parse;
 mod point_to_point;
+mod port_mappings;
 mod resolv_conf;
 mod routes;
 mod types;
@@ -99,6 +100,9 @@ fn interface(capability: Capability) -> Interface {
         Capability::Parent => ("postern:cni/parent", |linker| wit::parent::add_to_linker::<_, Own>(linker, own)),
         Capability::Macvlan => ("postern:cni/macvlan", |linker| wit::macvlan::add_to_linker::<_, Own>(linker, own)),
         Capability::Device => ("postern:cni/device", |linker| wit::device::add_to_linker::<_, Own>(linker, own)),
+        Capability::PortMappings => {
+            ("postern:cni/port-mappings", |linker| wit::port_mappings::add_to_linker::<_, Own>(linker, own))
+        }
         Capability::Forwarding => {
             ("postern:cni/forwarding", |linker| wit::forwarding::add_to_linker::<_, Own>(linker, own))
         }

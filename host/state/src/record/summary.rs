@@ -41,6 +41,15 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
     Ok(names.iter().filter_map(|name| look(&directory, name)).collect())
 }
 
+/// Returns one record below `root` as [`list`] does; `None` if there is none.
+///
+/// # Errors
+/// As [`list`].
+pub fn find(root: &Path, key: &RecordKey) -> Result<Option<Summary>> {
+    let Some(directory) = open_directory(root, false)? else { return Ok(None) };
+    Ok(look(&directory, &name_in(&directory, key)?))
+}
+
 /// Returns the records of one network below `root`, as [`list`] does. No file of another network is opened, except
 /// those of Postern 0.1, whose names don't show the network.
 ///

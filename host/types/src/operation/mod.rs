@@ -20,6 +20,7 @@ mod macvlan;
 mod masquerade;
 mod parent;
 mod point_to_point;
+mod port_mappings;
 mod resolv_conf;
 mod routes;
 mod table;
@@ -147,6 +148,7 @@ capabilities! {
     Parent: parent, "parent";
     Macvlan: macvlan, "macvlan";
     Device: device, "device";
+    PortMappings: port_mappings, "port-mappings";
 }
 
 impl Capability {

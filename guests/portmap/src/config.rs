@@ -1,0 +1,75 @@
+//! Reading the configuration. Messages are those of the native plugin.
+
+use postern_guest::cni::{CniResult, NetConf, PortMap, PortMapping, parse_ip};
+use postern_guest::types::{Forward, NatSources, Transport};
+use postern_guest::{Error, Request};
+use std::net::IpAddr;
+
+/// The keys of this plugin.
+#[derive(Debug)]
+pub struct Config {
+    /// The runtime's mappings; consecutive ones are one.
+    pub forwards: Vec<Forward>,
+    pub masquerade: NatSources,
+}
+
+impl Config {
+    /// Returns the keys, and `prevResult` if there is one.
+    ///
+    /// # Errors
+    /// Code 999 for what can't be read or makes no sense.
+    pub fn read(conf: &NetConf) -> Result<(Self, Option<CniResult>), Error> {
+        let map = PortMap::read(conf)?;
+        let previous =
+            conf.previous_result().map_err(|error| Error::from(error).context("could not parse prevResult"))?;
+        map.backend()?;
+        let forwards = map.mappings.iter().map(forward).collect::<Result<Vec<_>, _>>()?;
+        let masquerade = match (map.snat, map.masq_all) {
+            (false, _) => NatSources::None,
+            (true, false) => NatSources::Own,
+            (true, true) => NatSources::All,
+        };
+        Ok((Self { forwards: Forward::joined(forwards), masquerade }, previous))
+    }
+
+    /// Returns the first IPv4 and the first IPv6 address of the container's interface. Addresses whose interface is not
+    /// told count as its own.
+    pub fn addresses(&self, request: &Request, previous: &CniResult) -> Vec<IpAddr> {
+        let is_own = |index: Option<usize>| {
+            let interface = index.and_then(|index| previous.interfaces.get(index));
+            interface.is_none_or(|interface| interface.name == request.env.ifname && !interface.sandbox.is_empty())
+        };
+        let own = || previous.ips.iter().filter(|ip| is_own(ip.interface)).map(|ip| ip.address.addr());
+        let first = |v4: bool| own().find(|address| address.is_ipv4() == v4);
+        [first(true), first(false)].into_iter().flatten().collect()
+    }
+}
+
+fn forward(mapping: &PortMapping) -> Result<Forward, Error> {
+    let port = |what: &str, port: i64| {
+        u16::try_from(port)
+            .map_err(|_| Error::new(format!("Invalid {what} port number: {port} (the last one is 65535)")))
+    };
+    Ok(Forward {
+        transport: Transport::parse(&mapping.protocol).ok_or_else(|| {
+            Error::new(format!("Invalid protocol: \"{}\" (tcp, udp and sctp have ports)", mapping.protocol))
+        })?,
+        host_address: match mapping.host_ip.as_str() {
+            "" => None,
+            text => Some(parse_ip(text).map_err(|_| Error::new(format!("Invalid host IP: \"{text}\"")))?),
+        },
+        host_port: port("host", mapping.host_port)?,
+        container_port: port("container", mapping.container_port)?,
+        count: 1,
+    })
+}
+
+/// The native plugin's words before what its decoder says.
+pub fn unreadable(error: Error) -> Error {
+    refused(error.context("failed to parse network configuration"))
+}
+
+/// The native plugin's words before what makes no sense in a configuration.
+pub fn refused(error: Error) -> Error {
+    error.context("failed to parse config")
+}

@@ -1,0 +1,73 @@
+//! `port-mappings`, for people.
+
+use super::{OWN_ADDRESSES, Page, Told, list};
+use crate::learn::{Key, Source, Widest};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{about, group, say};
+use postern_types::{Forward, NatSources, OpError, Reply, ops};
+
+/// The texts about it in commands for people.
+pub const PAGE: Page = Page {
+    cannot: "forward ports of the node",
+    always: Some(OWN_ADDRESSES),
+    groups: &[
+        group(&["ensure"], |objects| {
+            about(objects, "ports", "port", |ports| {
+                format!(
+                    "forward the node's {ports} to its own addresses, as far as the runtime asks for it in the call"
+                )
+            })
+        }),
+        group(&["check"], |_| say("compare the forwards to its own addresses")),
+        group(&["remove"], |_| say("remove the forwards to its own addresses")),
+    ],
+    keys: &[
+        Key::list("ports", Source::Value("", Some("1-65535")), Widest::Values(&["1-65535"])),
+        Key::list("backends", Source::Value("backend", Some("iptables")), Widest::Values(&["nftables", "iptables"])),
+    ],
+};
+
+/// The most forwards that a sentence names.
+const MOST: usize = 8;
+
+impl Told for ops::PortMappings {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Ensure { addresses, forwards, masquerade } => {
+                let as_node = match masquerade {
+                    NatSources::None => "with every sender's own address",
+                    NatSources::Own => "its own network and the node seen as the node",
+                    NatSources::All => "every sender seen as the node",
+                };
+                format!("forward {} to {}, {as_node}", ports(forwards), list(addresses, "no address"))
+            }
+            Self::Check { forwards, .. } => {
+                format!("compare the forwards of {} to {}", ports(forwards), names.addresses())
+            }
+            Self::Remove => "remove the attachment's forwards".to_owned(),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Ensure { forwards, .. } => forwards
+                .iter()
+                .map(|forward| match (forward.host_port, forward.last_host_port()) {
+                    (first, last) if first == last => ("ports", first.to_string()),
+                    (first, last) => ("ports", format!("{first}-{last}")),
+                })
+                .collect(),
+            Self::Check { .. } | Self::Remove => Vec::new(),
+        }
+    }
+}
+
+/// Returns forwards as text: the first ones, and how many more there are.
+fn ports(forwards: &[Forward]) -> String {
+    let shown = list(forwards.iter().take(MOST), "no port");
+    match forwards.len().checked_sub(MOST).filter(|more| *more > 0) {
+        Some(more) => format!("{shown} and {more} more"),
+        None => shown,
+    }
+}

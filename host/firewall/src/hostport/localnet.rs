@@ -1,0 +1,65 @@
+//! The guard of the node's 127.0.0.0/8.
+//!
+//! A link with `route_localnet` delivers packets for 127.0.0.0/8. Connections from the node's 127.0.0.1 to a forwarded
+//! port need that, on the link towards the container. Without a guard, every container behind that link would reach the
+//! services that listen on the node's 127.0.0.1. The native plugin has none.
+//!
+//! ```text
+//! table ip postern_localnet
+//!     chain prerouting    iifname != "lo" meta iifkind != "vrf" ip daddr 127.0.0.0/8 drop
+//! ```
+//!
+//! The kernel itself drops such packets where `route_localnet` is off, so the rule changes nothing on other links. It
+//! comes before address translation: answers that are translated to 127.0.0.1 have another destination there.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
+
+use ipnet::IpNet;
+use netlink_packet_netfilter::NetfilterProtoFamily;
+use netlink_packet_netfilter::nftables::InetHookNumber;
+
+use crate::nft::batch::{BaseChain, Table};
+use crate::nft::rule::{self, Side};
+use crate::nft::shared::{Place, SharedChain, SharedTable};
+use crate::{FirewallError, Nft};
+
+const TABLE: Table = Table { family: NetfilterProtoFamily::IPv4, name: "postern_localnet" };
+const COMMENT: &str = "Postern: links with route_localnet deliver nothing to 127.0.0.0/8";
+const LOOPBACK: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8);
+
+pub(crate) static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
+    let mut guard = rule::from_a_link().to_vec();
+    guard.extend(rule::address(Side::Destination, true, LOOPBACK));
+    guard.push(rule::drop_packet());
+    let prerouting = SharedChain {
+        name: "prerouting",
+        base: Some(BaseChain { kind: "filter", hook: InetHookNumber::PreRouting, priority: -300 }),
+        wrong_kind: Some(
+            "it is no filter chain, so 127.0.0.0/8 would be open: delete the table, and the next ADD makes it again",
+        ),
+        comment: None,
+        rules: vec![(Place::First, guard)],
+        has_entries: false,
+    };
+    SharedTable { table: TABLE, comment: Some(COMMENT), chains: vec![prerouting], kind: "", is_named_for_plugins: true }
+});
+
+/// Makes sure that the guard is there. Changes nothing if it is.
+///
+/// # Errors
+/// The kernel refuses, or the deadline passes.
+pub fn ensure(nft: &mut Nft) -> Result<(), FirewallError> {
+    nft.change(|nft, batch| {
+        let exists = nft.table(TABLE)?.is_some();
+        SHARED.ensure(nft, batch, exists)
+    })
+}
+
+/// True if the guard is there.
+///
+/// # Errors
+/// The kernel refuses to show it, or the deadline passes.
+pub fn check(nft: &mut Nft) -> Result<bool, FirewallError> {
+    SHARED.is_complete(&mut |chain: &str| nft.rules(TABLE, chain))
+}

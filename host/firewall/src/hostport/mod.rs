@@ -1,0 +1,127 @@
+//! Forwards from ports of the node to an attachment's own address (`portMappings`), in the native plugin's forms.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`nft`] | table `cni_hostport` |
+//! | [`crate::iptables::hostport`] | chains `CNI-HOSTPORT-…` and `CNI-DN-…` |
+//! | [`localnet`] | the guard of 127.0.0.0/8 on links with `route_localnet` |
+//! | `condition` | the network's conditions, in a closed grammar |
+
+mod condition;
+pub mod localnet;
+pub mod nft;
+
+pub use condition::{About, Condition, NotACondition, Syntax};
+
+use crate::{AttachmentKey, FirewallError};
+use ipnet::IpNet;
+use std::net::IpAddr;
+
+/// A transport protocol with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+impl Protocol {
+    /// All of them, in the order of their names: the native plugin's order in iptables.
+    pub const ALL: [Self; 3] = [Self::Sctp, Self::Tcp, Self::Udp];
+
+    /// Returns the name, as iptables and nft write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+        }
+    }
+
+    /// Returns the number in IP headers (IANA).
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Sctp => 132,
+        }
+    }
+}
+
+/// One port of the node that leads to one port of the container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Forward {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The node's address; `None` for all of them.
+    pub host_ip: Option<IpAddr>,
+    /// The node's port, 1 to 65535.
+    pub host_port: u16,
+    /// The container's port, 1 to 65535.
+    pub container_port: u16,
+}
+
+/// The senders that see the node as the sender of what is forwarded to the container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sources {
+    /// None: the container sees every sender.
+    None,
+    /// The container's own network, and the node itself by 127.0.0.1: their answers would not come back otherwise.
+    Own,
+    /// All.
+    All,
+}
+
+/// The way in which iptables marks packets to be masqueraded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MarkBy {
+    /// With this bit of the mark, 0 to 31.
+    Bit(u8),
+    /// By a chain of another program (`externalSetMarkChain`).
+    Chain(String),
+}
+
+/// All forwards to one address of an attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPorts {
+    /// The owner.
+    pub key: AttachmentKey,
+    /// The container's address with its network's prefix length.
+    pub address: IpNet,
+    /// The forwards. Those for a node's address of another family are left out.
+    pub forwards: Vec<Forward>,
+    /// The masqueraded senders.
+    pub sources: Sources,
+    /// For iptables: the mark of packets to be masqueraded.
+    pub mark: MarkBy,
+    /// The network's conditions for this family.
+    pub conditions: Vec<Condition>,
+}
+
+impl HostPorts {
+    /// Returns the forwards of the address's family, each once, in their order.
+    pub(crate) fn own_forwards(&self) -> Vec<Forward> {
+        let mut seen = std::collections::HashSet::new();
+        let is_own =
+            |forward: &&Forward| forward.host_ip.is_none_or(|host| host.is_ipv4() == self.address.addr().is_ipv4());
+        self.forwards.iter().filter(is_own).filter(|forward| seen.insert(**forward)).copied().collect()
+    }
+}
+
+/// Checks that a chain can have this name and be the target of a rule.
+///
+/// # Errors
+/// The name, and what is possible.
+pub fn validate_chain(name: &str) -> Result<(), FirewallError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+    // XT_EXTENSION_MAXNAMELEN, with its final NUL.
+    if (1..=28).contains(&name.len()) && name.chars().all(is_plain) && !name.starts_with('-') {
+        return Ok(());
+    }
+    Err(FirewallError::new("use chain", name, "a chain's name has 1 to 28 letters, digits, `-`, `_`, `.` and `:`"))
+}

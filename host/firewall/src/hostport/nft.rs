@@ -1,0 +1,243 @@
+//! Forwards by nftables, in the native plugin's form. Either side finds and removes what the other made:
+//!
+//! ```text
+//! table ip cni_hostport, table ip6 cni_hostport
+//!     chain hostports       [conditions] [ip daddr <host IP>] tcp dport <port> dnat to <address>:<port> comment "<container>"
+//!     chain hostports_all   jump hostip_hostports; jump hostports
+//!     chain prerouting      fib daddr type local jump hostports_all
+//!     chain output          fib daddr type local jump hostports_all
+//!     chain masquerading    ct status dnat ip saddr <network> ip daddr <address> masquerade comment "<container>"
+//! ```
+//!
+//! Two things differ from the native plugin. Conditions are in the attachment's own rules, where the native plugin puts
+//! those of the last network into the shared chains. Only packets that were forwarded are masqueraded, and all of the
+//! container's network: without that, a neighbour's connection to the port gets its answers from another address.
+//!
+//! A comment names the container only. Attachments of one container share it, so the rules of an attachment are found
+//! by their handles, or by their content.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
+
+use ipnet::IpNet;
+use netlink_packet_netfilter::NetfilterProtoFamily;
+use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
+
+use super::{HostPorts, Sources};
+use crate::nft::batch::{BaseChain, Table};
+use crate::nft::rule::{self, Expression, Rule, Side};
+use crate::nft::set::{Entry, Look, Mark, Owner, RuleSet};
+use crate::nft::shared::{Place, SharedChain, SharedTable};
+use crate::{FirewallError, Nft};
+
+const NAME: &str = "cni_hostport";
+const COMMENT: &str = "CNI portmap plugin";
+const HOSTPORTS: &str = "hostports";
+/// Native plugins before 1.9.1 had the forwards with a host IP in it.
+const HOSTIP_HOSTPORTS: &str = "hostip_hostports";
+const HOSTPORTS_ALL: &str = "hostports_all";
+const MASQUERADING: &str = "masquerading";
+/// nft's limit for a rule comment.
+const COMMENT_MAX: usize = 128;
+const LOCALHOST: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::LOCALHOST), 32);
+
+static SHARED_V4: LazyLock<SharedTable> = LazyLock::new(|| shared(NetfilterProtoFamily::IPv4));
+static SHARED_V6: LazyLock<SharedTable> = LazyLock::new(|| shared(NetfilterProtoFamily::IPv6));
+
+/// Returns the objects of a family that all attachments share.
+pub(crate) fn shared_of(v6: bool) -> &'static SharedTable {
+    if v6 { &SHARED_V6 } else { &SHARED_V4 }
+}
+
+fn shared(family: NetfilterProtoFamily) -> SharedTable {
+    let regular = |name, has_entries| SharedChain {
+        name,
+        base: None,
+        wrong_kind: None,
+        comment: None,
+        rules: Vec::new(),
+        has_entries,
+    };
+    let base = |name, hook, priority| SharedChain {
+        base: Some(BaseChain { kind: "nat", hook, priority }),
+        wrong_kind: Some(
+            "it is no nat chain, so nothing would be forwarded: delete the table, and the next ADD makes it again",
+        ),
+        ..regular(name, false)
+    };
+    let jump = |chain| (Place::Last, vec![rule::to_chain(Verdict::Jump, chain)]);
+    // Only packets for this node are forwarded (CVE-2025-67499).
+    let lead = || {
+        let mut rule = rule::to_this_node().to_vec();
+        rule.push(rule::to_chain(Verdict::Jump, HOSTPORTS_ALL));
+        vec![(Place::Last, rule)]
+    };
+    let chains = vec![
+        regular(HOSTPORTS, true),
+        regular(HOSTIP_HOSTPORTS, true),
+        SharedChain { rules: vec![jump(HOSTIP_HOSTPORTS), jump(HOSTPORTS)], ..regular(HOSTPORTS_ALL, false) },
+        SharedChain { rules: lead(), ..base("prerouting", InetHookNumber::PreRouting, -100) },
+        SharedChain { rules: lead(), ..base("output", InetHookNumber::LocalOut, -100) },
+        SharedChain { has_entries: true, ..base(MASQUERADING, InetHookNumber::PostRouting, 100) },
+    ];
+    SharedTable {
+        table: Table { family, name: NAME },
+        comment: Some(COMMENT),
+        chains,
+        kind: "",
+        is_named_for_plugins: true,
+    }
+}
+
+/// Returns the comment of a container's rules.
+fn comment(container_id: &str) -> Vec<u8> {
+    let mut comment = container_id.as_bytes().to_vec();
+    comment.truncate(COMMENT_MAX);
+    comment
+}
+
+fn owner(container_id: &str, v6: bool) -> Owner<'static> {
+    let mark = Mark { comment: comment(container_id), identifying: None };
+    Owner { shared: shared_of(v6), mark, chains: Vec::new(), outer: None }
+}
+
+impl HostPorts {
+    fn is_v6(&self) -> bool {
+        self.address.addr().is_ipv6()
+    }
+
+    /// Returns the rules for nftables.
+    fn rules(&self) -> RuleSet<'static> {
+        let conditions: Vec<Expression> = self.conditions.iter().flat_map(super::Condition::expressions).collect();
+        let address = self.address.addr();
+        let forwards = self.own_forwards();
+        let mut entries: Vec<Entry> = forwards
+            .iter()
+            .map(|forward| {
+                let mut rule = conditions.clone();
+                if let Some(host) = forward.host_ip {
+                    rule.extend(rule::address(Side::Destination, true, host.into()));
+                }
+                rule.extend(rule::destination_port(forward.protocol.number(), forward.host_port));
+                rule.extend(rule::destination_nat(address, forward.container_port));
+                Entry { chain: HOSTPORTS, rule }
+            })
+            .collect();
+        let mut masquerade = |source: Option<IpNet>| {
+            let mut rule = rule::destination_was_changed().to_vec();
+            if let Some(source) = source {
+                rule.extend(rule::address(Side::Source, true, source));
+            }
+            rule.extend(rule::address(Side::Destination, true, address.into()));
+            rule.push(Expression::Masquerade);
+            entries.push(Entry { chain: MASQUERADING, rule });
+        };
+        match self.sources {
+            _ if forwards.is_empty() => {}
+            Sources::None => {}
+            Sources::All => masquerade(None),
+            Sources::Own => {
+                masquerade(Some(self.address.trunc()));
+                if !self.is_v6() {
+                    masquerade(Some(LOCALHOST));
+                }
+            }
+        }
+        RuleSet { owner: owner(&self.key.container_id, self.is_v6()), entries, contents: Vec::new() }
+    }
+
+    /// Makes the rules, in one transaction, and returns their handles. `is_first` says that the attachment has none: no
+    /// others are searched. Rules of the container's other attachments stay.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the deadline passes.
+    pub fn nft_ensure(&self, nft: &mut Nft, is_first: bool) -> Result<Vec<u64>, FirewallError> {
+        let look = if is_first { Look::None } else { Look::Beside };
+        self.rules().ensure(nft, look, |_| false).map(Option::unwrap_or_default)
+    }
+
+    /// True if all rules are there. With their handles, no others are read.
+    ///
+    /// # Errors
+    /// The kernel refuses to show them, or the deadline passes.
+    pub fn nft_check(&self, nft: &mut Nft, handles: &[u64]) -> Result<bool, FirewallError> {
+        self.rules().check(nft, handles)
+    }
+
+    /// As [`HostPorts::nft_check`]; `rules` returns the rules of a chain.
+    pub(crate) fn is_complete<R: AsRef<[Rule]>>(
+        &self,
+        of_chain: impl FnMut(&str) -> Result<R, FirewallError>,
+    ) -> Result<bool, FirewallError> {
+        self.rules().is_complete(of_chain)
+    }
+
+    /// Removes the attachment's rules, and no others of the container. Returns the number of rules. If the handles
+    /// don't lead to all of them, they are found by their content.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the deadline passes. It is no error if nothing is there.
+    pub fn nft_remove(&self, nft: &mut Nft, handles: &[u64]) -> Result<usize, FirewallError> {
+        let forwards: HashSet<(u8, u16, IpAddr, u16)> = self
+            .own_forwards()
+            .iter()
+            .map(|forward| (forward.protocol.number(), forward.host_port, self.address.addr(), forward.container_port))
+            .collect();
+        let goes = |rule: &Rule| {
+            let expressions = rule.expressions();
+            match rule::forward_of(&expressions) {
+                Some(forward) => forwards.contains(&forward),
+                None => rule::destination_of(&expressions) == Some(self.address.addr()),
+            }
+        };
+        owner(&self.key.container_id, self.is_v6()).remove(nft, handles, goes).map(|removed| removed.entries)
+    }
+}
+
+/// A rule with a container's comment, as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The comment: the container's ID, of which more than 128 bytes are cut.
+    pub container_id: String,
+    /// Protocol number and port of the node that are forwarded; `None` for masquerading.
+    pub port: Option<(u8, u16)>,
+    /// The container's address.
+    pub target: IpAddr,
+}
+
+impl Seen {
+    fn read(rule: &Rule) -> Option<Self> {
+        let container_id = String::from_utf8_lossy(rule.comment.as_deref()?).into_owned();
+        let expressions = rule.expressions();
+        let (port, target) = match rule::forward_of(&expressions) {
+            Some((protocol, port, target, _)) => (Some((protocol, port)), target),
+            None => (None, rule::destination_of(&expressions)?),
+        };
+        Some(Self { container_id, port, target })
+    }
+}
+
+/// Removes the rules of a container, in both families, except those that lead to a spared address. It is for
+/// attachments without a record.
+///
+/// # Errors
+/// As [`HostPorts::nft_remove`].
+pub fn remove_all(nft: &mut Nft, container_id: &str, spared: &[IpAddr]) -> Result<usize, FirewallError> {
+    let mut removed = 0;
+    for v6 in [false, true] {
+        let goes = |rule: &Rule| !Seen::read(rule).is_some_and(|seen| spared.contains(&seen.target));
+        removed += owner(container_id, v6).remove(nft, &[], goes)?.entries;
+    }
+    Ok(removed)
+}
+
+/// Returns the forwards and masquerading rules of all containers, whoever made them. Changes nothing.
+///
+/// # Errors
+/// The kernel refuses to show them, or the deadline passes.
+pub fn list(nft: &mut Nft) -> Result<Vec<Seen>, FirewallError> {
+    let mut seen = shared_of(false).list(nft, Seen::read)?;
+    seen.extend(shared_of(true).list(nft, Seen::read)?);
+    Ok(seen)
+}

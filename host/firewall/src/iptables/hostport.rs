@@ -1,0 +1,411 @@
+//! Forwards by iptables, in the native plugin's form. Either side finds and removes what the other made. They are in
+//! table `nat` of the address's family:
+//!
+//! ```text
+//! -A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT         the same in OUTPUT
+//! -I POSTROUTING -j CNI-HOSTPORT-MASQ
+//! -A CNI-HOSTPORT-SETMARK -j MARK --set-xmark <bit>/<bit>
+//! -A CNI-HOSTPORT-MASQ -m mark --mark <bit>/<bit> -j MASQUERADE
+//! -A CNI-HOSTPORT-DNAT -p tcp <conditions> -m multiport --dports <ports> -j CNI-DN-<hash>
+//! -A CNI-DN-<hash> -s <network> -p tcp -m tcp --dport <port> -j CNI-HOSTPORT-SETMARK
+//! -A CNI-DN-<hash> -p tcp -m tcp --dport <port> -j DNAT --to-destination <address>:<port>
+//! ```
+//!
+//! The chain `CNI-DN-…` belongs to container and network, as that of masquerading: attachments of one container to one
+//! network share it.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
+use netlink_packet_netfilter::NetfilterProtoFamily;
+
+use super::programs::{ProgramRunner, Programs, families};
+use super::saved::{Rule, SavedTable};
+use super::set::{Owner, Place, Placed, RuleSet};
+use super::{NAT, Tables};
+use crate::hostport::{Forward, HostPorts, MarkBy, Protocol, Sources};
+use crate::nft::batch::Table;
+use crate::{AttachmentKey, FirewallError, Nft};
+
+const DNAT: &str = "CNI-HOSTPORT-DNAT";
+const SETMARK: &str = "CNI-HOSTPORT-SETMARK";
+const MASQ: &str = "CNI-HOSTPORT-MASQ";
+/// The most ports in one rule (`XT_MULTI_PORTS`).
+const MOST_PORTS: usize = 15;
+const LOCALHOST: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::LOCALHOST), 32);
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+fn rule(chain: &str, matches: Vec<String>, target: &str) -> Rule {
+    Rule { chain: chain.to_owned(), matches, target: Some(target.to_owned()), ..Rule::default() }
+}
+
+impl HostPorts {
+    /// Checks that rules can be named after the owner. Call it before a record says that they will be made.
+    ///
+    /// # Errors
+    /// Network and container are too long together for a comment.
+    pub fn iptables_validate(&self) -> Result<(), FirewallError> {
+        self.key.hostport_comment().map(drop)
+    }
+
+    fn programs<'a>(&self, runner: ProgramRunner<'a>) -> Result<Programs<'a>, FirewallError> {
+        Programs::locate(self.address.addr().is_ipv6(), runner)
+    }
+
+    /// Returns the rules in two forms: with the native plugin's chain, and with the one to use if that is taken.
+    fn sets(&self) -> Result<[RuleSet; 2], FirewallError> {
+        let comment = self.key.hostport_comment()?;
+        let forwards = self.own_forwards();
+        Ok(self.key.hostport_chains().map(|chain| {
+            let mut rules = self.shared_rules();
+            rules.extend(self.entries(&chain, &comment, &forwards));
+            rules.extend(forwards.iter().flat_map(|forward| self.content(&chain, forward)));
+            let own_mark = self.sources != Sources::None && matches!(self.mark, MarkBy::Bit(_));
+            let shared = if own_mark { vec![DNAT, SETMARK, MASQ] } else { vec![DNAT] };
+            RuleSet {
+                owner: Owner { table: NAT, comment: Some(comment.clone()), chains: vec![chain] },
+                shared: shared.into_iter().map(str::to_owned).collect(),
+                rules: rules.into_iter().map(|(place, rule)| Placed { place, rule }).collect(),
+            }
+        }))
+    }
+
+    /// Returns the rules that all attachments share.
+    fn shared_rules(&self) -> Vec<(Place, Rule)> {
+        let mut rules = Vec::new();
+        if let (MarkBy::Bit(bit), false) = (&self.mark, self.sources == Sources::None) {
+            let bit = format!("{:#x}", 1_u64 << bit);
+            let mark = Rule {
+                comment: Some("CNI portfwd masquerade mark".to_owned()),
+                options: words(&format!("--set-xmark {bit}/{bit}")),
+                ..rule(SETMARK, Vec::new(), "MARK")
+            };
+            let masquerade = rule(MASQ, words(&format!("-m mark --mark {bit}/{bit}")), "MASQUERADE");
+            let lead = Rule {
+                comment: Some("CNI portfwd requiring masquerade".to_owned()),
+                ..rule("POSTROUTING", Vec::new(), MASQ)
+            };
+            rules.extend([(Place::Last, mark), (Place::Last, masquerade), (Place::First, lead)]);
+        }
+        // Behind the rules of others, those of Kubernetes' services among them (CVE-2019-9946). Only packets for this
+        // node are forwarded.
+        for chain in ["PREROUTING", "OUTPUT"] {
+            rules.push((Place::Last, rule(chain, words("-m addrtype --dst-type LOCAL"), DNAT)));
+        }
+        rules
+    }
+
+    /// Returns the rules that lead to the attachment's chain.
+    fn entries(&self, chain: &str, comment: &str, forwards: &[Forward]) -> Vec<(Place, Rule)> {
+        let mut rules = Vec::new();
+        for protocol in Protocol::ALL {
+            let mut seen = HashSet::new();
+            let of_protocol = forwards.iter().filter(|forward| forward.protocol == protocol);
+            let ports: Vec<String> = of_protocol
+                .filter(|forward| seen.insert(forward.host_port))
+                .map(|forward| forward.host_port.to_string())
+                .collect();
+            for ports in ports.chunks(MOST_PORTS) {
+                let mut entry = rule(DNAT, Vec::new(), chain);
+                for condition in &self.conditions {
+                    condition.put_into(&mut entry);
+                }
+                entry.matches.extend(words(&format!(
+                    "-p {} -m multiport --dports {}",
+                    protocol.name(),
+                    ports.join(",")
+                )));
+                entry.comment = Some(comment.to_owned());
+                rules.push((Place::Last, entry));
+            }
+        }
+        rules
+    }
+
+    /// Returns the rules of one forward in the attachment's chain.
+    fn content(&self, chain: &str, forward: &Forward) -> Vec<(Place, Rule)> {
+        let name = forward.protocol.name();
+        let packets = words(&format!("-p {name} -m {name} --dport {}", forward.host_port));
+        let to = |target: &str, source: Option<IpNet>| Rule {
+            source,
+            destination: forward.host_ip.map(|host| (true, IpNet::from(host))),
+            ..rule(chain, packets.clone(), target)
+        };
+        let mark = match &self.mark {
+            MarkBy::Bit(_) => SETMARK,
+            MarkBy::Chain(chain) => chain,
+        };
+        let address = self.address.addr();
+        let mut rules = match self.sources {
+            Sources::None => Vec::new(),
+            Sources::All => vec![to(mark, None)],
+            Sources::Own => vec![to(mark, Some(self.address.trunc()))],
+        };
+        if self.sources == Sources::Own && address.is_ipv4() {
+            rules.push(to(mark, Some(LOCALHOST)));
+        }
+        let target = match address {
+            IpAddr::V4(address) => format!("{address}:{}", forward.container_port),
+            IpAddr::V6(address) => format!("[{address}]:{}", forward.container_port),
+        };
+        rules.push(Rule { options: vec!["--to-destination".to_owned(), target], ..to("DNAT", None) });
+        rules.into_iter().map(|rule| (Place::Last, rule)).collect()
+    }
+
+    /// Makes sure that the rules are there.
+    ///
+    /// # Errors
+    /// A name doesn't fit, a program is missing or fails, or the deadline passes.
+    pub fn iptables_ensure(&self, runner: ProgramRunner<'_>) -> Result<(), FirewallError> {
+        RuleSet::ensure(&self.sets()?, &self.programs(runner)?).map(drop)
+    }
+
+    /// True if all rules are there.
+    ///
+    /// # Errors
+    /// As [`HostPorts::iptables_ensure`].
+    pub fn iptables_check(&self, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
+        Ok(RuleSet::is_complete(&self.sets()?, &self.programs(runner)?.look(NAT)?))
+    }
+
+    /// True if all rules are in tables that were read.
+    ///
+    /// # Errors
+    /// A name doesn't fit.
+    pub(crate) fn is_in(&self, tables: &Tables) -> Result<bool, FirewallError> {
+        let sets = self.sets()?;
+        Ok(tables.of(self.address.addr().is_ipv6()).is_some_and(|table| RuleSet::is_complete(&sets, table)))
+    }
+
+    /// Removes the rules. The chain and the rules that lead to it go too, unless another attachment of the container to
+    /// this network has forwards in it.
+    ///
+    /// # Errors
+    /// As [`HostPorts::iptables_ensure`]. It is no error if nothing is there.
+    pub fn iptables_remove(&self, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+        let Ok(sets) = self.sets() else { return Ok(0) };
+        let programs = match self.programs(runner) {
+            Ok(programs) => programs,
+            Err(error) if Programs::locate(self.address.addr().is_ipv4(), runner).is_err() => return Err(error),
+            // No program on this node could have made rules of this family.
+            Err(_) => return Ok(0),
+        };
+        programs.change(NAT, |saved| sets.iter().flat_map(|set| self.removals(set, saved)).collect())
+    }
+
+    /// Returns the changes that remove one form of the rules.
+    fn removals(&self, set: &RuleSet, saved: &SavedTable) -> Vec<String> {
+        let own: HashSet<&Rule> = set.rules.iter().map(|placed| &placed.rule).collect();
+        let inside = |rule: &Rule| set.owner.chains.contains(&rule.chain);
+        let others: Vec<&Rule> =
+            saved.rules.iter().map(|saved| &saved.rule).filter(|rule| inside(rule) && !own.contains(rule)).collect();
+        if others.is_empty() {
+            return set.owner.removals(saved, |rule| is_owned(rule, &self.key));
+        }
+        // The rules that lead here stay where they have ports of others.
+        let needed: HashSet<&str> = others.iter().filter_map(|rule| word_after(rule, "--dport")).collect();
+        let leads = |rule: &Rule| rule.target.as_ref().is_some_and(|target| set.owner.chains.contains(target));
+        let goes = |rule: &Rule| match inside(rule) {
+            true => own.contains(rule),
+            false => {
+                let ports = word_after(rule, "--dports").unwrap_or_default();
+                leads(rule) && is_owned(rule, &self.key) && !ports.split(',').any(|port| needed.contains(port))
+            }
+        };
+        saved.rules.iter().filter(|saved| goes(&saved.rule)).map(|saved| format!("-D {}", saved.line)).collect()
+    }
+}
+
+/// Returns the word behind an option of a rule's matches.
+fn word_after<'a>(rule: &'a Rule, option: &str) -> Option<&'a str> {
+    let at = rule.matches.iter().position(|word| word == option)?;
+    rule.matches.get(at + 1).map(String::as_str)
+}
+
+/// True if there may be forwards of this container and network. The look takes microseconds, and programs that find
+/// nothing take milliseconds.
+///
+/// # Errors
+/// The kernel refuses to show its nftables, or the deadline passes.
+pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallError> {
+    for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
+        for chain in key.hostport_chains() {
+            if nft.chain(Table { family, name: NAT }, &chain)?.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// True if a rule leads to a chain of this container and network.
+fn is_owned(rule: &Rule, key: &AttachmentKey) -> bool {
+    let comment = key.hostport_comment().ok();
+    // Native plugins' rules may have another comment, where they are old.
+    rule.chain == DNAT && (rule.comment == comment || rule.comment.is_none())
+}
+
+/// Removes the forwards of all attachments of the container to the network, in both families. It is for attachments
+/// without a record. Returns the number of changes.
+///
+/// # Errors
+/// As [`HostPorts::iptables_ensure`]. A family with missing programs is skipped, unless both miss them.
+pub fn remove_all(key: &AttachmentKey, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+    let Ok(comment) = key.hostport_comment() else { return Ok(0) };
+    let owners =
+        key.hostport_chains().map(|chain| Owner { table: NAT, comment: Some(comment.clone()), chains: vec![chain] });
+    let mut changes = 0;
+    for programs in families(runner)? {
+        changes += RuleSet::remove(&owners, &programs, |rule| is_owned(rule, key))?;
+    }
+    Ok(changes)
+}
+
+/// Returns the owners of the forwards in a table: keys without an interface, each once.
+pub(crate) fn owners_in(table: &SavedTable) -> Vec<AttachmentKey> {
+    let mut keys: Vec<AttachmentKey> = Vec::new();
+    for saved in table.rules.iter().filter(|saved| saved.rule.chain == DNAT) {
+        let (Some(chain), Some(comment)) = (&saved.rule.target, &saved.rule.comment) else { continue };
+        if let Some(key) = AttachmentKey::of_hostport(chain, comment).filter(|key| !keys.contains(key)) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+/// Removes the forwards of all containers in `network`, in both families, except those with a valid or busy container
+/// ID. Returns the removed container IDs. `busy` is called only if there is something to remove, and after the rules
+/// were read.
+///
+/// # Errors
+/// As [`remove_all`].
+pub fn retain(
+    network: &str,
+    valid: &[(String, String)],
+    busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
+    runner: ProgramRunner<'_>,
+) -> Result<Vec<String>, FirewallError> {
+    let mut stale: Vec<AttachmentKey> = Vec::new();
+    for programs in families(runner)? {
+        let of_network = owners_in(&programs.look(NAT)?).into_iter().filter(|key| key.network == network);
+        let is_valid = |key: &AttachmentKey| valid.iter().any(|(container_id, _)| *container_id == key.container_id);
+        stale.extend(of_network.filter(|key| !is_valid(key)));
+    }
+    if stale.is_empty() {
+        return Ok(Vec::new());
+    }
+    let busy = busy()?;
+    stale.retain(|key| !busy.iter().any(|(container_id, _)| *container_id == key.container_id));
+    let mut removed = Vec::new();
+    for key in stale {
+        if !removed.contains(&key.container_id) {
+            remove_all(&key, runner)?;
+            removed.push(key.container_id);
+        }
+    }
+    Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hostport::{Condition, Syntax};
+
+    fn ports(container: &str) -> HostPorts {
+        let forward = |protocol, host_ip: Option<&str>, host_port, container_port| Forward {
+            protocol,
+            host_ip: host_ip.map(|ip| ip.parse().unwrap()),
+            host_port,
+            container_port,
+        };
+        HostPorts {
+            key: AttachmentKey { network: "mynet".into(), container_id: container.into(), ifname: "eth0".into() },
+            address: "10.1.0.2/16".parse().unwrap(),
+            forwards: vec![
+                forward(Protocol::Tcp, None, 8080, 80),
+                forward(Protocol::Udp, Some("127.0.0.1"), 8081, 81),
+                forward(Protocol::Sctp, Some("::1"), 8082, 82),
+            ],
+            sources: Sources::Own,
+            mark: MarkBy::Bit(13),
+            conditions: Vec::new(),
+        }
+    }
+
+    fn lines(ports: &HostPorts) -> Vec<String> {
+        ports.sets().unwrap()[0].rules.iter().map(|placed| placed.rule.line()).collect()
+    }
+
+    /// The lines that `iptables-save` 1.8.9 prints after the native plugin 1.9.1 has made the same forwards.
+    #[test]
+    fn rules_are_as_native_ones_are_printed() {
+        let chain = "CNI-DN-a631aa8e1549a3b129110";
+        let comment = r#"-m comment --comment "dnat name: \"mynet\" id: \"cid1\"""#;
+        let saved = [
+            r#"CNI-HOSTPORT-SETMARK -m comment --comment "CNI portfwd masquerade mark" -j MARK --set-xmark 0x2000/0x2000"#.to_owned(),
+            "CNI-HOSTPORT-MASQ -m mark --mark 0x2000/0x2000 -j MASQUERADE".to_owned(),
+            r#"POSTROUTING -m comment --comment "CNI portfwd requiring masquerade" -j CNI-HOSTPORT-MASQ"#.to_owned(),
+            "PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT".to_owned(),
+            "OUTPUT -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT".to_owned(),
+            format!("CNI-HOSTPORT-DNAT -p tcp {comment} -m multiport --dports 8080 -j {chain}"),
+            format!("CNI-HOSTPORT-DNAT -p udp {comment} -m multiport --dports 8081 -j {chain}"),
+            format!("{chain} -s 10.1.0.0/16 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK"),
+            format!("{chain} -s 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK"),
+            format!("{chain} -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.1.0.2:80"),
+            format!("{chain} -s 10.1.0.0/16 -d 127.0.0.1/32 -p udp -m udp --dport 8081 -j CNI-HOSTPORT-SETMARK"),
+            format!("{chain} -s 127.0.0.1/32 -d 127.0.0.1/32 -p udp -m udp --dport 8081 -j CNI-HOSTPORT-SETMARK"),
+            format!("{chain} -d 127.0.0.1/32 -p udp -m udp --dport 8081 -j DNAT --to-destination 10.1.0.2:81"),
+        ];
+        let wanted: Vec<Rule> = saved.iter().map(|line| Rule::parse(line)).collect();
+        let made: Vec<Rule> = ports("cid1").sets().unwrap()[0].rules.iter().map(|placed| placed.rule.clone()).collect();
+        assert_eq!(made, wanted);
+        assert_eq!(lines(&ports("cid1")).iter().map(|line| Rule::parse(line)).collect::<Vec<_>>(), wanted);
+    }
+
+    #[test]
+    fn conditions_and_marks() {
+        let words = ["!", "-d", "192.0.2.0/24", "-i", "eth9"].map(str::to_owned);
+        let conditions: Vec<Condition> = Syntax::Iptables.read(&words, false).unwrap();
+        let ports = HostPorts { sources: Sources::All, mark: MarkBy::Bit(5), conditions, ..ports("cid1") };
+        let lines = lines(&ports);
+        assert!(lines[0].ends_with("--set-xmark 0x20/0x20"), "{lines:?}");
+        let saved = r#"CNI-HOSTPORT-DNAT ! -d 192.0.2.0/24 -i eth9 -p tcp -m comment --comment "dnat name: \"mynet\" id: \"cid1\"" -m multiport --dports 8080 -j CNI-DN-a631aa8e1549a3b129110"#;
+        assert!(lines.iter().any(|line| Rule::parse(line) == Rule::parse(saved)), "{lines:?}");
+        let external = HostPorts { mark: MarkBy::Chain("KUBE-MARK-MASQ".to_owned()), ..ports.clone() };
+        assert!(
+            external.sets().unwrap()[0]
+                .rules
+                .iter()
+                .any(|placed| placed.rule.target.as_deref() == Some("KUBE-MARK-MASQ"))
+        );
+        assert_eq!(external.sets().unwrap()[0].shared, [DNAT]);
+        let plain = HostPorts { sources: Sources::None, ..ports };
+        assert!(!plain.sets().unwrap()[0].rules.iter().any(|placed| placed.rule.target.as_deref() == Some(SETMARK)));
+    }
+
+    #[test]
+    fn at_most_fifteen_ports_in_a_rule() {
+        let forwards = (1..=31).map(|port| Forward {
+            protocol: Protocol::Tcp,
+            host_ip: None,
+            host_port: port,
+            container_port: port,
+        });
+        let ports = HostPorts { forwards: forwards.collect(), ..ports("cid1") };
+        let entries = lines(&ports).into_iter().filter(|line| line.contains("multiport")).count();
+        assert_eq!(entries, 3);
+    }
+
+    #[test]
+    fn owners_are_read_from_the_table() {
+        let table =
+            SavedTable::parse(&lines(&ports("cid1")).iter().map(|line| format!("-A {line}\n")).collect::<String>());
+        let keys = owners_in(&table);
+        assert_eq!(keys.len(), 1);
+        assert_eq!((keys[0].network.as_str(), keys[0].container_id.as_str()), ("mynet", "cid1"));
+    }
+}

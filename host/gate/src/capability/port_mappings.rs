@@ -1,0 +1,321 @@
+//! `port-mappings`: ports of the node that lead to the attachment's own addresses.
+//!
+//! The guest says what it wants; everything that could reach beyond the attachment comes from elsewhere. Which ports
+//! there are says the run's configuration, which addresses count the record and policy. Packet filter, mark and
+//! conditions come from the operator's configuration.
+
+use crate::capability::facts::{Facts, Needed};
+use crate::collect;
+use crate::effect::port_mappings::remove_unrecorded;
+use crate::effect::{Effect, PortMappings};
+use crate::errors::{firewall, kernel};
+use crate::gate::Gate;
+use crate::host_ports;
+use crate::need::Need;
+use crate::node;
+use crate::session::{Request, Session};
+use ipnet::IpNet;
+use postern_cni::{PortMap, PortMapping, Verb, parse_ip};
+use postern_firewall::hostport::{self, Syntax, localnet};
+use postern_firewall::{FirewallError, iptables};
+use postern_kernel::{Sysctl, sysctl};
+use postern_policy::Granted;
+use postern_types::{Backend, ErrorCode, Forward, NatSources, OpError, Reply, Transport, ops};
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// The most ports of one attachment. Podman makes a mapping of each port of a range.
+pub const MOST_PORTS: usize = 16_384;
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: Some(collect) };
+
+/// The programs of iptables, if this run may make rules with them.
+fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> {
+    let map = PortMap::read(&request.conf).ok()?;
+    let is_wanted = matches!(request.verb, Verb::Add | Verb::Check) && !map.mappings.is_empty();
+    let by_iptables = is_wanted && backend(&map).is_ok_and(|backend| backend == Backend::Iptables);
+    (by_iptables && granted.is_some_and(|granted| granted.allows_forwards_by(Backend::Iptables)))
+        .then_some(Need::Iptables)
+}
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::PortMappings) -> Result<Reply, OpError> {
+    match operation {
+        ops::PortMappings::Ensure { addresses, forwards, masquerade } => ensure(gate, addresses, forwards, *masquerade),
+        ops::PortMappings::Check { addresses, forwards, masquerade } => check(gate, addresses, forwards, *masquerade),
+        ops::PortMappings::Remove => remove(gate),
+    }
+}
+
+/// Returns the packet filter of a network: the named one, or else the node's.
+fn backend(map: &PortMap) -> Result<Backend, OpError> {
+    let named = map.backend().map_err(|error| invalid("backend", error.msg))?;
+    Ok(named.and_then(Backend::parse).unwrap_or_else(default_backend))
+}
+
+/// Returns the packet filter of networks that name none: iptables, unless it is not installed.
+fn default_backend() -> Backend {
+    let [installed, _] = iptables::installed();
+    if installed { Backend::Iptables } else { Backend::Nftables }
+}
+
+fn invalid(object: impl Into<String>, message: impl Into<String>) -> OpError {
+    OpError::new(ErrorCode::InvalidArgument, object, message)
+}
+
+/// Returns the effects that a guest asks for, one for each address, if the configuration and the record agree.
+fn effects(
+    gate: &Gate<'_>,
+    addresses: &[IpAddr],
+    forwards: &[Forward],
+    masquerade: NatSources,
+) -> Result<Vec<PortMappings>, OpError> {
+    let session = &*gate.session;
+    let map = PortMap::read(&session.request.conf).map_err(|error| invalid("portMappings", error.msg))?;
+    listed(&map, forwards)?;
+    let most = match (map.snat, map.masq_all) {
+        (false, _) => NatSources::None,
+        (true, false) => NatSources::Own,
+        (true, true) => NatSources::All,
+    };
+    if masquerade > most {
+        return Err(invalid("masquerade", "the network's `snat` and `masqAll` ask for less masquerading"));
+    }
+    let backend = backend(&map)?;
+    if let Some(chain) = &map.set_mark_chain {
+        hostport::validate_chain(chain).map_err(|error| invalid(chain, error.to_string()))?;
+    }
+    let mut effects: Vec<PortMappings> = Vec::new();
+    for address in addresses {
+        let net = own(gate, *address)?;
+        let v6 = address.is_ipv6();
+        if effects.iter().any(|effect| effect.address.addr().is_ipv6() == v6) {
+            return Err(invalid(address.to_string(), "forwards lead to one address of each IP version"));
+        }
+        let concerns = |forward: &&Forward| forward.host_address.is_none_or(|host| host.is_ipv6() == v6);
+        let forwards: Vec<Forward> = forwards.iter().filter(concerns).copied().collect();
+        if forwards.is_empty() {
+            continue;
+        }
+        let by_iptables = backend == Backend::Iptables;
+        effects.push(PortMappings {
+            backend,
+            address: net,
+            forwards,
+            masquerade,
+            bit: map.mark_bit.filter(|_| by_iptables),
+            chain: map.set_mark_chain.clone().filter(|_| by_iptables),
+            conditions: conditions(&map, v6)?,
+        });
+    }
+    Ok(effects)
+}
+
+/// Checks that the configuration of this call has these forwards.
+fn listed(map: &PortMap, forwards: &[Forward]) -> Result<(), OpError> {
+    let asked: usize = forwards.iter().map(|forward| usize::from(forward.count)).sum();
+    if asked > MOST_PORTS || map.mappings.len() > MOST_PORTS {
+        let ports = asked.max(map.mappings.len());
+        let message = format!("{ports} port mappings are more than {MOST_PORTS}, the most of one attachment");
+        return Err(OpError::new(ErrorCode::Exhausted, "portMappings", message)
+            .hint("publish fewer ports, or give the container an address that can be reached directly"));
+    }
+    let known: HashSet<Forward> = map.mappings.iter().map(forward).collect::<Result<_, _>>()?;
+    for asked in forwards {
+        if !asked.is_possible() {
+            return Err(invalid(asked.to_string(), format!("{asked} has ports that do not exist: 1 to 65535 do")));
+        }
+        for (host_port, container_port) in asked.ports() {
+            let single = Forward { host_port, container_port, count: 1, ..*asked };
+            if !known.contains(&single) {
+                let message = format!("runtimeConfig.portMappings of this call does not list {single}");
+                return Err(invalid(single.to_string(), message)
+                    .hint("a plugin can forward only what the runtime asks for in this call"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns one mapping of the configuration.
+fn forward(mapping: &PortMapping) -> Result<Forward, OpError> {
+    let port = |port: i64| u16::try_from(port).ok().filter(|port| *port > 0);
+    let out_of_range =
+        |what: &str, port: i64| invalid("portMappings", format!("{what} {port} is not between 1 and 65535"));
+    let host_port = port(mapping.host_port).ok_or_else(|| out_of_range("host port", mapping.host_port))?;
+    let container_port =
+        port(mapping.container_port).ok_or_else(|| out_of_range("container port", mapping.container_port))?;
+    let transport = Transport::parse(&mapping.protocol).ok_or_else(|| {
+        invalid("portMappings", format!("protocol \"{}\" has no ports: tcp, udp and sctp have", mapping.protocol))
+    })?;
+    let host_address = match mapping.host_ip.as_str() {
+        "" => None,
+        text => Some(parse_ip(text).map_err(|error| invalid("portMappings", error.msg))?),
+    };
+    Ok(Forward { transport, host_address, host_port, container_port, count: 1 })
+}
+
+/// Returns the network's conditions for one family, in one language for both packet filters.
+fn conditions(map: &PortMap, v6: bool) -> Result<String, OpError> {
+    let [words_v4, words_v6] = &map.conditions;
+    let (words, key) = if v6 { (words_v6, "conditionsV6") } else { (words_v4, "conditionsV4") };
+    let words = words.as_deref().unwrap_or_default();
+    let Some(syntax) = Syntax::of(words) else { return Ok(String::new()) };
+    let conditions = syntax.read(words, v6).map_err(|error| invalid(key, format!("{key}: {error}")))?;
+    Ok(conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+}
+
+/// Returns one of the attachment's addresses, with its prefix length.
+fn own(gate: &Gate<'_>, address: IpAddr) -> Result<IpNet, OpError> {
+    if let Some(own) = gate.session.own.iter().find(|own| own.net.addr() == address) {
+        return Ok(own.net);
+    }
+    let previous = gate.session.request.conf.previous_result().ok().flatten().unwrap_or_default();
+    let Some(named) = previous.ips.iter().find(|ip| ip.address.addr() == address) else {
+        return Err(invalid(address.to_string(), format!("{address} is no address of this attachment")));
+    };
+    let message = format!("prevResult names {address}, and no record tells that an earlier plugin gave it");
+    let hint = gate.front.granted().previous_hint("addresses", &named.address.to_string());
+    Err(OpError::new(ErrorCode::Denied, address.to_string(), message).hint(hint))
+}
+
+/// `port-mappings.ensure`.
+fn ensure(
+    gate: &mut Gate<'_>,
+    addresses: &[IpAddr],
+    forwards: &[Forward],
+    masquerade: NatSources,
+) -> Result<Reply, OpError> {
+    let effects = effects(gate, addresses, forwards, masquerade)?;
+    let Some(first) = effects.first() else { return Ok(Reply::Done) };
+    let backend = first.backend;
+    if !gate.front.granted().allows_forwards_by(backend) {
+        let message = format!("policy does not allow forwards by {}", backend.name());
+        let hint = gate.front.granted().forwards_hint(backend);
+        return Err(OpError::new(ErrorCode::Denied, backend.name(), message).hint(hint));
+    }
+    let key = gate.session.masquerade_key();
+    if backend == Backend::Iptables {
+        // An effect that can't be made must not be recorded: it could never be removed.
+        first.rules(key.clone()).iptables_validate().map_err(firewall)?;
+    }
+    let wanted: Vec<Forward> = effects.iter().flat_map(|effect| effect.forwards.clone()).collect();
+    let claims = host_ports::claim(gate.session, &wanted)?;
+    let is_first = effects.iter().map(|effect| !gate.session.has(&Effect::from(effect.clone()))).collect::<Vec<_>>();
+    for effect in &effects {
+        gate.session.intend(effect.clone())?;
+    }
+    claims.note(&wanted)?;
+    for (effect, is_first) in effects.iter().zip(is_first) {
+        let rules = effect.rules(key.clone());
+        match backend {
+            Backend::Nftables => {
+                let handles = rules.nft_ensure(&mut *gate.session.nft()?, is_first).map_err(firewall)?;
+                gate.session.known_by(&Effect::from(effect.clone()), &handles);
+            }
+            Backend::Iptables => rules.iptables_ensure(gate.session.means()).map_err(firewall)?,
+        }
+        // After the rules, so that the next packet meets them. The forward works without it, for new connections.
+        if let Err(error) = effect.forget_connections(gate.session, true) {
+            crate::say!("postern: failed to delete stale UDP conntrack entries for {}: {error}", effect.address.addr());
+        }
+        if effect.masquerade != NatSources::None && effect.address.addr().is_ipv4() {
+            open_to_localhost(gate.session, effect.address.addr())?;
+        }
+    }
+    Ok(Reply::Done)
+}
+
+/// Lets the node's own 127.0.0.1 reach the container's address, and keeps 127.0.0.0/8 closed to everything else behind
+/// that link. Without nftables there is no such guard, and the node reaches the forward by its other addresses only.
+fn open_to_localhost(session: &Session, address: IpAddr) -> Result<(), OpError> {
+    let host = session.host()?;
+    let Some(index) = host.link_towards(address).map_err(kernel)? else { return Ok(()) };
+    let Some(link) = host.link_by_index(index).map_err(kernel)? else { return Ok(()) };
+    let key = Sysctl::Ipv4Conf { link: link.name.clone(), key: "route_localnet" };
+    if sysctl::get(&key).map_err(kernel)?.as_deref() == Some("1") && session.unless_absent(localnet::check)? {
+        return Ok(());
+    }
+    if session.nft()?.is_absent() {
+        crate::say!("postern: 127.0.0.1 of the node does not reach {address}: the kernel has no nf_tables to guard it");
+        return Ok(());
+    }
+    localnet::ensure(&mut *session.nft()?).map_err(firewall)?;
+    node::noted(&session.state, host, node::LOCALNET, &link.name, || sysctl::set(&key, "1")).map_err(|error| {
+        let mut converted = kernel(error);
+        converted.code = ErrorCode::Io;
+        converted
+    })?;
+    Ok(())
+}
+
+/// `port-mappings.check`.
+fn check(
+    gate: &Gate<'_>,
+    addresses: &[IpAddr],
+    forwards: &[Forward],
+    masquerade: NatSources,
+) -> Result<Reply, OpError> {
+    for effect in effects(gate, addresses, forwards, masquerade)? {
+        let rules = effect.rules(gate.session.masquerade_key());
+        let whole = match effect.backend {
+            Backend::Nftables => rules.nft_check(&mut *gate.session.nft()?, &effect.handles(gate.session)),
+            Backend::Iptables => rules.iptables_check(gate.session.means()),
+        }
+        .map_err(firewall)?;
+        if !whole {
+            let message = format!("the forwards to {} are not all there", effect.address.addr());
+            return Err(OpError::new(ErrorCode::Mismatch, &gate.session.request.conf.name, message));
+        }
+    }
+    Ok(Reply::Done)
+}
+
+/// `port-mappings.remove`.
+fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    if gate.session.request.verb == Verb::Add {
+        gate.session.only_of_this_run(|effect| PortMappings::of(effect).is_some(), "port mappings")?;
+    }
+    remove_own(gate.session)?;
+    Ok(Reply::Done)
+}
+
+/// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those with the names
+/// of its container.
+///
+/// # Errors
+/// The rules that could not be removed.
+pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
+    let is_add = session.request.verb == Verb::Add;
+    let recorded = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let made: Vec<Effect> =
+        recorded.into_iter().map(|noted| noted.effect).filter(|effect| PortMappings::of(effect).is_some()).collect();
+    for made in &made {
+        made.remove(session, None)?;
+    }
+    if session.is_replaced() || made.is_empty() && !is_add && !session.record_is_whole() {
+        // This is a native plugin's attachment, or its record is lost.
+        remove_unrecorded(session)?;
+    }
+    session.gone(|effect| PortMappings::of(effect).is_some());
+    Ok(())
+}
+
+/// Removes the forwards of containers of this network that are not valid. Only iptables' rules name their network; a
+/// comment in nftables names the container alone, which may have other networks.
+///
+/// # Errors
+/// The rules that could not be removed.
+pub fn collect(session: &Session, valid: &[(String, String)]) -> Result<usize, OpError> {
+    let network = &session.request.conf.name;
+    let busy = || collect::busy(session).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
+    let may_be = session.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
+    if !may_be && !iptables::has_legacy_nat() || iptables::installed() == [false, false] {
+        return Ok(0);
+    }
+    iptables::hostport::retain(network, valid, busy, session.means()).map(|removed| removed.len()).map_err(firewall)
+}

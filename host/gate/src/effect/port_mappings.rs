@@ -1,0 +1,207 @@
+//! Forwards from the node's ports to one address of the attachment.
+
+use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
+use crate::errors::firewall;
+use crate::need::Need;
+use crate::session::Session;
+use ipnet::IpNet;
+use postern_firewall::conntrack::forget_udp;
+use postern_firewall::hostport::{self, HostPorts, MarkBy, Protocol, Sources, Syntax};
+use postern_firewall::{AttachmentKey, iptables};
+use postern_types::{Backend, Forward, NatSources, OpError, Transport};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// Forwards to one address. The record has all that the rules were made of, so that they can be compared and removed
+/// without the network's configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortMappings {
+    /// The packet filter of the rules.
+    pub backend: Backend,
+    /// The container's address.
+    pub address: IpNet,
+    /// The ports.
+    pub forwards: Vec<Forward>,
+    /// The masqueraded senders.
+    pub masquerade: NatSources,
+    /// The bit of the mark, for iptables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bit: Option<u8>,
+    /// The chain that marks packets, for iptables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
+    /// The network's conditions, in the words of iptables.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub conditions: String,
+}
+
+/// The native plugin's bit of the mark.
+pub const DEFAULT_BIT: u8 = 13;
+
+impl PortMappings {
+    /// Returns the rules for the packet filter.
+    pub fn rules(&self, key: AttachmentKey) -> HostPorts {
+        let v6 = self.address.addr().is_ipv6();
+        let words: Vec<String> = self.conditions.split_whitespace().map(str::to_owned).collect();
+        HostPorts {
+            key,
+            address: self.address,
+            forwards: self.forwards.iter().flat_map(|forward| singles(*forward, v6)).collect(),
+            sources: match self.masquerade {
+                NatSources::None => Sources::None,
+                NatSources::Own => Sources::Own,
+                NatSources::All => Sources::All,
+            },
+            mark: match &self.chain {
+                Some(chain) => MarkBy::Chain(chain.clone()),
+                None => MarkBy::Bit(self.bit.unwrap_or(DEFAULT_BIT)),
+            },
+            // They were written from conditions.
+            conditions: Syntax::Iptables.read(&words, v6).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the rule handles of this effect that the attachment's record lists.
+    pub(crate) fn handles(&self, session: &Session) -> Vec<u64> {
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
+        own.flat_map(|noted| noted.handles).collect()
+    }
+
+    /// Forgets the tracked UDP connections to its ports that were led to the container. With `all`, it forgets those
+    /// that began before it, too.
+    ///
+    /// # Errors
+    /// The kernel refuses. It is no error if it tracks nothing.
+    pub(crate) fn forget_connections(&self, session: &Session, all: bool) -> Result<(), OpError> {
+        let address = self.address.addr();
+        let is_udp = |forward: &&Forward| forward.transport == Transport::Udp;
+        let forwards: Vec<hostport::Forward> =
+            self.forwards.iter().filter(is_udp).flat_map(|forward| singles(*forward, address.is_ipv6())).collect();
+        if forwards.is_empty() {
+            return Ok(());
+        }
+        let ports: Vec<u16> =
+            forwards.iter().map(|forward| forward.host_port).collect::<HashSet<_>>().into_iter().collect();
+        let host = session.host()?;
+        session
+            .unless_absent(|nft| {
+                forget_udp(nft, address.is_ipv6(), &ports, |flow| {
+                    let (destination, port) = flow.destination;
+                    forwards.iter().any(|forward| {
+                        let is_meant = forward.host_port == port
+                            && match forward.host_ip {
+                                Some(host_ip) => host_ip == destination,
+                                // Connections of others to the same port of another node stay.
+                                None => host.is_local(destination).unwrap_or(false),
+                            };
+                        is_meant && (all || flow.answerer == (address, forward.container_port))
+                    })
+                })
+            })
+            .map(drop)
+    }
+}
+
+/// Returns a forward port by port, as one family has it.
+fn singles(forward: Forward, v6: bool) -> impl Iterator<Item = hostport::Forward> {
+    let concerns = forward.host_address.is_none_or(|address| address.is_ipv6() == v6);
+    let protocol = match forward.transport {
+        Transport::Tcp => Protocol::Tcp,
+        Transport::Udp => Protocol::Udp,
+        Transport::Sctp => Protocol::Sctp,
+    };
+    let ports = concerns.then(|| forward.ports()).into_iter().flatten();
+    ports.map(move |(host_port, container_port)| hostport::Forward {
+        protocol,
+        host_ip: forward.host_address.filter(|address| !address.is_unspecified()),
+        host_port,
+        container_port,
+    })
+}
+
+impl Leaves for PortMappings {
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        let rules = self.rules(session.masquerade_key());
+        match self.backend {
+            Backend::Nftables => {
+                let handles = self.handles(session);
+                session.unless_absent(|nft| rules.nft_remove(nft, &handles))?;
+            }
+            Backend::Iptables => {
+                rules.iptables_remove(session.means()).map_err(firewall)?;
+            }
+        }
+        // The rules are gone, which is what matters. Only the kernel's memory of connections is left.
+        if let Err(error) = self.forget_connections(session, false) {
+            crate::say!("postern: tracked connections to {} stay: {error}", self.address.addr());
+        }
+        Ok(())
+    }
+
+    fn words(&self) -> String {
+        format!("forwards to {}", self.address.addr())
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::Used
+    }
+
+    fn noted(&self) -> Noted {
+        Noted::Once
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
+    }
+
+    fn outlives_boot(&self) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Need<'_> {
+        match self.backend {
+            Backend::Nftables => Need::Network,
+            Backend::Iptables => Need::Iptables,
+        }
+    }
+}
+
+/// Returns the forwards of this container's other attachments, to any network, by their records.
+pub(crate) fn of_others(session: &Session) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
+    let (own, request) = (session.key()?, &session.request);
+    let mut found = Vec::new();
+    for summary in postern_state::list(&session.state).map_err(crate::errors::state)? {
+        let Some(header) = summary.header else { continue };
+        if header.container_id != request.container_id || header.key() == own {
+            continue;
+        }
+        let key = AttachmentKey { network: header.network, container_id: header.container_id, ifname: header.ifname };
+        let effects =
+            summary.effects.into_iter().filter_map(|noted| serde_json::from_value::<Effect>(noted.effect).ok());
+        found.extend(effects.filter_map(|effect| Some((key.clone(), PortMappings::of(&effect)?.clone()))));
+    }
+    Ok(found)
+}
+
+/// Removes the forwards of an attachment without a record: those of the container, of both packet filters, except those
+/// that another record lists.
+///
+/// # Errors
+/// The rules that could not be removed.
+pub(crate) fn remove_unrecorded(session: &Session) -> Result<(), OpError> {
+    let key = session.masquerade_key();
+    let others = of_others(session)?;
+    let spared: Vec<IpAddr> = others.iter().map(|(_, own)| own.address.addr()).collect();
+    session.unless_absent(|nft| hostport::nft::remove_all(nft, &key.container_id, &spared))?;
+    let shares = others.iter().any(|(other, own)| other.network == key.network && own.backend == Backend::Iptables);
+    // To ask the kernel is cheaper than to start programs that find nothing.
+    if !shares
+        && (iptables::has_legacy_nat() && iptables::installed().contains(&true)
+            || session.unless_absent(|nft| iptables::hostport::may_exist(nft, &key))?)
+    {
+        iptables::hostport::remove_all(&key, session.means()).map_err(firewall)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Which attachment has a port of the node: two containers can't have one.
+
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
+use crate::effect::{Effect, PortMappings};
+use crate::errors::state;
+use crate::session::Session;
+use postern_state::{Holder, HostPorts, RecordKey, Summary};
+use postern_types::{ErrorCode, Forward, OpError, Transport};
+use std::collections::HashMap;
+
+/// The forwards of an attachment, as its record lists them.
+struct Claim {
+    key: Option<RecordKey>,
+    network: String,
+    container_id: String,
+    forwards: Vec<Forward>,
+}
+
+impl Claim {
+    /// Reads a record. One of another boot claims nothing: its rules are gone.
+    fn of(summary: Summary, boot: &str, cookie: u64) -> Option<Self> {
+        let header = summary.header.filter(|header| header.boot_id == boot && header.host_netns_cookie == cookie)?;
+        let effects =
+            summary.effects.into_iter().filter_map(|noted| serde_json::from_value::<Effect>(noted.effect).ok());
+        let forwards: Vec<Forward> =
+            effects.filter_map(|effect| PortMappings::of(&effect).map(|own| own.forwards.clone())).flatten().collect();
+        let is_some = !forwards.is_empty();
+        is_some.then_some(Self {
+            key: summary.key,
+            network: header.network,
+            container_id: header.container_id,
+            forwards,
+        })
+    }
+}
+
+/// The ports of a run that are being claimed. The lock on the index is held until this is dropped.
+pub struct Claims {
+    index: HostPorts,
+    own: RecordKey,
+    boot: String,
+    cookie: u64,
+    known: HashMap<RecordKey, Option<Claim>>,
+}
+
+/// Claims ports for the attachment. After this the record must list them; then [`Claims::note`].
+///
+/// # Errors
+/// [`ErrorCode::Exists`]: another container has one of them. [`ErrorCode::Io`]: the index can't be read.
+pub fn claim(session: &Session, forwards: &[Forward]) -> Result<Claims, OpError> {
+    let cookie = session.host()?.cookie().map_err(crate::errors::kernel)?;
+    let index = HostPorts::open(&session.state, cookie, session.deadline).map_err(state)?;
+    let boot = postern_state::boot_id().map_err(state)?;
+    let mut claims = Claims { index, own: session.key()?, boot, cookie, known: HashMap::new() };
+    let mut all = claims.index.is_new();
+    for forward in forwards {
+        for holder in claims.holders(forward)? {
+            match holder {
+                Holder::Nobody => {}
+                Holder::Several => all = true,
+                Holder::One(key) => claims.read(session, key)?,
+            }
+        }
+    }
+    if all {
+        claims.read_all(session)?;
+    }
+    let container_id = &session.request.container_id;
+    let others = claims.known.values().flatten().filter(|claim| claim.container_id != *container_id);
+    for other in others {
+        for theirs in &other.forwards {
+            if let Some(own) = forwards.iter().find(|own| own.overlaps(theirs)) {
+                return Err(conflict(own, theirs, other));
+            }
+        }
+    }
+    Ok(claims)
+}
+
+fn conflict(own: &Forward, theirs: &Forward, other: &Claim) -> OpError {
+    let port = own.host_port.max(theirs.host_port);
+    let name = own.transport.name();
+    let message = format!(
+        "the node's {name} port {port} is taken: container {} of network \"{}\" has it",
+        other.container_id, other.network
+    );
+    OpError::new(ErrorCode::Exists, format!("{name} {port}"), message)
+        .hint("give this container another hostPort or hostIP, or remove the other container; `postern ls` shows both")
+}
+
+impl Claims {
+    fn holders(&self, forward: &Forward) -> Result<Vec<Holder>, OpError> {
+        self.index.holders(number(forward.transport), forward.host_port, forward.count).map_err(state)
+    }
+
+    fn read(&mut self, session: &Session, key: RecordKey) -> Result<(), OpError> {
+        if key != self.own && !self.known.contains_key(&key) {
+            let found = postern_state::find(&session.state, &key).map_err(state)?;
+            let claim = found.and_then(|summary| Claim::of(summary, &self.boot, self.cookie));
+            self.known.insert(key, claim);
+        }
+        Ok(())
+    }
+
+    fn read_all(&mut self, session: &Session) -> Result<(), OpError> {
+        for summary in postern_state::list(&session.state).map_err(state)? {
+            let Some(key) = summary.key.filter(|key| *key != self.own) else { continue };
+            let claim = Claim::of(summary, &self.boot, self.cookie);
+            self.known.insert(key, claim);
+        }
+        Ok(())
+    }
+
+    /// Notes in the index that the attachment has these ports, once its record lists them.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Io`]: then nothing may be forwarded.
+    pub fn note(self, forwards: &[Forward]) -> Result<(), OpError> {
+        for forward in forwards {
+            let transport = forward.transport;
+            let living = self.known.values().flatten().filter(|claim| claim.key.is_some_and(|key| key != self.own));
+            let held: Vec<&Forward> =
+                living.flat_map(|claim| &claim.forwards).filter(|held| held.transport == transport).collect();
+            let entry = |(port, _): (u16, u16)| {
+                let has = |held: &&Forward| (held.host_port..=held.last_host_port()).contains(&port);
+                if held.iter().any(|held| has(held)) { Holder::Several } else { Holder::One(self.own) }
+            };
+            let entries: Vec<Holder> = forward.ports().map(entry).collect();
+            self.index.set(number(transport), forward.host_port, &entries).map_err(state)?;
+        }
+        Ok(())
+    }
+}
+
+fn number(transport: Transport) -> u8 {
+    match transport {
+        Transport::Tcp => 0,
+        Transport::Udp => 1,
+        Transport::Sctp => 2,
+    }
+}
