@@ -6,7 +6,7 @@
 
 use crate::effect::MacGuard;
 use crate::effect::mac_guard::is_whole;
-use crate::errors::kernel;
+use crate::errors::kernel_error;
 use crate::session::Session;
 use postern_policy::{Granted, port};
 use postern_types::{OpError, VlanId};
@@ -59,7 +59,7 @@ fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
     // A kernel without VLANs can't list any.
     let in_vlans = link.master.is_some() && granted.bridge().is_some_and(port::has_vlans);
     let vlans = match in_vlans {
-        true => session.host()?.port_vlans(link.index).map_err(kernel)?,
+        true => session.host()?.port_vlans(link.index).map_err(kernel_error)?,
         false => Vec::new(),
     };
     let recorded = session.record().map(|record| record.effects(None)).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use crate::attached::{self, Lack};
 use crate::capability::device;
-use crate::errors::kernel;
+use crate::errors::kernel_error;
 use crate::session::{OwnAddress, Request, Session};
 use postern_cni::{CniResult, Error, Interface, IpConfig, Json, Verb};
 use postern_policy::Granted;
@@ -59,9 +59,9 @@ impl Known for Session {
     fn seen(&self, interface: &Interface) -> Result<Option<Seen>, OpError> {
         let netlink = match interface.sandbox.is_empty() {
             true => self.host()?,
-            false => self.container_required()?.netlink().map_err(kernel)?,
+            false => self.container_required()?.netlink().map_err(kernel_error)?,
         };
-        let link = netlink.link_by_name(&interface.name).map_err(kernel)?;
+        let link = netlink.link_by_name(&interface.name).map_err(kernel_error)?;
         // An alternative name finds it too, but results name links by their own name.
         let link = link.filter(|link| link.name == interface.name);
         Ok(link.map(|link| Seen { mtu: link.mtu, pci: device::pci_of(&link) }))

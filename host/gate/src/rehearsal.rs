@@ -6,7 +6,7 @@
 
 pub use crate::attached::Lack;
 pub use crate::budget::Common;
-pub use crate::errors::state;
+pub use crate::errors::state_error;
 pub use crate::front::{Front, Object};
 pub use crate::launcher::{Launcher, Plugin};
 pub use crate::outcome::{Known, Seen, read};

@@ -15,7 +15,7 @@ use crate::audit::Audit;
 use crate::budget::Common;
 use crate::clock::now;
 use crate::effect::Effect;
-use crate::errors::{firewall, kernel, state};
+use crate::errors::{firewall_error, kernel_error, state_error};
 use crate::keeping::{Keeping, Look};
 use crate::places::Places;
 use ipnet::IpNet;
@@ -380,7 +380,7 @@ impl Session {
         namespace: Namespace,
         confine: impl FnOnce() -> Result<(), String> + Send + 'static,
     ) -> Result<(), OpError> {
-        self.worker = Some(Worker::start(&namespace, confine).map_err(kernel)?);
+        self.worker = Some(Worker::start(&namespace, confine).map_err(kernel_error)?);
         self.namespace = Some(namespace);
         Ok(())
     }
@@ -426,7 +426,7 @@ impl Session {
         if let Some(host) = self.host.get() {
             return Ok(host);
         }
-        let host = Netlink::open().map_err(kernel)?;
+        let host = Netlink::open().map_err(kernel_error)?;
         Ok(self.host.get_or_init(|| host))
     }
 
@@ -449,7 +449,7 @@ impl Session {
     /// The kernel refuses a socket for the question.
     pub fn key(&self) -> Result<RecordKey, OpError> {
         let request = &self.request;
-        let cookie = self.host()?.cookie().map_err(kernel)?;
+        let cookie = self.host()?.cookie().map_err(kernel_error)?;
         Ok(RecordKey::new(cookie, &request.conf.name, &request.container_id, &request.ifname))
     }
 
@@ -471,7 +471,7 @@ impl Session {
         let mut nft = self.nft.borrow_mut();
         match &mut *nft {
             Some(nft) => nft.set_deadline(self.deadline),
-            None => *nft = Some(Nft::open(self.deadline).map_err(firewall)?),
+            None => *nft = Some(Nft::open(self.deadline).map_err(firewall_error)?),
         }
         RefMut::filter_map(nft, Option::as_mut)
             .map_err(|_| OpError::new(ErrorCode::Kernel, "nftables", "the nftables socket is not open"))
@@ -492,7 +492,7 @@ impl Session {
         };
         match ask(&mut nft) {
             Err(_) if nft.is_absent() => Ok(T::default()),
-            outcome => outcome.map_err(firewall),
+            outcome => outcome.map_err(firewall_error),
         }
     }
 
@@ -514,9 +514,9 @@ impl Session {
             data_dir: PathBuf::from(directory),
             network: self.request.conf.name.clone(),
             index_root: self.library.join("leases"),
-            boot_id: postern_state::boot_id().map_err(state)?,
+            boot_id: postern_state::boot_id().map_err(state_error)?,
         };
-        if create { Leases::open(&store).map(Some) } else { Leases::open_existing(&store) }.map_err(state)
+        if create { Leases::open(&store).map(Some) } else { Leases::open_existing(&store) }.map_err(state_error)
     }
 
     /// True if an address with this prefix length is the attachment's.

@@ -1,7 +1,7 @@
 //! Leases of host-local's store.
 
 use super::{Addresses, AttachmentLink, Leaves, Noted};
-use crate::errors::state;
+use crate::errors::state_error;
 use crate::need::Need;
 use crate::session::Session;
 use postern_types::OpError;
@@ -29,7 +29,7 @@ impl Lease {
             Some(taken) => leases.release_addresses(&owner, taken, session.deadline).map(drop),
             None => leases.release(&owner, session.deadline).map(drop),
         }
-        .map_err(state)
+        .map_err(state_error)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Spoofing protection.
 
 use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
-use crate::errors::{about, firewall, kernel};
+use crate::errors::{about, firewall_error, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
 use postern_firewall::macguard::{self, native_id, own_id};
@@ -118,7 +118,7 @@ pub(crate) fn is_whole(session: &Session, host: &str, mac: Mac) -> Result<bool, 
     let guard = recorded(session).into_iter().find(|(guard, _)| guard.host.as_deref() == Some(host));
     let (guard, handles) = guard.unwrap_or_default();
     let id = guard.id.unwrap_or_else(|| native(session));
-    macguard::check_known(&mut *session.nft()?, &id, host, mac.0, &handles).map_err(firewall)
+    macguard::check_known(&mut *session.nft()?, &id, host, mac.0, &handles).map_err(firewall_error)
 }
 
 /// Sets the protected port down, if it is up and in a bridge. The port is `host`, or else all ports that the record
@@ -149,10 +149,10 @@ fn unrecorded(session: &Session, id: &str) -> Result<Vec<Link>, OpError> {
     // Without its namespace the pair is gone.
     let Ok(namespace) = session.namespace() else { return Ok(Vec::new()) };
     let netlink = session.host()?;
-    let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel)? else { return Ok(Vec::new()) };
+    let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel_error)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for port in session.unless_absent(macguard::list)?.iter().filter(|port| port.id == id) {
-        let link = netlink.link_by_name(&port.ifname).map_err(kernel)?;
+        let link = netlink.link_by_name(&port.ifname).map_err(kernel_error)?;
         let link = link.filter(|link| link.kind == "veth" && link.peer_netnsid == Some(number));
         let is_anothers = |name: &String| host_ends_of_others(session).is_none_or(|ends| ends.contains(name));
         found.extend(link.filter(|link| !is_anothers(&link.name)));

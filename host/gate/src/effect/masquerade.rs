@@ -1,7 +1,7 @@
 //! Masquerading rules.
 
 use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
-use crate::errors::{firewall, state};
+use crate::errors::{firewall_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
@@ -52,12 +52,12 @@ impl Masquerade {
                         [] => iptables::remove_all(&key, &addresses_of_others(session)?, session.means()),
                         some => iptables::remove(&key, some, session.means()),
                     }
-                    .map_err(firewall)?;
+                    .map_err(firewall_error)?;
                     // If only one family's programs are installed, the other family is skipped: it can't have rules.
                     if let Some(v6) = iptables::installed().iter().position(|installed| !installed)
                         && session.unless_absent(|nft| iptables::chains(nft, &key))?.get(v6) == Some(&true)
                     {
-                        return Err(firewall(iptables::missing(v6 == 1)));
+                        return Err(firewall_error(iptables::missing(v6 == 1)));
                     }
                 }
             }
@@ -104,7 +104,7 @@ impl Leaves for Masquerade {
 fn addresses_of_others(session: &Session) -> Result<Vec<IpAddr>, OpError> {
     let (own, request) = (session.key()?, &session.request);
     let mut addresses = Vec::new();
-    for summary in postern_state::list(&session.state).map_err(state)? {
+    for summary in postern_state::list(&session.state).map_err(state_error)? {
         let is_of_container = |header: &Header| {
             header.network == request.conf.name && header.container_id == request.container_id && header.key() != own
         };

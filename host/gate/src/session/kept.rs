@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::effect::{Addresses, Effect};
-use crate::errors::state;
+use crate::errors::state_error;
 use crate::keeping::{Keeping, Look};
 use postern_firewall::{FirewallError, Nft, Served};
 use postern_state::plugin_of;
@@ -85,7 +85,7 @@ impl Session {
     fn held_in(&self, directory: &str) -> Vec<IpAddr> {
         let held =
             self.leases(Path::new(directory).to_str().unwrap_or_default(), false).and_then(|leases| match leases {
-                Some(leases) => leases.held(&self.request.owner(), self.deadline).map_err(state),
+                Some(leases) => leases.held(&self.request.owner(), self.deadline).map_err(state_error),
                 None => Ok(Vec::new()),
             });
         held.unwrap_or_default()
