@@ -227,7 +227,7 @@ pub fn stale_sections(session: &Session) -> Result<usize, OpError> {
     let network = &session.request.conf.name;
     let here = session.host()?.cookie().map_err(kernel_error)?;
     let (mut removed, mut failed) = (0, None);
-    for summary in strangers(session)? {
+    for summary in collectable_records(session)? {
         let Some(key) = &summary.key else { continue };
         // A record that could not be read is read again. If that fails for good, it is reported and set aside.
         let again = || Record::<Effect>::open_existing(&session.state, key, Instant::now());
@@ -265,9 +265,9 @@ pub fn stale_sections(session: &Session) -> Result<usize, OpError> {
 ///
 /// # Errors
 /// The records can't be listed.
-pub fn strangers(session: &Session) -> Result<&[Summary], OpError> {
-    if let Some(strangers) = session.strangers.get() {
-        return Ok(strangers);
+pub fn collectable_records(session: &Session) -> Result<&[Summary], OpError> {
+    if let Some(collectable_records) = session.collectable_records.get() {
+        return Ok(collectable_records);
     }
     let Some(valid) = session.request.conf.still_valid() else { return Ok(&[]) };
     let here = session.host()?.cookie().map_err(kernel_error)?;
@@ -275,8 +275,8 @@ pub fn strangers(session: &Session) -> Result<&[Summary], OpError> {
     let network = NetworkKey::new(here, name);
     let key = |of: &Attachment| RecordKey::in_network(network, here, name, &of.container_id, &of.ifname);
     let valid = Valid { network, attachments: valid.into_iter().map(key).collect() };
-    let strangers = postern_state::list_strangers(&session.state, &valid).map_err(state_error)?;
-    Ok(session.strangers.get_or_init(|| strangers))
+    let collectable_records = postern_state::list_collectable(&session.state, &valid).map_err(state_error)?;
+    Ok(session.collectable_records.get_or_init(|| collectable_records))
 }
 
 /// True if an attachment of this network is being made, or was made since this collection began. The runtime may not

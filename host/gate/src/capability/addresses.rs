@@ -40,9 +40,9 @@ fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     for address in addresses {
         gate.session.in_time()?;
-        container
-            .add_address(index, *address)
-            .map_err(|error| native_error(error, &name, format_args!("failed to add IP addr {address} to \"{name}\"")))?;
+        container.add_address(index, *address).map_err(|error| {
+            native_error(error, &name, format_args!("failed to add IP addr {address} to \"{name}\""))
+        })?;
     }
     Ok(Reply::Done)
 }

@@ -123,8 +123,9 @@ fn previous_link(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 
 /// Writes down that another plugin's link is about to join this bridge. Returns true if it is still down.
 fn take(gate: &mut Gate<'_>, index: u32, name: &str, bridge: (u32, &str)) -> Result<bool, OpError> {
-    let find =
-        |gate: &Gate<'_>| gate.session.host()?.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name));
+    let find = |gate: &Gate<'_>| {
+        gate.session.host()?.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
+    };
     let link = find(gate)?;
     let (master, bridge) = (bridge.0, bridge.1.to_owned());
     if let Some(port) = gate.session.ports().first() {
@@ -158,7 +159,8 @@ fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
     let netlink = gate.session.host()?;
     let tagged = port.vlan.is_some() || !port.trunk.is_empty();
     if tagged {
-        let bridge = netlink.link_by_index(bridge_index).map_err(kernel_error)?.ok_or_else(|| link_gone(&bridge_name))?;
+        let bridge =
+            netlink.link_by_index(bridge_index).map_err(kernel_error)?.ok_or_else(|| link_gone(&bridge_name))?;
         if !bridge.vlan_filtering {
             return Err(unfiltered(&bridge_name));
         }

@@ -83,7 +83,9 @@ fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpErro
     let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
     gate.session.known_by(&effect, &[u64::from(own.index)]);
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    container.set_up(own.index).map_err(|error| native_error(error, &name, format_args!("failed to set {name:?} up")))?;
+    container
+        .set_up(own.index)
+        .map_err(|error| native_error(error, &name, format_args!("failed to set {name:?} up")))?;
     gate.session.container_mac = own.mac.map(Mac);
     gate.session.path.up = true;
     let handle = gate.grant(Object::Own { index: own.index, name })?;

@@ -18,14 +18,14 @@ pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unr
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Macvlan) -> Result<Reply, OpError> {
     match operation {
         ops::Macvlan::Create { parent, mode, mtu, mac, queue } => {
-            create(gate, *parent, &Wanted { mode: *mode, mtu: *mtu, mac: *mac, queue: *queue })
+            create(gate, *parent, &MacvlanSettings { mode: *mode, mtu: *mtu, mac: *mac, queue: *queue })
         }
         ops::Macvlan::Find => find(gate),
     }
 }
 
 /// How it is to be made.
-struct Wanted {
+struct MacvlanSettings {
     mode: MacvlanMode,
     mtu: Option<u32>,
     mac: Option<Mac>,
@@ -33,7 +33,7 @@ struct Wanted {
 }
 
 /// `macvlan.create`.
-fn create(gate: &mut Gate<'_>, parent: Handle, wanted: &Wanted) -> Result<Reply, OpError> {
+fn create(gate: &mut Gate<'_>, parent: Handle, wanted: &MacvlanSettings) -> Result<Reply, OpError> {
     let name = gate.session.request.ifname.clone();
     let (parent, in_container, most) = gate.front.parent(parent)?;
     if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu > most) {

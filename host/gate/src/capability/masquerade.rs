@@ -59,7 +59,7 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
             Ok(())
         }
         Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own),
-        Backend::Iptables => iptables::ensure(&key, &own, gate.session.means()),
+        Backend::Iptables => iptables::ensure(&key, &own, gate.session.program_runner()),
     }
     .map_err(firewall_error)?;
     Ok(Reply::Done)
@@ -84,7 +84,7 @@ fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
             let handles = Masquerade { backend: Backend::Nftables, addresses: own.clone() }.handles(gate.session);
             masquerade::nft_check_known(&mut *gate.session.nft()?, &key, &own, &handles)
         }
-        Backend::Iptables => iptables::check(&key, &own, gate.session.means()),
+        Backend::Iptables => iptables::check(&key, &own, gate.session.program_runner()),
     }
     .map_err(firewall_error)?;
     if whole {
@@ -138,7 +138,7 @@ pub fn collect(session: &Session, valid: &[(String, String)]) -> Result<usize, O
     // A program is started only if there are rules of other attachments than the valid ones.
     let in_nftables = session.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
     if in_nftables || iptables::has_legacy_nat() {
-        removed += iptables::retain(network, valid, busy, session.means()).map_err(firewall_error)?.len();
+        removed += iptables::retain(network, valid, busy, session.program_runner()).map_err(firewall_error)?.len();
     }
     Ok(removed)
 }

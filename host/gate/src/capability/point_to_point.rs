@@ -48,7 +48,9 @@ fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             Ok(()) => {}
             // Two addresses of one attachment may share their gateway.
             Err(error) if error.is(Errno::EEXIST) => {}
-            Err(error) => return Err(native_error(error, &name, format_args!("failed to add IP addr {gateway} to veth"))),
+            Err(error) => {
+                return Err(native_error(error, &name, format_args!("failed to add IP addr {gateway} to veth")));
+            }
         }
         if netlink.is_local(address.addr()).map_err(kernel_error)? {
             return Err(OpError::new(

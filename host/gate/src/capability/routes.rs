@@ -63,5 +63,7 @@ fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> Resu
 /// `routes.list`.
 fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, _) = gate.front.own(handle)?;
-    Ok(Reply::Routes(gate.session.container_required()?.netlink().map_err(kernel_error)?.routes(index).map_err(kernel_error)?))
+    Ok(Reply::Routes(
+        gate.session.container_required()?.netlink().map_err(kernel_error)?.routes(index).map_err(kernel_error)?,
+    ))
 }

@@ -131,7 +131,9 @@ fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let none = Ok(Reply::MaybeVeth(None));
     let Some(container) = gate.session.container() else { return none };
     let name = gate.session.request.ifname.clone();
-    let Some(own) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else { return none };
+    let Some(own) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else {
+        return none;
+    };
     if own.kind != "veth" {
         return none;
     }

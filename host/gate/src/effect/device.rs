@@ -4,7 +4,7 @@
 //! kernel moves a driver's device to the machine's first namespace, under its name in the container. A virtual link
 //! ends with the namespace.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming};
 use crate::errors::{kernel_error, native_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -149,7 +149,9 @@ impl Device {
             match container.hand_over(away.index, home, &self.name, &self.alias) {
                 // Root in the container may have added a name meanwhile.
                 Err(error) if error.is(Errno::EEXIST) => {}
-                moved => return moved.map_err(|error| native_error(error, &self.name, "failed to move the device home")),
+                moved => {
+                    return moved.map_err(|error| native_error(error, &self.name, "failed to move the device home"));
+                }
             }
             match container.link_by_index(away.index).map_err(kernel_error)? {
                 Some(link) => away = link,
@@ -302,8 +304,8 @@ impl Leaves for Device {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

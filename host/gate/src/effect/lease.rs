@@ -1,6 +1,6 @@
 //! Leases of host-local's store.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming};
 use crate::errors::state_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -51,8 +51,8 @@ impl Leaves for Lease {
         Addresses::HeldIn(&self.directory)
     }
 
-    fn noted(&self) -> Noted {
-        Noted::EachTime
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::EachTime
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

@@ -1,6 +1,6 @@
 //! The effect of `lo` that was set up.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming};
 use crate::errors::{kernel_error, link_gone};
 use crate::need::Need;
 use crate::session::Session;
@@ -28,8 +28,8 @@ impl Leaves for LoopbackUp {
         Addresses::Unconcerned
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Never
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Never
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

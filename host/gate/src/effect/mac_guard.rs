@@ -1,6 +1,6 @@
 //! Spoofing protection.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Effect, Leaves, RecordTiming};
 use crate::errors::{about, firewall_error, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -76,8 +76,8 @@ impl Leaves for MacGuard {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

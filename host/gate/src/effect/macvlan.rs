@@ -1,6 +1,6 @@
 //! A macvlan link, in the container's namespace: it has no end on the host, and dies with that namespace.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Effect, Leaves, RecordTiming};
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -84,8 +84,8 @@ impl Leaves for Macvlan {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

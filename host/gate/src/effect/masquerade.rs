@@ -1,6 +1,6 @@
 //! Masquerading rules.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Effect, Leaves, RecordTiming};
 use crate::errors::{firewall_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -49,8 +49,8 @@ impl Masquerade {
                 // To ask the kernel is cheaper than to start programs that find nothing.
                 if iptables::has_legacy_nat() || session.unless_absent(|nft| iptables::may_exist(nft, &key))? {
                     match self.addresses.as_slice() {
-                        [] => iptables::remove_all(&key, &addresses_of_others(session)?, session.means()),
-                        some => iptables::remove(&key, some, session.means()),
+                        [] => iptables::remove_all(&key, &addresses_of_others(session)?, session.program_runner()),
+                        some => iptables::remove(&key, some, session.program_runner()),
                     }
                     .map_err(firewall_error)?;
                     // If only one family's programs are installed, the other family is skipped: it can't have rules.
@@ -79,8 +79,8 @@ impl Leaves for Masquerade {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

@@ -1,6 +1,6 @@
 //! A link of the host that another plugin made, as a port of a bridge. It is let go of, and never deleted.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming};
 use crate::errors::{about, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -71,8 +71,8 @@ impl Leaves for Port {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

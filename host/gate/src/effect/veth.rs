@@ -1,6 +1,6 @@
 //! The effect of a pair.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming};
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -51,8 +51,8 @@ impl Leaves for Veth {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

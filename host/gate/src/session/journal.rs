@@ -2,7 +2,7 @@
 
 use super::{Leftover, Session, Undo};
 use crate::clock::now;
-use crate::effect::{Effect, Noted};
+use crate::effect::{Effect, RecordTiming};
 use crate::errors::{kernel_error, state_error};
 use postern_cni::{CniResult, Route, Verb};
 use postern_kernel::{Namespace, Worker};
@@ -163,7 +163,9 @@ impl Session {
         }
         let previous = self.request.conf.previous_result().ok().flatten().unwrap_or_default();
         let own = match &self.worker {
-            Some(worker) => worker.netlink().map_err(kernel_error)?.link_by_name(&self.request.ifname).map_err(kernel_error)?,
+            Some(worker) => {
+                worker.netlink().map_err(kernel_error)?.link_by_name(&self.request.ifname).map_err(kernel_error)?
+            }
             None => None,
         };
         let own = match own {
@@ -272,9 +274,9 @@ impl Session {
     fn tell(&mut self, noted: Result<(), StateError>) {
         let Err(error) = noted else { return };
         let error = error.to_string();
-        if self.told != error {
+        if self.reported_error != error {
             crate::say!("postern: {error}");
-            self.told = error;
+            self.reported_error = error;
         }
     }
 
@@ -315,11 +317,11 @@ impl Session {
     /// The record can't be written: the operation must not be carried out.
     pub fn intend(&mut self, effect: impl Into<Effect>) -> Result<(), OpError> {
         let effect = effect.into();
-        let sequence = match effect.noted() {
-            Noted::Never => None,
+        let sequence = match effect.record_timing() {
+            RecordTiming::Never => None,
             // An effect of an earlier run is not undone by this one.
-            Noted::Once if is_listed(self.record_for_writing()?, &effect) => return Ok(()),
-            Noted::Once | Noted::EachTime => {
+            RecordTiming::Once if is_listed(self.record_for_writing()?, &effect) => return Ok(()),
+            RecordTiming::Once | RecordTiming::EachTime => {
                 let section = self.section();
                 Some(self.record_for_writing()?.append(&section, &effect, effect.is_link()).map_err(state_error)?)
             }

@@ -84,7 +84,8 @@ impl Session {
         let request = &self.request;
         let counts = |name: &str| self.may_take_over_link(name, granted);
         let Some(named) = named(&request.conf, granted, counts)? else { return Ok(None) };
-        let found = self.host()?.link_by_name(&named.name).map_err(kernel_error)?.filter(|link| link.name == named.name);
+        let found =
+            self.host()?.link_by_name(&named.name).map_err(kernel_error)?.filter(|link| link.name == named.name);
         let link = found.ok_or_else(|| link_gone(&named.name))?;
         let mac = link.mac.map(|mac| Mac(mac).to_string()).unwrap_or_default();
         if !named.mac.is_empty() && !named.mac.eq_ignore_ascii_case(&mac) {
