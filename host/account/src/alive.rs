@@ -146,8 +146,8 @@ mod tests {
             (vec![link("renamed", "veth")], true),
             (vec![link("veth0", "bridge")], false),
         ] {
-            let told = is_alive(&header(Some(7), "/nowhere"), &pair, &links, &namespaces(false));
-            assert_eq!(told, Ok(expected), "{links:?}");
+            let found = is_alive(&header(Some(7), "/nowhere"), &pair, &links, &namespaces(false));
+            assert_eq!(found, Ok(expected), "{links:?}");
         }
     }
 
@@ -167,8 +167,8 @@ mod tests {
             (Some(7), own, &pair, true, None),
             (None, "/nowhere", &[], true, None),
         ] {
-            let told = is_alive(&header(cookie, path), effects, &[], &namespaces(enclosed));
-            assert_eq!(told.ok(), expected, "{cookie:?} {path} {effects:?} {enclosed}");
+            let found = is_alive(&header(cookie, path), effects, &[], &namespaces(enclosed));
+            assert_eq!(found.ok(), expected, "{cookie:?} {path} {effects:?} {enclosed}");
         }
     }
 }

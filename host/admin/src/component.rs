@@ -31,11 +31,11 @@ impl Component {
     /// # Errors
     /// It can't be read, or is too large.
     pub fn open(path: &Path) -> Result<Self> {
-        let told = || format!("component {}", path.display());
+        let name = || format!("component {}", path.display());
         let mut wasm = Vec::new();
-        File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut wasm)).with_context(told)?;
+        File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut wasm)).with_context(name)?;
         let size = LARGEST >> 20;
-        ensure!(wasm.len() as u64 <= LARGEST, "{} is larger than {size} MiB: no component is", told());
+        ensure!(wasm.len() as u64 <= LARGEST, "{} is larger than {size} MiB: no component is", name());
         Ok(Self { path: path.to_owned(), digest: catalog::sha256(&wasm), wasm })
     }
 

@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_policy_demands_is_of_the_port_that_is_there() {
-        let said = |policy: &str, port: Option<&Port>| {
+        let message = |policy: &str, port: Option<&Port>| {
             let policy = Policy::parse(policy, "bridge.toml").unwrap();
             let granted = policy.resolve(&Json::Null, "").unwrap();
             compare(&granted, port)
@@ -127,16 +127,19 @@ mod tests {
             ),
             ("[grant.mac-guard]\nrequired = \"true\"", Some(&loose), ""),
         ] {
-            assert_eq!(said(policy, port), expected, "{policy} {port:?}");
+            assert_eq!(message(policy, port), expected, "{policy} {port:?}");
         }
         let key = |key: &str| format!("{bridge}{key}");
         for (policy, good, bad, words) in [
             (key("isolated = \"true\""), &isolated, &plain, "without isolation"),
             (key("vlan = \"5\""), &tagged, &plain, "in access VLAN 1"),
         ] {
-            assert_eq!((said(&policy, Some(good)), said(&policy, None)), (String::new(), String::new()));
-            let said = said(&policy, Some(bad));
-            assert!(said.starts_with(&format!("left port \"veth1\" {words}, where the network demands")), "{said}");
+            assert_eq!((message(&policy, Some(good)), message(&policy, None)), (String::new(), String::new()));
+            let message = message(&policy, Some(bad));
+            assert!(
+                message.starts_with(&format!("left port \"veth1\" {words}, where the network demands")),
+                "{message}"
+            );
         }
     }
 }

@@ -319,7 +319,7 @@ mod tests {
 
     /// Returns the refusal of this result of `plugin`, in a network with addresses from `ipam`. The attachment has
     /// 10.9.0.2/24 with the gateway 10.9.0.254, and 10.8.0.2/24 without one.
-    fn said(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
+    fn message(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
         let mut session = session(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, Verb::Add);
         let own = |net: &str, gateway: Option<&str>| OwnAddress {
             net: net.parse().unwrap(),
@@ -371,7 +371,7 @@ mod tests {
         let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         std::os::unix::fs::symlink(&socket, directory.join("link.sock")).unwrap();
         let place = directory.to_str().unwrap();
-        let said = |key: &str, seen: Option<LinkAttributes>, previous: &str| {
+        let message = |key: &str, seen: Option<LinkAttributes>, previous: &str| {
             let conf = format!(
                 r#"{{"cniVersion":"1.1.0","name":"n","prevResult":{{"cniVersion":"1.1.0","interfaces":[{previous}]}}}}"#
             );
@@ -405,8 +405,8 @@ mod tests {
             (&at("missing.sock"), None, "", "No such file or directory"),
             (&at("link.sock"), None, "", "it is no socket"),
         ] {
-            let said = said(key, seen, previous);
-            assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{key}: {said}");
+            let message = message(key, seen, previous);
+            assert!(message.contains(expected) && message.is_empty() == expected.is_empty(), "{key}: {message}");
         }
         std::fs::remove_dir_all(&directory).unwrap();
     }
@@ -449,8 +449,11 @@ mod tests {
         ] {
             // Only the plugin that is asked for addresses may say this.
             for policy in ["", "[result]\naddresses = [\"0.0.0.0/0\"]\ngateways = [\"0.0.0.0/0\"]"] {
-                let said = said("bridge", policy, address, gateway);
-                assert!(said.starts_with(expected) && said.is_empty() == expected.is_empty(), "{address}: {said}");
+                let message = message("bridge", policy, address, gateway);
+                assert!(
+                    message.starts_with(expected) && message.is_empty() == expected.is_empty(),
+                    "{address}: {message}"
+                );
             }
         }
     }
@@ -466,7 +469,7 @@ mod tests {
             // The gateway of an operator's entry may be outside of the network.
             ("[result]\ngateways = [\"10.9.0.2/24 via 10.7.0.1\"]", "10.9.0.2/24", "10.7.0.1"),
         ] {
-            assert_eq!(said("ipam", policy, address, gateway), "", "{address} {gateway}");
+            assert_eq!(message("ipam", policy, address, gateway), "", "{address} {gateway}");
         }
         for (policy, address, gateway, what, line) in [
             ("", "10.7.0.9/24", "", "address 10.7.0.9/24", "addresses = [\"10.7.0.9/24\"]"),
@@ -511,7 +514,7 @@ mod tests {
                 "plugin \"ipam\" hands out {what}, which it neither leased nor may choose; an operator can allow it with \
                  `result = {{ {line} }}` in /etc/postern/policy/ipam.toml, before its first table"
             );
-            assert_eq!(said("ipam", policy, address, gateway), expected);
+            assert_eq!(message("ipam", policy, address, gateway), expected);
         }
     }
 
@@ -520,7 +523,7 @@ mod tests {
         let policy = "[result]\naddresses = [\"10.9.0.2/16\"]\ngateways = [\"10.9.0.2/16 via 2001:db8:1::1\"]";
         for plugin in ["bridge", "ipam"] {
             assert_eq!(
-                said(plugin, policy, "10.9.0.2/16", "2001:db8:1::1"),
+                message(plugin, policy, "10.9.0.2/16", "2001:db8:1::1"),
                 format!(
                     "plugin \"{plugin}\" says gateway 2001:db8:1::1 for 10.9.0.2/16: they are of different IP versions"
                 )
