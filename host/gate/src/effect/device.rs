@@ -4,7 +4,7 @@
 //! kernel moves a driver's device to the machine's first namespace, under its name in the container. A virtual link
 //! ends with the namespace.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, Noted, Reapplied};
 use crate::errors::{kernel, refused};
 use crate::need::Need;
 use crate::session::Session;
@@ -292,6 +292,10 @@ impl Leaves for Device {
             );
         }
         Ok(())
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
     }
 
     fn words(&self) -> String {

@@ -1,6 +1,6 @@
 //! The effect of a pair.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, Noted, Reapplied};
 use crate::errors::kernel;
 use crate::need::Need;
 use crate::session::Session;
@@ -41,6 +41,10 @@ impl Leaves for Veth {
             Some(link) => host.delete_link(link.index).map(drop).map_err(kernel),
             None => Ok(()),
         }
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
     }
 
     fn words(&self) -> String {
