@@ -140,7 +140,7 @@ fn findings(node: &Node, arguments: &str) -> Result<Vec<String>> {
 #[test]
 fn an_installers_copy_leaves_the_host_alone() -> Result<()> {
     let node = node()?;
-    node.sh(&format!("mkdir /run/bin; for plugin in bridge ptp macvlan static loopback host-local; do {COPY}/postern add $plugin --bin /run/bin; done"))?;
+    node.sh(&format!("mkdir /run/bin; for policy in {COPY}/postern.d/*.toml; do {COPY}/postern add $(basename $policy .toml) --bin /run/bin; done"))?;
     ensure!(findings(&node, "--bin /run/bin")?.is_empty(), "{:?}", findings(&node, "--bin /run/bin")?);
     let sum = || node.sh(&format!("sha256sum {COPY}/postern {COPY}/postern-admin"));
     let before = sum()?;

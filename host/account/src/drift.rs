@@ -8,10 +8,10 @@
 mod own;
 mod path;
 
-use crate::alive::{Lead, is_alive, leads_to};
+use crate::alive::{HostConnection, host_connection, is_alive};
 use crate::busy::{self, Holder};
 use crate::namespaces::Found;
-use crate::sight::Sight;
+use crate::node_state::NodeState;
 use ipnet::IpNet;
 use nix::sys::stat::lstat;
 use postern_firewall::AttachmentKey;
@@ -151,7 +151,7 @@ const WRITER: &str = "use the version of postern that wrote it";
 const REPLACED: &str =
     "a program that writes no records has attached the container anew: the record is about what is gone";
 
-impl Sight {
+impl NodeState {
     /// Returns an account of each attachment of this host's namespace, and of the records that can't be read.
     pub fn accounts(&self, records: Vec<Summary>) -> Vec<Account> {
         let is_ours = |summary: &Summary| {
@@ -278,7 +278,7 @@ impl Sight {
     /// writes no records has attached the container again. (`Session::hold_against_kernel` does the same for one run.)
     fn has_other_link(&self, header: &Header, container: Option<&Found>) -> bool {
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
-        own.is_some_and(|own| leads_to(&self.links, own) != Lead::Nowhere)
+        own.is_some_and(|own| host_connection(&self.links, own) != HostConnection::Nowhere)
     }
 
     fn state(&self, account: &mut Account, header: &Header) -> State {

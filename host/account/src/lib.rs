@@ -1,4 +1,4 @@
-//! Questions of people about a node that no runtime asks: the attachments ([`sight`], [`drift`]), the processes at work
+//! Questions of people about a node that no runtime asks: the attachments ([`node_state`], [`drift`]), the processes at work
 //! ([`busy`]), the objects that are no longer needed ([`garbage`], [`node`], [`adopt`]), and rules that were wiped
 //! ([`reapply`]).
 //!
@@ -16,10 +16,10 @@ mod locked;
 mod mounts;
 pub mod namespaces;
 pub mod node;
+pub mod node_state;
 pub mod places;
 pub mod reapply;
 pub mod results;
-pub mod sight;
 mod utc;
 pub mod writable;
 

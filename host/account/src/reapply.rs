@@ -5,7 +5,7 @@
 //! attachment back, as its record lists them. Links, addresses and routes are not touched.
 
 use crate::drift::{Account, REAPPLY, State};
-use crate::sight;
+use crate::node_state;
 use postern_gate::effect::Effect;
 use postern_gate::places::Places;
 use postern_gate::upkeep::{Reapplication, Reapplied, SharedNft};
@@ -33,7 +33,7 @@ pub struct Report {
 /// # Errors
 /// A text for people: records or kernel can't be looked at.
 pub fn find(places: &Places) -> Result<Report, String> {
-    let (_, accounts) = sight::settled(places, LOOK_WITHIN)?;
+    let (_, accounts) = node_state::settled(places, LOOK_WITHIN)?;
     let mut report = Report::default();
     for account in accounts? {
         let Some(header) = account.header.clone() else { continue };

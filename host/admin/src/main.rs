@@ -245,13 +245,13 @@ enum Verb {
         #[arg(long, value_name = "DIR")]
         from: PathBuf,
         #[command(flatten)]
-        place: install::Where,
+        place: install::InstallPaths,
     },
     /// What `make uninstall` does.
     #[command(hide = true)]
     Uninstall {
         #[command(flatten)]
-        place: install::Where,
+        place: install::InstallPaths,
     },
     /// What `doctor` tries out, in a process of its own.
     #[command(hide = true)]

@@ -5,13 +5,13 @@ pub use crate::audit::{Audit, openable};
 pub use crate::clock::now;
 pub use crate::effect::Reapplied;
 pub use crate::effect::mac_guard::ids as guard_ids;
-pub use crate::keeping::Look as Rules;
+pub use crate::retention::LazyServed as Rules;
 pub use crate::session::{SharedNft, is_link_of_index};
 
 use crate::collect;
 use crate::effect::Effect;
-use crate::keeping::Keeping;
 use crate::places::Places;
+use crate::retention::Retention;
 use crate::session::Session;
 use postern_state::Record;
 use postern_types::{ErrorCode, OpError};
@@ -36,8 +36,8 @@ impl Removal {
     }
 
     /// Keeps addresses that one of these rules serves, or all addresses if there is a reason.
-    pub fn keep_by(&mut self, rules: &Rules, reason: Option<String>) {
-        self.0.keep_by(Keeping::of_people(Rc::clone(rules), reason));
+    pub fn set_retention(&mut self, rules: &Rules, reason: Option<String>) {
+        self.0.set_retention(Retention::of_people(Rc::clone(rules), reason));
     }
 
     /// Removes the effects that the record lists, or those of one section. Returns true if none is left: addresses may

@@ -2,7 +2,7 @@
 
 use super::{AGAIN, Account, REAPPLY, path};
 use crate::namespaces::Found;
-use crate::sight::Sight;
+use crate::node_state::NodeState;
 use ipnet::IpNet;
 use postern_gate::effect::{MacGuard, Macvlan, Port, Veth};
 use postern_gate::places::is_directory;
@@ -11,7 +11,7 @@ use postern_state::{Header, Owner};
 use postern_types::{Backend, Mac, MacvlanMode};
 use std::path::Path;
 
-impl Sight {
+impl NodeState {
     pub(super) fn masquerading(&self, account: &mut Account, plugin: &str, backend: Backend, addresses: &[IpNet]) {
         let Some(key) = account.masquerade_key() else { return };
         for address in addresses {

@@ -37,7 +37,7 @@ impl Place {
             size: code.len() as u64,
             engine: ENGINE.to_owned(),
             imports: Vec::new(),
-            wasi: Floor::Small,
+            wasi: WasiExtent::Small,
             postern: "0".to_owned(),
         };
         for (path, bytes) in [

@@ -1,7 +1,7 @@
 //! Leases of host-local's store.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted, Reapplied};
-use crate::errors::state;
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
+use crate::errors::state_error;
 use crate::need::Need;
 use crate::session::Session;
 use postern_types::OpError;
@@ -29,7 +29,7 @@ impl Lease {
             Some(taken) => leases.release_addresses(&owner, taken, session.deadline).map(drop),
             None => leases.release(&owner, session.deadline).map(drop),
         }
-        .map_err(state)
+        .map_err(state_error)
     }
 }
 
@@ -55,8 +55,8 @@ impl Leaves for Lease {
         Addresses::HeldIn(&self.directory)
     }
 
-    fn noted(&self) -> Noted {
-        Noted::EachTime
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::EachTime
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

@@ -1,7 +1,7 @@
 //! Spoofing protection.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Noted, Reapplied};
-use crate::errors::{about, firewall, kernel};
+use super::{Addresses, AttachmentLink, Effect, Leaves, RecordTiming, Reapplied};
+use crate::errors::{about, firewall_error, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
 use postern_firewall::macguard::{self, native_id, own_id};
@@ -90,8 +90,8 @@ impl Leaves for MacGuard {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
@@ -132,7 +132,7 @@ pub(crate) fn is_whole(session: &Session, host: &str, mac: Mac) -> Result<bool, 
     let guard = recorded(session).into_iter().find(|(guard, _)| guard.host.as_deref() == Some(host));
     let (guard, handles) = guard.unwrap_or_default();
     let id = guard.id.unwrap_or_else(|| native(session));
-    macguard::check_known(&mut *session.nft()?, &id, host, mac.0, &handles).map_err(firewall)
+    macguard::check_known(&mut *session.nft()?, &id, host, mac.0, &handles).map_err(firewall_error)
 }
 
 /// Makes the rules, unless rules for another existing port have their name. Returns the handles of the new rules.
@@ -143,7 +143,7 @@ pub(crate) fn claim(session: &Session, id: &str, host: &str, mac: Mac) -> Result
     let netlink = session.host()?;
     // A port whose state can't be read counts as existing.
     let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
-    macguard::claim(&mut *session.nft()?, id, host, mac.0, is_there).map_err(firewall)
+    macguard::claim(&mut *session.nft()?, id, host, mac.0, is_there).map_err(firewall_error)
 }
 
 /// Returns the error for an ID that the rules of another port have.
@@ -180,10 +180,10 @@ fn unrecorded(session: &Session, id: &str) -> Result<Vec<Link>, OpError> {
     // Without its namespace the pair is gone.
     let Ok(namespace) = session.namespace() else { return Ok(Vec::new()) };
     let netlink = session.host()?;
-    let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel)? else { return Ok(Vec::new()) };
+    let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel_error)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for port in session.unless_absent(macguard::list)?.iter().filter(|port| port.id == id) {
-        let link = netlink.link_by_name(&port.ifname).map_err(kernel)?;
+        let link = netlink.link_by_name(&port.ifname).map_err(kernel_error)?;
         let link = link.filter(|link| link.kind == "veth" && link.peer_netnsid == Some(number));
         let is_anothers = |name: &String| host_ends_of_others(session).is_none_or(|ends| ends.contains(name));
         found.extend(link.filter(|link| !is_anothers(&link.name)));

@@ -56,7 +56,7 @@ trait Leaves {
     fn addresses(&self) -> Addresses<'_>;
 
     /// Tells how often the effect is written to the record.
-    fn noted(&self) -> Noted;
+    fn record_timing(&self) -> RecordTiming;
 
     /// Returns the attachment's link, if the effect is that. The plugin that made it is the last of its chain that DEL
     /// calls, and nothing of the attachment outlives it.
@@ -118,7 +118,7 @@ impl Addresses<'_> {
 
 /// The times when an effect is written to the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noted {
+pub enum RecordTiming {
     /// Once: an effect that an earlier run noted is not undone by this one.
     Once,
     /// Each time: this run knows its own part beside that of an earlier run.
@@ -202,8 +202,8 @@ impl Effect {
     }
 
     /// Tells how often the effect is written to the record.
-    pub(crate) fn noted(&self) -> Noted {
-        self.leaves().noted()
+    pub(crate) fn record_timing(&self) -> RecordTiming {
+        self.leaves().record_timing()
     }
 
     /// True if it is the attachment's link.

@@ -1,6 +1,6 @@
 //! The effect of a native IPAM program.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted, Reapplied};
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
 use crate::native;
 use crate::need::Need;
 use crate::session::Session;
@@ -46,8 +46,8 @@ impl Leaves for Native {
         Addresses::GivenBy(&self.plugin)
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

@@ -1,6 +1,6 @@
 //! The effect of a pair.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted, Reapplied};
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
 use crate::errors::kernel;
 use crate::need::Need;
 use crate::session::Session;
@@ -30,7 +30,7 @@ impl Veth {
     /// # Errors
     /// The kernel refuses to show it.
     pub fn end(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
-        Ok(host.link_by_name(&self.host).map_err(kernel)?.filter(|link| self.is_end(link)))
+        Ok(host.link_by_name(&self.host).map_err(kernel_error)?.filter(|link| self.is_end(link)))
     }
 }
 
@@ -38,7 +38,7 @@ impl Leaves for Veth {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let host = session.host()?;
         match self.end(host)? {
-            Some(link) => host.delete_link(link.index).map(drop).map_err(kernel),
+            Some(link) => host.delete_link(link.index).map(drop).map_err(kernel_error),
             None => Ok(()),
         }
     }
@@ -55,8 +55,8 @@ impl Leaves for Veth {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
