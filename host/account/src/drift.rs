@@ -142,6 +142,8 @@ impl Account {
 const AGAIN: &str = "start the container again, so that its runtime calls DEL and ADD";
 /// The remedy where the attachment is no longer in use.
 const COLLECT: &str = "postern gc";
+/// The remedy where the rules of an attachment were wiped, and its record lists them.
+pub const REAPPLY: &str = "postern reapply";
 /// The remedy where this version doesn't know everything in the record: then neither DEL nor `postern gc` removes it.
 const WRITER: &str = "use the version of postern that wrote it";
 /// The text for a runtime that used native plugins for a while. The effects in the record no longer exist, and the

@@ -1,8 +1,9 @@
 //! The gate's functions for operators' commands, beside reading. They remove the effects of a record in the same way as
-//! a DEL and a runtime's GC. They write a line of the audit log for every other removal.
+//! a DEL and a runtime's GC, or put back the rules that a record lists. Each writes its line of the audit log.
 
 pub use crate::audit::{Audit, openable};
 pub use crate::clock::now;
+pub use crate::effect::Reapplied;
 pub use crate::effect::mac_guard::ids as guard_ids;
 pub use crate::retention::LazyServed as Rules;
 pub use crate::session::{SharedNft, is_link_of_index};
@@ -13,7 +14,7 @@ use crate::places::Places;
 use crate::retention::Retention;
 use crate::session::Session;
 use postern_state::Record;
-use postern_types::OpError;
+use postern_types::{ErrorCode, OpError};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -61,5 +62,48 @@ impl Removal {
     fn close(mut self) {
         self.0.close_record();
         self.0.audit.flush();
+    }
+}
+
+/// The record of a living attachment whose rules an operator wants back.
+pub struct Reapplication(Session);
+
+impl Reapplication {
+    /// Makes the reapplication. The record's lock is held until it ends.
+    pub fn of(record: Record<Effect>, deadline: Instant, places: &Places, nft: &SharedNft) -> Self {
+        let mut session = Session::of_record(record, deadline, places.clone());
+        session.share(nft);
+        Self(session)
+    }
+
+    /// Puts back the rules of all effects. Returns the effects that have rules, each with its outcome.
+    ///
+    /// # Errors
+    /// The attachment's link is gone: rules would serve another owner of its addresses.
+    pub fn run(mut self) -> Result<Vec<(Effect, Result<Reapplied, OpError>)>, OpError> {
+        self.0.look_for_container();
+        let listed: Vec<Effect> =
+            self.0.record().iter().flat_map(|record| record.effects(None)).map(|noted| noted.effect).collect();
+        for link in listed.iter().filter(|effect| effect.is_link()) {
+            if !link.is_living_link(&self.0)? {
+                let message = format!("{} is gone: rules would serve another owner of its addresses", link.words());
+                return Err(OpError::new(ErrorCode::InvalidHandle, link.words(), message));
+            }
+        }
+        let mut outcomes = Vec::new();
+        for effect in listed {
+            let start = Instant::now();
+            let outcome = effect.reapply(&mut self.0);
+            if !matches!(outcome, Ok(Reapplied::NoRules | Reapplied::Complete)) {
+                let noted = outcome.as_ref().map(|_| ());
+                self.0.audit.note_own("REAPPLY", "record.reapply", &effect, "record", &noted, start.elapsed());
+            }
+            if !matches!(outcome, Ok(Reapplied::NoRules)) {
+                outcomes.push((effect, outcome));
+            }
+        }
+        self.0.close_record();
+        self.0.audit.flush();
+        Ok(outcomes)
     }
 }

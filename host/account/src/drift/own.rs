@@ -1,6 +1,6 @@
 //! The effects of an attachment besides its pair: a link of another kind, masquerading, spoofing protection, leases.
 
-use super::{AGAIN, Account, path};
+use super::{AGAIN, Account, REAPPLY, path};
 use crate::namespaces::Found;
 use crate::node_state::NodeState;
 use ipnet::IpNet;
@@ -29,7 +29,7 @@ impl NodeState {
                 Ok(true) => format!("{} by {name}", address.addr()),
                 Ok(false) => {
                     let what = format!("{} is not masqueraded: its rules in {name} are gone", address.addr());
-                    account.differs(what, AGAIN, false);
+                    account.differs(what, REAPPLY, true);
                     format!("{} by {name}: its rules are gone", address.addr())
                 }
                 Err(reason) => format!("{} by {name}: can't be looked at: {reason}", address.addr()),
@@ -94,7 +94,11 @@ impl NodeState {
                     "the spoofing protection of {host} is not all there, or for another address than {}",
                     Mac(mac)
                 );
-                account.differs(what, AGAIN, false);
+                // Earlier versions did not write the port and the address down.
+                match guard.host.is_some() && guard.mac.is_some() {
+                    true => account.differs(what, REAPPLY, true),
+                    false => account.differs(what, AGAIN, false),
+                }
                 format!("not all there for {}", Mac(mac))
             }
             Err(reason) => format!("can't be looked at: {reason}"),

@@ -58,7 +58,7 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
             gate.session.known_by(&effect, &handles);
             Ok(())
         }
-        Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own),
+        Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own).map(drop),
         Backend::Iptables => iptables::ensure(&key, &own, gate.session.program_runner()),
     }
     .map_err(firewall_error)?;

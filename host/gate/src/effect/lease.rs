@@ -1,6 +1,6 @@
 //! Leases of host-local's store.
 
-use super::{Addresses, AttachmentLink, Leaves, RecordTiming};
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
 use crate::errors::state_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -41,6 +41,10 @@ impl Leaves for Lease {
             Some(taken) => self.revert(session, Some(taken)),
             None => self.revert(session, None),
         }
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
     }
 
     fn words(&self) -> String {

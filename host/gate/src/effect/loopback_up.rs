@@ -1,6 +1,6 @@
 //! The effect of `lo` that was set up.
 
-use super::{Addresses, AttachmentLink, Leaves, RecordTiming};
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
 use crate::errors::{kernel_error, link_gone};
 use crate::need::Need;
 use crate::session::Session;
@@ -18,6 +18,10 @@ impl Leaves for LoopbackUp {
         let Some(container) = session.container() else { return Ok(()) };
         let netlink = container.netlink().map_err(kernel_error)?;
         netlink.set_down(lo(netlink)?.index).map_err(kernel_error)
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
     }
 
     fn words(&self) -> String {

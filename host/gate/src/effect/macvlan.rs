@@ -1,6 +1,6 @@
 //! A macvlan link, in the container's namespace: it has no end on the host, and dies with that namespace.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, RecordTiming};
+use super::{Addresses, AttachmentLink, Effect, Leaves, RecordTiming, Reapplied};
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -74,6 +74,10 @@ impl Leaves for Macvlan {
                     .hint("run DEL, or `postern gc` once the container is gone"))
             }
         }
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
     }
 
     fn words(&self) -> String {

@@ -1,6 +1,6 @@
 //! Masquerading rules.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, RecordTiming};
+use super::{Addresses, AttachmentLink, Effect, Leaves, RecordTiming, Reapplied};
 use crate::errors::{firewall_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -69,6 +69,35 @@ impl Masquerade {
 impl Leaves for Masquerade {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         self.revert(session)
+    }
+
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        // Earlier versions did not write the addresses down. Then only an ADD knows them.
+        if self.addresses.is_empty() {
+            return Ok(Reapplied::NoRules);
+        }
+        let (key, addresses) = (session.masquerade_key(), self.addresses.as_slice());
+        match self.backend {
+            Backend::Nftables => {
+                let handles = self.handles(session);
+                if masquerade::nft_check_known(&mut *session.nft()?, &key, addresses, &handles).map_err(firewall_error)? {
+                    return Ok(Reapplied::Complete);
+                }
+                let handles =
+                    masquerade::nft_ensure(&mut *session.nft()?, &key, addresses).map_err(firewall_error)?;
+                // The noted handles must be all of the attachment's. The next look searches otherwise.
+                if handles.len() == addresses.len() {
+                    session.known_by(&self.clone().into(), &handles);
+                }
+            }
+            Backend::Iptables => {
+                if iptables::check(&key, addresses, session.program_runner()).map_err(firewall_error)? {
+                    return Ok(Reapplied::Complete);
+                }
+                iptables::ensure(&key, addresses, session.program_runner()).map_err(firewall_error)?;
+            }
+        }
+        Ok(Reapplied::Restored)
     }
 
     fn words(&self) -> String {

@@ -46,6 +46,9 @@ trait Leaves {
     /// undone: an earlier run's part stays.
     fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError>;
 
+    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError>;
+
     /// Describes the effect for people.
     fn words(&self) -> String;
 
@@ -77,6 +80,17 @@ trait AttachmentLink {
     /// True if the link is among those of the host or of the container, if these were seen; `None` if that does not
     /// tell.
     fn is_among(&self, host: &[Link], container: Option<&[Link]>) -> Option<bool>;
+}
+
+/// The outcome of [`Effect::reapply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reapplied {
+    /// The effect has no rules.
+    NoRules,
+    /// All its rules are there.
+    Complete,
+    /// Some of its rules were missing, and are there again.
+    Restored,
 }
 
 /// The relations of an effect to the attachment's addresses.
@@ -167,6 +181,14 @@ impl Effect {
     /// The effect is still there.
     pub(crate) fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
         self.leaves().remove(session, taken)
+    }
+
+    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
+    ///
+    /// # Errors
+    /// The rules can't be looked at or made.
+    pub(crate) fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        self.leaves().reapply(session)
     }
 
     /// Describes the effect for people.

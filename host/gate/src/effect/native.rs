@@ -1,6 +1,6 @@
 //! The effect of a native IPAM program.
 
-use super::{Addresses, AttachmentLink, Leaves, RecordTiming};
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
 use crate::native;
 use crate::need::Need;
 use crate::session::Session;
@@ -32,6 +32,10 @@ impl Leaves for Native {
             return Ok(());
         }
         self.del(session).map_err(|error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string()))
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
     }
 
     fn words(&self) -> String {

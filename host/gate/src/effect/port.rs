@@ -1,6 +1,6 @@
 //! A link of the host that another plugin made, as a port of a bridge. It is let go of, and never deleted.
 
-use super::{Addresses, AttachmentLink, Leaves, RecordTiming};
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
 use crate::errors::{about, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -61,6 +61,10 @@ impl Leaves for Port {
             Some(link) if !session.is_link_of_others(&link)? => self.leave(session.host()?),
             _ => Ok(()),
         }
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
     }
 
     fn words(&self) -> String {

@@ -1,7 +1,7 @@
 //! The effect of a pair.
 
-use super::{Addresses, AttachmentLink, Leaves, RecordTiming};
-use crate::errors::kernel_error;
+use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
+use crate::errors::kernel;
 use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
@@ -41,6 +41,10 @@ impl Leaves for Veth {
             Some(link) => host.delete_link(link.index).map(drop).map_err(kernel_error),
             None => Ok(()),
         }
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
     }
 
     fn words(&self) -> String {
