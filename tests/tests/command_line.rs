@@ -54,7 +54,7 @@ fn node() -> Result<Node> {
     Ok(node)
 }
 
-const VERBS: [&str; 9] = ["add", "inspect", "learn", "plan", "log", "ls", "show", "doctor", "gc"];
+const VERBS: [&str; 10] = ["add", "inspect", "learn", "plan", "log", "ls", "show", "doctor", "gc", "reapply"];
 
 #[test]
 fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {
@@ -105,6 +105,8 @@ fn whatever_is_printed_fits_a_terminal() -> Result<()> {
         &["gc"],
         &["gc", "--native"],
         &["gc", "--node"],
+        &["reapply", "--dry-run"],
+        &["reapply"],
     ] {
         let printed = postern(&node, arguments)?;
         let mut command = false;
@@ -149,6 +151,7 @@ fn everything_has_a_form_for_scripts() -> Result<()> {
         &["gc", "--json"],
         &["gc", "--native", "--json"],
         &["gc", "--node", "--json"],
+        &["reapply", "--json"],
     ] {
         let ipam = json!({"type": "static", "addresses": [{"address": "10.7.0.2/24"}]});
         let network = json!({"cniVersion": "1.0.0", "name": "s", "type": "static", "ipam": ipam});

@@ -62,7 +62,10 @@ fn wiped_rules_are_put_back() -> Result<()> {
     node.sh("nft flush ruleset")?;
     ensure!(rules(&node)?.is_empty(), "{}", rules(&node)?);
     let doctor = node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()))?;
-    ensure!(doctor.contains("\"remedy\": \"postern reapply\"") || doctor.contains("\"remedy\":\"postern reapply\""), "{doctor}");
+    ensure!(
+        doctor.contains("\"remedy\": \"postern reapply\"") || doctor.contains("\"remedy\":\"postern reapply\""),
+        "{doctor}"
+    );
     let (said, status) = postern(&node, "reapply --dry-run")?;
     ensure!(status == 0 && said.contains("nothing was changed") && rules(&node)?.is_empty(), "{said}");
     let (said, status) = postern(&node, "reapply --json")?;

@@ -68,9 +68,7 @@ fn lines(rows: &[Row], report: &Report, dry_run: bool) -> Vec<String> {
 }
 
 fn as_json(rows: &[Row], report: &Report, problems: &[String], done: bool) -> Value {
-    let named = |header: &Header| {
-        json!({"network": header.network, "container": header.container_id, "interface": header.ifname})
-    };
+    let named = |header: &Header| json!({"network": header.network, "container": header.container_id, "interface": header.ifname});
     let with = |header: &Header, key: &str, value: Value| {
         let mut object = named(header);
         if let Some(object) = object.as_object_mut() {

@@ -65,6 +65,9 @@ impl Removal {
     }
 }
 
+/// An effect with rules, and the outcome of putting them back.
+pub type Outcome = (Effect, Result<Reapplied, OpError>);
+
 /// The record of a living attachment whose rules an operator wants back.
 pub struct Reapplication(Session);
 
@@ -80,7 +83,7 @@ impl Reapplication {
     ///
     /// # Errors
     /// The attachment's link is gone: rules would serve another owner of its addresses.
-    pub fn run(mut self) -> Result<Vec<(Effect, Result<Reapplied, OpError>)>, OpError> {
+    pub fn run(mut self) -> Result<Vec<Outcome>, OpError> {
         self.0.look_for_container();
         let listed: Vec<Effect> =
             self.0.record().iter().flat_map(|record| record.effects(None)).map(|noted| noted.effect).collect();

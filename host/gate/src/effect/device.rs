@@ -4,7 +4,7 @@
 //! kernel moves a driver's device to the machine's first namespace, under its name in the container. A virtual link
 //! ends with the namespace.
 
-use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::errors::{kernel_error, native_error};
 use crate::need::Need;
 use crate::session::Session;

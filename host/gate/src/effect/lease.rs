@@ -1,6 +1,6 @@
 //! Leases of host-local's store.
 
-use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::errors::state_error;
 use crate::need::Need;
 use crate::session::Session;

@@ -1,6 +1,6 @@
 //! The effect of `lo` that was set up.
 
-use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::errors::{kernel_error, link_gone};
 use crate::need::Need;
 use crate::session::Session;

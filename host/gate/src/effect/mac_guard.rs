@@ -1,6 +1,6 @@
 //! Spoofing protection.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, RecordTiming, Reapplied};
+use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::{about, firewall_error, kernel_error};
 use crate::need::Need;
 use crate::session::Session;

@@ -1,6 +1,6 @@
 //! A macvlan link, in the container's namespace: it has no end on the host, and dies with that namespace.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, RecordTiming, Reapplied};
+use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;

@@ -1,6 +1,6 @@
 //! Masquerading rules.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, RecordTiming, Reapplied};
+use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::{firewall_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -80,11 +80,12 @@ impl Leaves for Masquerade {
         match self.backend {
             Backend::Nftables => {
                 let handles = self.handles(session);
-                if masquerade::nft_check_known(&mut *session.nft()?, &key, addresses, &handles).map_err(firewall_error)? {
+                if masquerade::nft_check_known(&mut *session.nft()?, &key, addresses, &handles)
+                    .map_err(firewall_error)?
+                {
                     return Ok(Reapplied::Complete);
                 }
-                let handles =
-                    masquerade::nft_ensure(&mut *session.nft()?, &key, addresses).map_err(firewall_error)?;
+                let handles = masquerade::nft_ensure(&mut *session.nft()?, &key, addresses).map_err(firewall_error)?;
                 // The noted handles must be all of the attachment's. The next look searches otherwise.
                 if handles.len() == addresses.len() {
                     session.known_by(&self.clone().into(), &handles);

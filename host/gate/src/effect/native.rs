@@ -1,6 +1,6 @@
 //! The effect of a native IPAM program.
 
-use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::native;
 use crate::need::Need;
 use crate::session::Session;

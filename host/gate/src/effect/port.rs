@@ -1,6 +1,6 @@
 //! A link of the host that another plugin made, as a port of a bridge. It is let go of, and never deleted.
 
-use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::errors::{about, kernel_error};
 use crate::need::Need;
 use crate::session::Session;

@@ -1,7 +1,7 @@
 //! The effect of a pair.
 
-use super::{Addresses, AttachmentLink, Leaves, RecordTiming, Reapplied};
-use crate::errors::kernel;
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
