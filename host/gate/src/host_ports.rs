@@ -3,7 +3,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 use crate::effect::{Effect, PortMappings};
-use crate::errors::state;
+use crate::errors::{kernel_error, state_error};
 use crate::session::Session;
 use postern_state::{Holder, HostPorts, RecordKey, Summary};
 use postern_types::{ErrorCode, Forward, OpError, Transport};
@@ -49,9 +49,9 @@ pub struct Claims {
 /// # Errors
 /// [`ErrorCode::Exists`]: another container has one of them. [`ErrorCode::Io`]: the index can't be read.
 pub fn claim(session: &Session, forwards: &[Forward]) -> Result<Claims, OpError> {
-    let cookie = session.host()?.cookie().map_err(crate::errors::kernel)?;
-    let index = HostPorts::open(&session.state, cookie, session.deadline).map_err(state)?;
-    let boot = postern_state::boot_id().map_err(state)?;
+    let cookie = session.host()?.cookie().map_err(kernel_error)?;
+    let index = HostPorts::open(&session.state, cookie, session.deadline).map_err(state_error)?;
+    let boot = postern_state::boot_id().map_err(state_error)?;
     let mut claims = Claims { index, own: session.key()?, boot, cookie, known: HashMap::new() };
     let mut all = claims.index.is_new();
     for forward in forwards {
@@ -91,12 +91,12 @@ fn conflict(own: &Forward, theirs: &Forward, other: &Claim) -> OpError {
 
 impl Claims {
     fn holders(&self, forward: &Forward) -> Result<Vec<Holder>, OpError> {
-        self.index.holders(number(forward.transport), forward.host_port, forward.count).map_err(state)
+        self.index.holders(number(forward.transport), forward.host_port, forward.count).map_err(state_error)
     }
 
     fn read(&mut self, session: &Session, key: RecordKey) -> Result<(), OpError> {
         if key != self.own && !self.known.contains_key(&key) {
-            let found = postern_state::find(&session.state, &key).map_err(state)?;
+            let found = postern_state::find(&session.state, &key).map_err(state_error)?;
             let claim = found.and_then(|summary| Claim::of(summary, &self.boot, self.cookie));
             self.known.insert(key, claim);
         }
@@ -104,7 +104,7 @@ impl Claims {
     }
 
     fn read_all(&mut self, session: &Session) -> Result<(), OpError> {
-        for summary in postern_state::list(&session.state).map_err(state)? {
+        for summary in postern_state::list(&session.state).map_err(state_error)? {
             let Some(key) = summary.key.filter(|key| *key != self.own) else { continue };
             let claim = Claim::of(summary, &self.boot, self.cookie);
             self.known.insert(key, claim);
@@ -127,7 +127,7 @@ impl Claims {
                 if held.iter().any(|held| has(held)) { Holder::Several } else { Holder::One(self.own) }
             };
             let entries: Vec<Holder> = forward.ports().map(entry).collect();
-            self.index.set(number(transport), forward.host_port, &entries).map_err(state)?;
+            self.index.set(number(transport), forward.host_port, &entries).map_err(state_error)?;
         }
         Ok(())
     }

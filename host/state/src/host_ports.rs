@@ -7,7 +7,7 @@
 //! It is sparse: only the blocks of ports that were used take room. Its lock is held from the question to the answer:
 //! of two ADDs for one port, the second finds the record of the first.
 
-use crate::dir::How;
+use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
 use crate::files::{Directory, lock_before};
 use crate::record::RecordKey;
@@ -55,7 +55,7 @@ impl HostPorts {
         let path = directory.path_of(&name);
         let file = directory
             .dir
-            .file(&name, How::ChangeOrCreate(0o600))
+            .file(&name, OpenMode::ChangeOrCreate(0o600))
             .map_err(|error| StateError::io("open", &path, error))?;
         lock_before(&file, &path, deadline)?;
         let length = file.metadata().map_err(|error| StateError::io("stat", &path, error))?.len();

@@ -1,7 +1,7 @@
 //! `port-mappings`, for people.
 
-use super::{OWN_ADDRESSES, Page, Told, list};
-use crate::learn::{Key, Source, Widest};
+use super::{OWN_ADDRESSES, OperationTexts, Page, list};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, say};
@@ -23,15 +23,19 @@ pub const PAGE: Page = Page {
         group(&["remove"], |_| say("remove the forwards to its own addresses")),
     ],
     keys: &[
-        Key::list("ports", Source::Value("", Some("1-65535")), Widest::Values(&["1-65535"])),
-        Key::list("backends", Source::Value("backend", Some("iptables")), Widest::Values(&["nftables", "iptables"])),
+        Key::list("ports", Source::Value("", Some("1-65535")), WidestValue::Values(&["1-65535"])),
+        Key::list(
+            "backends",
+            Source::Value("backend", Some("iptables")),
+            WidestValue::Values(&["nftables", "iptables"]),
+        ),
     ],
 };
 
 /// The most forwards that a sentence names.
 const MOST: usize = 8;
 
-impl Told for ops::PortMappings {
+impl OperationTexts for ops::PortMappings {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Ensure { addresses, forwards, masquerade } => {

@@ -157,6 +157,12 @@ impl HostPorts {
         self.rules().ensure(nft, look, |_| false).map(Option::unwrap_or_default)
     }
 
+    /// Returns how many rules the attachment has in nftables.
+    #[must_use]
+    pub fn nft_count(&self) -> usize {
+        self.rules().entries.len()
+    }
+
     /// True if all rules are there. With their handles, no others are read.
     ///
     /// # Errors

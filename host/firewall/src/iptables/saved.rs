@@ -84,10 +84,14 @@ impl Rule {
         if let Some((is, destination)) = self.destination {
             line.push_str(&format!("{} -d {destination}", if is { "" } else { " !" }));
         }
-        push_words(&mut line, &self.matches);
+        // The native plugins' order: the comment is the first of the matches with an extension.
+        let plain = self.matches.iter().position(|word| word == "-m").unwrap_or(self.matches.len());
+        let (plain, extended) = self.matches.split_at_checked(plain).unwrap_or_default();
+        push_words(&mut line, plain);
         if let Some(comment) = &self.comment {
             line.push_str(&format!(" -m comment --comment {}", quoted(comment)));
         }
+        push_words(&mut line, extended);
         if let Some(target) = &self.target {
             line.push_str(&format!(" -j {target}"));
         }

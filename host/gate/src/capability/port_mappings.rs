@@ -8,7 +8,7 @@ use crate::capability::facts::{Facts, Needed};
 use crate::collect;
 use crate::effect::port_mappings::remove_unrecorded;
 use crate::effect::{Effect, PortMappings};
-use crate::errors::{firewall, kernel};
+use crate::errors::{firewall_error, kernel_error};
 use crate::gate::Gate;
 use crate::host_ports;
 use crate::need::Need;
@@ -201,7 +201,7 @@ fn ensure(
     let key = gate.session.masquerade_key();
     if backend == Backend::Iptables {
         // An effect that can't be made must not be recorded: it could never be removed.
-        first.rules(key.clone()).iptables_validate().map_err(firewall)?;
+        first.rules(key.clone()).iptables_validate().map_err(firewall_error)?;
     }
     let wanted: Vec<Forward> = effects.iter().flat_map(|effect| effect.forwards.clone()).collect();
     let claims = host_ports::claim(gate.session, &wanted)?;
@@ -214,10 +214,10 @@ fn ensure(
         let rules = effect.rules(key.clone());
         match backend {
             Backend::Nftables => {
-                let handles = rules.nft_ensure(&mut *gate.session.nft()?, is_first).map_err(firewall)?;
+                let handles = rules.nft_ensure(&mut *gate.session.nft()?, is_first).map_err(firewall_error)?;
                 gate.session.known_by(&Effect::from(effect.clone()), &handles);
             }
-            Backend::Iptables => rules.iptables_ensure(gate.session.means()).map_err(firewall)?,
+            Backend::Iptables => rules.iptables_ensure(gate.session.program_runner()).map_err(firewall_error)?,
         }
         // After the rules, so that the next packet meets them. The forward works without it, for new connections.
         if let Err(error) = effect.forget_connections(gate.session, true) {
@@ -234,19 +234,19 @@ fn ensure(
 /// that link. Without nftables there is no such guard, and the node reaches the forward by its other addresses only.
 fn open_to_localhost(session: &Session, address: IpAddr) -> Result<(), OpError> {
     let host = session.host()?;
-    let Some(index) = host.link_towards(address).map_err(kernel)? else { return Ok(()) };
-    let Some(link) = host.link_by_index(index).map_err(kernel)? else { return Ok(()) };
+    let Some(index) = host.link_towards(address).map_err(kernel_error)? else { return Ok(()) };
+    let Some(link) = host.link_by_index(index).map_err(kernel_error)? else { return Ok(()) };
     let key = Sysctl::Ipv4Conf { link: link.name.clone(), key: "route_localnet" };
-    if sysctl::get(&key).map_err(kernel)?.as_deref() == Some("1") && session.unless_absent(localnet::check)? {
+    if sysctl::get(&key).map_err(kernel_error)?.as_deref() == Some("1") && session.unless_absent(localnet::check)? {
         return Ok(());
     }
     if session.nft()?.is_absent() {
         crate::say!("postern: 127.0.0.1 of the node does not reach {address}: the kernel has no nf_tables to guard it");
         return Ok(());
     }
-    localnet::ensure(&mut *session.nft()?).map_err(firewall)?;
+    localnet::ensure(&mut *session.nft()?).map_err(firewall_error)?;
     node::noted(&session.state, host, node::LOCALNET, &link.name, || sysctl::set(&key, "1")).map_err(|error| {
-        let mut converted = kernel(error);
+        let mut converted = kernel_error(error);
         converted.code = ErrorCode::Io;
         converted
     })?;
@@ -264,9 +264,9 @@ fn check(
         let rules = effect.rules(gate.session.masquerade_key());
         let whole = match effect.backend {
             Backend::Nftables => rules.nft_check(&mut *gate.session.nft()?, &effect.handles(gate.session)),
-            Backend::Iptables => rules.iptables_check(gate.session.means()),
+            Backend::Iptables => rules.iptables_check(gate.session.program_runner()),
         }
-        .map_err(firewall)?;
+        .map_err(firewall_error)?;
         if !whole {
             let message = format!("the forwards to {} are not all there", effect.address.addr());
             return Err(OpError::new(ErrorCode::Mismatch, &gate.session.request.conf.name, message));
@@ -317,5 +317,7 @@ pub fn collect(session: &Session, valid: &[(String, String)]) -> Result<usize, O
     if !may_be && !iptables::has_legacy_nat() || iptables::installed() == [false, false] {
         return Ok(0);
     }
-    iptables::hostport::retain(network, valid, busy, session.means()).map(|removed| removed.len()).map_err(firewall)
+    iptables::hostport::retain(network, valid, busy, session.program_runner())
+        .map(|removed| removed.len())
+        .map_err(firewall_error)
 }

@@ -1,12 +1,12 @@
 //! Forwards from the node's ports to one address of the attachment.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
-use crate::errors::firewall;
+use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use crate::errors::{firewall_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
 use postern_firewall::conntrack::forget_udp;
-use postern_firewall::hostport::{self, HostPorts, MarkBy, Protocol, Sources, Syntax};
+use postern_firewall::hostport::{self, HostPorts, MarkBy, Protocol, Sources, Syntax, localnet};
 use postern_firewall::{AttachmentKey, iptables};
 use postern_types::{Backend, Forward, NatSources, OpError, Transport};
 use serde::{Deserialize, Serialize};
@@ -130,7 +130,7 @@ impl Leaves for PortMappings {
                 session.unless_absent(|nft| rules.nft_remove(nft, &handles))?;
             }
             Backend::Iptables => {
-                rules.iptables_remove(session.means()).map_err(firewall)?;
+                rules.iptables_remove(session.program_runner()).map_err(firewall_error)?;
             }
         }
         // The rules are gone, which is what matters. Only the kernel's memory of connections is left.
@@ -138,6 +138,34 @@ impl Leaves for PortMappings {
             crate::say!("postern: tracked connections to {} stay: {error}", self.address.addr());
         }
         Ok(())
+    }
+
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        let rules = self.rules(session.masquerade_key());
+        match self.backend {
+            Backend::Nftables => {
+                let handles = self.handles(session);
+                if rules.nft_check(&mut *session.nft()?, &handles).map_err(firewall_error)? {
+                    return Ok(Reapplied::Complete);
+                }
+                let handles = rules.nft_ensure(&mut *session.nft()?, false).map_err(firewall_error)?;
+                // The noted handles must be all of the attachment's. The next look searches otherwise.
+                if handles.len() == rules.nft_count() {
+                    session.known_by(&self.clone().into(), &handles);
+                }
+            }
+            Backend::Iptables => {
+                if rules.iptables_check(session.program_runner()).map_err(firewall_error)? {
+                    return Ok(Reapplied::Complete);
+                }
+                rules.iptables_ensure(session.program_runner()).map_err(firewall_error)?;
+            }
+        }
+        // A flush took the guard of 127.0.0.0/8 too.
+        if self.masquerade != NatSources::None && self.address.addr().is_ipv4() {
+            localnet::ensure(&mut *session.nft()?).map_err(firewall_error)?;
+        }
+        Ok(Reapplied::Restored)
     }
 
     fn words(&self) -> String {
@@ -148,8 +176,8 @@ impl Leaves for PortMappings {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
@@ -172,7 +200,7 @@ impl Leaves for PortMappings {
 pub(crate) fn of_others(session: &Session) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
     let (own, request) = (session.key()?, &session.request);
     let mut found = Vec::new();
-    for summary in postern_state::list(&session.state).map_err(crate::errors::state)? {
+    for summary in postern_state::list(&session.state).map_err(state_error)? {
         let Some(header) = summary.header else { continue };
         if header.container_id != request.container_id || header.key() == own {
             continue;
@@ -201,7 +229,7 @@ pub(crate) fn remove_unrecorded(session: &Session) -> Result<(), OpError> {
         && (iptables::has_legacy_nat() && iptables::installed().contains(&true)
             || session.unless_absent(|nft| iptables::hostport::may_exist(nft, &key))?)
     {
-        iptables::hostport::remove_all(&key, session.means()).map_err(firewall)?;
+        iptables::hostport::remove_all(&key, session.program_runner()).map_err(firewall_error)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::grammar::{Key, Kind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::port;
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ pub const KEYS: &[Key] = &[required("ports", Kind::Ports, "1-65535"), required("
 const MOST: usize = 16;
 
 impl Decide for ops::PortMappings {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, asked: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Ensure { forwards, .. } => {
                 let granted = ranges(grant);
@@ -45,7 +45,7 @@ impl Decide for ops::PortMappings {
         }
     }
 
-    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
             Self::Ensure { forwards, .. } => {
                 forwards.iter().take(MOST).flat_map(|forward| line::object("ports", &ports(forward))).collect()
@@ -54,7 +54,7 @@ impl Decide for ops::PortMappings {
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Remove => true,
             Self::Ensure { .. } | Self::Check { .. } => false,
