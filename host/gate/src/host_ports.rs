@@ -124,7 +124,7 @@ impl Claims {
                 living.flat_map(|claim| &claim.forwards).filter(|held| held.transport == transport).collect();
             let entry = |(port, _): (u16, u16)| {
                 let has = |held: &&Forward| (held.host_port..=held.last_host_port()).contains(&port);
-                if held.iter().any(|held| has(held)) { Holder::Several } else { Holder::One(self.own) }
+                if held.iter().any(has) { Holder::Several } else { Holder::One(self.own) }
             };
             let entries: Vec<Holder> = forward.ports().map(entry).collect();
             self.index.set(number(transport), forward.host_port, &entries).map_err(state_error)?;

@@ -18,7 +18,7 @@ pub const KEYS: &[Key] = &[required("ports", Kind::Ports, "1-65535"), required("
 const MOST: usize = 16;
 
 impl Decide for ops::PortMappings {
-    fn rule(&self, asked: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Ensure { forwards, .. } => {
                 let granted = ranges(grant);
@@ -31,7 +31,7 @@ impl Decide for ops::PortMappings {
                     Some(refused) => {
                         let ports = ports(refused);
                         let what = format!(" on the node's port {ports}");
-                        Err(asked.deny(
+                        Err(input.deny(
                             Capability::PortMappings,
                             &ports,
                             &what,
