@@ -26,7 +26,7 @@ fn what_is_no_file_is_set_aside() {
         ("directory", &|| std::fs::create_dir(&place).unwrap()),
         ("link", &|| std::os::unix::fs::symlink("/etc/passwd", &place).unwrap()),
         ("fifo", &|| nix::unistd::mkfifo(&place, Mode::S_IRWXU).unwrap()),
-        ("too long", &|| std::fs::write(&place, vec![b'{'; 2 << 20]).unwrap()),
+        ("too long", &|| std::fs::write(&place, vec![b'{'; 4 << 20]).unwrap()),
     ];
     for (number, (kind, make)) in kinds.into_iter().enumerate() {
         std::fs::remove_file(&place).unwrap();
@@ -44,7 +44,7 @@ fn what_is_no_file_is_set_aside() {
 /// All effects that can be noted can be read again, with all notes that they were undone.
 #[test]
 fn a_record_that_is_full_refuses_and_can_still_be_removed() {
-    for (name, fits) in [("a", MOST_EFFECTS), (&*"b".repeat(10_000), 26), (&*"\0".repeat(60_000), 0)] {
+    for (name, fits) in [("a", MOST_EFFECTS), (&*"b".repeat(40_000), 26), (&*"\0".repeat(240_000), 0)] {
         let scratch = Scratch::new();
         let mut record = open(&scratch);
         let mut noted = 0;
