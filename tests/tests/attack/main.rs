@@ -22,6 +22,7 @@ mod namespaces;
 mod output;
 mod pairs;
 mod parents;
+mod port_mappings;
 mod previous;
 mod release;
 mod results;

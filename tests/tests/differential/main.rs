@@ -13,6 +13,7 @@ mod host_device;
 mod ipam;
 mod macvlan;
 mod observed;
+mod portmap;
 mod protocol;
 mod ptp;
 
@@ -72,6 +73,7 @@ fn test() -> Result<()> {
         ptp::cases(),
         macvlan::cases(),
         host_device::cases(),
+        portmap::cases(),
         ipam::cases(),
         protocol::cases(),
         cross::cases(),

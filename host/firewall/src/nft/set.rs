@@ -15,6 +15,9 @@ use crate::{FirewallError, Nft};
 /// The most new rules of which the handles are asked for. Owners with more are found by their comments.
 const MOST_SEEN: usize = 64;
 
+/// The most deletions in one transaction. An owner with more loses them in several.
+const MOST_DELETED: usize = 512;
+
 /// The comment that tells an owner's rules from others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
@@ -263,7 +266,7 @@ impl Owner<'_> {
     }
 
     /// Removes the owner's entries for which `goes` holds. It also removes the owner's chains that no other owner's
-    /// rule leads to. All is one transaction.
+    /// rule leads to. All is one transaction, except for owners with very many entries.
     ///
     /// `handles` are the handles of all its entries. If they are still the owner's, no entries of others are read. Each
     /// comment is read before its rule is deleted.
@@ -276,14 +279,27 @@ impl Owner<'_> {
         goes: impl Fn(&Rule) -> bool,
     ) -> Result<Removed, FirewallError> {
         nft.forget(self);
-        nft.change(|nft, batch| {
-            let removal = match self.known_removal(nft, handles, &goes)? {
-                Some(removal) => removal,
-                None => self.removal(nft, &goes)?,
-            };
-            removal.put_into(batch);
-            Ok(Removed { entries: removal.entries.len(), chains: removal.chains.len() })
-        })
+        let mut removed = 0;
+        loop {
+            let (all, last) = nft.change(|nft, batch| {
+                let mut removal = match self.known_removal(nft, handles, &goes)? {
+                    Some(removal) => removal,
+                    None => self.removal(nft, &goes)?,
+                };
+                // To find a rule, the kernel walks through its chain, through the deleted ones of this transaction too.
+                let is_last = removal.entries.len() <= MOST_DELETED;
+                if !is_last {
+                    removal.entries.truncate(MOST_DELETED);
+                    removal.chains.clear();
+                }
+                removal.put_into(batch);
+                Ok((Removed { entries: removal.entries.len(), chains: removal.chains.len() }, is_last))
+            })?;
+            removed += all.entries;
+            if last {
+                return Ok(Removed { entries: removed, ..all });
+            }
+        }
     }
 
     /// As [`Owner::remove`], for all entries, if `may` holds for them.

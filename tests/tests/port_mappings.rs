@@ -1,0 +1,467 @@
+//! Ports of the node that lead to containers: real connections, two containers that want one port, 16,384 ports, and
+//! what stays closed.
+
+mod common;
+
+use anyhow::{Context, Result, ensure};
+use common::{PRIVATE_ETC, Refusal};
+use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+const TALK: &str = env!("CARGO_BIN_EXE_postern-talk");
+
+/// A bridge with both families, and a peer on the wire.
+const WIRE: &str = "
+    ip link set lo up; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.accept_dad=0
+    ip link add wire0 type veth peer name wire1; ip link set wire1 netns outside
+    ip addr add 192.0.2.1/24 dev wire0; ip addr add 2001:db8::1/64 dev wire0 nodad; ip link set wire0 up";
+
+struct Place {
+    node: Node,
+    backend: &'static str,
+    bins: [PathBuf; 2],
+    servers: Vec<Child>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for server in &mut self.servers {
+            drop(server.stdin.take());
+            let _ = server.wait();
+        }
+    }
+}
+
+impl Place {
+    fn new(backend: &'static str) -> Result<Self> {
+        let node = Node::new()?;
+        ["c1", "c2", "c3", "outside"].iter().try_for_each(|container| node.add_container(container))?;
+        node.sh(PRIVATE_ETC)?;
+        node.sh(WIRE)?;
+        let peer = "ip link set lo up; ip addr add 192.0.2.2/24 dev wire1; ip addr add 2001:db8::2/64 dev wire1 nodad; ip link set wire1 up";
+        node.sh_in("outside", peer)?;
+        for container in ["c1", "c2", "c3"] {
+            node.sh_in(container, "ip link set lo up; echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad")?;
+        }
+        Ok(Self { node, backend, bins: [plugin_bin()?, plugin_bin()?], servers: Vec::new() })
+    }
+
+    /// The interface plugin and portmap come from these directories.
+    fn by(mut self, bridge: PathBuf, portmap: PathBuf) -> Self {
+        self.bins = [bridge, portmap];
+        self
+    }
+
+    fn call(&self, bin: &Path, plugin: &str, verb: &str, container: &str, config: &Value) -> Result<Answer> {
+        let call = Call::new(bin, plugin, verb, config.to_string());
+        self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))
+    }
+
+    fn bridge(&self, network: &str) -> Value {
+        let digit = u32::from(network == "other") + 1;
+        json!({
+            "cniVersion": "1.0.0", "name": network, "type": "bridge", "bridge": format!("br{digit}"), "isGateway": true,
+            "hairpinMode": true, "ipam": {"type": "host-local",
+                "ranges": [[{"subnet": format!("10.{digit}.0.0/24")}], [{"subnet": format!("fd00:{digit}::/64")}]],
+                "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]},
+        })
+    }
+
+    fn portmap(&self, network: &str, mappings: &Value) -> Value {
+        json!({
+            "cniVersion": "1.0.0", "name": network, "type": "portmap", "backend": self.backend,
+            "runtimeConfig": {"portMappings": mappings},
+        })
+    }
+
+    /// Attaches a container, and returns portmap's configuration with the result, and portmap's answer.
+    fn attach(&self, network: &str, container: &str, mappings: &Value, patch: &Value) -> Result<(Value, Answer)> {
+        let [bridge, portmap] = &self.bins;
+        let result = self.call(bridge, "bridge", "ADD", container, &self.bridge(network))?.success()?;
+        let mut config = self.portmap(network, mappings);
+        merge(&mut config, &json!({"prevResult": result}));
+        merge(&mut config, patch);
+        let answer = self.call(portmap, "portmap", "ADD", container, &config)?;
+        Ok((config, answer))
+    }
+
+    fn add(&self, container: &str, mappings: &Value) -> Result<Value> {
+        let (config, answer) = self.attach("net", container, mappings, &json!({}))?;
+        answer.success()?;
+        Ok(config)
+    }
+
+    fn portmap_call(&self, verb: &str, container: &str, config: &Value) -> Result<Answer> {
+        self.call(&self.bins[1], "portmap", verb, container, config)
+    }
+
+    fn serve(&mut self, container: Option<&str>, protocol: &str, address: &str) -> Result<()> {
+        let mut command = match container {
+            Some(container) => self.node.command_in(container, TALK),
+            None => self.node.command(TALK),
+        };
+        command.args(["serve", protocol, address]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("stdout")?).read_line(&mut line)?;
+        self.servers.push(child);
+        ensure!(line.trim() == "ready", "{protocol} {address} is not served");
+        Ok(())
+    }
+
+    fn stop(&mut self, number: usize) -> Result<()> {
+        let server = self.servers.get_mut(number).context("no such server")?;
+        drop(server.stdin.take());
+        server.wait().map(drop).context("server")
+    }
+
+    /// Returns the sender that the server saw, or `nobody`.
+    fn ask(&self, from: Option<&str>, protocol: &str, address: &str) -> Result<String> {
+        let script = format!("{TALK} ask {protocol} {address}");
+        let answer = match from {
+            Some(container) => self.node.sh_in(container, &script)?,
+            None => self.node.sh(&script)?,
+        };
+        Ok(answer.trim().to_owned())
+    }
+
+    fn rules(&self) -> Result<String> {
+        self.node.sh("nft list ruleset 2>/dev/null; for save in iptables-save ip6tables-save; do $save -t nat | grep -v '^#' || true; done")
+    }
+}
+
+fn mapping(host: u16, container: u16, protocol: &str) -> Value {
+    json!({"hostPort": host, "containerPort": container, "protocol": protocol})
+}
+
+/// Connections from everywhere, with both packet filters, both IP versions, TCP and UDP.
+fn everywhere(backend: &'static str) -> Result<()> {
+    let mut place = Place::new(backend)?;
+    let config =
+        place.add("c1", &json!([mapping(8080, 80, "tcp"), mapping(5353, 53, "udp"), mapping(9090, 80, "sctp")]))?;
+    place.add("c2", &json!([]))?;
+    let mut protocols = vec![("tcp", 8080, 80), ("udp", 5353, 53)];
+    match place.node.sh(&format!("{TALK} has sctp"))?.trim() {
+        "yes" => protocols.push(("sctp", 9090, 80)),
+        _ => println!("SKIPPED: connections by SCTP: this kernel has none"),
+    }
+    for (protocol, _, port) in &protocols {
+        for address in ["10.1.0.2", "[fd00:1::2]"] {
+            place.serve(Some("c1"), protocol, &format!("{address}:{port}"))?;
+        }
+    }
+    place.portmap_call("CHECK", "c1", &config)?.success()?;
+    for (protocol, port, inside) in protocols {
+        for (from, address, seen) in [
+            // From outside the container sees the sender.
+            (Some("outside"), "192.0.2.1", "192.0.2.2"),
+            (Some("outside"), "[2001:db8::1]", "2001:db8::2"),
+            (None, "192.0.2.1", "192.0.2.1"),
+            (None, "127.0.0.1", "10.1.0.1"),
+            (None, "[2001:db8::1]", "2001:db8::1"),
+            // A neighbour, and the container itself, come through as the node.
+            (Some("c2"), "192.0.2.1", "10.1.0.1"),
+            (Some("c2"), "10.1.0.1", "10.1.0.1"),
+            (Some("c2"), "[2001:db8::1]", "fd00:1::1"),
+            (Some("c1"), "192.0.2.1", "10.1.0.1"),
+            (Some("c1"), "[2001:db8::1]", "fd00:1::1"),
+        ] {
+            let answer = place.ask(from, protocol, &format!("{address}:{port}"))?;
+            ensure!(answer == seen, "{backend} {protocol} {from:?} to {address}: {answer}, not {seen}");
+        }
+        // What the container's neighbours send to it without the node is not touched.
+        ensure!(place.ask(Some("c2"), protocol, &format!("10.1.0.2:{inside}"))? == "10.1.0.3", "masqueraded too much");
+        // A port of another node stays that node's.
+        ensure!(place.ask(Some("c2"), protocol, &format!("192.0.2.2:{port}"))? == "nobody", "hijacked");
+    }
+    place.portmap_call("DEL", "c1", &config)?.success()?;
+    for (protocol, address) in [("tcp", "192.0.2.1:8080"), ("udp", "192.0.2.1:5353"), ("tcp", "[2001:db8::1]:8080")] {
+        ensure!(place.ask(Some("outside"), protocol, address)? == "nobody", "{address} after DEL");
+    }
+    place.portmap_call("DEL", "c1", &config)?.success()?;
+    ensure!(!place.rules()?.contains("10.1.0.2"), "rules are left: {}", place.rules()?);
+    Ok(())
+}
+
+#[test]
+fn connections_from_everywhere_by_nftables() -> Result<()> {
+    everywhere("nftables")
+}
+
+#[test]
+fn connections_from_everywhere_by_iptables() -> Result<()> {
+    everywhere("iptables")
+}
+
+/// `masqAll`, `snat: false`, a host IP, and conditions.
+#[test]
+fn keys_decide_who_comes_through_as_whom() -> Result<()> {
+    for backend in ["nftables", "iptables"] {
+        for (patch, mapped, from, address, seen) in [
+            (json!({"masqAll": true}), "", "outside", "192.0.2.1", "10.1.0.1"),
+            (json!({"masqAll": true}), "", "outside", "[2001:db8::1]", "fd00:1::1"),
+            (json!({"snat": false}), "", "outside", "192.0.2.1", "192.0.2.2"),
+            (json!({"snat": false}), "", "c2", "192.0.2.1", "nobody"),
+            (json!({}), "192.0.2.1", "outside", "192.0.2.1", "192.0.2.2"),
+            (json!({}), "192.0.2.1", "outside", "[2001:db8::1]", "nobody"),
+            (json!({}), "10.1.0.1", "outside", "192.0.2.1", "nobody"),
+            (json!({}), "2001:db8::1", "outside", "[2001:db8::1]", "2001:db8::2"),
+            (json!({}), "0.0.0.0", "outside", "192.0.2.1", "192.0.2.2"),
+            (json!({}), "0.0.0.0", "outside", "[2001:db8::1]", "nobody"),
+            (
+                json!({"conditionsV4": if backend == "nftables" { json!(["ip", "saddr", "!=", "192.0.2.0/24"]) } else { json!(["!", "-s", "192.0.2.0/24"]) }}),
+                "",
+                "outside",
+                "192.0.2.1",
+                "nobody",
+            ),
+            (
+                json!({"conditionsV4": if backend == "nftables" { json!(["iifname", "wire0"]) } else { json!(["-i", "wire0"]) }}),
+                "",
+                "outside",
+                "192.0.2.1",
+                "192.0.2.2",
+            ),
+        ] {
+            let mut place = Place::new(backend)?;
+            let mut port = mapping(8080, 80, "tcp");
+            merge(&mut port, &json!({"hostIP": mapped}));
+            let (config, answer) = place.attach("net", "c1", &json!([port]), &patch)?;
+            answer.success()?;
+            place.add("c2", &json!([]))?;
+            place.serve(Some("c1"), "tcp", "10.1.0.2:80")?;
+            place.serve(Some("c1"), "tcp", "[fd00:1::2]:80")?;
+            place.portmap_call("CHECK", "c1", &config)?.success()?;
+            let answer = place.ask(Some(from), "tcp", &format!("{address}:8080"))?;
+            ensure!(answer == seen, "{backend} {patch} {mapped} from {from} to {address}: {answer}, not {seen}");
+        }
+    }
+    Ok(())
+}
+
+/// A container with `route_localnet` behind its link does not reach the node's own 127.0.0.1.
+#[test]
+fn the_nodes_127_0_0_1_stays_closed() -> Result<()> {
+    for backend in ["nftables", "iptables"] {
+        let mut place = Place::new(backend)?;
+        place.add("c1", &json!([mapping(8080, 80, "tcp")]))?;
+        place.serve(None, "tcp", "127.0.0.1:7777")?;
+        ensure!(place.node.sh("cat /proc/sys/net/ipv4/conf/br1/route_localnet")?.trim() == "1", "it is needed here");
+        let attack =
+            "ip addr del 127.0.0.1/8 dev lo; ip route del local 127.0.0.0/8 dev lo table local 2>/dev/null || true
+            ip route add 127.0.0.0/8 via 10.1.0.1; sysctl -qw net.ipv4.conf.all.route_localnet=1";
+        place.node.sh_in("c1", attack)?;
+        ensure!(place.ask(Some("c1"), "tcp", "127.0.0.1:7777")? == "nobody", "{backend}: 127.0.0.1 is open");
+        // The test would notice: without the guard it is open.
+        place.node.sh("nft delete table ip postern_localnet")?;
+        ensure!(place.ask(Some("c1"), "tcp", "127.0.0.1:7777")? != "nobody", "{backend}: the attack is none");
+    }
+    Ok(())
+}
+
+/// Two containers can't have one port, and the error names the other. One container can, on several networks.
+#[test]
+fn one_port_has_one_container() -> Result<()> {
+    for backend in ["nftables", "iptables"] {
+        let place = Place::new(backend)?;
+        let first = place.add("c1", &json!([mapping(8080, 80, "tcp"), mapping(8081, 81, "tcp")]))?;
+        let port = |host: u16, protocol: &str, ip: &str| {
+            let mut port = mapping(host, 80, protocol);
+            merge(&mut port, &json!({"hostIP": ip}));
+            json!([port])
+        };
+        let before = place.rules()?;
+        for (mappings, words) in [
+            (port(8080, "tcp", ""), "the node's tcp port 8080 is taken: container c1 of network \"net\" has it"),
+            (port(8081, "tcp", "192.0.2.1"), "tcp port 8081 is taken"),
+            (port(8081, "tcp", "::"), "tcp port 8081 is taken"),
+        ] {
+            let (_, answer) = place.attach("net", "c2", &mappings, &json!({}))?;
+            Refusal::of(&answer)?.expect(999, words)?;
+            place.call(&place.bins[0], "bridge", "DEL", "c2", &place.bridge("net"))?.success()?;
+        }
+        ensure!(place.rules()? == before, "a refused ADD left rules");
+        let (_, answer) = place.attach("net", "c2", &port(8080, "udp", ""), &json!({}))?;
+        answer.success().context("another protocol")?;
+        // As Podman asks: the same ports on another network of the same container.
+        let second = json!([mapping(8080, 80, "tcp"), mapping(8081, 81, "tcp")]);
+        let result = place.node.call(
+            &Call::new(&place.bins[0], "bridge", "ADD", place.bridge("other").to_string()).attachment(
+                "c1",
+                &place.node.netns("c1"),
+                "eth1",
+            ),
+        )?;
+        let mut other = place.portmap("other", &second);
+        merge(&mut other, &json!({"prevResult": result.success()?}));
+        let eth1 = |verb: &str| {
+            place.node.call(&Call::new(&place.bins[1], "portmap", verb, other.to_string()).attachment(
+                "c1",
+                &place.node.netns("c1"),
+                "eth1",
+            ))
+        };
+        eth1("ADD")?.success()?;
+        eth1("CHECK")?.success()?;
+        place.portmap_call("DEL", "c1", &first)?.success()?;
+        // The other network's rules are still there.
+        eth1("CHECK")?.success().context("after DEL of the first")?;
+        let (_, answer) = place.attach("net", "c3", &port(8080, "tcp", ""), &json!({}))?;
+        Refusal::of(&answer)?.expect(999, "container c1 of network \"other\" has it")?;
+        eth1("DEL")?.success()?;
+        let config = place.portmap("net", &port(8080, "tcp", ""));
+        let mut config = config;
+        merge(&mut config, &json!({"prevResult": answer_result(&place)?}));
+        place.portmap_call("ADD", "c3", &config)?.success().context("the port is free again")?;
+    }
+    Ok(())
+}
+
+/// Returns the result that bridge gave to c3.
+fn answer_result(place: &Place) -> Result<Value> {
+    place.call(&place.bins[0], "bridge", "DEL", "c3", &place.bridge("net"))?.success()?;
+    place.call(&place.bins[0], "bridge", "ADD", "c3", &place.bridge("net"))?.success()
+}
+
+/// UDP connections that began before the forward, or that outlive it, are forgotten; those of others are not.
+#[test]
+fn udp_follows_the_forward() -> Result<()> {
+    for backend in ["nftables", "iptables"] {
+        let mut place = Place::new(backend)?;
+        place.serve(None, "udp", "192.0.2.1:5353")?;
+        place.serve(Some("outside"), "udp", "192.0.2.2:5353")?;
+        let fixed = |to: &str, from: &str| format!("{TALK} ask udp {to} {from}");
+        // One that keeps its port asks the node's own program first.
+        let own = place.node.sh_in("outside", &fixed("192.0.2.1:5353", "192.0.2.2:40000"))?;
+        ensure!(own.trim() == "192.0.2.2", "{own}");
+        let foreign = |place: &Place| {
+            place.node.sh("cat /proc/net/nf_conntrack 2>/dev/null | grep -c 'dst=192.0.2.2.*dport=5353' || true")
+        };
+        place.node.sh(&fixed("192.0.2.2:5353", "192.0.2.1:40001"))?;
+        let before = foreign(&place)?;
+        let config = place.add("c1", &json!([mapping(5353, 53, "udp")]))?;
+        place.serve(Some("c1"), "udp", "10.1.0.2:53")?;
+        // Now only the container can answer.
+        place.stop(0)?;
+        let led = place.node.sh_in("outside", &fixed("192.0.2.1:5353", "192.0.2.2:40000"))?;
+        ensure!(led.trim() == "192.0.2.2", "{backend}: the old connection goes on without the forward: {led}");
+        ensure!(foreign(&place)? == before, "connections to another node's port were forgotten");
+        // After DEL the same connection reaches the node again. The container no longer answers.
+        place.portmap_call("DEL", "c1", &config)?.success()?;
+        place.stop(2)?;
+        place.serve(None, "udp", "192.0.2.1:5353")?;
+        let back = place.node.sh_in("outside", &fixed("192.0.2.1:5353", "192.0.2.2:40000"))?;
+        ensure!(back.trim() == "192.0.2.2", "{backend}: the connection goes on to the container: {back}");
+    }
+    Ok(())
+}
+
+/// 16,384 mappings in one call; one more is refused before anything is made.
+#[test]
+fn as_many_ports_as_podman_expands() -> Result<()> {
+    for (backend, count) in [("nftables", 16_384), ("iptables", 500)] {
+        if count < 16_384 {
+            println!(
+                "SKIPPED: 16,384 mappings by iptables: in a user namespace iptables-restore takes fewer than 5,000 rules"
+            );
+        }
+        let mut place = Place::new(backend)?;
+        let all = |count: u16| (0..count).map(|step| mapping(10_000 + step, 20_000 + step, "tcp")).collect::<Value>();
+        let before = place.rules()?;
+        let (_, answer) = place.attach("net", "c2", &all(16_385), &json!({}))?;
+        Refusal::of(&answer)?.expect(999, "16385 port mappings are more than 16384")?;
+        ensure!(place.rules()? == before, "something was made");
+        place.call(&place.bins[0], "bridge", "DEL", "c2", &place.bridge("net"))?.success()?;
+        let started = Instant::now();
+        let config = place.add("c1", &all(count))?;
+        println!("{backend}: ADD with {count} mappings took {:?}", started.elapsed());
+        let (last, inside) = (10_000 + count - 1, 20_000 + count - 1);
+        place.serve(Some("c1"), "tcp", &format!("10.1.0.3:{inside}"))?;
+        ensure!(place.ask(Some("outside"), "tcp", &format!("192.0.2.1:{last}"))? == "192.0.2.2", "the last port");
+        place.portmap_call("CHECK", "c1", &config)?.success()?;
+        let started = Instant::now();
+        place.portmap_call("DEL", "c1", &config)?.success()?;
+        println!("{backend}: DEL with {count} mappings took {:?}", started.elapsed());
+        ensure!(!place.rules()?.contains("10.1.0.3"), "rules are left");
+    }
+    Ok(())
+}
+
+/// Native in front of ours and behind, both ways.
+#[test]
+fn mixed_lists() -> Result<()> {
+    let (native, ours) = (native_bin()?, plugin_bin()?);
+    for backend in ["nftables", "iptables"] {
+        // Ours after a native plugin: policy has to name the addresses.
+        let mut place = Place::new(backend)?.by(native.clone(), ours.clone());
+        let mappings = json!([mapping(8080, 80, "tcp")]);
+        let (config, answer) = place.attach("net", "c1", &mappings, &json!({}))?;
+        Refusal::of(&answer)?.expect(
+            DENIED,
+            "prevResult names 10.1.0.2, and no record tells that an earlier plugin gave it…`previous = { addresses = [\"10.1.0.2/24\"] }`…portmap.toml",
+        )?;
+        let policy = "[previous]\naddresses = [\"10.1.0.0/24\", \"fd00:1::/64\"]\n";
+        std::fs::write(place.node.path("/etc/postern/policy/portmap.toml"), policy)?;
+        place.portmap_call("ADD", "c1", &config)?.success()?;
+        place.serve(Some("c1"), "tcp", "10.1.0.2:80")?;
+        ensure!(place.ask(Some("outside"), "tcp", "192.0.2.1:8080")? == "192.0.2.2", "ours after native");
+        place.call(&native, "portmap", "CHECK", "c1", &config)?.success().context("native CHECK of ours")?;
+        place.portmap_call("DEL", "c1", &config)?.success()?;
+        // Native after ours: rollback and return with the container running.
+        let mut place = Place::new(backend)?;
+        let config = place.add("c1", &mappings)?;
+        place.serve(Some("c1"), "tcp", "10.1.0.2:80")?;
+        place.call(&native, "portmap", "DEL", "c1", &config)?.success().context("native DEL of ours")?;
+        ensure!(place.ask(Some("outside"), "tcp", "192.0.2.1:8080")? == "nobody", "after the native DEL");
+        place.call(&native, "portmap", "ADD", "c1", &config)?.success()?;
+        ensure!(place.ask(Some("outside"), "tcp", "192.0.2.1:8080")? == "192.0.2.2", "after the native ADD");
+        place.portmap_call("CHECK", "c1", &config)?;
+        place.portmap_call("DEL", "c1", &config)?.success().context("our DEL of native rules")?;
+        let rules = place.rules()?;
+        ensure!(!rules.contains("10.1.0.2:80"), "{backend}: {rules}");
+    }
+    Ok(())
+}
+
+/// Below 0.4.0 DEL has no `prevResult`: the record knows the addresses.
+#[test]
+fn del_without_an_earlier_result() -> Result<()> {
+    for backend in ["nftables", "iptables"] {
+        let place = Place::new(backend)?;
+        let mut bridge = place.bridge("net");
+        merge(&mut bridge, &json!({"cniVersion": "0.3.1"}));
+        let result = place.call(&place.bins[0], "bridge", "ADD", "c1", &bridge)?.success()?;
+        let mut config = place.portmap("net", &json!([mapping(8080, 80, "tcp")]));
+        merge(&mut config, &json!({"cniVersion": "0.3.1", "prevResult": result}));
+        place.portmap_call("ADD", "c1", &config)?.success()?;
+        merge(&mut config, &json!({"prevResult": null}));
+        place.portmap_call("DEL", "c1", &config)?.success()?;
+        ensure!(!place.rules()?.contains("10.1.0.2:80"), "rules are left");
+    }
+    Ok(())
+}
+
+/// What an operator keeps for the node.
+#[test]
+fn ports_that_policy_keeps() -> Result<()> {
+    let place = Place::new("nftables")?;
+    let policy = "[grant.port-mappings]\nports = [\"1024-9099\", \"9101-65535\"]\nbackends = [\"nftables\"]\n";
+    std::fs::write(place.node.path("/etc/postern/policy/portmap.toml"), policy)?;
+    for (port, words) in [
+        (22, "policy does not allow plugin \"portmap\" port-mappings.ensure on the node's port 22…\"22\""),
+        (9100, "on the node's port 9100"),
+    ] {
+        let (_, answer) = place.attach("net", "c1", &json!([mapping(port, 80, "tcp")]), &json!({}))?;
+        Refusal::of(&answer)?.expect(DENIED, words)?;
+        place.call(&place.bins[0], "bridge", "DEL", "c1", &place.bridge("net"))?.success()?;
+    }
+    let (_, answer) = place.attach("net", "c1", &json!([mapping(8080, 80, "tcp")]), &json!({"backend": "iptables"}))?;
+    Refusal::of(&answer)?.expect(DENIED, "policy does not allow forwards by iptables")
+}
+
+/// The code of a refusal by policy.
+const DENIED: u64 = 110;
