@@ -27,8 +27,8 @@ impl Place {
             "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
             "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
         });
-        for (key, value) in keys.as_object().into_iter().flatten() {
-            config[key] = value.clone();
+        if let (Some(config), Some(keys)) = (config.as_object_mut(), keys.as_object()) {
+            config.extend(keys.clone());
         }
         let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
         self.0.call(&call.attachment(container, &self.0.netns(container), "eth0"))

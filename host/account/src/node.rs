@@ -41,11 +41,11 @@ pub struct Unused {
     /// Its name.
     pub name: String,
     #[serde(skip)]
-    what: What,
+    what: UnusedObject,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum UnusedObject {
     Link(u32),
     Table(BaseObject),
     Forwarding(Sysctl),
@@ -54,9 +54,9 @@ enum What {
 impl Display for Unused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.what {
-            What::Table(_) => write!(f, "nftables {}", self.name),
-            What::Link(_) => write!(f, "{} {}", self.kind, self.name),
-            What::Forwarding(_) => write!(f, "{}, which is switched off", self.name),
+            UnusedObject::Table(_) => write!(f, "nftables {}", self.name),
+            UnusedObject::Link(_) => write!(f, "{} {}", self.kind, self.name),
+            UnusedObject::Forwarding(_) => write!(f, "{}, which is switched off", self.name),
         }
     }
 }
@@ -108,7 +108,8 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
     }
     let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| text(&e))?;
     let tables = postern_firewall::node::unused(&mut nft).map_err(|e| text(&e))?;
-    let table = |object: BaseObject| Unused { kind: "nftables", name: object.to_string(), what: What::Table(object) };
+    let table =
+        |object: BaseObject| Unused { kind: "nftables", name: object.to_string(), what: UnusedObject::Table(object) };
     report.unused.extend(tables.into_iter().map(table));
     for family in mine.iter().filter(|object| object.kind == FORWARDING) {
         let (key, name) = match family.name.as_str() {
@@ -116,7 +117,7 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
             _ => (Sysctl::Ipv6Forwarding, "net.ipv6.conf.all.forwarding"),
         };
         if forwarding {
-            report.unused.push(Unused { kind: FORWARDING, name: name.to_owned(), what: What::Forwarding(key) });
+            report.unused.push(Unused { kind: FORWARDING, name: name.to_owned(), what: UnusedObject::Forwarding(key) });
         } else {
             report.kept.push(format!(
                 "{name} stays on: Postern switched it on, but others may rely on it by now; `postern gc --node \
@@ -160,8 +161,11 @@ fn bridge(
         report.kept.push(format!("bridge {name} stays: {} is a port of it", used.name));
         return Ok(());
     }
-    let unused =
-        |kind: &'static str, link: &Link| Unused { kind, name: link.name.clone(), what: What::Link(link.index) };
+    let unused = |kind: &'static str, link: &Link| Unused {
+        kind,
+        name: link.name.clone(),
+        what: UnusedObject::Link(link.index),
+    };
     report.unused.extend(gateways.into_iter().map(|gateway| unused(VLAN_GATEWAY, gateway)));
     report.unused.push(unused(BRIDGE, link));
     Ok(())
@@ -204,9 +208,9 @@ pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<U
     for object in &now.unused {
         let start = Instant::now();
         let outcome = match &object.what {
-            What::Link(index) => host.delete_link(*index).map(drop).map_err(|e| text(&e)),
-            What::Forwarding(key) => sysctl::set(key, "0").map(drop).map_err(|e| text(&e)),
-            What::Table(table) => Nft::open(Instant::now() + WITHIN)
+            UnusedObject::Link(index) => host.delete_link(*index).map(drop).map_err(|e| text(&e)),
+            UnusedObject::Forwarding(key) => sysctl::set(key, "0").map(drop).map_err(|e| text(&e)),
+            UnusedObject::Table(table) => Nft::open(Instant::now() + WITHIN)
                 .and_then(|mut nft| postern_firewall::node::remove_unused(&mut nft, *table))
                 .map(drop)
                 .map_err(|e| text(&e)),
@@ -229,10 +233,10 @@ impl Unused {
     /// Returns kind and name of its note; base tables have none.
     fn note(&self) -> Option<(&'static str, &str)> {
         match &self.what {
-            What::Link(_) => Some((self.kind, &self.name)),
-            What::Forwarding(Sysctl::Ipv4Forward) => Some((FORWARDING, "ipv4")),
-            What::Forwarding(_) => Some((FORWARDING, "ipv6")),
-            What::Table(_) => None,
+            UnusedObject::Link(_) => Some((self.kind, &self.name)),
+            UnusedObject::Forwarding(Sysctl::Ipv4Forward) => Some((FORWARDING, "ipv4")),
+            UnusedObject::Forwarding(_) => Some((FORWARDING, "ipv6")),
+            UnusedObject::Table(_) => None,
         }
     }
 }

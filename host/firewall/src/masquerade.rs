@@ -91,12 +91,13 @@ fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> RuleSet<'static> {
 /// Makes sure that traffic from each address to outside its network is masqueraded, and that the attachment has no
 /// other masquerading rules. `addrs` are host addresses with their network's prefix length.
 ///
-/// Nothing is changed if all is there. Otherwise one transaction makes all changes, base objects included.
+/// Nothing is changed if all is there. Otherwise one transaction makes all changes, base objects included. Returns the
+/// handles of the rules that are new.
 ///
 /// # Errors
 /// The kernel refuses, the deadline passes, or a chain of our name is not of our kind.
-pub fn nft_ensure(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<(), FirewallError> {
-    rules(key, addrs).ensure(nft, Look::All, |_| false).map(drop)
+pub fn nft_ensure(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<Vec<u64>, FirewallError> {
+    rules(key, addrs).ensure(nft, Look::All, |_| false).map(Option::unwrap_or_default)
 }
 
 /// As [`nft_ensure`], for an attachment that has no rules yet: the rules of others are not searched. Returns the

@@ -21,7 +21,7 @@ pub fn default(session: &Session, allows: impl Fn(Backend) -> bool) -> Result<Ba
         _ => {
             let unread = |reason: &String| OpError::new(ErrorCode::Unsupported, "the packet filter", reason.clone());
             let settings = settings(session).as_ref().map_err(unread)?;
-            Ok(settings.packet_filter.unwrap_or_else(|| native(session.means())))
+            Ok(settings.packet_filter.unwrap_or_else(|| native(session.program_runner())))
         }
     }
 }

@@ -7,7 +7,7 @@
 use crate::capability::facts::Needed;
 use crate::capability::{facts, leases};
 use crate::disk;
-use crate::errors::kernel;
+use crate::errors::kernel_error;
 use crate::packet_filter;
 use crate::session::Session;
 use postern_cni::{Error, Verb, code};
@@ -127,7 +127,7 @@ fn bridge(session: &Session, granted: &Granted) -> Result<(), Error> {
         Err(_) if named.is_none() => return Ok(()),
         decision => decision.map_err(refused)?,
     };
-    match session.host().and_then(|host| host.link_by_name(name).map_err(kernel)).map_err(refused)? {
+    match session.host().and_then(|host| host.link_by_name(name).map_err(kernel_error)).map_err(refused)? {
         Some(link) if link.kind != "bridge" => Err(Error::new(
             code::LIMITED_CONNECTIVITY,
             format!("\"{name}\" exists and is no bridge: containers of this network have none, and can't be attached"),

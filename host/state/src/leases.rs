@@ -220,10 +220,10 @@ impl Leases {
         let mut lock = self.directory.lock(deadline)?;
         let mut removed = Vec::new();
         if let Some(index) = self.believed()
-            && let Ok(strangers) = strangers(&index, valid)
+            && let Ok(entries_to_collect) = entries_to_collect(&index, valid)
         {
             let mut session = Session { leases: self, _lock: lock, index, intact: true, changed: false };
-            if session.remove_all(&strangers, &spared, &mut removed)? {
+            if session.remove_all(&entries_to_collect, &spared, &mut removed)? {
                 session.finish();
                 removed.sort();
                 return Ok(removed);
@@ -332,7 +332,7 @@ impl Leases {
 }
 
 /// Returns the leases that the index doesn't show as those of a valid owner.
-fn strangers(index: &Index, valid: &[Owner]) -> std::io::Result<Vec<Entry>> {
+fn entries_to_collect(index: &Index, valid: &[Owner]) -> std::io::Result<Vec<Entry>> {
     let mut entries = index.entries()?;
     let known: HashSet<Key> = valid.iter().map(|owner| key_of(&owner.text())).collect();
     entries.retain(|entry| !known.contains(&entry.key));

@@ -1,8 +1,8 @@
 //! The effects of an attachment besides its pair: a link of another kind, masquerading, spoofing protection, leases.
 
-use super::{AGAIN, Account, path};
+use super::{AGAIN, Account, REAPPLY, path};
 use crate::namespaces::Found;
-use crate::sight::Sight;
+use crate::node_state::NodeState;
 use ipnet::IpNet;
 use postern_gate::effect::{MacGuard, Macvlan, Port, Veth};
 use postern_gate::places::is_directory;
@@ -11,7 +11,7 @@ use postern_state::{Header, Owner};
 use postern_types::{Backend, Mac, MacvlanMode};
 use std::path::Path;
 
-impl Sight {
+impl NodeState {
     pub(super) fn masquerading(&self, account: &mut Account, plugin: &str, backend: Backend, addresses: &[IpNet]) {
         let Some(key) = account.masquerade_key() else { return };
         for address in addresses {
@@ -29,7 +29,7 @@ impl Sight {
                 Ok(true) => format!("{} by {name}", address.addr()),
                 Ok(false) => {
                     let what = format!("{} is not masqueraded: its rules in {name} are gone", address.addr());
-                    account.differs(what, AGAIN, false);
+                    account.differs(what, REAPPLY, true);
                     format!("{} by {name}: its rules are gone", address.addr())
                 }
                 Err(reason) => format!("{} by {name}: can't be looked at: {reason}", address.addr()),
@@ -94,7 +94,11 @@ impl Sight {
                     "the spoofing protection of {host} is not all there, or for another address than {}",
                     Mac(mac)
                 );
-                account.differs(what, AGAIN, false);
+                // Earlier versions did not write the port and the address down.
+                match guard.host.is_some() && guard.mac.is_some() {
+                    true => account.differs(what, REAPPLY, true),
+                    false => account.differs(what, AGAIN, false),
+                }
                 format!("not all there for {}", Mac(mac))
             }
             Err(reason) => format!("can't be looked at: {reason}"),

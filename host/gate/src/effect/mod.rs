@@ -46,6 +46,9 @@ trait Leaves {
     /// undone: an earlier run's part stays.
     fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError>;
 
+    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError>;
+
     /// Describes the effect for people.
     fn words(&self) -> String;
 
@@ -53,7 +56,7 @@ trait Leaves {
     fn addresses(&self) -> Addresses<'_>;
 
     /// Tells how often the effect is written to the record.
-    fn noted(&self) -> Noted;
+    fn record_timing(&self) -> RecordTiming;
 
     /// Returns the attachment's link, if the effect is that. The plugin that made it is the last of its chain that DEL
     /// calls, and nothing of the attachment outlives it.
@@ -77,6 +80,17 @@ trait AttachmentLink {
     /// True if the link is among those of the host or of the container, if these were seen; `None` if that does not
     /// tell.
     fn is_among(&self, host: &[Link], container: Option<&[Link]>) -> Option<bool>;
+}
+
+/// The outcome of [`Effect::reapply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reapplied {
+    /// The effect has no rules.
+    NoRules,
+    /// All its rules are there.
+    Complete,
+    /// Some of its rules were missing, and are there again.
+    Restored,
 }
 
 /// The relations of an effect to the attachment's addresses.
@@ -104,7 +118,7 @@ impl Addresses<'_> {
 
 /// The times when an effect is written to the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noted {
+pub enum RecordTiming {
     /// Once: an effect that an earlier run noted is not undone by this one.
     Once,
     /// Each time: this run knows its own part beside that of an earlier run.
@@ -169,6 +183,14 @@ impl Effect {
         self.leaves().remove(session, taken)
     }
 
+    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
+    ///
+    /// # Errors
+    /// The rules can't be looked at or made.
+    pub(crate) fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        self.leaves().reapply(session)
+    }
+
     /// Describes the effect for people.
     pub fn words(&self) -> String {
         self.leaves().words()
@@ -180,8 +202,8 @@ impl Effect {
     }
 
     /// Tells how often the effect is written to the record.
-    pub(crate) fn noted(&self) -> Noted {
-        self.leaves().noted()
+    pub(crate) fn record_timing(&self) -> RecordTiming {
+        self.leaves().record_timing()
     }
 
     /// True if it is the attachment's link.

@@ -4,7 +4,7 @@ use super::Decide;
 use crate::grammar::{ANY, Key, Kind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::vec::Vec;
 use postern_types::{Backend, Capability, OpError, ops};
 
@@ -12,7 +12,7 @@ use postern_types::{Backend, Capability, OpError, ops};
 pub const KEYS: &[Key] = &[required("backends", Kind::Backend, "${config.ipMasqBackend | any}")];
 
 impl Decide for ops::Masquerade {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Ensure { backend } => {
                 // A guest that names no backend gets one of those that are granted: the gate chooses.
@@ -20,7 +20,7 @@ impl Decide for ops::Masquerade {
                 if backend.map_or_else(|| Backend::ALL.into_iter().any(granted), granted) {
                     return Ok("masquerade.backends");
                 }
-                asked.one_of(
+                input.one_of(
                     grant,
                     "backends",
                     Kind::Backend,
@@ -34,7 +34,7 @@ impl Decide for ops::Masquerade {
         }
     }
 
-    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
             // The default comes from the configuration.
             Self::Ensure { backend: Some(Backend::Iptables) } => line::object("backends", Backend::Iptables.name()),
@@ -42,7 +42,7 @@ impl Decide for ops::Masquerade {
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Remove => true,
             Self::Ensure { .. } | Self::Check { .. } => false,
