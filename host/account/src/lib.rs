@@ -12,6 +12,7 @@ mod alive;
 pub mod busy;
 pub mod drift;
 pub mod garbage;
+pub mod lease_snapshot;
 mod locked;
 mod mounts;
 pub mod namespaces;

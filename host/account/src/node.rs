@@ -2,8 +2,7 @@
 //! made ([`postern_gate::node`]).
 
 use crate::alive::all_namespaces;
-use postern_firewall::Nft;
-use postern_firewall::node::BaseObject;
+use postern_firewall::{Nft, SharedTable, macguard, masquerade};
 use postern_gate::node::{BRIDGE, FORWARDING, INDEX, VLAN_GATEWAY};
 use postern_gate::places::Places;
 use postern_gate::upkeep::Audit;
@@ -47,8 +46,28 @@ pub struct Unused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum UnusedObject {
     Link(u32),
-    Table(BaseObject),
+    Table(BaseTable),
     Forwarding(Sysctl),
+}
+
+/// A table that the plugins make and no attachment removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BaseTable {
+    /// `inet cni_plugins_masquerade`, with its two chains.
+    Masquerade,
+    /// `bridge nat`, with its chain `PREROUTING`.
+    MacGuard,
+}
+
+impl BaseTable {
+    const ALL: [Self; 2] = [Self::Masquerade, Self::MacGuard];
+
+    fn shared(self) -> &'static SharedTable {
+        match self {
+            Self::Masquerade => &masquerade::SHARED,
+            Self::MacGuard => &macguard::SHARED,
+        }
+    }
 }
 
 impl Display for Unused {
@@ -107,10 +126,12 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
         }
     }
     let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| text(&e))?;
-    let tables = postern_firewall::node::unused(&mut nft).map_err(|e| text(&e))?;
-    let table =
-        |object: BaseObject| Unused { kind: "nftables", name: object.to_string(), what: UnusedObject::Table(object) };
-    report.unused.extend(tables.into_iter().map(table));
+    for table in BaseTable::ALL {
+        if table.shared().is_unused(&mut nft).map_err(|e| text(&e))? {
+            let name = table.shared().to_string();
+            report.unused.push(Unused { kind: "nftables", name, what: UnusedObject::Table(table) });
+        }
+    }
     for family in mine.iter().filter(|object| object.kind == FORWARDING) {
         let (key, name) = match family.name.as_str() {
             "ipv4" => (Sysctl::Ipv4Forward, "net.ipv4.ip_forward"),
@@ -211,7 +232,7 @@ pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<U
             UnusedObject::Link(index) => host.delete_link(*index).map(drop).map_err(|e| text(&e)),
             UnusedObject::Forwarding(key) => sysctl::set(key, "0").map(drop).map_err(|e| text(&e)),
             UnusedObject::Table(table) => Nft::open(Instant::now() + WITHIN)
-                .and_then(|mut nft| postern_firewall::node::remove_unused(&mut nft, *table))
+                .and_then(|mut nft| table.shared().remove_if_unused(&mut nft))
                 .map(drop)
                 .map_err(|e| text(&e)),
         };

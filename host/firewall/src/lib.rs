@@ -8,7 +8,6 @@
 //! | [`masquerade`] | source NAT of an attachment's addresses, by nftables |
 //! | [`iptables`] | the same, by the system's iptables |
 //! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |
-//! | [`node`] | the shared tables and chains, once nothing uses them |
 //! | [`account`] | a list of the rules on the node, with their owners |
 //!
 //! nftables is used over netlink ([`Nft`], by `postern-netlink`): a rule costs tens of microseconds that way, and
@@ -36,11 +35,11 @@ mod key;
 pub mod macguard;
 pub mod masquerade;
 mod nft;
-pub mod node;
 mod program;
 mod served;
 
 pub use error::FirewallError;
 pub use key::AttachmentKey;
+pub use nft::shared::SharedTable;
 pub use nft::{Nft, is_absence};
 pub use served::{Served, ServingRule};

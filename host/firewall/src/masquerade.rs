@@ -39,8 +39,8 @@ const CHECKS_COMMENT: &str = "Masquerade traffic from certain IPs to any (non-mu
 pub(crate) const MULTICAST_V4: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4);
 pub(crate) const MULTICAST_V6: IpNet = IpNet::new_assert(IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8);
 
-/// The objects that all attachments share. They stay when the last attachment goes ([`crate::node`]).
-pub(crate) static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
+/// The objects that all attachments share. They stay when the last attachment goes (`postern gc --node` removes them).
+pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
     let [multicast_v4, multicast_v6] = [MULTICAST_V4, MULTICAST_V6].map(|network| {
         let mut rule = rule::family(network).to_vec();
         rule.extend(rule::address(Side::Destination, true, network));

@@ -26,7 +26,7 @@ use std::sync::OnceLock;
 pub use dir::{Dir, OpenMode};
 pub use error::{Result, StateError};
 pub use lease_dir::place as lease_place;
-pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
+pub use leases::{Held, Lease, LeaseStore, Leases, Owner, full_set, networks};
 pub use record::{
     DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, is_busy, list,
     list_collectable, list_of, list_others, plugin_of, tidy,

@@ -6,6 +6,7 @@ use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
 use crate::capability::operation_texts;
 use crate::lists;
+use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, device, ipam, leases, resolv_conf};
 use postern_gate::rehearsal::{
@@ -16,7 +17,7 @@ use postern_gate::{Engine, PlaceError, places};
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
-use postern_state::{LeaseStore, Snapshot, StateError};
+use postern_state::{LeaseStore, StateError};
 use postern_types::{Capability, ErrorCode, LeaseRange, OpError, Operation, Reply, ops};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -30,7 +31,7 @@ pub struct Stage {
     /// The present state of the node.
     pub kernel: Kernel,
     forwarding: [bool; 2],
-    leases: BTreeMap<PathBuf, Snapshot>,
+    leases: BTreeMap<PathBuf, LeaseSnapshot>,
     /// Findings besides the operations.
     pub notes: Vec<String>,
     /// All operations so far.
@@ -450,7 +451,7 @@ impl Stage {
     }
 
     /// Returns the leases of the request's network, read once.
-    fn leases(&mut self, request: &Request, sets: usize) -> Result<&mut Snapshot, OpError> {
+    fn leases(&mut self, request: &Request, sets: usize) -> Result<&mut LeaseSnapshot, OpError> {
         let directory = PathBuf::from(leases::directory(&request.conf));
         if !self.leases.contains_key(&directory) {
             let store = LeaseStore {
@@ -460,11 +461,11 @@ impl Stage {
                 boot_id: postern_state::boot_id().map_err(state_error)?,
             };
             // All sets that a later call may have.
-            let read = match Snapshot::read(&store, sets.max(MOST_SETS)) {
+            let read = match LeaseSnapshot::read(&store, sets.max(MOST_SETS)) {
                 Err(StateError::Io { .. }) => {
                     let directory = directory.join(&store.network);
                     self.notes.push(format!("{} can't be read: no address counts as taken", directory.display()));
-                    Snapshot::default()
+                    LeaseSnapshot::default()
                 }
                 other => other.map_err(state_error)?,
             };
