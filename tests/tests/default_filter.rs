@@ -68,7 +68,10 @@ fn the_default_is_native_unless_an_operator_says_otherwise() -> Result<()> {
     place.expect(&format!("echo 'grant.masquerade = {{ backends = [\"nftables\"] }}' > {POLICY}"), "nftables")?;
     place.expect(&format!("rm {POLICY} {NODE_FILE}"), "iptables")?;
     // Only nftables can be used.
-    place.expect("for f in /usr/sbin/ip*tables* /sbin/ip*tables*; do mount --bind /dev/null $f || true; done 2>/dev/null; mkdir /run/no; mount --bind /run/no /usr/sbin", "nftables")
+    let hide = "mkdir /run/real /run/sbin; mount --bind /usr/sbin /run/real
+        for file in $(ls /run/real | grep -v tables); do ln -s /run/real/$file /run/sbin/$file; done
+        mount --bind /run/sbin /usr/sbin";
+    place.expect(hide, "nftables")
 }
 
 /// An attachment keeps the packet filter that its record lists, whatever the default has become.
