@@ -81,6 +81,8 @@ pub struct Kernel {
     pub userspace: Vec<String>,
     /// True if forwarding is on.
     pub forwarding: bool,
+    /// The packet filter of masquerading for which the guest names none.
+    pub packet_filter: Backend,
     /// The backends that have the attachment's masquerading.
     pub masquerade: Vec<Backend>,
     /// The ports of the node that lead to the attachment's addresses.
@@ -124,6 +126,7 @@ impl Default for Kernel {
             default_link_inside: None,
             userspace: Vec::new(),
             forwarding: false,
+            packet_filter: Backend::Iptables,
             masquerade: Vec::new(),
             forwards: Vec::new(),
             taken_ports: Vec::new(),

@@ -8,8 +8,9 @@ use crate::capability::facts::Needed;
 use crate::capability::{facts, leases};
 use crate::disk;
 use crate::errors::kernel_error;
+use crate::packet_filter;
 use crate::session::Session;
-use postern_cni::{Error, Verb, code};
+use postern_cni::{Error, PortMap, Verb, code};
 use postern_firewall::iptables;
 use postern_policy::{Granted, Policy, Question, Rule, rule};
 use postern_types::{Backend, Capability, OpError, Operation, ops};
@@ -36,6 +37,7 @@ pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<()
     if is_on(session, "macspoofchk") && policy.knows(Capability::MacGuard) {
         has_nftables(session, "spoofing protection")?;
     }
+    forwards(session, policy)?;
     bridge(session, &granted)?;
     let written = |directory: &Path| {
         disk::writable(directory).map_err(|error| Error { code: code::PLUGIN_NOT_AVAILABLE, ..error })
@@ -87,13 +89,31 @@ fn masquerading(session: &Session, policy: &Policy, granted: &Granted) -> Result
         Some(_) => return Ok(()),
     };
     asked(session, granted, &ops::Masquerade::Ensure { backend }.into()).map_err(refused)?;
-    match backend {
-        Some(Backend::Iptables) if iptables::installed() == [false, false] => Err(unavailable(
+    let by_default = || packet_filter::default(session, |backend| granted.allows_backend(backend));
+    match backend.map_or_else(by_default, Ok).map_err(refused)? {
+        Backend::Iptables if iptables::installed() == [false, false] => Err(unavailable(
             "the network wants masquerading by iptables, which is not installed: install it, or use the nftables backend"
                 .to_owned(),
         )),
-        Some(Backend::Iptables) => Ok(()),
-        _ => has_nftables(session, "masquerading"),
+        Backend::Iptables => Ok(()),
+        Backend::Nftables => has_nftables(session, "masquerading"),
+    }
+}
+
+/// Checks that the packet filter that a network names for its forwards can be used.
+fn forwards(session: &Session, policy: &Policy) -> Result<(), Error> {
+    if !policy.knows(Capability::PortMappings) {
+        return Ok(());
+    }
+    // The plugin reports what makes no sense, in its own words.
+    let named = PortMap::read(&session.request.conf).and_then(|map| map.backend()).ok().flatten();
+    match named.and_then(Backend::parse) {
+        Some(Backend::Iptables) if iptables::installed() == [false, false] => Err(unavailable(
+            "the network wants forwards by iptables, which is not installed: install it, or use the nftables backend"
+                .to_owned(),
+        )),
+        Some(Backend::Nftables) => has_nftables(session, "forwards"),
+        Some(Backend::Iptables) | None => Ok(()),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::gate::Gate;
 use crate::host_ports;
 use crate::need::Need;
 use crate::node;
+use crate::packet_filter;
 use crate::session::{Request, Session};
 use ipnet::IpNet;
 use postern_cni::{PortMap, PortMapping, Verb, parse_ip};
@@ -34,7 +35,7 @@ pub const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: Some
 fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> {
     let map = PortMap::read(&request.conf).ok()?;
     let is_wanted = matches!(request.verb, Verb::Add | Verb::Check) && !map.mappings.is_empty();
-    let by_iptables = is_wanted && backend(&map).is_ok_and(|backend| backend == Backend::Iptables);
+    let by_iptables = is_wanted && named(&map).is_ok_and(|backend| backend != Some(Backend::Nftables));
     (by_iptables && granted.is_some_and(|granted| granted.allows_forwards_by(Backend::Iptables)))
         .then_some(Need::Iptables)
 }
@@ -51,16 +52,21 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::PortMappings) -> Result<Rep
     }
 }
 
-/// Returns the packet filter of a network: the named one, or else the node's.
-fn backend(map: &PortMap) -> Result<Backend, OpError> {
-    let named = map.backend().map_err(|error| invalid("backend", error.msg))?;
-    Ok(named.and_then(Backend::parse).unwrap_or_else(default_backend))
+/// Returns the packet filter that a network names or implies.
+fn named(map: &PortMap) -> Result<Option<Backend>, OpError> {
+    Ok(map.backend().map_err(|error| invalid("backend", error.msg))?.and_then(Backend::parse))
 }
 
-/// Returns the packet filter of networks that name none: iptables, unless it is not installed.
-fn default_backend() -> Backend {
-    let [installed, _] = iptables::installed();
-    if installed { Backend::Iptables } else { Backend::Nftables }
+/// Returns the packet filter of a network: the named one, or else the one of the record, or else the node's.
+fn backend(gate: &Gate<'_>, map: &PortMap) -> Result<Backend, OpError> {
+    if let Some(named) = named(map)? {
+        return Ok(named);
+    }
+    let effects = gate.session.record().map(|record| record.effects(None)).unwrap_or_default();
+    match effects.iter().find_map(|noted| PortMappings::of(&noted.effect)) {
+        Some(made) => Ok(made.backend),
+        None => packet_filter::default(gate.session, |backend| gate.front.granted().allows_forwards_by(backend)),
+    }
 }
 
 fn invalid(object: impl Into<String>, message: impl Into<String>) -> OpError {
@@ -85,7 +91,7 @@ fn effects(
     if masquerade > most {
         return Err(invalid("masquerade", "the network's `snat` and `masqAll` ask for less masquerading"));
     }
-    let backend = backend(&map)?;
+    let backend = backend(gate, &map)?;
     if let Some(chain) = &map.set_mark_chain {
         hostport::validate_chain(chain).map_err(|error| invalid(chain, error.to_string()))?;
     }
