@@ -2,8 +2,8 @@
 //! made ([`postern_gate::node`]).
 
 use crate::alive::all_namespaces;
-use postern_firewall::{Nft, SharedTable, macguard, masquerade};
-use postern_gate::node::{BRIDGE, FORWARDING, INDEX, VLAN_GATEWAY};
+use postern_firewall::{Nft, SharedTable, hostport, macguard, masquerade};
+use postern_gate::node::{BRIDGE, FORWARDING, INDEX, LOCALNET, VLAN_GATEWAY};
 use postern_gate::places::Places;
 use postern_gate::upkeep::Audit;
 use postern_kernel::{Link, Netlink, Sysctl, sysctl};
@@ -57,15 +57,23 @@ enum BaseTable {
     Masquerade,
     /// `bridge nat`, with its chain `PREROUTING`.
     MacGuard,
+    /// `ip cni_hostport` and `ip6 cni_hostport`, with their chains.
+    Forwards,
+    ForwardsV6,
+    /// `ip postern_localnet`, while no link has `route_localnet` by Postern.
+    Localnet,
 }
 
 impl BaseTable {
-    const ALL: [Self; 2] = [Self::Masquerade, Self::MacGuard];
+    const ALL: [Self; 5] = [Self::Masquerade, Self::MacGuard, Self::Forwards, Self::ForwardsV6, Self::Localnet];
 
     fn shared(self) -> &'static SharedTable {
         match self {
             Self::Masquerade => &masquerade::SHARED,
             Self::MacGuard => &macguard::SHARED,
+            Self::Forwards => hostport::nft::shared_of(false),
+            Self::ForwardsV6 => hostport::nft::shared_of(true),
+            Self::Localnet => &hostport::localnet::SHARED,
         }
     }
 }
@@ -121,12 +129,18 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
                 report.kept.push(format!("bridge {} is gone already", object.name));
                 report.gone.push(object.clone());
             }
-            (VLAN_GATEWAY, None) => report.gone.push(object.clone()),
+            (VLAN_GATEWAY | LOCALNET, None) => report.gone.push(object.clone()),
             _ => {}
         }
     }
     let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| text(&e))?;
+    // Without the guard, such a link would open the node's 127.0.0.0/8 to containers.
+    let guards = |object: &&NodeObject| object.kind == LOCALNET && links.iter().any(|link| link.name == object.name);
+    let is_guarding = mine.iter().any(|object| guards(&object));
     for table in BaseTable::ALL {
+        if table == BaseTable::Localnet && is_guarding {
+            continue;
+        }
         if table.shared().is_unused(&mut nft).map_err(|e| text(&e))? {
             let name = table.shared().to_string();
             report.unused.push(Unused { kind: "nftables", name, what: UnusedObject::Table(table) });

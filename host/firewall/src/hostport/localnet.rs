@@ -28,7 +28,8 @@ const TABLE: Table = Table { family: NetfilterProtoFamily::IPv4, name: "postern_
 const COMMENT: &str = "Postern: links with route_localnet deliver nothing to 127.0.0.0/8";
 const LOOPBACK: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8);
 
-pub(crate) static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
+/// The guard's table. It stays when the last attachment goes.
+pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
     let mut guard = rule::from_a_link().to_vec();
     guard.extend(rule::address(Side::Destination, true, LOOPBACK));
     guard.push(rule::drop_packet());

@@ -46,7 +46,8 @@ static SHARED_V4: LazyLock<SharedTable> = LazyLock::new(|| shared(NetfilterProto
 static SHARED_V6: LazyLock<SharedTable> = LazyLock::new(|| shared(NetfilterProtoFamily::IPv6));
 
 /// Returns the objects of a family that all attachments share.
-pub(crate) fn shared_of(v6: bool) -> &'static SharedTable {
+#[must_use]
+pub fn shared_of(v6: bool) -> &'static SharedTable {
     if v6 { &SHARED_V6 } else { &SHARED_V4 }
 }
 
