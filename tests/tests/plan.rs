@@ -500,10 +500,10 @@ fn a_chain_with_a_native_plugin() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
     let mut list = bridge(json!({"capabilities": {"mac": true, "ips": false}}));
     if let Some(plugins) = list["plugins"].as_array_mut() {
-        plugins.push(json!({"type": "portmap", "capabilities": {"portMappings": true}}));
+        plugins.push(json!({"type": "of-others", "capabilities": {"portMappings": true}}));
         plugins.push(json!({"type": "loopback"}));
     }
-    place.write("/run/native/portmap", "a native program")?;
+    place.write("/run/native/of-others", "a native program")?;
     let given = r#"{"mac": "02:aa:bb:cc:dd:ee", "ips": ["10.9.0.44/24"], "portMappings": []}"#;
     let (status, plan) = place.object(&list, &["--capability-args", given])?;
     ensure!(status == 0, "{plan:#}");
@@ -520,10 +520,10 @@ fn a_chain_with_a_native_plugin() -> Result<()> {
     let (status, plan) = place.object(&list, &["--plugin", "bridge"])?;
     ensure!(status == 0 && plan["plugins"].as_array().is_some_and(|all| all.len() == 1), "{plan:#}");
     let (status, _, stderr) = place.plan(&list, &["--plugin", "tuning"])?;
-    ensure!(status == 1 && flat(&stderr).contains("only bridge, portmap, loopback"), "{stderr}");
+    ensure!(status == 1 && flat(&stderr).contains("only bridge, of-others, loopback"), "{stderr}");
     let (_, text, _) = place.plan(&list, &[])?;
     let text = flat(&text);
-    ensure!(text.contains("portmap: a native program, not in Postern's catalog: not run"), "{text}");
+    ensure!(text.contains("of-others: a native program, not in Postern's catalog: not run"), "{text}");
     Ok(())
 }
 

@@ -85,7 +85,7 @@ fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
 #[test]
 fn nor_one_of_a_chain_that_cannot_be_undone() -> Result<()> {
     const NET: &str = "10.62.0";
-    let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [config(NET), {"type": "tuning"}, {"type": "portmap"}]});
+    let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [config(NET), {"type": "tuning"}, {"type": "of-others"}]});
     let harmless = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [config(NET), {"type": "tuning"}]});
     for (cached, listed, keeps) in
         [(None, &list, true), (None, &harmless, false), (Some(&harmless), &list, false), (Some(&list), &harmless, true)]
@@ -103,7 +103,7 @@ fn nor_one_of_a_chain_that_cannot_be_undone() -> Result<()> {
         for round in 0..2 {
             let printed = gc(&node, "/run/net.d")?;
             // Later there is no pair that shows the end of the namespace to a caller who can't look at all of them.
-            ensure!(round > 0 || printed.contains("native portmap") == keeps, "round {round}: {printed}");
+            ensure!(round > 0 || printed.contains("native of-others") == keeps, "round {round}: {printed}");
             ensure!(leases(&node)?.is_empty() != keeps && rules(&node)?.is_empty(), "{printed} {}", leases(&node)?);
         }
         call(&node, "DEL", "c1", &config(NET))?.success()?;
