@@ -184,7 +184,9 @@ impl AttackedNode {
         // The attacks' own rules are no part of the node.
         found.retain(|path, _| {
             !path.starts_with("/run/postern/verified")
-                && !matches!(path.as_str(), "/etc/postern/policy/hostile.toml" | "/etc/postern/policy/rogue.toml")
+                && !["hostile", "rogue", "chained", "portmap"]
+                    .iter()
+                    .any(|plugin| *path == format!("/etc/postern/policy/{plugin}.toml"))
         });
         Ok(found)
     }
