@@ -115,6 +115,7 @@ fn plan(path: &Path, only: Option<&str>, attachment: &Attachment) -> Result<Repo
         plugins,
         result: result.unwrap_or_default(),
         notes: stage.notes.clone(),
+        is_blind: stage.is_blind,
     };
     hide_unknown(&mut report, &made_up(&stage, found));
     Ok(report)

@@ -18,6 +18,8 @@ pub struct Node {
     pub forwarding: [bool; 2],
     /// The things that could not be read, and the assumption about each.
     pub notes: Vec<String>,
+    /// The reason why this user can't look into the container's namespace, if it can't.
+    pub hidden: Option<String>,
 }
 
 impl Node {
@@ -38,7 +40,7 @@ impl Node {
         let netlink = Netlink::open().context("this node's links cannot be read")?;
         seed(&mut kernel, &netlink, Place::Host).context("this node's links cannot be read")?;
         kernel.default_link = default_link(&netlink);
-        Ok(Self { kernel, forwarding, notes: Vec::new() })
+        Ok(Self { kernel, forwarding, notes: Vec::new(), hidden: None })
     }
 
     /// Reads the container's namespace, if this user may. Any obstacle becomes a note, and the namespace then counts as
@@ -56,6 +58,9 @@ impl Node {
             }
             Err(error) => {
                 empty(error.to_string());
+                if matches!(error, OpenError::Io { .. }) {
+                    self.hidden = Some(error.to_string());
+                }
                 return Ok(());
             }
         };
@@ -72,6 +77,7 @@ impl Node {
         });
         if let Err(error) = read {
             empty(error.to_string());
+            self.hidden = Some(error.to_string());
         }
         Ok(())
     }
