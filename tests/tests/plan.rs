@@ -552,12 +552,13 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
         "{text}"
     );
     // A master in the container may be there: the plan says that it can't look, and that root could.
-    place.node.sh_in("c1", "ip link add net1 type dummy")?;
+    place.node.sh_in("c1", "ip link add net1 type veth peer name net2")?;
     let inside = macvlan(json!({"master": "net1", "linkInContainer": true}));
     let (status, text, _) = place.plan(&inside, &["--netns", &netns])?;
     let text = flat(&text);
     ensure!(
-        status == 1 && text.contains("failed to lookup master \"net1\": this user can't look for it in the container: "),
+        status == 1
+            && text.contains("failed to lookup master \"net1\": this user can't look for it in the container: "),
         "status {status}: {text}"
     );
     ensure!(text.ends_with("run `postern plan` as root") && !text.contains("Link not found"), "{text}");

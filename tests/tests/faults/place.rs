@@ -70,6 +70,11 @@ impl Place {
                 "ip link add {MASTER} type veth peer name wire1; ip link set {MASTER} up; ip link set wire1 up"
             ))?;
         }
+        // Each container has a device of its own.
+        if scenario.plugin == "host-device" {
+            node.sh("for c in c1 c2; do ip link add dev-$c type veth peer name wire-$c
+                 ip link set dev-$c up; ip link set wire-$c up; done")?;
+        }
         if scenario.joins {
             node.sh("for c in c1 c2; do ip link add tap-$c type veth peer name vm-$c; ip link set vm-$c up; done")?;
         }
@@ -133,6 +138,9 @@ impl Place {
         if verb == "ADD" && self.scenario.joins {
             let links = [json!({"name": format!("tap-{container}")})];
             merge(&mut config, &json!({"prevResult": {"cniVersion": "1.1.0", "interfaces": links}}));
+        }
+        if self.scenario.plugin == "host-device" {
+            merge(&mut config, &json!({"device": format!("dev-{container}")}));
         }
         let bin = plugin_bin()?;
         let path = format!("{}:{}", bin.display(), NATIVE.0);
