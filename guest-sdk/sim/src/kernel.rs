@@ -80,6 +80,8 @@ pub struct Kernel {
     pub userspace: Vec<String>,
     /// True if forwarding is on.
     pub forwarding: bool,
+    /// The packet filter of masquerading for which the guest names none.
+    pub packet_filter: Backend,
     /// The backends that have the attachment's masquerading.
     pub masquerade: Vec<Backend>,
     /// The only address that the attachment may send from.
@@ -119,6 +121,7 @@ impl Default for Kernel {
             default_link_inside: None,
             userspace: Vec::new(),
             forwarding: false,
+            packet_filter: Backend::Iptables,
             masquerade: Vec::new(),
             mac_guard: None,
             ipam: Ipam::default(),
