@@ -97,6 +97,22 @@ fn it_comes_home_as_it_went() -> Result<()> {
     place.is_as_it_was()
 }
 
+/// The container's namespace can't be opened, and may be alive. DEL fails, and gives nothing up.
+#[test]
+fn a_namespace_that_cannot_be_opened_is_not_taken_for_gone() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.call("ADD", "c1")?.success()?;
+    place.node.sh("ln -s loop /run/loop")?;
+    let hidden = place.request("DEL", "c1", &json!({}))?.env("CNI_NETNS", "/run/loop");
+    let answer = place.node.call(&hidden)?;
+    let error: Value = serde_json::from_str(&answer.stdout).with_context(|| format!("{answer:?}"))?;
+    ensure!(error["code"] == 11 && answer.stdout.contains("its namespace may be alive"), "{answer:?}");
+    place.node.sh_in("c1", "ip -o -4 addr show dev eth0 | grep -q 10.9.0.2/24")?;
+    place.node.sh("ls /var/lib/cni/networks/net/10.9.0.2")?;
+    place.call("DEL", "c1")?.success()?;
+    place.is_as_it_was()
+}
+
 /// A link that root in the container stacks on the device would keep the device's wire after DEL.
 #[test]
 fn a_link_of_the_containers_choice_does_not_keep_its_wire() -> Result<()> {

@@ -135,7 +135,7 @@ impl Device {
             return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
         };
         let is_alone = self.delete_stacked(session, container, &link);
-        self.settle(host, &link, anchored && is_alone);
+        self.settle(host, link, anchored && is_alone);
         Ok(())
     }
 
@@ -207,7 +207,21 @@ impl Device {
     /// Restores the settings of a device that is at home, and reports each of them. A failure is reported only: the
     /// device stays usable. `anchored` is true if it is certainly the same link, and no link of the container uses it.
     /// Any other stays down, and so does a device with a program of the container.
-    fn settle(&self, host: &Netlink, link: &Link, anchored: bool) {
+    fn settle(&self, host: &Netlink, link: Link, anchored: bool) {
+        let mut failed = self.put_right(host, &link, anchored);
+        // A failure can be a passing one (ENOBUFS): whatever is not yet right is tried once more.
+        if !failed.is_empty()
+            && let Ok(Some(link)) = host.link_by_index(link.index)
+        {
+            failed = self.put_right(host, &link, anchored);
+        }
+        for failure in failed {
+            crate::say!("postern: {}, which is at home again, is not as it was: {failure}", self.name);
+        }
+    }
+
+    /// Restores each setting that differs, and returns the failures.
+    fn put_right(&self, host: &Netlink, link: &Link, anchored: bool) -> Vec<String> {
         let mut failed = Vec::new();
         let mut put_back = |what: &str, done: postern_kernel::Result<()>| match done {
             Ok(()) => crate::say!("postern: {}: {what}", self.name),
@@ -260,9 +274,7 @@ impl Device {
         {
             failed.push(format!("set it up: {error}"));
         }
-        for failure in failed {
-            crate::say!("postern: {}, which is at home again, is not as it was: {failure}", self.name);
-        }
+        failed
     }
 
     /// Gives a device its own name again, after the kernel brought it home.
@@ -278,7 +290,7 @@ impl Device {
         // If the device is up again, a user of the node has configured it since.
         let was_away = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
         if was_away || !link.up {
-            self.settle(host, &link, true);
+            self.settle(host, link, true);
         }
         Ok(())
     }
