@@ -23,7 +23,6 @@ use ipnet::IpNet;
 
 use super::programs::{ProgramRunner, Programs, families};
 use super::saved::{Rule, SavedRule};
-use super::scope::Scope;
 use super::set::{Owner, Place, Placed, RuleSet, stale_owners};
 use super::{NAT, Tables};
 use crate::account::{Marked, gather};
@@ -162,7 +161,7 @@ pub fn remove_known(
             })
         };
         match Programs::locate(v6, runner) {
-            Ok(programs) => changes += RuleSet::remove(&owners, handles, &programs, goes)?,
+            Ok(programs) => changes += RuleSet::remove_known(&owners, handles, &programs, goes)?,
             Err(error) if Programs::locate(!v6, runner).is_err() => return Err(error),
             // No program on this node could have made rules of this family.
             Err(_) => {}
@@ -189,7 +188,7 @@ pub fn remove_all(key: &AttachmentKey, spared: &[IpAddr], runner: ProgramRunner<
     };
     let mut changes = 0;
     for programs in families(runner)? {
-        changes += RuleSet::remove(&owners, &[], &programs, goes)?;
+        changes += RuleSet::remove(&owners, &programs, goes)?;
     }
     Ok(changes)
 }
@@ -271,7 +270,7 @@ pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, Fi
     let goes = |rule: &Rule| Seen::read(rule).is_some_and(|rule| seen.contains(&rule));
     let mut changes = 0;
     for programs in families(runner)? {
-        changes += programs.change(NAT, &Scope::whole(), |table| {
+        changes += programs.change(NAT, |table| {
             // A chain that none of these rules leads to is left alone: another process may be about to use it.
             let leads = |owner: &&Owner| {
                 let leads_there = |rule: &Rule| rule.target.as_ref().is_some_and(|chain| owner.chains.contains(chain));

@@ -274,7 +274,12 @@ fn encode<'a>(line: &'a str, v6: bool, saved: &mut SavedTable) -> Option<Change<
             Change::NewRule { chain, first: flag == "-I", target, attributes }
         }
         "-D" => {
-            let at = saved.rules.iter().position(|saved| saved.line == rest)?;
+            let same = |by: &dyn Fn(&SavedRule) -> bool| saved.rules.iter().position(by);
+            // A caller may have put the line together itself.
+            let at = same(&|saved| saved.line == rest).or_else(|| {
+                let rule = Rule::parse(rest);
+                same(&|saved| saved.rule == rule)
+            })?;
             let SavedRule { rule, handle, .. } = saved.rules.remove(at);
             Change::DeleteRule { chain: rule.chain, handle }
         }

@@ -128,19 +128,18 @@ impl<'a> Programs<'a> {
     }
 
     /// Makes the changes that `plan` finds necessary, all or none. It plans again if they fail: the usual cause is that
-    /// another program has just made or removed the same. `scope` is the part of the table that `plan` looks at.
+    /// another program has just made or removed the same.
     pub(super) fn change(
         &self,
         table: &str,
-        scope: &Scope<'_>,
         plan: impl Fn(&SavedTable) -> Vec<String>,
     ) -> Result<usize, FirewallError> {
-        self.change_and_see(table, scope, plan).map(|(count, _)| count)
+        self.change_around(table, &Scope::whole(), plan).map(|(count, _)| count)
     }
 
-    /// As [`Programs::change`]. It also returns the handles of the new rules that lead to the owners' chains; none if a
-    /// program made them.
-    pub(super) fn change_and_see(
+    /// As [`Programs::change`], for a plan that looks at a part of the table only. It also returns the handles of the new
+    /// rules that lead to the owners' chains; none if a program made them.
+    pub(super) fn change_around(
         &self,
         table: &str,
         scope: &Scope<'_>,

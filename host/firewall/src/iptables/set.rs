@@ -128,7 +128,7 @@ impl RuleSet {
     pub(crate) fn ensure(sets: &[Self; 2], programs: &Programs<'_>) -> Result<Vec<u64>, FirewallError> {
         let table = sets.first().map_or("", |set| set.owner.table);
         let made =
-            programs.change_and_see(table, &Scope::of_sets(sets), |saved| Self::choose(sets, saved).additions(saved));
+            programs.change_around(table, &Scope::of_sets(sets), |saved| Self::choose(sets, saved).additions(saved));
         made.map(|(_, handles)| handles)
     }
 
@@ -144,9 +144,17 @@ impl RuleSet {
         Self::choose(sets, saved).additions(saved).is_empty()
     }
 
-    /// Removes the rules of these owners, as [`Owner::removals`]. Returns the number of changes. `handles` are those of
-    /// [`RuleSet::ensure`].
+    /// Removes the rules of these owners, as [`Owner::removals`]. Returns the number of changes.
     pub(crate) fn remove(
+        owners: &[Owner],
+        programs: &Programs<'_>,
+        goes: impl Fn(&Rule) -> bool,
+    ) -> Result<usize, FirewallError> {
+        Self::remove_known(owners, &[], programs, goes)
+    }
+
+    /// As [`RuleSet::remove`], with handles from [`RuleSet::ensure`].
+    pub(crate) fn remove_known(
         owners: &[Owner],
         handles: &[u64],
         programs: &Programs<'_>,
@@ -154,7 +162,8 @@ impl RuleSet {
     ) -> Result<usize, FirewallError> {
         let Some(table) = owners.first().map(|owner| owner.table) else { return Ok(0) };
         let scope = Scope::of_owners(owners).knowing(handles);
-        programs.change(table, &scope, |saved| owners.iter().flat_map(|owner| owner.removals(saved, &goes)).collect())
+        let plan = |saved: &SavedTable| owners.iter().flat_map(|owner| owner.removals(saved, &goes)).collect();
+        programs.change_around(table, &scope, plan).map(|(count, _)| count)
     }
 }
 
