@@ -264,3 +264,61 @@ fn network(length: u32, mask: Option<Vec<u8>>, value: &[u8], v6: bool) -> Option
     };
     (network.trunc() == network && network.prefix_len() > 0).then_some(network)
 }
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_core::Nla as _;
+
+    use super::*;
+
+    /// Returns the expressions of a rule as the kernel would report them.
+    fn written(line: &str, v6: bool) -> Option<Vec<u8>> {
+        let (_, parts) = Parts::parse(line).unwrap_or_else(|| panic!("{line}"));
+        let attributes = parts.write(v6)?;
+        let expressions = attributes.first().unwrap();
+        let mut bytes = vec![0; expressions.value_len()];
+        expressions.emit_value(&mut bytes);
+        Some(bytes)
+    }
+
+    const LINES: [&str; 4] = [
+        "C -s 10.1.0.2/32 -d 10.1.0.0/20 -i cni0 ! -o br+ -p tcp -m comment --comment \"a b\" -m tcp --dport 80 -j D",
+        "C -m mark --mark 0x2000/0x2000 -m addrtype --dst-type LOCAL -j MASQUERADE --random-fully",
+        "C -p sctp -m sctp ! --sport 1 --dport 2 -m conntrack --ctstate RELATED,ESTABLISHED -j DNAT --to-destination 10.1.0.2:1",
+        "C -p udp -m multiport --dports 1,2 -j MARK --set-xmark 0x1/0x1",
+    ];
+
+    #[test]
+    fn what_is_written_is_read() {
+        for line in LINES {
+            let bytes = written(line, false).unwrap();
+            let parts = Parts::read(Attributes(&bytes), false).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(parts.line("C"), line);
+        }
+        assert_eq!(written("C -s 10.1.0.2/32 -j D", true), None, "an address of the other family");
+        assert_eq!(written("C -j DNAT --to-destination 10.1.0.2", true), None);
+        let long = format!("C -m comment --comment {} -j D", "x".repeat(256));
+        assert_eq!(written(&long, false), None, "the kernel has no room for it");
+    }
+
+    /// A rule with any other byte is read as itself, or not at all; nothing panics.
+    #[test]
+    fn no_byte_is_overlooked() {
+        for line in LINES {
+            let bytes = written(line, false).unwrap();
+            for at in 0..bytes.len() {
+                for bit in [1, 0x80] {
+                    let mut changed = bytes.clone();
+                    changed[at] ^= bit;
+                    let Some(parts) = Parts::read(Attributes(&changed), false) else { continue };
+                    let again = written(&parts.line("C"), false);
+                    let same = again.is_some_and(|again| Parts::read(Attributes(&again), false) == Some(parts.clone()));
+                    assert!(same, "byte {at} of {line}: {parts:?}");
+                }
+            }
+            for length in 0..bytes.len() {
+                let _ = Parts::read(Attributes(&bytes[..length]), false);
+            }
+        }
+    }
+}

@@ -101,20 +101,8 @@ impl Parts {
                 _ => parts.option(&word, is, &next()?)?,
             }
         }
-        // Each that needs an option has it.
-        let is_whole = |part: &Match| match part {
-            Match::DestinationPorts((_, ports)) => !ports.is_empty(),
-            Match::State((_, mask)) => *mask != 0,
-            Match::LocalAddress { source, destination } => source.is_some() || destination.is_some(),
-            Match::Mark((_, (_, mask))) => *mask != 0,
-            Match::Comment(_) | Match::Ports { .. } => true,
-        };
-        let has_options = match parts.target {
-            Some(Target::SetMark(_, mask)) => mask != 0,
-            Some(Target::Dnat(address, _)) => !address.is_unspecified(),
-            _ => true,
-        };
-        (is && has_options && parts.matches.iter().all(is_whole)).then_some((chain, parts))
+        let is_whole = parts.matches.iter().all(Match::is_whole) && parts.target.as_ref().is_none_or(Target::is_whole);
+        (is && is_whole).then_some((chain, parts))
     }
 
     /// Reads an option of a match, which may not have been named before.
@@ -194,6 +182,17 @@ impl Match {
         }
     }
 
+    /// True if it has the option that it needs.
+    pub(super) fn is_whole(&self) -> bool {
+        match self {
+            Self::DestinationPorts((_, ports)) => !ports.is_empty(),
+            Self::State((_, mask)) => *mask != 0,
+            Self::LocalAddress { source, destination } => source.is_some() || destination.is_some(),
+            Self::Mark((_, mark)) => *mark != (0, 0),
+            Self::Comment(_) | Self::Ports { .. } => true,
+        }
+    }
+
     fn print(&self, say: &mut impl FnMut(bool, &str)) {
         match self {
             Self::Comment(comment) => say(true, &format!("-m comment --comment {}", shown(comment))),
@@ -247,6 +246,15 @@ impl Target {
             "MARK" => Self::SetMark(0, 0),
             "DNAT" => Self::Dnat(IpAddr::from([0; 4]), None),
             _ => Self::Jump(name),
+        }
+    }
+
+    /// True if it has the option that it needs.
+    pub(super) fn is_whole(&self) -> bool {
+        match self {
+            Self::SetMark(mark, mask) => (*mark, *mask) != (0, 0),
+            Self::Dnat(address, _) => !address.is_unspecified(),
+            Self::Accept | Self::Drop | Self::Return | Self::Jump(_) | Self::Masquerade { .. } => true,
         }
     }
 
@@ -327,4 +335,53 @@ fn shown(text: &str) -> String {
         return text.to_owned();
     }
     quoted(text).replace('\'', "\\'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_and_printed() {
+        for (line, printed) in [
+            ("C -s 10.1.0.2 -j D", "C -s 10.1.0.2/32 -j D"),
+            ("C -d 10.1.2.3/16 -j ACCEPT", "C -d 10.1.0.0/16 -j ACCEPT"),
+            ("C -p tcp --dport 80", "C -p tcp -m tcp --dport 80"),
+            ("C -p 17 -m multiport --destination-ports 1,2", "C -p udp -m multiport --dports 1,2"),
+            ("C -m comment --comment x ! -i br+ -j DROP", "C ! -i br+ -m comment --comment x -j DROP"),
+            ("C -m mark --mark 8192/0x2000", "C -m mark --mark 0x2000/0x2000"),
+            ("C -m comment --comment \"it's \\\"a\\\\\"", "C -m comment --comment \"it\\'s \\\"a\\\\\""),
+            ("C -j DNAT --to-destination [fd00::2]:80", "C -j DNAT --to-destination [fd00::2]:80"),
+        ] {
+            let (chain, parts) = Parts::parse(line).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(parts.line(&chain), printed);
+            assert_eq!(Parts::parse(printed), Some((chain, parts)), "{printed}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for line in [
+            "",
+            "C -m limit --limit 1/sec -j ACCEPT",
+            "C -p icmp -j ACCEPT",
+            "C --dport 80",
+            "C -m multiport -j D",
+            "C -p tcp -m multiport --dports 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16 -j D",
+            "C -m multiport --dports 1:2 -j D",
+            "C -m conntrack --ctstate NEW,DNAT -j ACCEPT",
+            "C -m addrtype --dst-type BROADCAST -j D",
+            "C -j MASQUERADE --to-ports 1-2",
+            "C -j MARK --set-mark 1",
+            "C -j DNAT --to-destination 10.1.0.2-10.1.0.3",
+            "C -j DNAT",
+            "C -g D",
+            "C -s 10.1.0.2 -s 10.1.0.3",
+            "C -i a-name-of-too-many-bytes -j D",
+            "C !",
+            "C -j D --x",
+        ] {
+            assert_eq!(Parts::parse(line), None, "{line}");
+        }
+    }
 }

@@ -176,7 +176,8 @@ impl Match {
             _ => return None,
         };
         // Bytes after a comment's end are nothing.
-        (matches!(read, Self::Comment(_)) || read.write().as_ref() == Some(from)).then_some(read)
+        let is_same = matches!(read, Self::Comment(_)) || read.write().as_ref() == Some(from);
+        (is_same && read.is_whole()).then_some(read)
     }
 }
 
@@ -224,7 +225,7 @@ impl Target {
             "MASQUERADE" => Self::Masquerade { random_fully: u32_at(data, if v6 { 0 } else { 4 })? == RANDOM_FULLY },
             _ => return None,
         };
-        (read.write(v6).as_ref() == Some(from)).then_some(read)
+        (read.is_whole() && read.write(v6).as_ref() == Some(from)).then_some(read)
     }
 }
 
