@@ -108,7 +108,7 @@ impl NodeState {
             Some(nft) => Rules::look(nft).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),
         };
-        let runner = ProgramRunner { runner: &Direct, deadline };
+        let runner = ProgramRunner { runner: &Direct, deadline, nft: None };
         let iptables = match &mut nft {
             Some(nft) => Iptables::look(nft, runner).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),

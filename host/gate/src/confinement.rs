@@ -40,7 +40,7 @@ use std::sync::Arc;
 /// The needs of the plugins of this run, and of the records that it works on.
 #[derive(Debug, Default)]
 struct Needs {
-    /// True if there are rules of legacy iptables.
+    /// True if this run looks at the tables of legacy iptables.
     legacy: bool,
     /// Netlink and sysctls.
     network: bool,
@@ -156,7 +156,9 @@ impl Needs {
                     .is_ok_and(|granted| granted.has(Capability::Masquerade) || granted.has(Capability::PortMappings))
             };
             let may_run = verb != Verb::Gc || launcher.policies().any(asks) || iptables::has_legacy_nat();
-            needs.add_programs(if needs.legacy && may_run { iptables::programs() } else { Vec::new() });
+            if needs.legacy && may_run {
+                needs.add_iptables(session);
+            }
         }
         // The host itself gives leases back if the delegate can't be asked.
         let ipam = &session.request.conf.ipam_type;
@@ -189,7 +191,7 @@ impl Needs {
                 self.network = true;
                 // Its error is reported if the rules of this run depend on it.
                 let _ = packet_filter::settings(session);
-                self.add_programs(iptables::programs());
+                self.add_iptables(session);
             }
             Need::Leases(directory) => self.add_leases(session, &directory),
             // A rule on a directory would allow everything in it.
@@ -215,6 +217,18 @@ impl Needs {
         }
         if let Ok(network) = postern_state::lease_place(&directory, &session.request.conf.name) {
             self.leases.push((directory, network));
+        }
+    }
+
+    /// Adds the programs of iptables, where its rules can't be read and written without them.
+    fn add_iptables(&mut self, session: &Session) {
+        self.legacy = true;
+        let all = session.request.verb == Verb::Gc;
+        if all && !has_others(session) {
+            return;
+        }
+        if iptables::needs_program(session.program_runner(), &session.masquerade_key(), all) {
+            self.add_programs(iptables::programs());
         }
     }
 
@@ -273,6 +287,15 @@ impl Needs {
             filter: Filter::new(&calls(sandboxes), Refusal::Absent),
         })
     }
+}
+
+/// True if iptables may have chains of other attachments than the valid ones: something for a collection to look at.
+fn has_others(session: &Session) -> bool {
+    let conf = &session.request.conf;
+    let valid = conf.valid_attachments.iter().flatten();
+    let valid: Vec<(String, String)> = valid.map(|valid| (valid.container_id.clone(), valid.ifname.clone())).collect();
+    iptables::has_legacy_nat()
+        || session.unless_absent(|nft| iptables::others_may_exist(nft, &conf.name, &valid)).unwrap_or(true)
 }
 
 /// True if a delegate is a native program, and not an incompletely installed plugin of the catalog.
