@@ -10,9 +10,8 @@
 //! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |
 //! | [`account`] | a list of the rules on the node, with their owners |
 //!
-//! nftables is used over netlink ([`Nft`], by `postern-netlink`): a rule costs tens of microseconds that way, and
-//! milliseconds through the `nft` program. iptables has no such way: the distribution chooses one of its two kernel
-//! interfaces. So the system's own programs are run, once per family and change.
+//! nftables is used over netlink ([`Nft`], by `postern-netlink`). A rule costs tens of microseconds that way, and
+//! milliseconds through the `nft` program. iptables has two kernel interfaces, and the distribution chooses one. So the system's own programs are run, once per family and change.
 //!
 //! ```no_run
 //! use std::time::{Duration, Instant};
