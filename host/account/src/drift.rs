@@ -333,6 +333,7 @@ impl Sight {
             Effect::Masquerade(Masquerade { backend, addresses }) => {
                 self.masquerading(account, plugin, *backend, addresses);
             }
+            Effect::Firewall(forwarded) => self.forwarded(account, plugin, forwarded),
             Effect::MacGuard(guard) => self.guard(account, header, plugin, guard, container),
             Effect::Lease(Lease { directory }) => self.lease(account, header, plugin, Path::new(directory)),
             Effect::Native(Native { plugin: native }) => {

@@ -138,6 +138,26 @@ impl Iptables {
     }
 }
 
+/// The filter tables of iptables, read once.
+pub struct Forwards(Option<iptables::Tables>);
+
+impl Forwards {
+    /// As [`Iptables::look`].
+    ///
+    /// # Errors
+    /// As [`Iptables::look`].
+    pub fn look(nft: &mut Nft, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
+        let wanted = iptables::forward::may_be_admitted(nft)?;
+        Ok(Self(if wanted { Some(iptables::Tables::filter(runner)?) } else { None }))
+    }
+
+    /// True if the firewall plugin's rules let this address be forwarded.
+    #[must_use]
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.0.as_ref().is_some_and(|tables| tables.forwards(address))
+    }
+}
+
 /// Returns the chains that forwarded packets go through (`ip filter FORWARD`). The flag is true if the chain drops what
 /// none of its rules accepts.
 ///

@@ -23,12 +23,13 @@ use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
 use postern_confine::Capability as Right;
 use postern_confine::{
-    Access, Allowed, ConfineError, Confinement, Files, Filter, Helper, NoPrograms, Refusal, Rule, Tidier,
+    Access, Allowed, Bus, ConfineError, Confinement, Files, Filter, Helper, NoPrograms, Refusal, Rule, Tidier,
     forget_environment,
 };
 use postern_firewall::iptables;
 use postern_kernel::Namespace;
 use postern_policy::Policy;
+use postern_policy::capability::firewall::is_zone;
 use postern_state::{Dir, Record, kind};
 use postern_types::{Capability, OpError};
 use std::fs::remove_dir;
@@ -49,6 +50,8 @@ struct Needs {
     files: Vec<PathBuf>,
     /// Programs to run.
     programs: Vec<Allowed>,
+    /// Zones of firewalld.
+    zones: Vec<String>,
 }
 
 /// Confines this process, and the thread that enters the container's namespace.
@@ -87,7 +90,8 @@ fn give_up(
     }
     // The boot ID is read while /proc can be reached. The answer is kept.
     postern_state::boot_id().map_err(|error| failed(&error))?;
-    session.runner = if needs.programs.is_empty() {
+    let bus = if needs.zones.is_empty() { None } else { Bus::locate(needs.zones.clone()) };
+    session.runner = if needs.programs.is_empty() && bus.is_none() {
         Rc::new(NoPrograms)
     } else {
         // The helper's programs hold the record's lock. If this process is killed, the removal waits until they have
@@ -96,7 +100,7 @@ fn give_up(
         let lock = session.record().map(Record::lock);
         // The helper starts before there is a second thread and before any right is given up: programs need the rights
         // from the runtime.
-        Rc::new(Helper::start(needs.programs.clone(), lock).map_err(|error| failed(&error))?)
+        Rc::new(Helper::start_with(needs.programs.clone(), bus, lock).map_err(|error| failed(&error))?)
     };
     forget_environment();
     let confinement = needs.confinement(session, &launcher.pids()).map_err(|error| failed(&error))?;
@@ -181,6 +185,11 @@ impl Needs {
                 self.network = true;
                 self.add_programs(iptables::programs());
             }
+            Need::Zone(zone) => self.add_zone(&zone),
+            Need::Filters(zone) => {
+                self.add(session, Need::Iptables);
+                self.add_zone(&zone);
+            }
             Need::Leases(directory) => self.add_leases(session, &directory),
             // A rule on a directory would allow everything in it.
             Need::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| places::is_file(file))),
@@ -205,6 +214,12 @@ impl Needs {
         }
         if let Ok(network) = postern_state::lease_place(&directory, &session.request.conf.name) {
             self.leases.push((directory, network));
+        }
+    }
+
+    fn add_zone(&mut self, zone: &str) {
+        if is_zone(zone) && !self.zones.iter().any(|have| have == zone) {
+            self.zones.push(zone.to_owned());
         }
     }
 

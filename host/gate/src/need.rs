@@ -12,6 +12,10 @@ pub enum Need<'a> {
     Container,
     /// The kernel's network, and the programs of iptables.
     Iptables,
+    /// Sources in this zone of firewalld.
+    Zone(Cow<'a, str>),
+    /// The programs of iptables, and sources in this zone of firewalld.
+    Filters(Cow<'a, str>),
     /// A directory of leases.
     Leases(Cow<'a, str>),
     /// A file, to be read.

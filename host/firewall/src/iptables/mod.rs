@@ -9,8 +9,10 @@
 //! | `saved` | the text that they print and read |
 //! | `set` | a set of rules with one owner, in any table and chains |
 //! | `masquerade` | the rules of `ipMasq` |
+//! | `forward` | the rules of the firewall plugin |
 //! | `presence` | a fast question to the kernel: can there be any rules? |
 
+pub mod forward;
 mod masquerade;
 mod presence;
 mod programs;
@@ -22,11 +24,25 @@ pub use presence::{any_may_exist, chains, has_legacy_nat, may_exist, others_may_
 pub use programs::{ProgramRunner, installed, missing, programs, usable};
 
 use crate::FirewallError;
+use ipnet::IpNet;
+use presence::has_legacy;
 use programs::families;
 use saved::SavedTable;
 
 /// The table for address translation.
 const NAT: &str = "nat";
+
+/// The table for what is let through.
+const FILTER: &str = "filter";
+
+/// Splits the addresses into IPv4 and IPv6; an empty family is left out.
+fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
+    [false, true].into_iter().filter_map(|v6| {
+        let of_family = |address: &IpNet| matches!(address, IpNet::V6(_)) == v6;
+        let addrs: Vec<IpNet> = addrs.iter().copied().filter(of_family).collect();
+        (!addrs.is_empty()).then_some((v6, addrs))
+    })
+}
 
 /// A table of both families at one moment. A family without programs has none.
 pub(crate) struct Tables(Vec<(bool, SavedTable)>);

@@ -75,7 +75,7 @@ pub fn has_legacy_nat() -> bool {
 }
 
 /// As [`has_legacy_nat`], for any table.
-fn has_legacy(table: &str) -> bool {
+pub(super) fn has_legacy(table: &str) -> bool {
     for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
         match std::fs::read_to_string(names) {
             Ok(tables) if tables.lines().any(|name| name == table) => return true,

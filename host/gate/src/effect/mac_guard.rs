@@ -174,6 +174,7 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         Effect::Port(port) => Some(port.name),
         Effect::Macvlan(_)
         | Effect::Device(_)
+        | Effect::Firewall(_)
         | Effect::Masquerade(_)
         | Effect::MacGuard(_)
         | Effect::Lease(_)

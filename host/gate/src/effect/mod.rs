@@ -13,6 +13,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 pub mod device;
+mod firewall;
 pub(crate) mod lease;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
@@ -23,6 +24,7 @@ mod port;
 mod veth;
 
 pub use device::Device;
+pub use firewall::Firewall;
 pub use lease::Lease;
 pub use loopback_up::LoopbackUp;
 pub use mac_guard::MacGuard;
@@ -153,6 +155,7 @@ effects! {
     Device: device;
     Masquerade: masquerade;
     MacGuard: mac_guard;
+    Firewall: firewall;
     Lease: lease;
     Native: native;
     LoopbackUp: loopback_up;
@@ -222,7 +225,7 @@ impl Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_types::{Backend, Mac};
+    use postern_types::{Backend, FirewallBackend, Mac};
 
     /// The form of each effect in records, and the forms that earlier versions wrote.
     #[test]
@@ -260,6 +263,18 @@ mod tests {
             (
                 Effect::Masquerade(Masquerade { backend: Backend::Iptables, addresses: Vec::new() }),
                 r#"{"effect":"masquerade","backend":"iptables","addresses":[]}"#,
+            ),
+            (
+                Effect::Firewall(Firewall { backend: FirewallBackend::Iptables, zone: None, addresses: addresses() }),
+                r#"{"effect":"firewall","backend":"iptables","addresses":["10.1.0.2/24","fd00::2/64"]}"#,
+            ),
+            (
+                Effect::Firewall(Firewall {
+                    backend: FirewallBackend::Firewalld,
+                    zone: Some("trusted".to_owned()),
+                    addresses: addresses(),
+                }),
+                r#"{"effect":"firewall","backend":"firewalld","zone":"trusted","addresses":["10.1.0.2/24","fd00::2/64"]}"#,
             ),
             (Effect::MacGuard(MacGuard { id: None, host: None, mac: None }), r#"{"effect":"mac-guard"}"#),
             (

@@ -192,6 +192,7 @@ impl Session {
             // A device that the kernel brought home gets its own name only by its DEL.
             Effect::Device(device) => device.is_claim(link),
             Effect::Macvlan(_)
+            | Effect::Firewall(_)
             | Effect::Masquerade(_)
             | Effect::MacGuard(_)
             | Effect::Lease(_)
