@@ -34,7 +34,8 @@ use crate::nft::batch::Table;
 use crate::{FirewallError, Nft};
 
 const FORWARD: &str = "FORWARD";
-const CHAIN: &str = "CNI-FORWARD";
+/// The chain of accepted addresses.
+pub(crate) const CHAIN: &str = "CNI-FORWARD";
 const STAGES: [&str; 2] = ["CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2"];
 
 // The native plugin's texts.

@@ -27,7 +27,7 @@ pub enum Firewall {
 table! {
     Firewall;
     Admit {} => "firewall.admit", Host, Attachment;
-    Isolate {} => "firewall.isolate", Host, Node;
+    Isolate {} => "firewall.isolate", Both, Node;
     Check {} => "firewall.check", Host, Nothing;
     Remove {} => "firewall.remove", Host, Removal;
 }
