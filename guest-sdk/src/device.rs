@@ -13,7 +13,7 @@ use {
 
 /// A device that is now the attachment's link, with the kernel's data about it.
 #[derive(Debug)]
-pub struct Taken {
+pub struct TakenDevice {
     /// The link.
     pub link: Link,
     /// Its attributes.
@@ -35,12 +35,12 @@ pub fn find(by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, Error> {
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name.
-pub fn take(by: DeviceKey, value: &str) -> Result<Taken, Error> {
+pub fn take(by: DeviceKey, value: &str) -> Result<TakenDevice, Error> {
     host!(
         component: sys::device::take(sys::device_key(by), value).map(sys::taken).map_err(sys::failure),
         fake: ask!(
             ops::Device::Take { by, value: value.to_owned() },
-            Reply::Taken(taken) => Taken { link: Link(taken.handle), attributes: taken }
+            Reply::Taken(taken) => TakenDevice { link: Link(taken.handle), attributes: taken }
         ),
     )
 }

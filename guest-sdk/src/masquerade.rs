@@ -10,7 +10,7 @@ use postern_types::ops;
 
 /// The meaning of the keys `ipMasq` and `ipMasqBackend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum MasqueradeConfig {
     /// No masquerading.
     No,
     /// Masquerading by any packet filter.
@@ -19,7 +19,7 @@ pub enum Wanted {
     By(Backend),
 }
 
-impl Wanted {
+impl MasqueradeConfig {
     /// Reads both keys. The backend is checked only if `ipMasq` is true.
     ///
     /// # Errors

@@ -61,9 +61,9 @@ fn adopt(node: &Node, arguments: &str) -> Result<Vec<String>> {
 fn gc(node: &Node, run_by: &str, arguments: &str) -> Result<(Value, Option<i32>)> {
     let script = format!("{run_by} {}/postern gc --json {arguments}", plugin_bin()?.display());
     let output = node.command("sh").args(["-c", &script]).output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let said = serde_json::from_str(&said).with_context(|| format!("{output:?}"))?;
-    Ok((said, output.status.code()))
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let printed = serde_json::from_str(&printed).with_context(|| format!("{output:?}"))?;
+    Ok((printed, output.status.code()))
 }
 
 /// Returns the parts of the node that attachments change while they live.
@@ -204,27 +204,27 @@ fn without_a_view_of_all_namespaces_only_ports_are_judged() -> Result<()> {
     let before = picture(&node)?;
     let guards = node.sh("nft list table bridge nat")?;
     for run_by in ["", "unshare --pid --fork --mount-proc"] {
-        let (said, status) = gc(&node, run_by, "--native")?;
-        let kinds: Vec<_> = entries(&said, "native").iter().map(|entry| text(entry, "kind").to_owned()).collect();
-        ensure!(kinds == ["mac-guard"], "{said}");
-        let problems = said.get("problems").map(ToString::to_string).unwrap_or_default();
-        ensure!(problems.contains("4 leases and masquerading rules were not judged"), "{said}");
-        ensure!(problems.contains("run it as root on the host, in its PID namespace"), "{said}");
+        let (printed, status) = gc(&node, run_by, "--native")?;
+        let kinds: Vec<_> = entries(&printed, "native").iter().map(|entry| text(entry, "kind").to_owned()).collect();
+        ensure!(kinds == ["mac-guard"], "{printed}");
+        let problems = printed.get("problems").map(ToString::to_string).unwrap_or_default();
+        ensure!(problems.contains("4 leases and masquerading rules were not judged"), "{printed}");
+        ensure!(problems.contains("run it as root on the host, in its PID namespace"), "{printed}");
         ensure!(status == Some(1), "it is not said to be all: {status:?}");
         ensure!(compare(&before, &picture(&node)?).is_empty() && guards == node.sh("nft list table bridge nat")?);
     }
-    let (said, _) = gc(&node, "", "")?;
-    ensure!(said.get("native") == Some(&Value::Null), "only if told to: {said}");
-    let (said, status) = gc(&node, "", "--native --yes")?;
-    ensure!(said.get("done") == Some(&json!(true)) && status == Some(1), "{said}");
+    let (printed, _) = gc(&node, "", "")?;
+    ensure!(printed.get("native") == Some(&Value::Null), "only if told to: {printed}");
+    let (printed, status) = gc(&node, "", "--native --yes")?;
+    ensure!(printed.get("done") == Some(&json!(true)) && status == Some(1), "{printed}");
     let left = node.sh("nft list table bridge nat")?;
     ensure!(!left.contains("dead") && left.contains("PREROUTING"), "{left}");
     ensure!(adopt(&node, "find")?.len() == 4, "the rest is there still");
     Ok(())
 }
 
-fn entries<'a>(said: &'a Value, key: &str) -> &'a [Value] {
-    said.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+fn entries<'a>(printed: &'a Value, key: &str) -> &'a [Value] {
+    printed.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn text<'a>(entry: &'a Value, key: &str) -> &'a str {

@@ -12,14 +12,14 @@ const CONTAINERS: [&str; 2] = ["2f5a0e7bb1c94d0aaaaa", "2f5a0e7bb1c94d0abbbb"];
 
 const NETWORK: &str = "a-network-with-a-long-name";
 
-struct Said {
+struct CommandOutput {
     status: i32,
     out: String,
     err: String,
 }
 
 /// Runs postern as on a terminal with colours, and with backtraces on.
-fn postern(node: &Node, arguments: &[&str]) -> Result<Said> {
+fn postern(node: &Node, arguments: &[&str]) -> Result<CommandOutput> {
     let mut command = node.command(plugin_bin()?.join("postern"));
     command.args(arguments).stdin(Stdio::null());
     for (name, value) in [("RUST_BACKTRACE", "1"), ("CLICOLOR_FORCE", "1"), ("FORCE_COLOR", "1"), ("TERM", "xterm")] {
@@ -27,7 +27,7 @@ fn postern(node: &Node, arguments: &[&str]) -> Result<Said> {
     }
     let output = command.output()?;
     let status = output.status.code().context("postern was killed")?;
-    Ok(Said { status, out: String::from_utf8(output.stdout)?, err: String::from_utf8(output.stderr)? })
+    Ok(CommandOutput { status, out: String::from_utf8(output.stdout)?, err: String::from_utf8(output.stderr)? })
 }
 
 fn config() -> Value {
@@ -54,7 +54,7 @@ fn node() -> Result<Node> {
     Ok(node)
 }
 
-const VERBS: [&str; 9] = ["add", "inspect", "learn", "plan", "log", "ls", "show", "doctor", "gc"];
+const VERBS: [&str; 10] = ["add", "inspect", "learn", "plan", "log", "ls", "show", "doctor", "gc", "reapply"];
 
 #[test]
 fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {
@@ -67,9 +67,9 @@ fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {
         calls.push((vec![verb, "--nothing"], 2));
     }
     for (arguments, status) in calls {
-        let said = postern(&node, &arguments)?;
-        ensure!(said.status == status, "{arguments:?}: {} {}", said.status, said.err);
-        for line in said.out.lines().chain(said.err.lines()) {
+        let printed = postern(&node, &arguments)?;
+        ensure!(printed.status == status, "{arguments:?}: {} {}", printed.status, printed.err);
+        for line in printed.out.lines().chain(printed.err.lines()) {
             ensure!(line.chars().count() <= 80, "{arguments:?}: {line}");
             ensure!(!line.contains("postern-admin") && !line.contains('\u{1b}'), "{arguments:?}: {line}");
         }
@@ -105,10 +105,12 @@ fn whatever_is_printed_fits_a_terminal() -> Result<()> {
         &["gc"],
         &["gc", "--native"],
         &["gc", "--node"],
+        &["reapply", "--dry-run"],
+        &["reapply"],
     ] {
-        let said = postern(&node, arguments)?;
+        let printed = postern(&node, arguments)?;
         let mut command = false;
-        for line in said.out.lines().chain(said.err.lines()) {
+        for line in printed.out.lines().chain(printed.err.lines()) {
             ensure!(!line.contains('\u{1b}') && !line.contains("backtrace"), "{arguments:?}: {line}");
             // Three things can't be broken: a single word, a line of JSON, and a command for copying.
             let unbreakable = line.trim().split(' ').count() == 1 || line.trim_start().starts_with('"') || command;
@@ -149,13 +151,14 @@ fn everything_has_a_form_for_scripts() -> Result<()> {
         &["gc", "--json"],
         &["gc", "--native", "--json"],
         &["gc", "--node", "--json"],
+        &["reapply", "--json"],
     ] {
         let ipam = json!({"type": "static", "addresses": [{"address": "10.7.0.2/24"}]});
         let network = json!({"cniVersion": "1.0.0", "name": "s", "type": "static", "ipam": ipam});
         node.sh(&format!("echo '{network}' > /run/static.conf"))?;
-        let said = postern(&node, arguments)?;
-        serde_json::from_str::<Value>(&said.out)
-            .with_context(|| format!("{arguments:?}: {} {}", said.out, said.err))?;
+        let printed = postern(&node, arguments)?;
+        serde_json::from_str::<Value>(&printed.out)
+            .with_context(|| format!("{arguments:?}: {} {}", printed.out, printed.err))?;
     }
     let log = postern(&node, &["log", "--json"])?.out;
     ensure!(log.lines().count() > 10 && log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{log}");
@@ -176,9 +179,9 @@ fn who_is_not_there_is_an_error() -> Result<()> {
         (&["plan", "/run/net.d/10-net.conf", "--plugin", "nothing"], 1, "no plugin \"nothing\""),
         (&["plan", "/run/net.d/none.conf"], 1, "none.conf"),
     ] {
-        let said = postern(&node, arguments)?;
-        let err = said.err.split_whitespace().collect::<Vec<_>>().join(" ");
-        ensure!(said.status == status && err.contains(words), "{arguments:?}: {} {err}", said.status);
+        let printed = postern(&node, arguments)?;
+        let err = printed.err.split_whitespace().collect::<Vec<_>>().join(" ");
+        ensure!(printed.status == status && err.contains(words), "{arguments:?}: {} {err}", printed.status);
     }
     let own = postern(&node, &["log", "--container", CONTAINERS[0]])?;
     ensure!(own.status == 0 && !own.out.contains(CONTAINERS[1]), "{}", own.out);
@@ -189,9 +192,9 @@ fn who_is_not_there_is_an_error() -> Result<()> {
 fn the_log_by_time_and_number_and_as_it_grows() -> Result<()> {
     let node = node()?;
     let lines = |arguments: &[&str]| -> Result<Vec<String>> {
-        let said = postern(&node, &[&["log", "--json"], arguments].concat())?;
-        ensure!(said.status == 0, "{arguments:?}: {}", said.err);
-        Ok(said.out.lines().map(str::to_owned).collect())
+        let printed = postern(&node, &[&["log", "--json"], arguments].concat())?;
+        ensure!(printed.status == 0, "{arguments:?}: {}", printed.err);
+        Ok(printed.out.lines().map(str::to_owned).collect())
     };
     let all = lines(&[])?;
     ensure!(lines(&["-n", "3"])? == all.get(all.len() - 3..).unwrap_or_default());
@@ -241,10 +244,10 @@ fn a_list_with_a_plugin_that_is_nowhere_is_a_failed_plan() -> Result<()> {
         node.sh(&format!("echo '{list}' > /run/plan.conflist"))?;
         postern(&node, &["plan", "/run/plan.conflist", "--json", "--cni-path", "/run/native:/run/none"])
     };
-    let said = plan(&list)?;
-    let object: Value = serde_json::from_str(&said.out)?;
+    let printed = plan(&list)?;
+    let object: Value = serde_json::from_str(&printed.out)?;
     let message = object["plugins"][1]["error"]["msg"].as_str().unwrap_or_default();
-    ensure!(said.status == 1 && message.contains("there is no plugin \"nowhere\""), "{object:#}");
+    ensure!(printed.status == 1 && message.contains("there is no plugin \"nowhere\""), "{object:#}");
     ensure!(message.contains("/run/native:/run/none"), "{message}");
     node.sh("mkdir /run/native; cp /bin/true /run/native/nowhere")?;
     ensure!(plan(&list)?.status == 0);

@@ -64,10 +64,10 @@ fn slow(import: Option<&str>) -> Vec<u8> {
 fn postern(node: &Node, arguments: &[&str]) -> Result<(i32, String, Duration)> {
     let start = Instant::now();
     let output = node.command(plugin_bin()?.join("postern")).args(arguments).output()?;
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     // Lines are broken at the width of a terminal.
-    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    Ok((output.status.code().unwrap_or(-1), said, start.elapsed()))
+    let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+    Ok((output.status.code().unwrap_or(-1), printed, start.elapsed()))
 }
 
 fn place() -> Result<Node> {
@@ -98,8 +98,8 @@ fn what_is_refused_is_refused_before_it_is_compiled() -> Result<()> {
         (&["add", "/mnt/large.wasm", "--policy", "/mnt/other.toml", "--catalog", "/mnt/x"], 1, "grants \"loopback\""),
         (&["add", "/mnt/large.wasm", "--policy", "/mnt/pin.toml", "--catalog", "/mnt/x"], 1, "another component"),
     ] {
-        let (status_now, said, took) = postern(&node, arguments)?;
-        ensure!(said.contains(words), "{arguments:?}: {said}");
+        let (status_now, printed, took) = postern(&node, arguments)?;
+        ensure!(printed.contains(words), "{arguments:?}: {printed}");
         ensure!(status_now == status, "{arguments:?}: status {status_now}");
         ensure!(took < SOON, "{arguments:?}: {took:?}");
     }

@@ -70,7 +70,7 @@ impl Place {
 }
 
 /// Returns true for success, false for one error object; and the text in either case.
-fn said(answer: &Answer) -> Result<(bool, String)> {
+fn printed(answer: &Answer) -> Result<(bool, String)> {
     ensure!(!answer.stderr.contains("panicked") && !answer.stderr.contains("this is a bug"), "{answer:?}");
     match answer.status {
         0 => Ok((true, answer.stderr.clone())),
@@ -100,7 +100,7 @@ const DISKS: [Disk; 3] = [
 const DIRECTORIES: [(&str, bool); 4] =
     [("/run/postern", true), ("/var/lib/cni/networks", true), ("/var/lib/postern", false), ("/var/log/postern", false)];
 
-fn spoiled(disk: &Disk, directory: &str, needed: bool) -> Result<()> {
+fn runs_with_bad_disk(disk: &Disk, directory: &str, needed: bool) -> Result<()> {
     let mode = if directory.contains("cni") { "755" } else { "700" };
     let place =
         Place::new(&format!("mkdir -p {directory}; mount -t tmpfs -o mode={mode},{} disk {directory}", disk.options))?;
@@ -115,7 +115,7 @@ fn spoiled(disk: &Disk, directory: &str, needed: bool) -> Result<()> {
         let answer = place.call(verb, "c1", &previous)?;
         let after = place.picture()?;
         usable()?;
-        let (succeeded, text) = said(&answer).with_context(named)?;
+        let (succeeded, text) = printed(&answer).with_context(named)?;
         println!("{}: {}: {}", named(), if succeeded { "succeeded" } else { "failed" }, text.trim());
         if succeeded {
             ensure!(verb != "ADD" || !needed, "{}: it succeeded", named());
@@ -149,7 +149,7 @@ fn a_disk_that_takes_nothing_more_is_told_before_anything_is_changed() -> Result
     each(
         DISKS.iter().flat_map(|disk| DIRECTORIES.map(|(directory, needed)| (disk, directory, needed))),
         |(disk, directory, _)| format!("{directory} {}", disk.name),
-        |(disk, directory, needed)| spoiled(disk, directory, *needed),
+        |(disk, directory, needed)| runs_with_bad_disk(disk, directory, *needed),
     )
 }
 
@@ -183,7 +183,7 @@ fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bo
         let container = if *verb == "ADD c2" { "c2" } else { "c1" };
         let previous = if *verb == "ADD c2" { &Value::Null } else { &result };
         let answer = place.call(verb.split(' ').next().unwrap_or_default(), container, previous)?;
-        let (succeeded, text) = said(&answer).with_context(named)?;
+        let (succeeded, text) = printed(&answer).with_context(named)?;
         if *verb == "ADD c2" {
             ensure!(succeeded, "{}: another attachment's ADD: {text}", named());
             place.call("DEL", "c2", &Value::Null)?.success().with_context(named)?;
@@ -201,7 +201,7 @@ fn damaged(place: &Place, name: &str, damage: &str, verbs: &[&str], must_say: bo
         }
         if *verb != "DEL" || !succeeded {
             let mut answer = place.call("DEL", "c1", &result)?;
-            let (succeeded, why) = said(&answer).with_context(named)?;
+            let (succeeded, why) = printed(&answer).with_context(named)?;
             if !succeeded && why.contains(&key) && why.contains("use the version that wrote it") {
                 place.node.sh(&format!("rm -rf /run/postern/attachments/{key}"))?;
                 all = false;

@@ -139,9 +139,9 @@ fn what_an_operator_has_removed_is_in_the_log() -> Result<()> {
     node.sh(&format!("{postern} gc --node --yes"))?;
     ensure!(removed()? == "0\n", "the bridge is in use");
     call(&node, "DEL", "c1", &config)?.success()?;
-    let said = node.sh(&format!("{postern} gc --node --forwarding --yes"))?;
-    let shown = said.lines().filter(|line| line.starts_with("unused: ")).count();
-    ensure!(shown > 0 && removed()?.trim() == shown.to_string(), "{said}");
+    let printed = node.sh(&format!("{postern} gc --node --forwarding --yes"))?;
+    let shown = printed.lines().filter(|line| line.starts_with("unused: ")).count();
+    ensure!(shown > 0 && removed()?.trim() == shown.to_string(), "{printed}");
     let shown = node.sh(&format!("{postern} log"))?;
     for object in ["kind=\"bridge\" name=\"br9\"", "kind=\"forwarding\" name=\"ipv4\""] {
         ensure!(flat(&shown).contains(object), "not {object}: {shown}");

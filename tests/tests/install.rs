@@ -44,8 +44,8 @@ fn install_and_uninstall() -> Result<()> {
     let before = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +; find . -type d | sort")?;
     // Twice: an update must not mistake Postern's own file for a native plugin.
     make(&node, "install", "/run/root")?;
-    let said = make(&node, "install", "/run/root")?;
-    ensure!(!said.contains("is kept as"), "{said}");
+    let printed = make(&node, "install", "/run/root")?;
+    ensure!(!printed.contains("is kept as"), "{printed}");
 
     let kept = node.sh("cd /run/root/opt/cni/bin; cat bridge.native other")?;
     ensure!(kept == "native\nother\n", "the native plugins: {kept}");

@@ -45,7 +45,7 @@ fn attached() -> Result<Node> {
 }
 
 /// Runs two DELs with the attachment's record, and two without.
-fn lets_go(change: &str) -> Result<()> {
+fn del_succeeds_after(change: &str) -> Result<()> {
     for lose in [":", "rm /run/postern/attachments/*"] {
         let node = attached()?;
         node.sh(lose)?;
@@ -85,7 +85,7 @@ fn a_policy_change_never_wedges_a_del() -> Result<()> {
         ),
         format!("chmod 666 {OPERATOR}; touch {OPERATOR}/bridge.toml; chmod 666 {OPERATOR}/bridge.toml"),
     ];
-    each(changes, String::clone, |change| lets_go(change))
+    each(changes, String::clone, |change| del_succeeds_after(change))
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn code_that_is_gone_or_spoilt_never_wedges_a_del() -> Result<()> {
         "sed -i s/wasmtime-48/wasmtime-47/g bridge.cwasm
          sed -i \"s/\\\"code\\\": [^,]*/\\\"code\\\": \\\"$(sha256sum < bridge.cwasm | cut -d' ' -f1)\\\"/\" bridge.json",
     ];
-    each(changes, |change| (*change).to_owned(), |change| lets_go(change))
+    each(changes, |change| (*change).to_owned(), |change| del_succeeds_after(change))
 }
 
 /// Without a plugin only the attachment's own objects are removed.
@@ -158,8 +158,8 @@ fn hints_of_a_running_host_can_be_copied() -> Result<()> {
             if answer.status == 0 {
                 break;
             }
-            let said: Value = serde_json::from_str(&answer.stdout)?;
-            let text = format!("{} {}", said["msg"], said["details"]).replace("\\\"", "\"");
+            let printed: Value = serde_json::from_str(&answer.stdout)?;
+            let text = format!("{} {}", printed["msg"], printed["details"]).replace("\\\"", "\"");
             let line = text.split('`').nth(1).with_context(|| text.clone())?;
             node.sh(&format!("cat > {policy} <<'E'\n{line}\nE"))?;
             answer = call(&node, "ADD")?;

@@ -24,11 +24,11 @@ enum End {
 use End::{Either, Fails, Unheard, Works};
 
 /// A condition: its name, the shell code that makes it and continues with `"$@"`, and the ends of VERSION, ADD and DEL.
-type Odd = (&'static str, &'static str, [End; 3]);
+type Condition = (&'static str, &'static str, [End; 3]);
 
 const LIMIT_OF_STACK: &str = "the runtime limits its stack to 64, and it needs 128";
 
-const ODD: [Odd; 24] = [
+const ODD: [Condition; 24] = [
     ("SIGCHLD is ignored", "exec env --ignore-signal=CHLD \"$@\"", [Works, Works, Works]),
     ("all signals are ignored", "exec env --ignore-signal \"$@\"", [Works, Works, Works]),
     ("all signals are blocked", "exec env --block-signal \"$@\"", [Works, Works, Works]),

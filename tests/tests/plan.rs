@@ -23,7 +23,7 @@ struct Place {
 }
 
 /// Exit status, standard output, standard error.
-type Said = (i32, String, String);
+type CommandOutput = (i32, String, String);
 
 impl Place {
     fn new(containers: &[&str]) -> Result<Self> {
@@ -46,12 +46,12 @@ impl Place {
 
     /// Runs `postern plan` of a network, by a user without any privilege: `nobody` in a separate user namespace. Fails
     /// if anything on the node changed.
-    fn plan(&self, network: &Value, arguments: &[&str]) -> Result<Said> {
+    fn plan(&self, network: &Value, arguments: &[&str]) -> Result<CommandOutput> {
         self.plan_of(&plugin_bin()?, network, arguments)
     }
 
     /// Runs the same by the postern in another directory.
-    fn plan_of(&self, bin: &Path, network: &Value, arguments: &[&str]) -> Result<Said> {
+    fn plan_of(&self, bin: &Path, network: &Value, arguments: &[&str]) -> Result<CommandOutput> {
         self.write("/run/plan.conflist", &network.to_string())?;
         let before = self.looks()?;
         let mut command = self.node.command("unshare");
@@ -61,12 +61,12 @@ impl Place {
         command.args(["--cni-path", "/run/native"]);
         let output = command.output()?;
         let after = self.looks()?;
-        let said =
+        let printed =
             (output.status.code().unwrap_or(-1), String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
-        ensure!(before.0 == after.0, "plan changed files: {said:?}\n{}\n{}", before.0, after.0);
+        ensure!(before.0 == after.0, "plan changed files: {printed:?}\n{}\n{}", before.0, after.0);
         let changes = compare(&before.1, &after.1);
-        ensure!(changes.is_empty(), "plan changed the node: {said:?}\n{changes:?}");
-        Ok(said)
+        ensure!(changes.is_empty(), "plan changed the node: {printed:?}\n{changes:?}");
+        Ok(printed)
     }
 
     fn looks(&self) -> Result<(String, Value)> {
@@ -172,7 +172,7 @@ fn as_logged(plan: &Value) -> Vec<Value> {
 }
 
 /// Returns the part of an operation that plan and log have in common.
-fn essence(operation: &Value, decision: &str, result: &str) -> Value {
+fn common_part(operation: &Value, decision: &str, result: &str) -> Value {
     let mut request = operation["request"].clone();
     // Chosen by the host.
     if operation["operation"].as_str().is_some_and(|name| name.starts_with("mac-guard")) {
@@ -246,7 +246,7 @@ fn foretold() -> Vec<(&'static str, Value, &'static str, &'static str)> {
 fn it_foretells_what_an_add_does() -> Result<()> {
     let mut failures = Vec::new();
     for (name, network, ifname, args) in foretold() {
-        if let Err(error) = foretells(&network, ifname, args) {
+        if let Err(error) = plan_matches_run(&network, ifname, args) {
             failures.push(format!("{name}: {error:#}"));
         }
     }
@@ -263,7 +263,7 @@ fn real_name(message: &Value) -> Value {
 }
 
 /// Runs it for a first container and for a second, which finds bridge, leases and forwarding there.
-fn foretells(network: &Value, ifname: &str, args: &str) -> Result<()> {
+fn plan_matches_run(network: &Value, ifname: &str, args: &str) -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
     place.node.sh(WIRE)?;
     for container in ["c1", "c2"] {
@@ -280,10 +280,10 @@ fn foretells(network: &Value, ifname: &str, args: &str) -> Result<()> {
         let arguments = ["--container", container, "--netns", &netns, "--ifname", ifname, "--args", args];
         let (status, plan) = place.object(network, &arguments)?;
         let (answer, lines) = place.add(network, container, ifname, args)?;
-        let planned: Vec<Value> = as_logged(&plan).iter().map(|line| essence(line, "verdict", "outcome")).collect();
+        let planned: Vec<Value> = as_logged(&plan).iter().map(|line| common_part(line, "verdict", "outcome")).collect();
         // Undoing by the host itself belongs to no plugin.
         let asked = lines.iter().filter(|line| line["plugin"] != "postern");
-        let logged: Vec<Value> = asked.map(|line| essence(line, "decision", "result")).collect();
+        let logged: Vec<Value> = asked.map(|line| common_part(line, "decision", "result")).collect();
         ensure!(planned == logged, "{container}: planned\n{planned:#?}\nlogged\n{logged:#?}");
         let result: Value = serde_json::from_str(&answer.stdout)?;
         ensure!(answer.status == status, "{container}: planned {status}, really {answer:?}");

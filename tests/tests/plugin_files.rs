@@ -114,8 +114,8 @@ fn names_that_are_no_plugins_lead_nowhere() -> Result<()> {
     Refusal::of(&unknown)?.expect(999, "there is no plugin \"unknown\"")?;
     // No name at all: argv[0] is empty.
     let script = format!("exec -a '' {COPY}/postern");
-    let said = node.command("bash").args(["-c", &script]).env("CNI_COMMAND", "VERSION").output()?;
-    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    let printed = node.command("bash").args(["-c", &script]).env("CNI_COMMAND", "VERSION").output()?;
+    let text = String::from_utf8_lossy(&printed.stdout).into_owned();
     ensure!(text.contains("invalid plugin name: "), "{text}");
     // A person who types it gets its purpose; the plugin prints its description, as each plugin does.
     let typed = node.sh(&format!("{COPY}/postern --plugin=static inspect 2>&1"))?;
@@ -127,8 +127,8 @@ fn names_that_are_no_plugins_lead_nowhere() -> Result<()> {
 }
 
 fn findings(node: &Node, arguments: &str) -> Result<Vec<String>> {
-    let said = node.sh(&format!("{COPY}/postern doctor --json {arguments} || true"))?;
-    let report: Value = serde_json::from_str(&said)?;
+    let printed = node.sh(&format!("{COPY}/postern doctor --json {arguments} || true"))?;
+    let report: Value = serde_json::from_str(&printed)?;
     let findings = report.get("findings").and_then(Value::as_array).cloned().unwrap_or_default();
     let line = |finding: &Value| {
         let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
@@ -140,7 +140,7 @@ fn findings(node: &Node, arguments: &str) -> Result<Vec<String>> {
 #[test]
 fn an_installers_copy_leaves_the_host_alone() -> Result<()> {
     let node = node()?;
-    node.sh(&format!("mkdir /run/bin; for plugin in bridge ptp macvlan static loopback host-local; do {COPY}/postern add $plugin --bin /run/bin; done"))?;
+    node.sh(&format!("mkdir /run/bin; for policy in {COPY}/postern.d/*.toml; do {COPY}/postern add $(basename $policy .toml) --bin /run/bin; done"))?;
     ensure!(findings(&node, "--bin /run/bin")?.is_empty(), "{:?}", findings(&node, "--bin /run/bin")?);
     let sum = || node.sh(&format!("sha256sum {COPY}/postern {COPY}/postern-admin"));
     let before = sum()?;
@@ -193,22 +193,23 @@ fn nothing_that_had_the_name_is_lost() -> Result<()> {
     add("bridge")?;
     ensure!(seen()? == expected, "{}", seen()?);
     node.sh("echo two > /run/bin/bridge")?;
-    let said = flat(&add("bridge")?);
+    let printed = flat(&add("bridge")?);
     ensure!(
-        said.contains("kept as /run/bin/bridge.native-1") && flat(&said).contains("kept as /run/bin/bridge.native"),
-        "{said}"
+        printed.contains("kept as /run/bin/bridge.native-1")
+            && flat(&printed).contains("kept as /run/bin/bridge.native"),
+        "{printed}"
     );
     node.sh("echo two > /run/bin/bridge")?;
     add("bridge")?;
     node.sh("echo three > /run/bin/bridge")?;
     add("bridge")?;
     // The same for scripts.
-    let said = node.sh(&format!(
+    let printed = node.sh(&format!(
         "mkdir /run/json; echo one > /run/json/bridge; {COPY}/postern add bridge --bin /run/json --json"
     ))?;
-    let object: Value = serde_json::from_str(&said)?;
+    let object: Value = serde_json::from_str(&printed)?;
     for (key, value) in [("plugin", "bridge"), ("file", "/run/json/bridge"), ("kept", "/run/json/bridge.native")] {
-        ensure!(object.get(key).and_then(Value::as_str) == Some(value), "{said}");
+        ensure!(object.get(key).and_then(Value::as_str) == Some(value), "{printed}");
     }
     let kept = "bridge.native three\nbridge.native-1 one\nbridge.native-2 two\n";
     ensure!(seen()? == expected.replace("bridge.native one\n", kept), "{}", seen()?);
@@ -263,8 +264,8 @@ fn what_cannot_be_placed_is_refused_before_anything_is() -> Result<()> {
         ],
         |case| case.0.to_owned(),
         |(command, words)| {
-            let said = node.sh(&format!("! {command} 2>&1"))?;
-            ensure!(flat(&said).contains(words), "{said}");
+            let printed = node.sh(&format!("! {command} 2>&1"))?;
+            ensure!(flat(&printed).contains(words), "{printed}");
             ensure!(listing()? == before, "something was placed");
             Ok(())
         },

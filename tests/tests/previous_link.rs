@@ -68,8 +68,8 @@ impl Place {
 
     /// Returns the kernel's data about a link.
     fn link(&self, name: &str) -> Result<Value> {
-        let said = self.node.sh(&format!("ip -d -j link show {name}"))?;
-        let links: Vec<Value> = serde_json::from_str(&said)?;
+        let printed = self.node.sh(&format!("ip -d -j link show {name}"))?;
+        let links: Vec<Value> = serde_json::from_str(&printed)?;
         links.into_iter().next().context("no link")
     }
 

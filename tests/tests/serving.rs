@@ -63,9 +63,9 @@ fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
     const NET: &str = "10.61.0";
     for backend in ["iptables", "nftables"] {
         let (node, result) = dead(NET, backend)?;
-        let said = gc(&node, "/run/none")?;
-        ensure!(said.contains("addresses are kept: a rule in ip") && said.contains("10.61.0.2"), "{said}");
-        ensure!(said.contains("removed 0 of 1; of 1 all but the addresses, which are kept"), "{said}");
+        let printed = gc(&node, "/run/none")?;
+        ensure!(printed.contains("addresses are kept: a rule in ip") && printed.contains("10.61.0.2"), "{printed}");
+        ensure!(printed.contains("removed 0 of 1; of 1 all but the addresses, which are kept"), "{printed}");
         ensure!(leases(&node)? == "10.61.0.2\n" && rules(&node)?.is_empty(), "{} {}", leases(&node)?, rules(&node)?);
         node.add_container("c2")?;
         let second = call(&node, "ADD", "c2", &config(NET))?.success()?;
@@ -101,10 +101,10 @@ fn nor_one_of_a_chain_that_cannot_be_undone() -> Result<()> {
             ))?;
         }
         for round in 0..2 {
-            let said = gc(&node, "/run/net.d")?;
+            let printed = gc(&node, "/run/net.d")?;
             // Later there is no pair that shows the end of the namespace to a caller who can't look at all of them.
-            ensure!(round > 0 || said.contains("native portmap") == keeps, "round {round}: {said}");
-            ensure!(leases(&node)?.is_empty() != keeps && rules(&node)?.is_empty(), "{said} {}", leases(&node)?);
+            ensure!(round > 0 || printed.contains("native portmap") == keeps, "round {round}: {printed}");
+            ensure!(leases(&node)?.is_empty() != keeps && rules(&node)?.is_empty(), "{printed} {}", leases(&node)?);
         }
         call(&node, "DEL", "c1", &config(NET))?.success()?;
         ensure!(leases(&node)?.is_empty(), "DEL gives it back");
@@ -120,8 +120,8 @@ fn a_runtimes_collection_keeps_what_a_rule_serves() -> Result<()> {
         node.sh(lose)?;
         let mut empty = config(NET);
         merge(&mut empty, &json!({"cni.dev/valid-attachments": []}));
-        let said = call(&node, "GC", "", &empty)?;
-        ensure!(said.status == 0 && said.stderr.contains("still leads traffic to 10.63.0.2"), "{said:?}");
+        let printed = call(&node, "GC", "", &empty)?;
+        ensure!(printed.status == 0 && printed.stderr.contains("still leads traffic to 10.63.0.2"), "{printed:?}");
         ensure!(leases(&node)? == "10.63.0.2\n", "{backend}, {lose}: {}", leases(&node)?);
         portmap(&node, "DEL", backend, &result)?;
         call(&node, "GC", "", &empty)?.success()?;
@@ -172,11 +172,11 @@ fn status_says_whether_an_add_could_work() -> Result<()> {
     };
     let expect = |before: &str, patch: Value, after: &str, code: u64, words: &str| -> Result<()> {
         node.sh(before)?;
-        let (found, said) = status(patch)?;
+        let (found, printed) = status(patch)?;
         node.sh(after)?;
-        ensure!(found == code && said.contains(words), "after {before}: {found} instead of {code}: {said}");
-        let (found, said) = status(json!({}))?;
-        ensure!(found == 0, "after {after}: {said}");
+        ensure!(found == code && printed.contains(words), "after {before}: {found} instead of {code}: {printed}");
+        let (found, printed) = status(json!({}))?;
+        ensure!(found == 0, "after {after}: {printed}");
         Ok(())
     };
     let policy = |toml: &str| format!("printf '%s\\n' '{toml}' > /etc/postern/policy/bridge.toml");

@@ -293,10 +293,10 @@ fn a_log_that_cannot_be_written_stops_nothing_and_is_said() -> Result<()> {
     )?;
     let answer = call(&watched, "ADD")?;
     answer.success()?;
-    let said: Vec<&str> = answer.stderr.lines().filter(|line| line.contains("audit log")).collect();
+    let printed: Vec<&str> = answer.stderr.lines().filter(|line| line.contains("audit log")).collect();
     let words =
         "lines of the audit log /var/log/postern/audit.jsonl are lost, for they cannot be written: No space left";
-    ensure!(said.len() == 1 && said.iter().all(|line| line.contains(words)), "{:?}", answer.stderr);
+    ensure!(printed.len() == 1 && printed.iter().all(|line| line.contains(words)), "{:?}", answer.stderr);
     let size = watched.node.sh("stat -c %s /var/log/postern/audit.jsonl; rm /var/log/postern/other")?;
     ensure!(size == "4000\n", "a piece of a line was left: {size}");
     let answer = call(&watched, "DEL")?;
@@ -440,10 +440,10 @@ fn a_log_that_had_to_move_says_so() -> Result<()> {
     for verb in ["log", "doctor"] {
         let host = plugin_bin()?.join("postern");
         let output = watched.node.command(host).arg(verb).output()?;
-        let said = [output.stdout, output.stderr].concat();
+        let printed = [output.stdout, output.stderr].concat();
         // Lines are broken at the width of a terminal.
-        let said = String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ");
-        ensure!(said.contains(words), "{verb}: {said}");
+        let printed = String::from_utf8_lossy(&printed).split_whitespace().collect::<Vec<_>>().join(" ");
+        ensure!(printed.contains(words), "{verb}: {printed}");
     }
     Ok(())
 }

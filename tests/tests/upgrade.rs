@@ -219,8 +219,8 @@ fn what_is_in_the_way_is_said_before_anything_is_placed() -> Result<()> {
         |(break_it, mend, arguments, words)| {
             node.sh(break_it)?;
             let before = listing()?;
-            let said = node.sh(&format!("! {} {arguments} 2>&1", installation("/run/first")))?;
-            ensure!(flat(&said).contains(words), "{said}");
+            let printed = node.sh(&format!("! {} {arguments} 2>&1", installation("/run/first")))?;
+            ensure!(flat(&printed).contains(words), "{printed}");
             ensure!(listing()? == before, "something was placed");
             node.sh(&format!("from={}; {mend}", bin.display())).map(drop)
         },
@@ -242,8 +242,8 @@ fn root_needs_no_compiler() -> Result<()> {
         ))
     };
     make("install")?;
-    let said = node.sh(&format!("find /usr/local/lib/postern {BIN} ! -user 0; {BIN}/ptp 2>&1"))?;
-    ensure!(said.starts_with("CNI ptp plugin"), "{said}");
+    let printed = node.sh(&format!("find /usr/local/lib/postern {BIN} ! -user 0; {BIN}/ptp 2>&1"))?;
+    ensure!(printed.starts_with("CNI ptp plugin"), "{printed}");
     make("uninstall").map(drop)
 }
 
@@ -266,8 +266,8 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     attach(&node, "c1", "x")?;
     ensure!(node.sh("ls /run/postern")?.contains("verified") || node.sh("ls /run/postern")?.contains("attachments"));
     let uninstall = format!("{bin}/postern-admin uninstall --cni-bin {BIN} {PLUGINS}");
-    let said = node.sh(&format!("{uninstall} 2>&1"))?;
-    ensure!(flat(&said).contains("the audit log stays in /var/log/postern"), "{said}");
+    let printed = node.sh(&format!("{uninstall} 2>&1"))?;
+    ensure!(flat(&printed).contains("the audit log stays in /var/log/postern"), "{printed}");
     ensure!(tree()? == before, "before:\n{before}\nafter:\n{}", tree()?);
     // Again is no error.
     node.sh(&uninstall)?;
@@ -281,12 +281,12 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     let call = Call::new(Path::new(BIN), "ptp", "ADD", CONFIG).attachment("alive", &node.netns("c1"), "eth0");
     node.call(&call)?.success()?;
     node.sh(&format!("echo newer > {BIN}/ptp"))?;
-    let said = node.sh(&format!("{uninstall} 2>&1"))?;
+    let printed = node.sh(&format!("{uninstall} 2>&1"))?;
     ensure!(
-        flat(&said).contains("1 attachment had records") && flat(&said).contains("/run/postern.uninstalled-1"),
-        "{said}"
+        flat(&printed).contains("1 attachment had records") && flat(&printed).contains("/run/postern.uninstalled-1"),
+        "{printed}"
     );
-    ensure!(flat(&said).contains(&format!("{BIN}/ptp is not Postern's, and stays")), "{said}");
+    ensure!(flat(&printed).contains(&format!("{BIN}/ptp is not Postern's, and stays")), "{printed}");
     ensure!(node.sh(&format!("cat {BIN}/ptp; ls {BIN}"))? == "newer\nptp\nptp.native\n");
     ensure!(node.sh("ls -d /run/postern /var/lib/postern 2>/dev/null || true")?.is_empty());
     Ok(())

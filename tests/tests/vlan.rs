@@ -149,8 +149,8 @@ fn doctor_finds_a_port_in_another_vlan() -> Result<()> {
     let port = result["interfaces"][1]["name"].as_str().context("no host end")?;
     let found = || -> Result<Vec<String>> {
         let doctor = format!("{}/postern doctor --json --conf-dir /run/lists || true", plugin_bin()?.display());
-        let said: Value = place.json(&doctor)?;
-        let findings = said["findings"].as_array().cloned().unwrap_or_default();
+        let printed: Value = place.json(&doctor)?;
+        let findings = printed["findings"].as_array().cloned().unwrap_or_default();
         let of_ports = findings.iter().filter(|finding| finding["area"] == "ports");
         Ok(of_ports.map(|finding| finding["what"].as_str().unwrap_or_default().to_owned()).collect())
     };

@@ -90,13 +90,13 @@ fn the_program_that_runs_it_is_trusted_or_not_run() -> Result<()> {
         let answer = call(Path::new("/run/copy"), &watched, "files", "ADD")?;
         Refusal::of(&answer)?.expect(999, words).with_context(|| spoil.clone())?;
         if spoil.starts_with("rm") {
-            let said = watched.node.sh("/run/copy/postern doctor --json || true")?;
+            let printed = watched.node.sh("/run/copy/postern doctor --json || true")?;
             let told = if spoil.contains("mkdir") {
                 "postern-wasi is no regular file"
             } else {
                 " imports all of WASI, and is run by "
             };
-            ensure!(said.contains(told), "{said}");
+            ensure!(printed.contains(told), "{printed}");
         }
         // The other plugins don't need it.
         let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "loopback"}).to_string();

@@ -116,8 +116,8 @@ pub(crate) fn device_key(by: DeviceKey) -> device::Key {
     }
 }
 
-pub(crate) fn taken(taken: device::Taken) -> crate::device::Taken {
-    crate::device::Taken { link: crate::link::Link(taken.link), attributes: link_info(taken.attributes) }
+pub(crate) fn taken(taken: device::Taken) -> crate::device::TakenDevice {
+    crate::device::TakenDevice { link: crate::link::Link(taken.link), attributes: link_info(taken.attributes) }
 }
 
 /// Returns the texts of these values, as the interfaces carry them.

@@ -1,7 +1,7 @@
 //! The reader of the configuration. Messages are those of the native plugin.
 
 use postern_guest::cni::{Dns, Fields, NetConf, Verb};
-use postern_guest::masquerade::Wanted;
+use postern_guest::masquerade::MasqueradeConfig;
 use postern_guest::types::{Mac, MacParseError, PortSpec, VlanId};
 use postern_guest::{Error, Request, bridge, dns_override, mtu};
 
@@ -16,7 +16,7 @@ pub struct Config {
     pub is_default_gateway: bool,
     pub force_address: bool,
     /// Without addresses there is nothing to masquerade.
-    pub masquerade: Wanted,
+    pub masquerade: MasqueradeConfig,
     pub mtu: Option<u32>,
     pub promisc: bool,
     pub vlan: Option<VlanId>,
@@ -64,7 +64,7 @@ impl Config {
         let fields = conf.fields();
         let on = |key| Ok::<_, Error>(fields.bool(key)?.unwrap_or(false));
         let layer3 = !conf.ipam_type.is_empty();
-        let masquerade = Wanted::read(&fields)?;
+        let masquerade = MasqueradeConfig::read(&fields)?;
         let given = |mac: Option<String>| mac.filter(|mac| !mac.is_empty());
         let mac = given(conf.runtime_config()?.string("mac")?).or(given(conf.args_cni()?.string("mac")?));
         let is_default_gateway = on("isDefaultGateway")?;
@@ -78,7 +78,7 @@ impl Config {
             is_gateway: on("isGateway")? || is_default_gateway,
             is_default_gateway,
             force_address: on("forceAddress")?,
-            masquerade: if layer3 { masquerade } else { Wanted::No },
+            masquerade: if layer3 { masquerade } else { MasqueradeConfig::No },
             mtu: mtu(&fields)?,
             promisc: on("promiscMode")?,
             vlan: None,

@@ -1,13 +1,13 @@
 //! Reading of the configuration.
 
 use postern_guest::cni::Dns;
-use postern_guest::masquerade::Wanted;
+use postern_guest::masquerade::MasqueradeConfig;
 use postern_guest::{Error, Request, dns_override, mtu};
 
 /// The keys of this plugin.
 #[derive(Debug)]
 pub struct Config {
-    pub masquerade: Wanted,
+    pub masquerade: MasqueradeConfig,
     pub mtu: Option<u32>,
     pub dns: Option<Dns>,
 }
@@ -21,7 +21,7 @@ impl Config {
         let read = || {
             let conf = request.conf()?;
             let fields = conf.fields();
-            Ok(Self { masquerade: Wanted::read(&fields)?, mtu: mtu(&fields)?, dns: dns_override(&conf)? })
+            Ok(Self { masquerade: MasqueradeConfig::read(&fields)?, mtu: mtu(&fields)?, dns: dns_override(&conf)? })
         };
         read().map_err(load_error)
     }

@@ -84,19 +84,19 @@ pub struct Leftover {
     pub kind: Kind,
     /// The reason why it is not in use.
     pub reason: Reason,
-    thing: Thing,
+    object: LeftoverObject,
 }
 
 /// The data for finding it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Thing {
+enum LeftoverObject {
     Lease { directory: PathBuf, network: String, owner: Owner, lease: Held },
     Nftables(masquerade::Seen),
     Iptables(iptables::Seen),
     MacGuard { id: String, ports: Vec<String> },
 }
 
-impl Thing {
+impl LeftoverObject {
     fn kind(&self) -> Kind {
         match self {
             Self::Lease { .. } => Kind::Lease,
@@ -155,7 +155,7 @@ impl Thing {
     }
 }
 
-impl fmt::Display for Thing {
+impl fmt::Display for LeftoverObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lease { lease, .. } => write!(f, "lease {}", lease.path.display()),
@@ -169,52 +169,52 @@ impl fmt::Display for Thing {
 impl Leftover {
     /// Returns the network's name, if known.
     pub fn network(&self) -> Option<&str> {
-        self.thing.names().map(|names| names.network)
+        self.object.names().map(|names| names.network)
     }
 
     /// Returns the container ID, if the complete ID is known.
     pub fn container(&self) -> Option<&str> {
-        match &self.thing {
-            Thing::MacGuard { .. } => self.split_id().map(|(container, _)| container),
-            thing => thing.names().filter(|names| !names.cut).map(|names| names.container),
+        match &self.object {
+            LeftoverObject::MacGuard { .. } => self.split_id().map(|(container, _)| container),
+            object => object.names().filter(|names| !names.cut).map(|names| names.container),
         }
     }
 
     /// Returns the interface in the container, if known.
     pub fn interface(&self) -> Option<&str> {
-        match &self.thing {
-            Thing::MacGuard { .. } => self.split_id().map(|(_, interface)| interface),
-            thing => thing.names().and_then(|names| names.ifname),
+        match &self.object {
+            LeftoverObject::MacGuard { .. } => self.split_id().map(|(_, interface)| interface),
+            object => object.names().and_then(|names| names.ifname),
         }
     }
 
     /// Splits the ID at a hyphen; each part may contain further hyphens.
     fn split_id(&self) -> Option<(&str, &str)> {
-        let Thing::MacGuard { id, .. } = &self.thing else { return None };
+        let LeftoverObject::MacGuard { id, .. } = &self.object else { return None };
         id.split_once('-').filter(|(_, interface)| !interface.contains('-'))
     }
 
     /// Returns its name at its place: the lease's file, or the comment or ID of its rules, as in
     /// [`postern_firewall::account::Marked::mark`].
     pub fn mark(&self) -> String {
-        match &self.thing {
-            Thing::Lease { lease, .. } => lease.path.display().to_string(),
-            Thing::Nftables(seen) => seen.mark(),
-            Thing::Iptables(seen) => seen.mark(),
-            Thing::MacGuard { id, .. } => id.clone(),
+        match &self.object {
+            LeftoverObject::Lease { lease, .. } => lease.path.display().to_string(),
+            LeftoverObject::Nftables(seen) => seen.mark(),
+            LeftoverObject::Iptables(seen) => seen.mark(),
+            LeftoverObject::MacGuard { id, .. } => id.clone(),
         }
     }
 
     /// Returns the object in words.
     pub fn object(&self) -> String {
-        self.thing.to_string()
+        self.object.to_string()
     }
 
     /// Returns its attachment, as far as it is known: `network/container/interface`.
     pub fn attachment(&self) -> String {
-        let container = match (&self.thing, self.thing.names()) {
+        let container = match (&self.object, self.object.names()) {
             (_, Some(names)) if names.cut => format!("{}…", names.container),
-            (Thing::MacGuard { id, .. }, _) if self.split_id().is_none() => return format!("?/{id}"),
+            (LeftoverObject::MacGuard { id, .. }, _) if self.split_id().is_none() => return format!("?/{id}"),
             _ => self.container().unwrap_or("?").to_owned(),
         };
         format!("{}/{container}/{}", self.network().unwrap_or("?"), self.interface().unwrap_or("?"))
@@ -263,7 +263,7 @@ pub fn count_leases(scope: Scope<'_>) -> usize {
     look(scope, things, &mut report).map_or(0, |()| report.leftovers.len())
 }
 
-fn look(scope: Scope<'_>, things: Vec<Thing>, report: &mut Report) -> Result<(), String> {
+fn look(scope: Scope<'_>, things: Vec<LeftoverObject>, report: &mut Report) -> Result<(), String> {
     if things.is_empty() {
         return Ok(());
     }
@@ -281,10 +281,10 @@ fn look(scope: Scope<'_>, things: Vec<Thing>, report: &mut Report) -> Result<(),
     let cache = cache.unwrap_or_default();
     let now = SystemTime::now();
     let mut unknown = 0_usize;
-    for thing in things {
-        match judge(&thing.claim(&records, &cache, now), &facts) {
-            Verdict::Leftover(reason) => report.leftovers.push(Leftover { kind: thing.kind(), reason, thing }),
-            Verdict::Stays(why) => report.kept.push((thing.to_string(), why)),
+    for object in things {
+        match judge(&object.claim(&records, &cache, now), &facts) {
+            Verdict::Leftover(reason) => report.leftovers.push(Leftover { kind: object.kind(), reason, object }),
+            Verdict::Stays(why) => report.kept.push((object.to_string(), why)),
             Verdict::InUse => {}
             Verdict::Unknown => unknown += 1,
         }
@@ -306,7 +306,7 @@ fn noted<T>(found: Result<Vec<T>, impl fmt::Display>, problems: &mut Vec<String>
     })
 }
 
-fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<Thing> {
+fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<LeftoverObject> {
     let default = PathBuf::from(DEFAULT_DIRECTORY);
     let mut things = Vec::new();
     for directory in std::iter::once(&default).chain(scope.directories.iter().filter(|other| **other != default)) {
@@ -324,23 +324,24 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<Thing> {
         };
         for network in networks {
             // A file without a known owner may not be a lease.
-            let thing = |lease: Held| {
+            let object = |lease: Held| {
                 let (directory, network, owner) = (directory.clone(), network.clone(), lease.owner.clone()?);
-                Some(Thing::Lease { directory, network, owner, lease })
+                Some(LeftoverObject::Lease { directory, network, owner, lease })
             };
             let leases = places::all_leases(scope.places, directory, &network);
-            things.extend(noted(leases, problems).into_iter().filter_map(thing));
+            things.extend(noted(leases, problems).into_iter().filter_map(object));
         }
     }
     things
 }
 
-fn rules() -> Result<Vec<Thing>, FirewallError> {
+fn rules() -> Result<Vec<LeftoverObject>, FirewallError> {
     let mut nft = Nft::open(Instant::now() + WITHIN)?;
-    let mut things: Vec<Thing> = masquerade::nft_list(&mut nft)?.into_iter().map(Thing::Nftables).collect();
+    let mut things: Vec<LeftoverObject> =
+        masquerade::nft_list(&mut nft)?.into_iter().map(LeftoverObject::Nftables).collect();
     if iptables::any_may_exist(&mut nft)? {
-        match iptables::list(means()) {
-            Ok(seen) => things.extend(seen.into_iter().map(Thing::Iptables)),
+        match iptables::list(program_runner()) {
+            Ok(seen) => things.extend(seen.into_iter().map(LeftoverObject::Iptables)),
             // Then no plugin has used it.
             Err(error) if error.is_program_missing() => {}
             Err(error) => return Err(error),
@@ -353,11 +354,11 @@ fn rules() -> Result<Vec<Thing>, FirewallError> {
             None => guards.push((port.id, vec![port.ifname])),
         }
     }
-    things.extend(guards.into_iter().map(|(id, ports)| Thing::MacGuard { id, ports }));
+    things.extend(guards.into_iter().map(|(id, ports)| LeftoverObject::MacGuard { id, ports }));
     Ok(things)
 }
 
-fn means() -> ProgramRunner<'static> {
+fn program_runner() -> ProgramRunner<'static> {
     ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN }
 }
 
@@ -377,24 +378,24 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
     let mut tables = Vec::new();
     for leftover in still {
         let start = Instant::now();
-        let outcome = match &leftover.thing {
-            Thing::Nftables(seen) => {
+        let outcome = match &leftover.object {
+            LeftoverObject::Nftables(seen) => {
                 nftables.push((leftover, seen.clone()));
                 continue;
             }
-            Thing::Iptables(seen) => {
+            LeftoverObject::Iptables(seen) => {
                 tables.push((leftover, seen.clone()));
                 continue;
             }
-            Thing::Lease { directory, network, lease, .. } => remove_lease(scope, directory, network, lease),
-            Thing::MacGuard { id, .. } => remove_guard(&host, &mut nft, id),
+            LeftoverObject::Lease { directory, network, lease, .. } => remove_lease(scope, directory, network, lease),
+            LeftoverObject::MacGuard { id, .. } => remove_guard(&host, &mut nft, id),
         };
         removal.note(leftover, &outcome, start.elapsed());
     }
     // All together, because each look at the rules reads all of them.
     nft.set_deadline(Instant::now() + WITHIN);
     removal.together(&nftables, |seen| masquerade::nft_remove_seen(&mut nft, seen).map(drop));
-    removal.together(&tables, |seen| iptables::remove_seen(seen, means()).map(drop));
+    removal.together(&tables, |seen| iptables::remove_seen(seen, program_runner()).map(drop));
     Ok((removal.removed, removal.failed))
 }
 

@@ -45,21 +45,23 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
 
 /// Returns the connection of a container's link to the host. It may be an end of a pair with these `links`, be stacked
 /// on one of them, or be a driver's device. (`Session::leads_here` does the same for one run.)
-pub(crate) fn leads_to<'a>(links: &'a [Link], own: &Link) -> Lead<'a> {
+pub(crate) fn host_connection<'a>(links: &'a [Link], own: &Link) -> HostConnection<'a> {
     if own.device.is_some() {
-        return Lead::Device;
+        return HostConnection::Device;
     }
     let at = |index: u32| links.iter().find(|link| link.index == index);
     match own.peer_index.and_then(at) {
-        Some(end) if own.kind == "veth" && end.kind == "veth" && end.peer_index == Some(own.index) => Lead::End(end),
-        Some(_) if own.is_stacked() && own.peer_netnsid.is_some() => Lead::Stacked,
-        _ => Lead::Nowhere,
+        Some(end) if own.kind == "veth" && end.kind == "veth" && end.peer_index == Some(own.index) => {
+            HostConnection::End(end)
+        }
+        Some(_) if own.is_stacked() && own.peer_netnsid.is_some() => HostConnection::Stacked,
+        _ => HostConnection::Nowhere,
     }
 }
 
 /// The connection of a container's link to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lead<'a> {
+pub(crate) enum HostConnection<'a> {
     /// An end of a pair, with its other end.
     End(&'a Link),
     /// It is stacked on a link of the host.
@@ -123,16 +125,16 @@ mod tests {
     fn what_a_link_is_made_of() {
         let host = [Link { peer_index: Some(9), ..link("veth0", "veth") }, Link { index: 4, ..link("eth0", "") }];
         let own = |kind: &str, peer: u32| Link { index: 9, peer_index: Some(peer), ..link("eth0", kind) };
-        assert_eq!(leads_to(&host, &own("veth", 3)), Lead::End(&host[0]));
+        assert_eq!(host_connection(&host, &own("veth", 3)), HostConnection::End(&host[0]));
         let stacked = Link { peer_netnsid: Some(0), ..own("macvlan", 4) };
-        assert_eq!(leads_to(&host, &stacked), Lead::Stacked);
+        assert_eq!(host_connection(&host, &stacked), HostConnection::Stacked);
         let device = postern_kernel::Device { bus: "pci".to_owned(), name: "0000:00:03.0".to_owned() };
-        assert_eq!(leads_to(&[], &Link { device: Some(device), ..link("eth0", "") }), Lead::Device);
+        assert_eq!(host_connection(&[], &Link { device: Some(device), ..link("eth0", "") }), HostConnection::Device);
         // An end of another pair, a link that is stacked on an inner or a missing link, and a link of another kind.
         let others = [own("veth", 4), own("macvlan", 4), Link { peer_netnsid: Some(0), ..own("macvlan", 7) }];
         for own in others.into_iter().chain([Link { peer_netnsid: Some(0), ..own("vxlan", 4) }, link("eth0", "dummy")])
         {
-            assert_eq!(leads_to(&host, &own), Lead::Nowhere, "{own:?}");
+            assert_eq!(host_connection(&host, &own), HostConnection::Nowhere, "{own:?}");
         }
     }
 
@@ -144,8 +146,8 @@ mod tests {
             (vec![link("renamed", "veth")], true),
             (vec![link("veth0", "bridge")], false),
         ] {
-            let told = is_alive(&header(Some(7), "/nowhere"), &pair, &links, &namespaces(false));
-            assert_eq!(told, Ok(expected), "{links:?}");
+            let found = is_alive(&header(Some(7), "/nowhere"), &pair, &links, &namespaces(false));
+            assert_eq!(found, Ok(expected), "{links:?}");
         }
     }
 
@@ -165,8 +167,8 @@ mod tests {
             (Some(7), own, &pair, true, None),
             (None, "/nowhere", &[], true, None),
         ] {
-            let told = is_alive(&header(cookie, path), effects, &[], &namespaces(enclosed));
-            assert_eq!(told.ok(), expected, "{cookie:?} {path} {effects:?} {enclosed}");
+            let found = is_alive(&header(cookie, path), effects, &[], &namespaces(enclosed));
+            assert_eq!(found.ok(), expected, "{cookie:?} {path} {effects:?} {enclosed}");
         }
     }
 }

@@ -8,10 +8,10 @@
 mod own;
 mod path;
 
-use crate::alive::{Lead, is_alive, leads_to};
+use crate::alive::{HostConnection, host_connection, is_alive};
 use crate::busy::{self, Holder};
 use crate::namespaces::Found;
-use crate::sight::Sight;
+use crate::node_state::NodeState;
 use ipnet::IpNet;
 use nix::sys::stat::lstat;
 use postern_firewall::AttachmentKey;
@@ -142,6 +142,8 @@ impl Account {
 const AGAIN: &str = "start the container again, so that its runtime calls DEL and ADD";
 /// The remedy where the attachment is no longer in use.
 const COLLECT: &str = "postern gc";
+/// The remedy where the rules of an attachment were wiped, and its record lists them.
+pub const REAPPLY: &str = "postern reapply";
 /// The remedy where this version doesn't know everything in the record: then neither DEL nor `postern gc` removes it.
 const WRITER: &str = "use the version of postern that wrote it";
 /// The text for a runtime that used native plugins for a while. The effects in the record no longer exist, and the
@@ -149,7 +151,7 @@ const WRITER: &str = "use the version of postern that wrote it";
 const REPLACED: &str =
     "a program that writes no records has attached the container anew: the record is about what is gone";
 
-impl Sight {
+impl NodeState {
     /// Returns an account of each attachment of this host's namespace, and of the records that can't be read.
     pub fn accounts(&self, records: Vec<Summary>) -> Vec<Account> {
         let is_ours = |summary: &Summary| {
@@ -276,7 +278,7 @@ impl Sight {
     /// writes no records has attached the container again. (`Session::hold_against_kernel` does the same for one run.)
     fn has_other_link(&self, header: &Header, container: Option<&Found>) -> bool {
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
-        own.is_some_and(|own| leads_to(&self.links, own) != Lead::Nowhere)
+        own.is_some_and(|own| host_connection(&self.links, own) != HostConnection::Nowhere)
     }
 
     fn state(&self, account: &mut Account, header: &Header) -> State {
@@ -334,6 +336,7 @@ impl Sight {
                 self.masquerading(account, plugin, *backend, addresses);
             }
             Effect::Firewall(forwarded) => self.forwarded(account, plugin, forwarded),
+            Effect::Isolation(isolation) => self.isolated(account, plugin, isolation),
             Effect::MacGuard(guard) => self.guard(account, header, plugin, guard, container),
             Effect::Lease(Lease { directory }) => self.lease(account, header, plugin, Path::new(directory)),
             Effect::Native(Native { plugin: native }) => {

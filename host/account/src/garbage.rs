@@ -7,7 +7,7 @@
 //! found is looked at. If not all can be looked at, an attachment is gone only if it had a pair that is gone, and if
 //! its path is gone too.
 
-use crate::alive::{Lead, all_namespaces, is_alive, leads_to};
+use crate::alive::{HostConnection, all_namespaces, host_connection, is_alive};
 use crate::namespaces::{Found, Namespaces};
 use crate::places;
 use postern_gate::effect::{Effect, Lease, Native, Veth};
@@ -108,15 +108,15 @@ pub fn find(places: &Places, chain: &Chain<'_>) -> Result<Report, String> {
     if summaries.is_empty() {
         return Ok(report);
     }
-    let look = Look::new(started, places, chain)?;
+    let current = CurrentState::new(started, places, chain)?;
     for summary in &summaries {
         report.problems.extend(summary.problems.iter().map(|problem| format!("{}: {problem}", summary.path.display())));
         let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
-        if header.boot_id == look.boot && header.host_netns_cookie != look.here {
+        if header.boot_id == current.boot && header.host_netns_cookie != current.here {
             continue;
         }
-        match postern_state::is_busy(&places.state, key, look.started) {
-            Ok(false) => look.judge(summary, key, header, &summaries, &mut report),
+        match postern_state::is_busy(&places.state, key, current.started) {
+            Ok(false) => current.judge(summary, key, header, &summaries, &mut report),
             Ok(true) => report.kept.push((header.clone(), "a run for it is under way".to_owned())),
             Err(error) => report.problems.push(error.to_string()),
         }
@@ -129,7 +129,7 @@ pub fn find(places: &Places, chain: &Chain<'_>) -> Result<Report, String> {
 pub type Chain<'a> = dyn Fn(&Header) -> Option<String> + 'a;
 
 /// The present state.
-struct Look<'a> {
+struct CurrentState<'a> {
     places: &'a Places,
     chain: &'a Chain<'a>,
     boot: String,
@@ -139,7 +139,7 @@ struct Look<'a> {
     namespaces: Namespaces,
 }
 
-impl<'a> Look<'a> {
+impl<'a> CurrentState<'a> {
     fn new(started: u64, places: &'a Places, chain: &'a Chain<'a>) -> Result<Self, String> {
         let text = |error: &dyn fmt::Display| error.to_string();
         let host = Netlink::open().map_err(|e| text(&e))?;
@@ -210,7 +210,7 @@ impl<'a> Look<'a> {
     }
 }
 
-impl Look<'_> {
+impl CurrentState<'_> {
     /// True if a program that writes no records has made the attachment again, so that objects with its names are in
     /// use. Then a link of its name in a living namespace has the address of its lease, or of its result. A link that
     /// another record claims doesn't count. Root in the container can give it any address, and garbage would never be
@@ -250,10 +250,10 @@ impl Look<'_> {
                     };
                     // Another Postern host on this machine can have the same address: the link must be connected to
                     // this host.
-                    let is_own = || match leads_to(&self.links, link) {
-                        Lead::End(end) => !is_port_claimed(end),
-                        Lead::Stacked | Lead::Device => !is_index_claimed(found, link.index),
-                        Lead::Nowhere => false,
+                    let is_own = || match host_connection(&self.links, link) {
+                        HostConnection::End(end) => !is_port_claimed(end),
+                        HostConnection::Stacked | HostConnection::Device => !is_index_claimed(found, link.index),
+                        HostConnection::Nowhere => false,
                     };
                     link.name == header.ifname && found.addresses.iter().any(has) && is_own()
                 })
@@ -369,7 +369,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
         garbage.superseded || garbage.reason == Reason::OtherBoot && shared.is_made_again(places, &garbage.header)?;
     // Rules do not outlive a boot.
     if garbage.reason != Reason::OtherBoot {
-        removal.keep_by(programs.rules, garbage.keeps.clone());
+        removal.set_retention(programs.rules, garbage.keeps.clone());
     }
     if superseded {
         removal.forget();

@@ -1,5 +1,6 @@
-//! Questions of people about a node that no runtime asks: the attachments ([`sight`], [`drift`]), the processes at work
-//! ([`busy`]), and the objects that are no longer needed ([`garbage`], [`node`], [`adopt`]).
+//! Questions of people about a node that no runtime asks: the attachments ([`node_state`], [`drift`]), the processes at work
+//! ([`busy`]), the objects that are no longer needed ([`garbage`], [`node`], [`adopt`]), and rules that were wiped
+//! ([`reapply`]).
 //!
 //! The executable that runtimes start does not link this crate (`tests/no-compiler`). It removes objects through
 //! [`postern_gate::upkeep`], as a DEL does, or through the functions of the mechanism's own crates.
@@ -11,13 +12,15 @@ mod alive;
 pub mod busy;
 pub mod drift;
 pub mod garbage;
+pub mod lease_snapshot;
 mod locked;
 mod mounts;
 pub mod namespaces;
 pub mod node;
+pub mod node_state;
 pub mod places;
+pub mod reapply;
 pub mod results;
-pub mod sight;
 mod utc;
 pub mod writable;
 

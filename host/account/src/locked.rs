@@ -1,6 +1,6 @@
 //! A test if a process holds the lock of a file, without keeping the lock.
 
-use postern_state::{Dir, How};
+use postern_state::{Dir, OpenMode};
 use std::fs::TryLockError;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 /// tested.
 #[must_use]
 pub fn locked(path: &Path) -> Option<(u64, u64)> {
-    let file = Dir::open(path.parent()?).ok()?.file(path.file_name()?.to_str()?, How::Read).ok()?;
+    let file = Dir::open(path.parent()?).ok()?.file(path.file_name()?.to_str()?, OpenMode::Read).ok()?;
     let meta = file.metadata().ok()?;
     if !meta.is_file() {
         return None;

@@ -4,7 +4,7 @@
 //! runtime). Both are searched: `/proc/*/task/*/ns/net`, and the mounts of nsfs in every mount namespace of a process.
 //! A namespace that only an open file or socket keeps has no name, so it can't be found.
 //!
-//! Places that can't be looked at are reported as [`Unseen`]. A caller must not conclude that something is *in no
+//! Places that can't be looked at are reported as [`UnreadablePlace`]. A caller must not conclude that something is *in no
 //! namespace* while there are any. Containers control their namespaces and paths. So every step is bounded, of theirs
 //! only namespaces are opened, and the whole search has a deadline.
 #![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
@@ -68,7 +68,7 @@ pub struct Found {
 
 /// A place that may lead to a namespace but could not be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unseen {
+pub struct UnreadablePlace {
     /// The place.
     pub path: PathBuf,
     /// The kernel's error.
@@ -81,7 +81,7 @@ pub struct Namespaces {
     /// Each namespace once.
     pub found: Vec<Found>,
     /// The places that could not be looked at, up to a maximum.
-    pub unseen: Vec<Unseen>,
+    pub unseen: Vec<UnreadablePlace>,
     /// The number of further such places above the maximum.
     pub more_unseen: usize,
     /// True if this process is in its own PID namespace: outer processes were not looked at, and no error reports that.
@@ -158,8 +158,8 @@ struct Search {
     own: PathBuf,
     found: BTreeMap<Key, Found>,
     /// Namespaces that exist but could not be opened or entered.
-    refused: BTreeMap<Key, Unseen>,
-    unseen: Vec<Unseen>,
+    refused: BTreeMap<Key, UnreadablePlace>,
+    unseen: Vec<UnreadablePlace>,
     more_unseen: usize,
     /// Mount namespaces, with the root directories of their processes and the processes (or threads) that have each
     /// root.
@@ -221,7 +221,7 @@ impl Search {
 
     fn miss(&mut self, path: &Path, reason: impl Into<String>) {
         if self.unseen.len() < MOST_UNSEEN {
-            self.unseen.push(Unseen { path: path.to_owned(), reason: reason.into() });
+            self.unseen.push(UnreadablePlace { path: path.to_owned(), reason: reason.into() });
         } else {
             self.more_unseen = self.more_unseen.saturating_add(1);
         }
@@ -323,7 +323,7 @@ impl Search {
     }
 
     fn refuse(&mut self, key: Key, path: &Path, reason: String) {
-        self.refused.insert(key, Unseen { path: path.to_owned(), reason });
+        self.refused.insert(key, UnreadablePlace { path: path.to_owned(), reason });
     }
 
     fn all_mounts(&mut self) {

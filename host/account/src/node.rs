@@ -2,9 +2,11 @@
 //! made ([`postern_gate::node`]).
 
 use crate::alive::all_namespaces;
-use postern_firewall::Nft;
-use postern_firewall::node::BaseObject;
-use postern_gate::node::{BRIDGE, FORWARDING, INDEX, VLAN_GATEWAY};
+use postern_confine::Direct;
+use postern_firewall::iptables::{ProgramRunner, forward};
+use postern_firewall::{Nft, SharedTable, macguard, masquerade};
+use postern_gate::effect::{Effect, Isolation};
+use postern_gate::node::{BRIDGE, FORWARDING, INDEX, ISOLATION, VLAN_GATEWAY};
 use postern_gate::places::Places;
 use postern_gate::upkeep::Audit;
 use postern_kernel::{Link, Netlink, Sysctl, sysctl};
@@ -41,22 +43,44 @@ pub struct Unused {
     /// Its name.
     pub name: String,
     #[serde(skip)]
-    what: What,
+    what: UnusedObject,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum UnusedObject {
+    Isolation,
     Link(u32),
-    Table(BaseObject),
+    Table(BaseTable),
     Forwarding(Sysctl),
+}
+
+/// A table that the plugins make and no attachment removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BaseTable {
+    /// `inet cni_plugins_masquerade`, with its two chains.
+    Masquerade,
+    /// `bridge nat`, with its chain `PREROUTING`.
+    MacGuard,
+}
+
+impl BaseTable {
+    const ALL: [Self; 2] = [Self::Masquerade, Self::MacGuard];
+
+    fn shared(self) -> &'static SharedTable {
+        match self {
+            Self::Masquerade => &masquerade::SHARED,
+            Self::MacGuard => &macguard::SHARED,
+        }
+    }
 }
 
 impl Display for Unused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.what {
-            What::Table(_) => write!(f, "nftables {}", self.name),
-            What::Link(_) => write!(f, "{} {}", self.kind, self.name),
-            What::Forwarding(_) => write!(f, "{}, which is switched off", self.name),
+            UnusedObject::Table(_) => write!(f, "nftables {}", self.name),
+            UnusedObject::Isolation => write!(f, "isolation of bridge {}", self.name),
+            UnusedObject::Link(_) => write!(f, "{} {}", self.kind, self.name),
+            UnusedObject::Forwarding(_) => write!(f, "{}, which is switched off", self.name),
         }
     }
 }
@@ -106,17 +130,23 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
             _ => {}
         }
     }
+    for object in mine.iter().filter(|object| object.kind == ISOLATION) {
+        isolation(&mut report, places, &object.name, &links)?;
+    }
     let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| text(&e))?;
-    let tables = postern_firewall::node::unused(&mut nft).map_err(|e| text(&e))?;
-    let table = |object: BaseObject| Unused { kind: "nftables", name: object.to_string(), what: What::Table(object) };
-    report.unused.extend(tables.into_iter().map(table));
+    for table in BaseTable::ALL {
+        if table.shared().is_unused(&mut nft).map_err(|e| text(&e))? {
+            let name = table.shared().to_string();
+            report.unused.push(Unused { kind: "nftables", name, what: UnusedObject::Table(table) });
+        }
+    }
     for family in mine.iter().filter(|object| object.kind == FORWARDING) {
         let (key, name) = match family.name.as_str() {
             "ipv4" => (Sysctl::Ipv4Forward, "net.ipv4.ip_forward"),
             _ => (Sysctl::Ipv6Forwarding, "net.ipv6.conf.all.forwarding"),
         };
         if forwarding {
-            report.unused.push(Unused { kind: FORWARDING, name: name.to_owned(), what: What::Forwarding(key) });
+            report.unused.push(Unused { kind: FORWARDING, name: name.to_owned(), what: UnusedObject::Forwarding(key) });
         } else {
             report.kept.push(format!(
                 "{name} stays on: Postern switched it on, but others may rely on it by now; `postern gc --node \
@@ -125,6 +155,24 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
         }
     }
     Ok(report)
+}
+
+/// Judges the isolation of a bridge by its name, as the rules have it. Rules for a bridge that is gone would hold for the
+/// next link of its name.
+fn isolation(report: &mut Report, places: &Places, name: &str, links: &[Link]) -> Result<(), String> {
+    let records = postern_state::list(&places.state).map_err(|e| e.to_string())?;
+    let effects = records.iter().flat_map(|record| &record.effects);
+    let mut effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()).ok());
+    let bridge = links.iter().find(|link| link.name == name && link.kind == "bridge");
+    let port = bridge.and_then(|bridge| links.iter().find(|link| link.master == Some(bridge.index)));
+    if effects.any(|effect| Isolation::of(&effect).is_some_and(|isolation| isolation.bridge == name)) {
+        report.kept.push(format!("isolation of bridge {name} stays: a record wants it"));
+    } else if let Some(port) = port {
+        report.kept.push(format!("isolation of bridge {name} stays: {} is a port of it", port.name));
+    } else {
+        report.unused.push(Unused { kind: ISOLATION, name: name.to_owned(), what: UnusedObject::Isolation });
+    }
+    Ok(())
 }
 
 /// Judges one existing bridge, with the VLAN gateways on it.
@@ -160,8 +208,11 @@ fn bridge(
         report.kept.push(format!("bridge {name} stays: {} is a port of it", used.name));
         return Ok(());
     }
-    let unused =
-        |kind: &'static str, link: &Link| Unused { kind, name: link.name.clone(), what: What::Link(link.index) };
+    let unused = |kind: &'static str, link: &Link| Unused {
+        kind,
+        name: link.name.clone(),
+        what: UnusedObject::Link(link.index),
+    };
     report.unused.extend(gateways.into_iter().map(|gateway| unused(VLAN_GATEWAY, gateway)));
     report.unused.push(unused(BRIDGE, link));
     Ok(())
@@ -204,10 +255,14 @@ pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<U
     for object in &now.unused {
         let start = Instant::now();
         let outcome = match &object.what {
-            What::Link(index) => host.delete_link(*index).map(drop).map_err(|e| text(&e)),
-            What::Forwarding(key) => sysctl::set(key, "0").map(drop).map_err(|e| text(&e)),
-            What::Table(table) => Nft::open(Instant::now() + WITHIN)
-                .and_then(|mut nft| postern_firewall::node::remove_unused(&mut nft, *table))
+            UnusedObject::Isolation => {
+                let runner = ProgramRunner { runner: &Direct, deadline: start + WITHIN };
+                forward::open(&object.name, runner).map(drop).map_err(|e| text(&e))
+            }
+            UnusedObject::Link(index) => host.delete_link(*index).map(drop).map_err(|e| text(&e)),
+            UnusedObject::Forwarding(key) => sysctl::set(key, "0").map(drop).map_err(|e| text(&e)),
+            UnusedObject::Table(table) => Nft::open(Instant::now() + WITHIN)
+                .and_then(|mut nft| table.shared().remove_if_unused(&mut nft))
                 .map(drop)
                 .map_err(|e| text(&e)),
         };
@@ -229,10 +284,10 @@ impl Unused {
     /// Returns kind and name of its note; base tables have none.
     fn note(&self) -> Option<(&'static str, &str)> {
         match &self.what {
-            What::Link(_) => Some((self.kind, &self.name)),
-            What::Forwarding(Sysctl::Ipv4Forward) => Some((FORWARDING, "ipv4")),
-            What::Forwarding(_) => Some((FORWARDING, "ipv6")),
-            What::Table(_) => None,
+            UnusedObject::Link(_) | UnusedObject::Isolation => Some((self.kind, &self.name)),
+            UnusedObject::Forwarding(Sysctl::Ipv4Forward) => Some((FORWARDING, "ipv4")),
+            UnusedObject::Forwarding(_) => Some((FORWARDING, "ipv6")),
+            UnusedObject::Table(_) => None,
         }
     }
 }

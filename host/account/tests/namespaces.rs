@@ -49,14 +49,14 @@ impl Process {
     fn start(script: &str) -> (Self, String) {
         let script = format!("exec 2>&1\n{script}");
         let mut child = Command::new("sh").args(["-ec", &script]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
+        let mut message = String::new();
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             match line.unwrap() {
-                line if line == "ready" => return (Self(child), said),
-                line => said += &line,
+                line if line == "ready" => return (Self(child), message),
+                line => message += &line,
             }
         }
-        panic!("{script}: {said}");
+        panic!("{script}: {message}");
     }
 
     fn id(&self) -> u32 {

@@ -4,7 +4,7 @@ use crate::subject;
 use anyhow::Result;
 use postern_account::busy::Holder;
 use postern_account::drift::{Account, Deviation, Fact, State};
-use postern_account::sight;
+use postern_account::node_state;
 use postern_account::utc;
 use postern_gate::catalog::Manifest;
 use postern_gate::places;
@@ -123,7 +123,8 @@ fn installed(plugin: &str) -> Option<String> {
 /// # Errors
 /// The kernel or the state directory can't be looked at.
 pub fn attachments() -> Result<Vec<Attachment>> {
-    let (_, accounts) = sight::settled(&postern_account::places::expected(), WITHIN).map_err(anyhow::Error::msg)?;
+    let (_, accounts) =
+        node_state::settled(&postern_account::places::expected(), WITHIN).map_err(anyhow::Error::msg)?;
     let accounts = accounts.map_err(anyhow::Error::msg)?;
     let mut attachments: Vec<Attachment> = accounts.into_iter().map(Attachment::of).collect();
     let order = |one: &Attachment| (one.network.clone(), one.container.clone(), one.interface.clone());

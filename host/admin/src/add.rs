@@ -3,11 +3,11 @@
 use crate::component::Component;
 use crate::install::bin_dir::Placement;
 use crate::install::files;
-use crate::install::home::Home;
+use crate::install::layout::InstallLayout;
 use crate::output;
 use crate::subject;
 use anyhow::{Context, Result, bail, ensure};
-use postern_gate::catalog::{self, Floor, Manifest};
+use postern_gate::catalog::{self, Manifest, WasiExtent};
 use postern_gate::places;
 use postern_policy::Policy;
 use postern_sandbox::{engine, needs_all_of_wasi};
@@ -99,9 +99,9 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     let component = Component::open(file)?;
     // The pin is compared before any part of the component is read. The compiler, which is large, comes last.
     catalog::check_pin(granted.digest(), &component.digest, &name, policy).map_err(anyhow::Error::msg)?;
-    let home = Home::own()?;
+    let layout = InstallLayout::own()?;
     if let Some(bin) = &options.bin {
-        Placement::check(bin, &host(&home)?, &name)?;
+        Placement::check(bin, &host(&layout)?, &name)?;
     }
     let imports = component.imports()?;
     check_grants(&granted, &imports)?;
@@ -118,7 +118,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         code: catalog::sha256(&cwasm),
         size: cwasm.len() as u64,
         engine: engine::fingerprint(),
-        wasi: Floor::of(needs_all_of_wasi(&imports)),
+        wasi: WasiExtent::of(needs_all_of_wasi(&imports)),
         imports,
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
@@ -130,10 +130,10 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         (format!("{name}.toml"), text.into_bytes()),
         (format!("{name}.cwasm"), cwasm),
     ];
-    let placement = options.bin.as_ref().map(|bin| Placement::prepare(bin, &host(&home)?, &name)).transpose()?;
-    put(&home, &catalog, &parts)?;
+    let placement = options.bin.as_ref().map(|bin| Placement::prepare(bin, &host(&layout)?, &name)).transpose()?;
+    put(&layout, &catalog, &parts)?;
     let kept = match (placement, &options.bin) {
-        (Some(placement), Some(bin)) => place(placement, &home, bin)?,
+        (Some(placement), Some(bin)) => place(placement, &layout, bin)?,
         _ => None,
     };
     report(&manifest, &catalog, options, kept).print(options.json)
@@ -159,17 +159,17 @@ fn installed(name: &str, bin: &Path, options: &Options) -> Result<()> {
         "--name and --catalog are for a component, which has to have a --policy"
     );
     ensure!(subject::is_name(name), "\"{name}\" is no name of a plugin");
-    let home = Home::own()?;
+    let layout = InstallLayout::own()?;
     let catalog = places::catalog().map_err(anyhow::Error::msg)?;
     places::trust(&catalog).map_err(anyhow::Error::msg)?;
     let manifest = Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
-    let kept = place(Placement::prepare(bin, &host(&home)?, name)?, &home, bin)?;
+    let kept = place(Placement::prepare(bin, &host(&layout)?, name)?, &layout, bin)?;
     report(&manifest, &catalog, options, kept).print(options.json)
 }
 
 /// Returns the executable that plugins' files start.
-fn host(home: &Home) -> Result<PathBuf> {
-    let host = home.host();
+fn host(layout: &InstallLayout) -> Result<PathBuf> {
+    let host = layout.host();
     ensure!(
         host.is_file(),
         "there is no {}, which a plugin's file has to start; `make install` puts one there",
@@ -179,17 +179,17 @@ fn host(home: &Home) -> Result<PathBuf> {
 }
 
 /// Places a plugin's file. Returns the new path of a file that was there and isn't Postern's.
-fn place(placement: Placement, home: &Home, bin: &Path) -> Result<Option<PathBuf>> {
+fn place(placement: Placement, layout: &InstallLayout, bin: &Path) -> Result<Option<PathBuf>> {
     let kept = placement.commit()?;
-    home.note_bin(&bin.canonicalize().with_context(|| bin.display().to_string())?)?;
+    layout.note_bin(&bin.canonicalize().with_context(|| bin.display().to_string())?)?;
     Ok(kept)
 }
 
 /// Puts a plugin's files into a catalog at one instant, under its lock.
-fn put(home: &Home, catalog: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
-    let is_own = catalog.canonicalize().is_ok_and(|real| real.starts_with(home.directory()));
+fn put(layout: &InstallLayout, catalog: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
+    let is_own = catalog.canonicalize().is_ok_and(|real| real.starts_with(layout.directory()));
     let lock_at = match is_own {
-        true => home.directory().to_owned(),
+        true => layout.directory().to_owned(),
         false => {
             let parent = catalog.parent().unwrap_or(Path::new("/"));
             files::make_directory(parent)?;
@@ -198,7 +198,7 @@ fn put(home: &Home, catalog: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
     };
     let _lock = files::lock(&lock_at)?;
     // By now another version may be in use.
-    let catalog = if is_own { home.catalog() } else { catalog.to_owned() };
+    let catalog = if is_own { layout.catalog() } else { catalog.to_owned() };
     let real = catalog.canonicalize().unwrap_or(catalog);
     files::replace_within(&real, files)
 }

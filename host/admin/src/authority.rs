@@ -240,8 +240,8 @@ mod tests {
     #[test]
     fn native_programs_stand_out() {
         let grants = [grant("ipam", &[("types", &["${config.ipam.type}"]), ("native", &["dhcp"])])];
-        let told = abilities(&imports(&["ipam#add"]), Some(&grants));
-        let native: Vec<_> = told.iter().filter(|ability| ability.host_privileges).collect();
+        let found = abilities(&imports(&["ipam#add"]), Some(&grants));
+        let native: Vec<_> = found.iter().filter(|ability| ability.host_privileges).collect();
         assert_eq!(native.len(), 1);
         assert!(native[0].sentence.contains("RUN native program `dhcp` WITH ALL OF THE HOST'S PRIVILEGES"));
         let grants = [grant("ipam", &[("types", &["host-local"]), ("native", &[])])];
@@ -253,15 +253,15 @@ mod tests {
 
     #[test]
     fn what_of_an_earlier_result_counts_is_told() {
-        let told = |objects: &[(&str, &[&str])]| sentences(&["link#own"], Some(&[grant("previous", objects)]));
+        let found = |objects: &[(&str, &[&str])]| sentences(&["link#own"], Some(&[grant("previous", objects)]));
         assert_eq!(
-            told(&[("addresses", &["10.0.0.0/8"]), ("names", &["tap*"])]),
+            found(&[("addresses", &["10.0.0.0/8"]), ("names", &["tap*"])]),
             [
                 "use as the attachment's own, where a native plugin gave them before: address `10.0.0.0/8`",
                 "take for the attachment's own on the host, where a native plugin made it before: any link like `tap*`",
             ]
         );
-        assert_eq!(told(&[("names", &["tap0"])]).len(), 1);
+        assert_eq!(found(&[("names", &["tap0"])]).len(), 1);
     }
 
     #[test]

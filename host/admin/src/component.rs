@@ -2,14 +2,14 @@
 //!
 //! Every command that takes a file follows these steps: read it, compare the pin, find its imports, compare the policy.
 //! Only then is it compiled, if it is to run. A process without privileges reads its content
-//! (`postern_sandbox::aside`).
+//! (`postern_sandbox::compile_process`).
 
 use crate::capability::groups_of;
 use crate::imports::Imports;
 use crate::sentences::IN_THE_SANDBOX;
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_gate::catalog;
-use postern_sandbox::aside;
+use postern_sandbox::compile_process;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -31,11 +31,11 @@ impl Component {
     /// # Errors
     /// It can't be read, or is too large.
     pub fn open(path: &Path) -> Result<Self> {
-        let told = || format!("component {}", path.display());
+        let name = || format!("component {}", path.display());
         let mut wasm = Vec::new();
-        File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut wasm)).with_context(told)?;
+        File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut wasm)).with_context(name)?;
         let size = LARGEST >> 20;
-        ensure!(wasm.len() as u64 <= LARGEST, "{} is larger than {size} MiB: no component is", told());
+        ensure!(wasm.len() as u64 <= LARGEST, "{} is larger than {size} MiB: no component is", name());
         Ok(Self { path: path.to_owned(), digest: catalog::sha256(&wasm), wasm })
     }
 
@@ -44,7 +44,8 @@ impl Component {
     /// # Errors
     /// It is not a component that a sandbox would run.
     pub fn imports(&self) -> Result<Vec<String>> {
-        let imports = aside::imports(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))?;
+        let imports =
+            compile_process::imports(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))?;
         for (interface, functions) in &Imports::parse(&imports).authority {
             for function in functions {
                 ensure!(
@@ -63,7 +64,7 @@ impl Component {
     /// # Errors
     /// The compiler refuses it, or takes more than a component of its size may.
     pub fn compile(&self) -> Result<Vec<u8>> {
-        aside::compile(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))
+        compile_process::compile(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))
     }
 }
 

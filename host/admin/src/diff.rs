@@ -89,7 +89,7 @@ fn text(report: &Report) -> Vec<String> {
             functions.iter().map(|(interface, names)| format!("{sign} imports {interface}: {}", names.join(", "))),
         );
     }
-    let told = |ability: &Ability| {
+    let sentence = |ability: &Ability| {
         let mark = if ability.host_privileges { "!! " } else { "" };
         format!("  {mark}{}", ability.sentence)
     };
@@ -103,13 +103,13 @@ fn text(report: &Report) -> Vec<String> {
         }
         Some(gained) => {
             lines.push("under the policy in force, only the new one can".to_owned());
-            lines.extend(gained.iter().map(told));
+            lines.extend(gained.iter().map(sentence));
         }
         None => {}
     }
     if !report.gained_ceiling.is_empty() {
         lines.push("if a policy let it (its ceiling), only the new one could".to_owned());
-        lines.extend(report.gained_ceiling.iter().map(told));
+        lines.extend(report.gained_ceiling.iter().map(sentence));
     }
     lines
 }

@@ -20,8 +20,8 @@ pub fn run(json: bool, whole: bool) -> Result<()> {
     let attachments = account::attachments()?;
     // An obstacle to writing belongs to no attachment. It goes to standard error: a script reads only the list.
     for obstacle in writable::obstacles(&postern_account::places::expected()) {
-        let said = format!("{} {}", obstacle.path.display(), obstacle.what);
-        output::say(format!("{said}; `postern doctor` says what mends it"));
+        let message = format!("{} {}", obstacle.path.display(), obstacle.what);
+        output::say(format!("{message}; `postern doctor` says what mends it"));
     }
     if json {
         return output::json(&attachments);

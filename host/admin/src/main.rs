@@ -21,6 +21,7 @@ mod log;
 mod ls;
 mod output;
 mod plan;
+mod reapply;
 mod sentences;
 mod show;
 mod subject;
@@ -200,6 +201,24 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Put back firewall rules of living attachments that another program wiped.
+    ///
+    /// For use after `nft flush ruleset`, `iptables-restore`, or the reload of a firewall. It compares the records with
+    /// the node, as `doctor` does, and puts back the rules that are missing: masquerading and spoofing protection. Links,
+    /// addresses and routes are not touched. Containers keep running.
+    ///
+    /// Exit status: 0 all rules are there; 1 some could not be put back or looked at.
+    Reapply {
+        /// Show what is missing, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// One JSON object, to which keys are only ever added.
+        ///
+        /// restored [{network, container, interface, missing [words], rules [words]}], skipped [{network, container,
+        /// interface, reason}], complete (attachments), problems, done (whether anything could be changed).
+        #[arg(long)]
+        json: bool,
+    },
     /// What is wrong with this node, why it matters, and what mends it. Changes nothing.
     ///
     /// What the kernel can do is tried out in namespaces that are thrown away; it may load modules for that.
@@ -226,13 +245,13 @@ enum Verb {
         #[arg(long, value_name = "DIR")]
         from: PathBuf,
         #[command(flatten)]
-        place: install::Where,
+        place: install::InstallPaths,
     },
     /// What `make uninstall` does.
     #[command(hide = true)]
     Uninstall {
         #[command(flatten)]
-        place: install::Where,
+        place: install::InstallPaths,
     },
     /// What `doctor` tries out, in a process of its own.
     #[command(hide = true)]
@@ -337,6 +356,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Ls { json, no_trunc } => ls::run(json, no_trunc)?,
         Verb::Show { container, json } => show::run(&container, json)?,
         Verb::Doctor { conf_dir, bin, json } => return doctor::run(&conf_dir, &bin, json),
+        Verb::Reapply { dry_run, json } => return reapply::run(dry_run, json),
         Verb::Probe => output::json(&doctor::probe::run())?,
         Verb::Gc { node: true, forwarding, yes, json, .. } => return gc_node::run(forwarding, yes, json),
         Verb::Gc { yes, json, native, data_dir, conf_dir, cni_path, .. } => {

@@ -97,9 +97,9 @@ mod tests {
             if format!("{interface}#{function}").starts_with(IN_THE_SANDBOX) {
                 continue;
             }
-            let told =
+            let has_sentence =
                 groups_of(interface).any(|group| group.functions.iter().chain(group.with).any(|name| name == function));
-            assert!(told, "{interface}#{function} has no sentence");
+            assert!(has_sentence, "{interface}#{function} has no sentence");
         }
         for (capability, group) in groups() {
             for function in group.functions.iter().chain(group.with) {

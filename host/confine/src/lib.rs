@@ -8,24 +8,24 @@
 pub mod bus;
 mod capabilities;
 mod descriptors;
+mod directory_remover;
 mod environment;
 mod files;
 mod filter;
 mod helper;
 pub mod program;
-mod tidier;
 mod tree;
 
 pub use bus::Bus;
 pub use capabilities::{empty_bounding_set, has_capability, keep_capabilities};
 pub use caps::Capability;
 pub use descriptors::close_all_but;
+pub use directory_remover::DirectoryRemover;
 pub use environment::forget_environment;
 pub use files::{Access, Files};
 pub use filter::{Condition, Filter, Refusal, Rule};
 pub use helper::{Allowed, Helper, Rules};
 pub use program::{Direct, Environment, NoPrograms, Output, PROGRAMS, Program, Run, locate};
-pub use tidier::Tidier;
 
 use std::fmt;
 

@@ -9,7 +9,6 @@
 //! | [`iptables`] | the same, by the system's iptables; the addresses that are forwarded, and bridges that are isolated |
 //! | [`firewalld`] | addresses that are forwarded, by firewalld |
 //! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |
-//! | [`node`] | the shared tables and chains, once nothing uses them |
 //! | [`account`] | a list of the rules on the node, with their owners |
 //!
 //! nftables is used over netlink ([`Nft`], by `postern-netlink`): a rule costs tens of microseconds that way, and
@@ -38,11 +37,11 @@ mod key;
 pub mod macguard;
 pub mod masquerade;
 mod nft;
-pub mod node;
 mod program;
 mod served;
 
 pub use error::FirewallError;
 pub use key::AttachmentKey;
+pub use nft::shared::SharedTable;
 pub use nft::{Nft, is_absence};
 pub use served::{Served, ServingRule};

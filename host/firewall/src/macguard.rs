@@ -71,7 +71,7 @@ pub fn validate(id: &str) -> Result<(), FirewallError> {
 
 /// The objects that all guards share. An empty chain does not prove that the table is ours: it is checked before it is
 /// removed.
-pub(crate) static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
+pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
     let prerouting = SharedChain {
         name: PREROUTING,
         base: Some(BaseChain { kind: "filter", hook: InetHookNumber::PreRouting, priority: -300 }),

@@ -39,8 +39,8 @@ const CHECKS_COMMENT: &str = "Masquerade traffic from certain IPs to any (non-mu
 pub(crate) const MULTICAST_V4: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4);
 pub(crate) const MULTICAST_V6: IpNet = IpNet::new_assert(IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8);
 
-/// The objects that all attachments share. They stay when the last attachment goes ([`crate::node`]).
-pub(crate) static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
+/// The objects that all attachments share. They stay when the last attachment goes (`postern gc --node` removes them).
+pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
     let [multicast_v4, multicast_v6] = [MULTICAST_V4, MULTICAST_V6].map(|network| {
         let mut rule = rule::family(network).to_vec();
         rule.extend(rule::address(Side::Destination, true, network));
@@ -91,12 +91,13 @@ fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> RuleSet<'static> {
 /// Makes sure that traffic from each address to outside its network is masqueraded, and that the attachment has no
 /// other masquerading rules. `addrs` are host addresses with their network's prefix length.
 ///
-/// Nothing is changed if all is there. Otherwise one transaction makes all changes, base objects included.
+/// Nothing is changed if all is there. Otherwise one transaction makes all changes, base objects included. Returns the
+/// handles of the rules that are new.
 ///
 /// # Errors
 /// The kernel refuses, the deadline passes, or a chain of our name is not of our kind.
-pub fn nft_ensure(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<(), FirewallError> {
-    rules(key, addrs).ensure(nft, Look::All, |_| false).map(drop)
+pub fn nft_ensure(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<Vec<u64>, FirewallError> {
+    rules(key, addrs).ensure(nft, Look::All, |_| false).map(Option::unwrap_or_default)
 }
 
 /// As [`nft_ensure`], for an attachment that has no rules yet: the rules of others are not searched. Returns the

@@ -25,7 +25,7 @@ fn main() {
         size: SIZE as u64,
         engine: "engine".to_owned(),
         imports: vec!["postern:cni/bridge@0.1.0#find".to_owned(); 48],
-        wasi: catalog::Floor::Small,
+        wasi: catalog::WasiExtent::Small,
         postern: "0".to_owned(),
     };
     for (path, bytes) in [

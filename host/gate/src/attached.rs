@@ -6,7 +6,7 @@
 
 use crate::effect::MacGuard;
 use crate::effect::mac_guard::is_whole;
-use crate::errors::kernel;
+use crate::errors::kernel_error;
 use crate::session::Session;
 use postern_policy::{Granted, port};
 use postern_types::{OpError, VlanId};
@@ -28,14 +28,14 @@ pub struct Port {
 
 /// Something that a policy demands and the node does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct UnmetDemand {
     /// The rest of a sentence that begins with the plugin.
     pub what: String,
     /// The policy line that demands it.
     pub line: String,
 }
 
-impl Lack {
+impl UnmetDemand {
     /// The lack of spoofing protection.
     pub fn of_guard() -> Self {
         let what = "left out the spoofing protection that this network asks for".to_owned();
@@ -47,7 +47,7 @@ impl Lack {
 ///
 /// # Errors
 /// The kernel refuses to show it.
-pub fn lack(session: &Session, granted: &Granted) -> Result<Option<Lack>, OpError> {
+pub fn unmet_demand(session: &Session, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
     if !granted.requires_mac_guard() && !granted.bridge().is_some_and(port::demands) {
         return Ok(None);
     }
@@ -59,7 +59,7 @@ fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
     // A kernel without VLANs can't list any.
     let in_vlans = link.master.is_some() && granted.bridge().is_some_and(port::has_vlans);
     let vlans = match in_vlans {
-        true => session.host()?.port_vlans(link.index).map_err(kernel)?,
+        true => session.host()?.port_vlans(link.index).map_err(kernel_error)?,
         false => Vec::new(),
     };
     let recorded = session.record().map(|record| record.effects(None)).unwrap_or_default();
@@ -75,21 +75,21 @@ fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
 }
 
 /// Returns the demand of policy that this port does not meet.
-fn compare(granted: &Granted, port: Option<&Port>) -> Option<Lack> {
+fn compare(granted: &Granted, port: Option<&Port>) -> Option<UnmetDemand> {
     let required = granted.requires_mac_guard();
-    let Some(port) = port else { return required.then(Lack::of_guard) };
+    let Some(port) = port else { return required.then(UnmetDemand::of_guard) };
     if required && !port.guarded {
-        return Some(Lack::of_guard());
+        return Some(UnmetDemand::of_guard());
     }
     let grant = granted.bridge()?;
     // Rules for this port protect no other. VLANs and isolation are attributes of a port.
     if !port.is_joined {
         let what = format!("left \"{}\" without the bridge that it is to be guarded on", port.name);
-        return required.then(|| Lack { what, ..Lack::of_guard() });
+        return required.then(|| UnmetDemand { what, ..UnmetDemand::of_guard() });
     }
     let (what, key) = port::verify(grant, port.isolated, &port.vlans).err()?;
     let what = format!("left port \"{}\" {what}, where the network demands otherwise", port.name);
-    Some(Lack { what, line: format!("[grant.bridge] {key}") })
+    Some(UnmetDemand { what, line: format!("[grant.bridge] {key}") })
 }
 
 #[cfg(test)]
@@ -100,10 +100,11 @@ mod tests {
 
     #[test]
     fn what_policy_demands_is_of_the_port_that_is_there() {
-        let said = |policy: &str, port: Option<&Port>| {
+        let message = |policy: &str, port: Option<&Port>| {
             let policy = Policy::parse(policy, "bridge.toml").unwrap();
             let granted = policy.resolve(&Json::Null, "").unwrap();
-            compare(&granted, port).map_or_else(String::new, |lack| format!("{}; {}", lack.what, lack.line))
+            compare(&granted, port)
+                .map_or_else(String::new, |unmet_demand| format!("{}; {}", unmet_demand.what, unmet_demand.line))
         };
         let plain = Port { name: "veth1".to_owned(), is_joined: true, vlans: vec![(1, true)], ..Port::default() };
         let guarded = Port { guarded: true, ..plain.clone() };
@@ -126,16 +127,19 @@ mod tests {
             ),
             ("[grant.mac-guard]\nrequired = \"true\"", Some(&loose), ""),
         ] {
-            assert_eq!(said(policy, port), expected, "{policy} {port:?}");
+            assert_eq!(message(policy, port), expected, "{policy} {port:?}");
         }
         let key = |key: &str| format!("{bridge}{key}");
         for (policy, good, bad, words) in [
             (key("isolated = \"true\""), &isolated, &plain, "without isolation"),
             (key("vlan = \"5\""), &tagged, &plain, "in access VLAN 1"),
         ] {
-            assert_eq!((said(&policy, Some(good)), said(&policy, None)), (String::new(), String::new()));
-            let said = said(&policy, Some(bad));
-            assert!(said.starts_with(&format!("left port \"veth1\" {words}, where the network demands")), "{said}");
+            assert_eq!((message(&policy, Some(good)), message(&policy, None)), (String::new(), String::new()));
+            let message = message(&policy, Some(bad));
+            assert!(
+                message.starts_with(&format!("left port \"veth1\" {words}, where the network demands")),
+                "{message}"
+            );
         }
     }
 }

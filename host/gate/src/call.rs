@@ -2,7 +2,7 @@
 
 use crate::audit::Entry;
 use crate::capability;
-use crate::errors::kernel;
+use crate::errors::kernel_error;
 use crate::gate::Gate;
 use postern_policy::{Rule, allows};
 use postern_types::{ErrorCode, OpError, Operation, Reply};
@@ -52,7 +52,7 @@ fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
     if gate.front.is_first()
         && let Some(container) = gate.session.container()
     {
-        container.netlink().map_err(kernel)?;
+        container.netlink().map_err(kernel_error)?;
     }
     gate.front.decide(&gate.session.request, gate.session.owns_link, operation)
 }

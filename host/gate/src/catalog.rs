@@ -7,13 +7,13 @@
 //! state directory, with the kernel's data about the file. Its change time can't be set: while it is the same, the
 //! bytes are the same.
 
-pub use crate::manifest::{Floor, Manifest};
+pub use crate::manifest::{Manifest, WasiExtent};
 
 use crate::places::{PlaceError, TrustedDir};
 use crate::plugin_error::PluginError;
 use crate::program;
 use nix::sys::stat::fstat;
-use postern_state::{Dir, How};
+use postern_state::{Dir, OpenMode};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -99,8 +99,8 @@ impl Unverified {
     /// That program is missing, or not trusted.
     pub fn program(&self) -> Result<Option<File>, PluginError> {
         match self.manifest.wasi {
-            Floor::Small => Ok(None),
-            Floor::Whole => program::open(&self.catalog, &self.plugin).map(Some),
+            WasiExtent::Small => Ok(None),
+            WasiExtent::Whole => program::open(&self.catalog, &self.plugin).map(Some),
         }
     }
 
@@ -200,7 +200,7 @@ fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
 
 /// Reads a note. A note that can't be read counts as missing.
 fn read_note(notes: &Path, name: &str) -> Option<Note> {
-    let file = Dir::open_itself(notes).ok()?.file(&format!("{name}.json"), How::Read).ok()?;
+    let file = Dir::open_itself(notes).ok()?.file(&format!("{name}.json"), OpenMode::Read).ok()?;
     let mut note = Vec::with_capacity(LONGEST_NOTE as usize);
     file.take(LONGEST_NOTE).read_to_end(&mut note).ok()?;
     serde_json::from_slice(&note).ok()
@@ -210,7 +210,7 @@ fn write_note(notes: &Path, name: &str, note: &Note) -> std::io::Result<()> {
     Dir::make(notes, 0o700)?;
     let notes = Dir::open_itself(notes)?;
     let new = format!("{name}.{}.new", std::process::id());
-    notes.file(&new, How::Rewrite(0o600))?.write_all(&serde_json::to_vec(note)?)?;
+    notes.file(&new, OpenMode::Rewrite(0o600))?.write_all(&serde_json::to_vec(note)?)?;
     notes.rename(&new, &format!("{name}.json"))
 }
 

@@ -3,7 +3,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 use crate::effect::{Addresses, Effect};
-use crate::errors::{kernel, state};
+use crate::errors::{kernel_error, state_error};
 use crate::session::{Leftover, Session};
 use postern_cni::Attachment;
 use postern_kernel::Link;
@@ -55,7 +55,7 @@ pub fn before_release(session: &mut Session) -> Result<(), OpError> {
     let name = &session.request.ifname;
     // Other links are ignored: root in the container could make one as often as it is deleted, and the runtime would
     // retry for ever.
-    let link = container.netlink().map_err(kernel)?.link_by_name(name).map_err(kernel)?;
+    let link = container.netlink().map_err(kernel_error)?.link_by_name(name).map_err(kernel_error)?;
     let is_own = |link: &Link| Ok::<_, OpError>(session.leads_here(link)? && !session.is_claimed(link)?);
     if link.as_ref().map_or(Ok(false), is_own)? {
         let message = format!("no address is given back while something uses it: the container has \"{name}\" still");
@@ -225,9 +225,9 @@ fn has_link(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Resu
 /// The effects that could not be removed.
 pub fn stale_sections(session: &Session) -> Result<usize, OpError> {
     let network = &session.request.conf.name;
-    let here = session.host()?.cookie().map_err(kernel)?;
+    let here = session.host()?.cookie().map_err(kernel_error)?;
     let (mut removed, mut failed) = (0, None);
-    for summary in strangers(session)? {
+    for summary in collectable_records(session)? {
         let Some(key) = &summary.key else { continue };
         // A record that could not be read is read again. If that fails for good, it is reported and set aside.
         let again = || Record::<Effect>::open_existing(&session.state, key, Instant::now());
@@ -265,24 +265,24 @@ pub fn stale_sections(session: &Session) -> Result<usize, OpError> {
 ///
 /// # Errors
 /// The records can't be listed.
-pub fn strangers(session: &Session) -> Result<&[Summary], OpError> {
-    if let Some(strangers) = session.strangers.get() {
-        return Ok(strangers);
+pub fn collectable_records(session: &Session) -> Result<&[Summary], OpError> {
+    if let Some(collectable_records) = session.collectable_records.get() {
+        return Ok(collectable_records);
     }
     let Some(valid) = session.request.conf.still_valid() else { return Ok(&[]) };
-    let here = session.host()?.cookie().map_err(kernel)?;
+    let here = session.host()?.cookie().map_err(kernel_error)?;
     let name = &session.request.conf.name;
     let network = NetworkKey::new(here, name);
     let key = |of: &Attachment| RecordKey::in_network(network, here, name, &of.container_id, &of.ifname);
     let valid = Valid { network, attachments: valid.into_iter().map(key).collect() };
-    let strangers = postern_state::list_strangers(&session.state, &valid).map_err(state)?;
-    Ok(session.strangers.get_or_init(|| strangers))
+    let collectable_records = postern_state::list_collectable(&session.state, &valid).map_err(state_error)?;
+    Ok(session.collectable_records.get_or_init(|| collectable_records))
 }
 
 /// True if an attachment of this network is being made, or was made since this collection began. The runtime may not
 /// have known it when it listed the valid attachments. An attachment whose record can't be read is spared too.
 pub fn is_busy(session: &Session, container_id: &str, ifname: &str) -> bool {
-    let Ok(cookie) = session.host().and_then(|host| host.cookie().map_err(kernel)) else { return true };
+    let Ok(cookie) = session.host().and_then(|host| host.cookie().map_err(kernel_error)) else { return true };
     let key = RecordKey::new(cookie, &session.request.conf.name, container_id, ifname);
     postern_state::is_busy(&session.state, &key, session.started).unwrap_or(true)
 }
@@ -292,9 +292,9 @@ pub fn is_busy(session: &Session, container_id: &str, ifname: &str) -> bool {
 /// # Errors
 /// The records can't be listed.
 pub fn busy(session: &Session) -> Result<Vec<(String, String)>, OpError> {
-    let here = session.host()?.cookie().map_err(kernel)?;
+    let here = session.host()?.cookie().map_err(kernel_error)?;
     let network = NetworkKey::new(here, &session.request.conf.name);
-    let headers = postern_state::list_of(&session.state, network).map_err(state)?.into_iter();
+    let headers = postern_state::list_of(&session.state, network).map_err(state_error)?.into_iter();
     let own = headers.filter_map(|summary| summary.header).map(|header| (header.container_id, header.ifname));
     Ok(own.filter(|(container_id, ifname)| is_busy(session, container_id, ifname)).collect())
 }
@@ -313,7 +313,7 @@ fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<u
             crate::say!("postern: {damaged}");
             return Ok(0);
         }
-        Err(error) => return Err(state(error)),
+        Err(error) => return Err(state_error(error)),
     };
     // The check is made while the lock is held. Without the lock a whole ADD could happen after it.
     if record.sections().iter().any(|section| section.since >= session.started) {

@@ -23,8 +23,8 @@ use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
 use postern_confine::Capability as Right;
 use postern_confine::{
-    Access, Allowed, Bus, ConfineError, Confinement, Files, Filter, Helper, NoPrograms, Refusal, Rule, Tidier,
-    forget_environment,
+    Access, Allowed, Bus, ConfineError, Confinement, DirectoryRemover, Files, Filter, Helper, NoPrograms, Refusal,
+    Rule, forget_environment,
 };
 use postern_firewall::iptables;
 use postern_kernel::Namespace;
@@ -56,15 +56,19 @@ struct Needs {
 
 /// Confines this process, and the thread that enters the container's namespace.
 ///
-/// A rule needs an existing directory. So a directory for leases that an ADD may make is made before. [`Made`] removes
+/// A rule needs an existing directory. So a directory for leases that an ADD may make is made before. [`MadeDirectories`] removes
 /// it again if nothing was put in it.
 ///
 /// # Errors
 /// Code 999: the kernel refuses a step, and no guest may run.
-pub fn confine(session: &mut Session, launcher: &mut Launcher, namespace: Option<Namespace>) -> Result<Made, Error> {
+pub fn confine(
+    session: &mut Session,
+    launcher: &mut Launcher,
+    namespace: Option<Namespace>,
+) -> Result<MadeDirectories, Error> {
     launcher.close(&session.state);
     let needs = Needs::of(session, launcher).map_err(|error| Error::internal(error.to_string()))?;
-    let made = Made::of(session, &needs).map_err(|error| {
+    let made = MadeDirectories::of(session, &needs).map_err(|error| {
         Error::internal(format!("the host can start no process, and runs no plugin without it: {error}"))
     })?;
     match give_up(session, launcher, namespace, &needs) {
@@ -119,7 +123,7 @@ fn give_up(
             let confinement = Arc::clone(&confinement);
             move || confinement.apply().map_err(|error| error.to_string())
         };
-        session.enter_strangers(confine).map_err(|error| failed(&error))?;
+        session.enter_collectable_containers(confine).map_err(|error| failed(&error))?;
     }
     // The memory of this process must not be written to a core file.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|error| failed(&error))?;
@@ -292,7 +296,7 @@ fn recorded(session: &Session) -> Result<Vec<Effect>, OpError> {
     if session.request.verb == Verb::Gc {
         let network = &session.request.conf.name;
         // The records of valid attachments stay, and are not even opened.
-        for summary in collect::strangers(session)? {
+        for summary in collect::collectable_records(session)? {
             if summary.header.as_ref().is_some_and(|header| header.network == *network) {
                 // The removal reports an effect that can't be read.
                 let read = summary.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
@@ -395,9 +399,9 @@ const OLD_CALLS: [libc::c_long; 7] = [
 
 /// Directories that were made because rules need them.
 #[derive(Debug)]
-pub struct Made(Option<Tidier>);
+pub struct MadeDirectories(Option<DirectoryRemover>);
 
-impl Made {
+impl MadeDirectories {
     /// Makes them before any right is given up, and starts the process that can remove them afterwards.
     #[expect(clippy::disallowed_methods, reason = "the leases' directories, which nobody has opened yet")]
     fn of(session: &Session, needs: &Needs) -> std::io::Result<Self> {
@@ -417,7 +421,7 @@ impl Made {
         if made.is_empty() {
             return Ok(Self(None));
         }
-        Tidier::start(&made).map(|tidier| Self(Some(tidier))).inspect_err(|_| {
+        DirectoryRemover::start(&made).map(|directory_remover| Self(Some(directory_remover))).inspect_err(|_| {
             for directory in &made {
                 let _ = remove_dir(directory);
             }
@@ -426,8 +430,8 @@ impl Made {
 
     /// Removes the directories that are empty.
     pub fn tidy(self) {
-        if let Some(tidier) = self.0 {
-            tidier.tidy();
+        if let Some(directory_remover) = self.0 {
+            directory_remover.tidy();
         }
     }
 }

@@ -13,7 +13,7 @@ pub fn obstacle(error: impl fmt::Display) -> Error {
 }
 
 /// Converts a kernel error to the guest's form.
-pub fn kernel(error: KernelError) -> OpError {
+pub fn kernel_error(error: KernelError) -> OpError {
     use nix::errno::Errno;
     let code = match error.errno.map(Errno::from_raw) {
         Some(Errno::EEXIST) => ErrorCode::Exists,
@@ -29,7 +29,7 @@ pub fn kernel(error: KernelError) -> OpError {
 }
 
 /// Converts an error of the state directory to the guest's form.
-pub fn state(error: StateError) -> OpError {
+pub fn state_error(error: StateError) -> OpError {
     let code = match error {
         StateError::Locked { .. } => ErrorCode::TryAgain,
         StateError::Refused(_) => ErrorCode::Exists,
@@ -41,7 +41,7 @@ pub fn state(error: StateError) -> OpError {
 }
 
 /// Converts a packet filter's error to the guest's form.
-pub fn firewall(error: FirewallError) -> OpError {
+pub fn firewall_error(error: FirewallError) -> OpError {
     let mut converted = OpError::new(ErrorCode::Kernel, error.object.clone(), error.to_string());
     converted.errno = error.errno;
     converted.hint = error.hint;
@@ -49,14 +49,14 @@ pub fn firewall(error: FirewallError) -> OpError {
 }
 
 /// Converts a kernel error about `object` to the native plugins' words: `what`, then the error number's text.
-pub fn refused(error: KernelError, object: &str, what: impl fmt::Display) -> OpError {
+pub fn native_error(error: KernelError, object: &str, what: impl fmt::Display) -> OpError {
     let message = format!("{what}: {}", error.message);
-    OpError { message, object: object.to_owned(), ..kernel(error) }
+    OpError { message, object: object.to_owned(), ..kernel_error(error) }
 }
 
 /// Converts a kernel error about a link. The kernel knows the link by index, people by name.
 pub fn about(name: &str) -> impl Fn(KernelError) -> OpError {
-    move |error| kernel(KernelError { object: name.to_owned(), ..error })
+    move |error| kernel_error(KernelError { object: name.to_owned(), ..error })
 }
 
 /// The error for a link that disappeared between two operations.

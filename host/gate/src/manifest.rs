@@ -26,8 +26,8 @@ pub struct Manifest {
     /// The imports down to functions: the plugin's upper limit.
     pub imports: Vec<String>,
     /// The extent of WASI that it imports. Left out if it is no more than every command needs.
-    #[serde(default, skip_serializing_if = "Floor::is_small")]
-    pub wasi: Floor,
+    #[serde(default, skip_serializing_if = "WasiExtent::is_small")]
+    pub wasi: WasiExtent,
     /// The version of postern that compiled it.
     pub postern: String,
 }
@@ -36,7 +36,7 @@ pub struct Manifest {
 /// install, not by a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Floor {
+pub enum WasiExtent {
     /// The part that every command needs: the host itself has it.
     #[default]
     Small,
@@ -44,7 +44,7 @@ pub enum Floor {
     Whole,
 }
 
-impl Floor {
+impl WasiExtent {
     /// The one for a component that needs all of WASI, or doesn't.
     pub fn of(needs_all: bool) -> Self {
         if needs_all { Self::Whole } else { Self::Small }

@@ -3,7 +3,7 @@
 //! the attachment.
 
 use crate::clock::now;
-use crate::errors::{self, kernel};
+use crate::errors::{self, kernel_error};
 use postern_kernel::Netlink;
 use postern_state::node::{self, NodeObject};
 use postern_types::OpError;
@@ -35,14 +35,14 @@ pub fn noted<E>(
     make: impl FnOnce() -> Result<bool, E>,
 ) -> Result<bool, E> {
     let object = object(host, kind, name);
-    let is_new = object.clone().and_then(|object| node::note(state, &object).map_err(errors::state));
+    let is_new = object.clone().and_then(|object| node::note(state, &object).map_err(errors::state_error));
     let made = make();
     let kept = match (&made, is_new, object) {
         (_, Err(reason), _) | (_, _, Err(reason)) => Err(reason),
         (Ok(true), _, Ok(object)) => match host.link_by_name(name) {
             Ok(Some(link)) if kind != FORWARDING => {
                 let detail = json!({ INDEX: link.index });
-                node::update(state, &NodeObject { detail, ..object }).map_err(errors::state)
+                node::update(state, &NodeObject { detail, ..object }).map_err(errors::state_error)
             }
             _ => Ok(()),
         },
@@ -53,7 +53,7 @@ pub fn noted<E>(
                 _ => Ok(false),
             })
             .map(drop)
-            .map_err(errors::state),
+            .map_err(errors::state_error),
         (_, Ok(false), Ok(_)) => Ok(()),
     };
     if let Err(reason) = kept {
@@ -69,8 +69,8 @@ fn object(host: &Netlink, kind: &str, name: &str) -> Result<NodeObject, OpError>
     Ok(NodeObject {
         kind: kind.to_owned(),
         name: name.to_owned(),
-        boot_id: postern_state::boot_id().map_err(errors::state)?,
-        host_netns_cookie: host.cookie().map_err(kernel)?,
+        boot_id: postern_state::boot_id().map_err(errors::state_error)?,
+        host_netns_cookie: host.cookie().map_err(kernel_error)?,
         created: now(),
         detail: Value::Null,
     })

@@ -1,8 +1,8 @@
 //! The checks of a guest's output, before it is accepted.
 
-use crate::attached::{self, Lack};
+use crate::attached::{self, UnmetDemand};
 use crate::capability::device;
-use crate::errors::kernel;
+use crate::errors::kernel_error;
 use crate::session::{OwnAddress, Request, Session};
 use postern_cni::{CniResult, Error, Interface, IpConfig, Json, Verb};
 use postern_policy::Granted;
@@ -14,7 +14,7 @@ use std::path::Path;
 const LIMIT: usize = 1 << 20;
 
 /// The facts of a run with which a result is compared.
-pub trait Known {
+pub trait RunFacts {
     /// The request.
     fn request(&self) -> &Request;
     /// The attachment's addresses.
@@ -26,24 +26,24 @@ pub trait Known {
     ///
     /// # Errors
     /// The kernel refuses to show it.
-    fn seen(&self, interface: &Interface) -> Result<Option<Seen>, OpError>;
+    fn seen(&self, interface: &Interface) -> Result<Option<LinkAttributes>, OpError>;
     /// Returns the demand of policy that the attachment's port does not meet.
     ///
     /// # Errors
     /// The kernel refuses to show it.
-    fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError>;
+    fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError>;
 }
 
 /// The attributes of a link, beside its name and address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct LinkAttributes {
     /// The MTU in bytes.
     pub mtu: u32,
     /// The PCI device that it belongs to.
     pub pci: Option<String>,
 }
 
-impl Known for Session {
+impl RunFacts for Session {
     fn request(&self) -> &Request {
         &self.request
     }
@@ -56,19 +56,19 @@ impl Known for Session {
         self.common.shown.contains(link)
     }
 
-    fn seen(&self, interface: &Interface) -> Result<Option<Seen>, OpError> {
+    fn seen(&self, interface: &Interface) -> Result<Option<LinkAttributes>, OpError> {
         let netlink = match interface.sandbox.is_empty() {
             true => self.host()?,
-            false => self.container_required()?.netlink().map_err(kernel)?,
+            false => self.container_required()?.netlink().map_err(kernel_error)?,
         };
-        let link = netlink.link_by_name(&interface.name).map_err(kernel)?;
+        let link = netlink.link_by_name(&interface.name).map_err(kernel_error)?;
         // An alternative name finds it too, but results name links by their own name.
         let link = link.filter(|link| link.name == interface.name);
-        Ok(link.map(|link| Seen { mtu: link.mtu, pci: device::pci_of(&link) }))
+        Ok(link.map(|link| LinkAttributes { mtu: link.mtu, pci: device::pci_of(&link) }))
     }
 
-    fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError> {
-        attached::lack(self, granted)
+    fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
+        attached::unmet_demand(self, granted)
     }
 }
 
@@ -78,7 +78,7 @@ impl Known for Session {
 /// # Errors
 /// The guest's own error. Code 999 if it printed something else, or a result with a false claim.
 pub fn read(
-    run: &impl Known,
+    run: &impl RunFacts,
     granted: &Granted,
     plugin: &str,
     verb: Verb,
@@ -115,7 +115,13 @@ pub fn read(
 }
 
 /// Checks that a result names only links and addresses that this run was given or found, or that `prevResult` has.
-fn believe(run: &impl Known, granted: &Granted, plugin: &str, loopback: bool, result: &CniResult) -> Result<(), Error> {
+fn believe(
+    run: &impl RunFacts,
+    granted: &Granted,
+    plugin: &str,
+    loopback: bool,
+    result: &CniResult,
+) -> Result<(), Error> {
     let request = run.request();
     let previous = request.conf.previous_result().ok().flatten().unwrap_or_default();
     for interface in &result.interfaces {
@@ -152,7 +158,7 @@ fn believe(run: &impl Known, granted: &Granted, plugin: &str, loopback: bool, re
 /// Checks the attributes of a link in a result: MTU and PCI device. They must equal those of `before`, its entry in
 /// `prevResult`, or those of the kernel. A socket must exist, and policy must name it: no guest can make one.
 fn believe_details(
-    run: &impl Known,
+    run: &impl RunFacts,
     granted: &Granted,
     plugin: &str,
     interface: &Interface,
@@ -224,11 +230,11 @@ pub fn one_family(plugin: &str, result: &CniResult) -> Result<(), Error> {
 }
 
 /// Checks that the demands of policy on an ADD are met now.
-fn require(run: &impl Known, granted: &Granted, plugin: &str) -> Result<(), Error> {
-    let lack = run.lack(granted).map_err(|error| {
+fn require(run: &impl RunFacts, granted: &Granted, plugin: &str) -> Result<(), Error> {
+    let unmet_demand = run.unmet_demand(granted).map_err(|error| {
         Error::internal(format!("what plugin \"{plugin}\" made can't be held against its policy: {error}"))
     })?;
-    let Some(Lack { what, line }) = lack else { return Ok(()) };
+    let Some(UnmetDemand { what, line }) = unmet_demand else { return Ok(()) };
     let details = match line.as_str() {
         "[grant.mac-guard] required" => format!("{line} demands it; {}", granted.unguarded_hint()),
         _ => format!("{line} demands it, in its policy or in {}", granted.operator_file()),
@@ -240,7 +246,7 @@ fn require(run: &impl Known, granted: &Granted, plugin: &str) -> Result<(), Erro
 ///
 /// Addresses of `prevResult` may be passed on unchanged, whoever made them. Only the plugin that is asked for addresses
 /// can add new ones, and only those that its policy names.
-fn believe_address(run: &impl Known, granted: &Granted, plugin: &str, ip: &IpConfig) -> Result<(), Error> {
+fn believe_address(run: &impl RunFacts, granted: &Granted, plugin: &str, ip: &IpConfig) -> Result<(), Error> {
     let address = ip.address;
     let owned = run.own().iter().any(|own| own.net == address);
     let agrees = run.own().iter().any(|own| own.net == address && own.agrees_with(ip.gateway));
@@ -313,7 +319,7 @@ mod tests {
 
     /// Returns the refusal of this result of `plugin`, in a network with addresses from `ipam`. The attachment has
     /// 10.9.0.2/24 with the gateway 10.9.0.254, and 10.8.0.2/24 without one.
-    fn said(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
+    fn message(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
         let mut session = session(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, Verb::Add);
         let own = |net: &str, gateway: Option<&str>| OwnAddress {
             net: net.parse().unwrap(),
@@ -333,9 +339,9 @@ mod tests {
     }
 
     /// A run with these links.
-    struct Shown(Session, Option<Seen>);
+    struct Shown(Session, Option<LinkAttributes>);
 
-    impl Known for Shown {
+    impl RunFacts for Shown {
         fn request(&self) -> &Request {
             &self.0.request
         }
@@ -348,11 +354,11 @@ mod tests {
             false
         }
 
-        fn seen(&self, _: &Interface) -> Result<Option<Seen>, OpError> {
+        fn seen(&self, _: &Interface) -> Result<Option<LinkAttributes>, OpError> {
             Ok(self.1.clone())
         }
 
-        fn lack(&self, _: &Granted) -> Result<Option<Lack>, OpError> {
+        fn unmet_demand(&self, _: &Granted) -> Result<Option<UnmetDemand>, OpError> {
             Ok(None)
         }
     }
@@ -365,7 +371,7 @@ mod tests {
         let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         std::os::unix::fs::symlink(&socket, directory.join("link.sock")).unwrap();
         let place = directory.to_str().unwrap();
-        let said = |key: &str, seen: Option<Seen>, previous: &str| {
+        let message = |key: &str, seen: Option<LinkAttributes>, previous: &str| {
             let conf = format!(
                 r#"{{"cniVersion":"1.1.0","name":"n","prevResult":{{"cniVersion":"1.1.0","interfaces":[{previous}]}}}}"#
             );
@@ -378,8 +384,8 @@ mod tests {
             read.map_or_else(|error| error.to_string(), |_| String::new())
         };
         let device = "0000:3b:00.1";
-        let seen = || Some(Seen { mtu: 9000, pci: Some(device.to_owned()) });
-        let plain = || Some(Seen { mtu: 9000, pci: None });
+        let seen = || Some(LinkAttributes { mtu: 9000, pci: Some(device.to_owned()) });
+        let plain = || Some(LinkAttributes { mtu: 9000, pci: None });
         let pci = format!(r#""pciID":"{device}""#);
         let before = format!(r#"{{"name":"eth0","sandbox":"/run/netns/c",{pci},"mtu":1,"socketPath":"/run/x"}}"#);
         let at = |file: &str| format!(r#""socketPath":"{place}/{file}""#);
@@ -399,8 +405,8 @@ mod tests {
             (&at("missing.sock"), None, "", "No such file or directory"),
             (&at("link.sock"), None, "", "it is no socket"),
         ] {
-            let said = said(key, seen, previous);
-            assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{key}: {said}");
+            let message = message(key, seen, previous);
+            assert!(message.contains(expected) && message.is_empty() == expected.is_empty(), "{key}: {message}");
         }
         std::fs::remove_dir_all(&directory).unwrap();
     }
@@ -443,8 +449,11 @@ mod tests {
         ] {
             // Only the plugin that is asked for addresses may say this.
             for policy in ["", "[result]\naddresses = [\"0.0.0.0/0\"]\ngateways = [\"0.0.0.0/0\"]"] {
-                let said = said("bridge", policy, address, gateway);
-                assert!(said.starts_with(expected) && said.is_empty() == expected.is_empty(), "{address}: {said}");
+                let message = message("bridge", policy, address, gateway);
+                assert!(
+                    message.starts_with(expected) && message.is_empty() == expected.is_empty(),
+                    "{address}: {message}"
+                );
             }
         }
     }
@@ -460,7 +469,7 @@ mod tests {
             // The gateway of an operator's entry may be outside of the network.
             ("[result]\ngateways = [\"10.9.0.2/24 via 10.7.0.1\"]", "10.9.0.2/24", "10.7.0.1"),
         ] {
-            assert_eq!(said("ipam", policy, address, gateway), "", "{address} {gateway}");
+            assert_eq!(message("ipam", policy, address, gateway), "", "{address} {gateway}");
         }
         for (policy, address, gateway, what, line) in [
             ("", "10.7.0.9/24", "", "address 10.7.0.9/24", "addresses = [\"10.7.0.9/24\"]"),
@@ -505,7 +514,7 @@ mod tests {
                 "plugin \"ipam\" hands out {what}, which it neither leased nor may choose; an operator can allow it with \
                  `result = {{ {line} }}` in /etc/postern/policy/ipam.toml, before its first table"
             );
-            assert_eq!(said("ipam", policy, address, gateway), expected);
+            assert_eq!(message("ipam", policy, address, gateway), expected);
         }
     }
 
@@ -514,7 +523,7 @@ mod tests {
         let policy = "[result]\naddresses = [\"10.9.0.2/16\"]\ngateways = [\"10.9.0.2/16 via 2001:db8:1::1\"]";
         for plugin in ["bridge", "ipam"] {
             assert_eq!(
-                said(plugin, policy, "10.9.0.2/16", "2001:db8:1::1"),
+                message(plugin, policy, "10.9.0.2/16", "2001:db8:1::1"),
                 format!(
                     "plugin \"{plugin}\" says gateway 2001:db8:1::1 for 10.9.0.2/16: they are of different IP versions"
                 )

@@ -7,7 +7,7 @@
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat, stat};
 use nix::unistd::{AccessFlags, access, geteuid};
-use postern_state::{Dir, How, TrustError, kind, trust_stat};
+use postern_state::{Dir, OpenMode, TrustError, kind, trust_stat};
 pub use postern_state::{trust, trust_file};
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -256,7 +256,7 @@ impl TrustedDir {
     /// As [`trust`].
     pub fn file(&self, name: &str) -> Result<Option<File>, PlaceError> {
         let path = self.path.join(name);
-        let file = match self.dir.file(name, How::Read) {
+        let file = match self.dir.file(name, OpenMode::Read) {
             Ok(file) => file,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) if is_link(&e) => return Err(PlaceError::Link(path)),

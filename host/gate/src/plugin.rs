@@ -6,7 +6,7 @@ use crate::errors::obstacle;
 use crate::front::Front;
 use crate::gate::Gate;
 use crate::launcher::{Launcher, Plugin};
-use crate::process::{Sandbox, Silence};
+use crate::process::{ExchangeError, Sandbox};
 use crate::session::{Request, Session};
 use crate::{collect, outcome};
 use postern_cni::terminal::one_line;
@@ -138,7 +138,7 @@ pub fn serve(
     loop {
         // A sandbox that has ended can't be sent to, but may have sent the reason. That is received then.
         let sent = match sandbox.send(&answer, deadline) {
-            Err(Silence::TooLarge) => {
+            Err(ExchangeError::TooLarge) => {
                 let error = OpError::new(ErrorCode::Exhausted, "answer", "the answer is longer than a message may be");
                 sandbox.send(&ToSandbox::Answer(Err(error)), deadline)
             }
@@ -150,7 +150,7 @@ pub fn serve(
             match sandbox.receive(until) {
                 Ok(FromSandbox::Stderr(text)) => stderr.show(&text),
                 Ok(message) => break message,
-                Err(silence) => return Err(describe(sent.err().unwrap_or(silence), last).into()),
+                Err(error) => return Err(describe(sent.err().unwrap_or(error), last).into()),
             }
         };
         match message {
@@ -176,12 +176,12 @@ pub fn serve(
     }
 }
 
-fn describe(silence: Silence, last: Option<&str>) -> String {
+fn describe(error: ExchangeError, last: Option<&str>) -> String {
     let last = last.map(|last| format!("; its last operation was {last}")).unwrap_or_default();
-    match silence {
-        Silence::Deadline => format!("ran past its deadline and was stopped{last}"),
-        Silence::TooLarge => "said more than a message may hold".to_owned(),
-        Silence::Broken(reason) => format!("ended without an answer: {reason}{last}"),
+    match error {
+        ExchangeError::Deadline => format!("ran past its deadline and was stopped{last}"),
+        ExchangeError::TooLarge => "said more than a message may hold".to_owned(),
+        ExchangeError::Broken(reason) => format!("ended without an answer: {reason}{last}"),
     }
 }
 

@@ -102,14 +102,14 @@ mod tests {
         let text = line(Path::new("/usr/local/lib/postern/postern"), "bridge").unwrap();
         assert_eq!(text, "#!/usr/local/lib/postern/postern --plugin=bridge\n");
         for path in ["/opt/my dir/postern", "/opt/tab\there/postern", "/opt/a\nb/postern", "lib/postern", ""] {
-            let said = line(Path::new(path), "bridge").unwrap_err().to_string();
-            assert!(said.contains("white space") && said.contains("PREFIX="), "{path}: {said}");
+            let message = line(Path::new(path), "bridge").unwrap_err().to_string();
+            assert!(message.contains("white space") && message.contains("PREFIX="), "{path}: {message}");
         }
         let long = |length: usize| format!("/{}/postern", "d".repeat(length));
         let rest = "#! --plugin=bridge\n".len() + "//postern".len();
         assert_eq!(line(Path::new(&long(LONGEST - rest)), "bridge").unwrap().len(), LONGEST);
-        let said = line(Path::new(&long(LONGEST - rest + 1)), "bridge").unwrap_err().to_string();
-        assert!(said.contains("would have 255 bytes") && said.contains("shorter path"), "{said}");
+        let message = line(Path::new(&long(LONGEST - rest + 1)), "bridge").unwrap_err().to_string();
+        assert!(message.contains("would have 255 bytes") && message.contains("shorter path"), "{message}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
 use postern_policy::{OPERATOR_DIRECTORY, Policy, Text};
-use postern_state::{Dir, How};
+use postern_state::{Dir, OpenMode};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
@@ -27,7 +27,7 @@ pub fn load(catalog: &Path, plugin: &str) -> Result<Policy, PluginError> {
 /// too.
 fn operators(directory: &Path, name: &str) -> Result<Option<Text>, PlaceError> {
     let own = directory.join(name);
-    let opened = Dir::open(directory).and_then(|directory| match directory.file(name, How::Read) {
+    let opened = Dir::open(directory).and_then(|directory| match directory.file(name, OpenMode::Read) {
         Err(e) if places::is_link(&e) => behind(&own),
         opened => opened,
     });
@@ -53,7 +53,7 @@ fn behind(link: &Path) -> io::Result<File> {
     let (Some(directory), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
         return Err(ErrorKind::InvalidFilename.into());
     };
-    Dir::open(directory)?.file(name, How::Read)
+    Dir::open(directory)?.file(name, OpenMode::Read)
 }
 
 /// Reads the shipped file alone: it tells what the plugin was made for, whatever an operator's file says. `None` if it

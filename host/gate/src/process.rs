@@ -40,7 +40,7 @@ pub struct Sandbox {
 
 /// The reason why nothing, or nothing more, comes from the sandbox.
 #[derive(Debug)]
-pub enum Silence {
+pub enum ExchangeError {
     /// The message to send was longer than allowed; nothing was sent.
     TooLarge,
     /// The deadline has passed.
@@ -49,7 +49,7 @@ pub enum Silence {
     Broken(String),
 }
 
-impl From<ChannelError> for Silence {
+impl From<ChannelError> for ExchangeError {
     fn from(error: ChannelError) -> Self {
         match error {
             ChannelError::Timeout => Self::Deadline,
@@ -92,17 +92,17 @@ impl Sandbox {
     /// Sends a message.
     ///
     /// # Errors
-    /// [`Silence`].
-    pub fn send(&mut self, message: &ToSandbox, deadline: Instant) -> Result<(), Silence> {
-        channel::send_to_sandbox(&self.channel, message, Some(deadline)).map_err(Silence::from)
+    /// [`ExchangeError`].
+    pub fn send(&mut self, message: &ToSandbox, deadline: Instant) -> Result<(), ExchangeError> {
+        channel::send_to_sandbox(&self.channel, message, Some(deadline)).map_err(ExchangeError::from)
     }
 
     /// Waits for the next message.
     ///
     /// # Errors
-    /// [`Silence`].
-    pub fn receive(&mut self, deadline: Instant) -> Result<FromSandbox, Silence> {
-        channel::receive(&self.channel, Some(deadline)).map_err(Silence::from)
+    /// [`ExchangeError`].
+    pub fn receive(&mut self, deadline: Instant) -> Result<FromSandbox, ExchangeError> {
+        channel::receive(&self.channel, Some(deadline)).map_err(ExchangeError::from)
     }
 }
 

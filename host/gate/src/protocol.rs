@@ -9,8 +9,8 @@ use crate::audit::Refusal;
 use crate::collect;
 use crate::confinement;
 use crate::errors::{internal, obstacle};
+use crate::host_check;
 use crate::inherited;
-use crate::intact;
 use crate::launcher::Launcher;
 use crate::places::Places;
 use crate::plugin;
@@ -101,14 +101,14 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let has_no_verb = lacks_verb(call.verb, &raw.0);
     // From here on the request could be carried out. If something prevents that before the guest, the log has the
     // reason.
-    let begun = begin(&call, raw, &mut launcher, &|error| refused(error, &stdin));
-    let begun = begun.inspect_err(|error| {
+    let prepared = begin(&call, raw, &mut launcher, &|error| refused(error, &stdin));
+    let prepared = prepared.inspect_err(|error| {
         if !(has_no_verb && error.code == code::INCOMPATIBLE_VERSION) {
             refused(error, &stdin);
         }
     });
-    let Begun { mut session, made, part, granted } = match begun? {
-        Start::Guest(begun) => *begun,
+    let PreparedRun { mut session, made, part, granted } = match prepared? {
+        Start::Guest(prepared) => *prepared,
         Start::Done(output) => return Ok(output),
     };
     let verb = call.verb;
@@ -151,9 +151,9 @@ struct Call<'a> {
 }
 
 /// A run that has come as far as its guest.
-struct Begun {
+struct PreparedRun {
     session: Session,
-    made: confinement::Made,
+    made: confinement::MadeDirectories,
     part: Part,
     /// The policy for an earlier result, if there is one.
     granted: Option<Granted>,
@@ -161,7 +161,7 @@ struct Begun {
 
 /// The next step of a run.
 enum Start {
-    Guest(Box<Begun>),
+    Guest(Box<PreparedRun>),
     /// No guest is needed: this is the answer.
     Done(String),
 }
@@ -236,7 +236,7 @@ fn begin(
         session.undone();
         session.close_record();
     })?;
-    Ok(Start::Guest(Box::new(Begun { session, made, part, granted })))
+    Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })))
 }
 
 fn act(
@@ -302,7 +302,7 @@ fn act(
         };
     }
     match outcome? {
-        None if verb == Verb::Check => intact::check(session).map(|()| String::new()).map_err(obstacle),
+        None if verb == Verb::Check => host_check::check(session).map(|()| String::new()).map_err(obstacle),
         Some(result) => session
             .made(&result)
             .map_err(internal)

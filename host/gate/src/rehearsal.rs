@@ -4,12 +4,12 @@
 //! The rehearsal answers the operations itself. Nothing here carries one out. If plugins are taken by
 //! [`Launcher::take_unnoted`], nothing here writes.
 
-pub use crate::attached::Lack;
+pub use crate::attached::UnmetDemand;
 pub use crate::budget::Common;
-pub use crate::errors::state;
+pub use crate::errors::state_error;
 pub use crate::front::{Front, Object};
 pub use crate::launcher::{Launcher, Plugin};
-pub use crate::outcome::{Known, Seen, read};
+pub use crate::outcome::{LinkAttributes, RunFacts, read};
 pub use crate::plugin::{BadEnd, serve, start};
 pub use crate::process::{Sandbox, reap};
 pub use crate::protocol::{STDIN_LIMIT, request, supported};

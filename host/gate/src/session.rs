@@ -1,6 +1,6 @@
 //! One run of the host: one verb for one attachment. The called plugin and its delegates share it.
 
-mod elsewhere;
+mod container_access;
 mod journal;
 mod kept;
 mod link;
@@ -9,15 +9,15 @@ mod previous;
 
 pub use link::is_link_of_index;
 
-use elsewhere::Elsewhere;
+use container_access::ContainerAccess;
 
 use crate::audit::Audit;
 use crate::budget::Common;
 use crate::clock::now;
 use crate::effect::Effect;
-use crate::errors::{firewall, kernel, state};
-use crate::keeping::{Keeping, Look};
+use crate::errors::{firewall_error, kernel_error, state_error};
 use crate::places::Places;
+use crate::retention::{LazyServed, Retention};
 use ipnet::IpNet;
 use postern_cni::{CniResult, Json, NetConf, Verb, Version, print};
 use postern_confine::{Direct, Run};
@@ -219,9 +219,9 @@ pub struct Session {
     /// operations. The host must then complete its DEL.
     pub hindered: bool,
     /// The records of the network's attachments that are not valid, by the runtime's list for GC.
-    pub strangers: OnceCell<Vec<Summary>>,
+    pub collectable_records: OnceCell<Vec<Summary>>,
     /// The addresses to which rules of the node lead traffic, read once for a whole collection.
-    pub served: Look,
+    pub served: LazyServed,
     nft: SharedNft,
     worker: Option<Worker>,
     namespace: Option<Namespace>,
@@ -233,7 +233,7 @@ pub struct Session {
     /// The cookie of the container's namespace, if it was read before the namespace was entered.
     cookie: Option<u64>,
     /// The conditions under which an address is given back, if this is not a DEL.
-    pub keeping: Option<Keeping>,
+    pub retention: Option<Retention>,
     /// True if the record that was found lists all effects.
     whole: bool,
     /// True if the links that it lists are gone.
@@ -241,9 +241,9 @@ pub struct Session {
     /// True if the record's attachment is gone, and another one has its names now.
     replaced: bool,
     /// The last message about the record.
-    told: String,
+    reported_error: String,
     /// Containers of attachments that this collection removes.
-    strangers_in: RefCell<HashMap<RecordKey, Elsewhere>>,
+    container_access_by_record: RefCell<HashMap<RecordKey, ContainerAccess>>,
     /// The reason why it can't be told if the container is alive.
     hidden: Option<String>,
 }
@@ -276,8 +276,8 @@ impl Session {
             joined: None,
             path: DataPath::default(),
             hindered: false,
-            strangers: OnceCell::new(),
-            served: Look::default(),
+            collectable_records: OnceCell::new(),
+            served: LazyServed::default(),
             nft: SharedNft::default(),
             worker: None,
             namespace: None,
@@ -288,10 +288,10 @@ impl Session {
             cookie: None,
             whole: false,
             link_gone: false,
-            keeping: None,
+            retention: None,
             replaced: false,
-            told: String::new(),
-            strangers_in: RefCell::default(),
+            reported_error: String::new(),
+            container_access_by_record: RefCell::default(),
             hidden: None,
         }
     }
@@ -307,9 +307,9 @@ impl Session {
         session.runner = Rc::clone(&self.runner);
         session.home = self.home.clone();
         session.share(&self.nft);
-        session.keep_by(Keeping::of_runtime(Rc::clone(&self.served), &self.request.plugin));
-        if let Some(found) = self.found_of(key) {
-            session.go_by(found);
+        session.set_retention(Retention::of_runtime(Rc::clone(&self.served), &self.request.plugin));
+        if let Some(found) = self.access_of(key) {
+            session.use_access(found);
         }
         session
     }
@@ -380,7 +380,7 @@ impl Session {
         namespace: Namespace,
         confine: impl FnOnce() -> Result<(), String> + Send + 'static,
     ) -> Result<(), OpError> {
-        self.worker = Some(Worker::start(&namespace, confine).map_err(kernel)?);
+        self.worker = Some(Worker::start(&namespace, confine).map_err(kernel_error)?);
         self.namespace = Some(namespace);
         Ok(())
     }
@@ -426,7 +426,7 @@ impl Session {
         if let Some(host) = self.host.get() {
             return Ok(host);
         }
-        let host = Netlink::open().map_err(kernel)?;
+        let host = Netlink::open().map_err(kernel_error)?;
         Ok(self.host.get_or_init(|| host))
     }
 
@@ -449,7 +449,7 @@ impl Session {
     /// The kernel refuses a socket for the question.
     pub fn key(&self) -> Result<RecordKey, OpError> {
         let request = &self.request;
-        let cookie = self.host()?.cookie().map_err(kernel)?;
+        let cookie = self.host()?.cookie().map_err(kernel_error)?;
         Ok(RecordKey::new(cookie, &request.conf.name, &request.container_id, &request.ifname))
     }
 
@@ -471,7 +471,7 @@ impl Session {
         let mut nft = self.nft.borrow_mut();
         match &mut *nft {
             Some(nft) => nft.set_deadline(self.deadline),
-            None => *nft = Some(Nft::open(self.deadline).map_err(firewall)?),
+            None => *nft = Some(Nft::open(self.deadline).map_err(firewall_error)?),
         }
         RefMut::filter_map(nft, Option::as_mut)
             .map_err(|_| OpError::new(ErrorCode::Kernel, "nftables", "the nftables socket is not open"))
@@ -492,12 +492,12 @@ impl Session {
         };
         match ask(&mut nft) {
             Err(_) if nft.is_absent() => Ok(T::default()),
-            outcome => outcome.map_err(firewall),
+            outcome => outcome.map_err(firewall_error),
         }
     }
 
     /// Returns the runner of iptables programs, with its deadline.
-    pub fn means(&self) -> ProgramRunner<'_> {
+    pub fn program_runner(&self) -> ProgramRunner<'_> {
         ProgramRunner { runner: &*self.runner, deadline: self.deadline }
     }
 
@@ -514,9 +514,9 @@ impl Session {
             data_dir: PathBuf::from(directory),
             network: self.request.conf.name.clone(),
             index_root: self.library.join("leases"),
-            boot_id: postern_state::boot_id().map_err(state)?,
+            boot_id: postern_state::boot_id().map_err(state_error)?,
         };
-        if create { Leases::open(&store).map(Some) } else { Leases::open_existing(&store) }.map_err(state)
+        if create { Leases::open(&store).map(Some) } else { Leases::open_existing(&store) }.map_err(state_error)
     }
 
     /// True if an address with this prefix length is the attachment's.

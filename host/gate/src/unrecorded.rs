@@ -8,7 +8,7 @@ use crate::capability::{device, firewall, leases, link, masquerade};
 use crate::collect;
 use crate::effect::Macvlan;
 use crate::effect::{Effect, Lease, MacGuard};
-use crate::errors::kernel;
+use crate::errors::kernel_error;
 use crate::session::{Request, Session};
 use postern_kernel::Link;
 use postern_policy::Policy;
@@ -130,7 +130,7 @@ fn step(
 /// Returns the container's end of the attachment's pair, if it is a pair that belongs to no other attachment.
 fn own_pair(session: &Session) -> Result<Option<Link>, OpError> {
     let Some(container) = session.container() else { return Ok(None) };
-    let own = container.netlink().map_err(kernel)?.link_by_name(&session.request.ifname).map_err(kernel)?;
+    let own = container.netlink().map_err(kernel_error)?.link_by_name(&session.request.ifname).map_err(kernel_error)?;
     let Some(own) = own.filter(|own| own.kind == "veth" || own.kind == Macvlan::KIND) else { return Ok(None) };
     Ok(if session.is_claimed(&own)? { None } else { Some(own) })
 }

@@ -1,19 +1,20 @@
 //! The gate's functions for operators' commands, beside reading. They remove the effects of a record in the same way as
-//! a DEL and a runtime's GC. They write a line of the audit log for every other removal.
+//! a DEL and a runtime's GC, or put back the rules that a record lists. Each writes its line of the audit log.
 
 pub use crate::audit::{Audit, openable};
 pub use crate::clock::now;
+pub use crate::effect::Reapplied;
 pub use crate::effect::mac_guard::ids as guard_ids;
-pub use crate::keeping::Look as Rules;
+pub use crate::retention::LazyServed as Rules;
 pub use crate::session::{SharedNft, is_link_of_index};
 
 use crate::collect;
 use crate::effect::Effect;
-use crate::keeping::Keeping;
 use crate::places::Places;
+use crate::retention::Retention;
 use crate::session::Session;
 use postern_state::Record;
-use postern_types::OpError;
+use postern_types::{ErrorCode, OpError};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -35,8 +36,8 @@ impl Removal {
     }
 
     /// Keeps addresses that one of these rules serves, or all addresses if there is a reason.
-    pub fn keep_by(&mut self, rules: &Rules, reason: Option<String>) {
-        self.0.keep_by(Keeping::of_people(Rc::clone(rules), reason));
+    pub fn set_retention(&mut self, rules: &Rules, reason: Option<String>) {
+        self.0.set_retention(Retention::of_people(Rc::clone(rules), reason));
     }
 
     /// Removes the effects that the record lists, or those of one section. Returns true if none is left: addresses may
@@ -61,5 +62,51 @@ impl Removal {
     fn close(mut self) {
         self.0.close_record();
         self.0.audit.flush();
+    }
+}
+
+/// An effect with rules, and the outcome of putting them back.
+pub type Outcome = (Effect, Result<Reapplied, OpError>);
+
+/// The record of a living attachment whose rules an operator wants back.
+pub struct Reapplication(Session);
+
+impl Reapplication {
+    /// Makes the reapplication. The record's lock is held until it ends.
+    pub fn of(record: Record<Effect>, deadline: Instant, places: &Places, nft: &SharedNft) -> Self {
+        let mut session = Session::of_record(record, deadline, places.clone());
+        session.share(nft);
+        Self(session)
+    }
+
+    /// Puts back the rules of all effects. Returns the effects that have rules, each with its outcome.
+    ///
+    /// # Errors
+    /// The attachment's link is gone: rules would serve another owner of its addresses.
+    pub fn run(mut self) -> Result<Vec<Outcome>, OpError> {
+        self.0.look_for_container();
+        let listed: Vec<Effect> =
+            self.0.record().iter().flat_map(|record| record.effects(None)).map(|noted| noted.effect).collect();
+        for link in listed.iter().filter(|effect| effect.is_link()) {
+            if !link.is_living_link(&self.0)? {
+                let message = format!("{} is gone: rules would serve another owner of its addresses", link.words());
+                return Err(OpError::new(ErrorCode::InvalidHandle, link.words(), message));
+            }
+        }
+        let mut outcomes = Vec::new();
+        for effect in listed {
+            let start = Instant::now();
+            let outcome = effect.reapply(&mut self.0);
+            if !matches!(outcome, Ok(Reapplied::NoRules | Reapplied::Complete)) {
+                let noted = outcome.as_ref().map(|_| ());
+                self.0.audit.note_own("REAPPLY", "record.reapply", &effect, "record", &noted, start.elapsed());
+            }
+            if !matches!(outcome, Ok(Reapplied::NoRules)) {
+                outcomes.push((effect, outcome));
+            }
+        }
+        self.0.close_record();
+        self.0.audit.flush();
+        Ok(outcomes)
     }
 }

@@ -374,8 +374,8 @@ pub mod tests {
             ("fd00::8/64", "fd00::2", true),
             ("fd00::8/64", "10.8.0.1", false),
         ] {
-            let said = granted.may_name_gateway(&address.parse().unwrap(), &gateway.parse().unwrap());
-            assert_eq!(said, expected, "{address} via {gateway}");
+            let message = granted.may_name_gateway(&address.parse().unwrap(), &gateway.parse().unwrap());
+            assert_eq!(message, expected, "{address} via {gateway}");
         }
         let shown = granted.result_view().into_iter().find(|(key, _)| *key == "gateways").unwrap().1;
         assert_eq!(
@@ -417,8 +417,8 @@ pub mod tests {
             ("198.51.100.7/24", "203.0.113.9", true),
             ("198.51.100.7/24", "203.0.114.9", false),
         ] {
-            let said = granted.may_name_gateway(&address.parse().unwrap(), &gateway.parse().unwrap());
-            assert_eq!(said, expected, "{address} via {gateway}");
+            let message = granted.may_name_gateway(&address.parse().unwrap(), &gateway.parse().unwrap());
+            assert_eq!(message, expected, "{address} via {gateway}");
         }
     }
 

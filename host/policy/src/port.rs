@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     /// Returns the objection to a port under these keys; empty if there is none.
-    fn said(keys: &str, config: &str, port: &PortSpec) -> String {
+    fn message(keys: &str, config: &str, port: &PortSpec) -> String {
         let granted = granted(&format!("[grant.bridge]\nnames = [\"b\"]\n{keys}"), config);
         match check(granted.bridge().unwrap(), port) {
             Ok(_) => String::new(),
@@ -148,7 +148,7 @@ mod tests {
             ("vlan = \"${config.vlan | 0}\"", r#"{"vlan":0}"#, 0, ""),
             ("vlan = \"${config.vlan | 0}\"", "{}", 0, ""),
         ] {
-            assert_eq!(said(keys, config, &port(id, &[])), expected, "{keys} {config} {id}");
+            assert_eq!(message(keys, config, &port(id, &[])), expected, "{keys} {config} {id}");
         }
     }
 
@@ -157,13 +157,13 @@ mod tests {
         let shipped =
             r#"trunk = ["${config.vlanTrunk.*.id}", "${config.vlanTrunk.*.minID}-${config.vlanTrunk.*.maxID}"]"#;
         let config = r#"{"vlanTrunk":[{"minID":10,"maxID":12,"id":3},{"id":20},{"minID":30},{"id":9999}]}"#;
-        assert_eq!(said(shipped, config, &port(0, &[3, 10, 12, 20])), "");
-        assert_eq!(said(shipped, config, &port(0, &[])), "");
+        assert_eq!(message(shipped, config, &port(0, &[3, 10, 12, 20])), "");
+        assert_eq!(message(shipped, config, &port(0, &[])), "");
         for outside in [2, 9, 13, 30] {
             let expected = format!("with VLAN {outside} on the trunk; trunk = {outside}");
-            assert_eq!(said(shipped, config, &port(0, &[3, outside])), expected);
+            assert_eq!(message(shipped, config, &port(0, &[3, outside])), expected);
         }
-        assert_eq!(said("", config, &port(0, &[3])), "with VLAN 3 on the trunk; trunk = 3");
+        assert_eq!(message("", config, &port(0, &[3])), "with VLAN 3 on the trunk; trunk = 3");
     }
 
     #[test]
@@ -171,11 +171,11 @@ mod tests {
         let keep = |port| PortSpec { preserve_default_vlan: true, ..port };
         let vlan = "vlan = \"5\"\n";
         let refusal = "that keeps the default VLAN; preserve-default-vlan = true";
-        assert_eq!(said(vlan, "{}", &keep(port(5, &[]))), refusal);
-        assert_eq!(said("trunk = [\"5\"]\npreserve-default-vlan = \"false\"", "{}", &keep(port(0, &[5]))), refusal);
-        assert_eq!(said("", "{}", &keep(port(0, &[]))), "");
-        assert_eq!(said(&format!("{vlan}preserve-default-vlan = \"true\""), "{}", &keep(port(5, &[]))), "");
-        assert_eq!(said(&format!("{vlan}preserve-default-vlan = \"true\""), "{}", &port(5, &[])), "");
+        assert_eq!(message(vlan, "{}", &keep(port(5, &[]))), refusal);
+        assert_eq!(message("trunk = [\"5\"]\npreserve-default-vlan = \"false\"", "{}", &keep(port(0, &[5]))), refusal);
+        assert_eq!(message("", "{}", &keep(port(0, &[]))), "");
+        assert_eq!(message(&format!("{vlan}preserve-default-vlan = \"true\""), "{}", &keep(port(5, &[]))), "");
+        assert_eq!(message(&format!("{vlan}preserve-default-vlan = \"true\""), "{}", &port(5, &[])), "");
     }
 
     #[test]
@@ -183,21 +183,21 @@ mod tests {
         let isolated = PortSpec { isolated: true, ..PortSpec::default() };
         let open = PortSpec::default();
         for keys in ["", "isolated = \"false\"", "isolated = \"${config.portIsolation | false}\""] {
-            assert_eq!((said(keys, "{}", &isolated), said(keys, "{}", &open)), (String::new(), String::new()));
+            assert_eq!((message(keys, "{}", &isolated), message(keys, "{}", &open)), (String::new(), String::new()));
         }
         let refusal = "without isolation of the port; isolated = false";
         let keys = "isolated = \"${config.portIsolation | false}\"";
-        assert_eq!(said(keys, r#"{"portIsolation":true}"#, &open), refusal);
-        assert_eq!(said(keys, r#"{"portIsolation":true}"#, &isolated), "");
-        assert_eq!(said("isolated = \"true\"", "{}", &open), refusal);
+        assert_eq!(message(keys, r#"{"portIsolation":true}"#, &open), refusal);
+        assert_eq!(message(keys, r#"{"portIsolation":true}"#, &isolated), "");
+        assert_eq!(message("isolated = \"true\"", "{}", &open), refusal);
         // A value that is no flag does not forbid isolation.
-        assert_eq!(said(keys, r#"{"portIsolation":{}}"#, &open), refusal);
-        assert_eq!(said("isolated = \"${config.portIsolation}\"", "{}", &open), refusal);
+        assert_eq!(message(keys, r#"{"portIsolation":{}}"#, &open), refusal);
+        assert_eq!(message("isolated = \"${config.portIsolation}\"", "{}", &open), refusal);
     }
 
     #[test]
     fn a_port_is_held_against_what_is_demanded() {
-        let said = |keys: &str, isolated: bool, vlans: &[(VlanId, bool)]| {
+        let message = |keys: &str, isolated: bool, vlans: &[(VlanId, bool)]| {
             let granted = granted(&format!("[grant.bridge]\nnames = [\"b\"]\n{keys}"), "{}");
             let grant = granted.bridge().unwrap();
             assert_eq!(demands(grant), keys.contains("\"true\"") || keys.contains('5'), "{keys}");
@@ -222,7 +222,7 @@ mod tests {
             ("trunk = [\"50\"]", false, &[(99, true)], ""),
             ("trunk = [\"50\"]", false, &[(1, true), (51, false)], "in VLAN 51 too; trunk"),
         ] {
-            assert_eq!(said(keys, isolated, vlans), expected, "{keys} {vlans:?}");
+            assert_eq!(message(keys, isolated, vlans), expected, "{keys} {vlans:?}");
         }
     }
 

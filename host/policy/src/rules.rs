@@ -65,7 +65,7 @@ pub fn decide(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError
                    failed ADD is undone by the host"));
     }
     rule(granted, question).or_else(|refusal| {
-        let gives_up = || capability::of(operation).gives_up(&Asked { granted, question });
+        let gives_up = || capability::of(operation).gives_up(&RuleInput { granted, question });
         if verb == Verb::Del && gives_up() { Ok(Rule { name: "own", from: Origin::Host }) } else { Err(refusal) }
     })
 }
@@ -75,28 +75,28 @@ pub fn decide(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError
 /// # Errors
 /// [`ErrorCode::Denied`], with the policy line that would allow the operation as hint.
 pub fn rule(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError> {
-    let asked = Asked { granted, question };
+    let input = RuleInput { granted, question };
     let decide = capability::of(question.operation);
-    let capability = decide.granted_by(&asked);
+    let capability = decide.granted_by(&input);
     let Some(grant) = granted.grant(capability) else {
         return Err(match granted.written(capability) {
-            Some(_) => asked.withheld(capability),
-            None if granted.is_withdrawn(capability) => asked.refuse("", "", granted.withdrawn_hint(capability)),
-            None => asked.deny(capability, "", "", decide.objects(&asked)),
+            Some(_) => input.withheld(capability),
+            None if granted.is_withdrawn(capability) => input.refuse("", "", granted.withdrawn_hint(capability)),
+            None => input.deny(capability, "", "", decide.objects(&input)),
         });
     };
-    Ok(Rule { name: decide.rule(&asked, grant)?, from: grant.from })
+    Ok(Rule { name: decide.rule(&input, grant)?, from: grant.from })
 }
 
 /// A question to a policy: the input of each rule.
-pub struct Asked<'a> {
+pub struct RuleInput<'a> {
     /// The policy.
     pub granted: &'a Granted,
     /// The question.
     pub question: Question<'a>,
 }
 
-impl Asked<'_> {
+impl RuleInput<'_> {
     /// Returns `rule` if a key has this object.
     pub fn one_of(
         &self,

@@ -28,7 +28,7 @@ pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
 /// Does the same for a component that needs all of WASI, with nothing behind it, in a process that was started for it.
 #[cfg(feature = "wasi")]
 pub fn run_whole(channel: OwnedFd, code: OwnedFd) -> ! {
-    serve(channel, code, crate::whole::make_ready, Guest::load_whole)
+    serve(channel, code, crate::full_wasi::make_ready, Guest::load_whole)
 }
 
 /// The function that loads a guest.

@@ -1,8 +1,8 @@
 //! Compiles a component ahead of time, and refuses components that a sandbox would not run.
 
 use crate::engine::config;
-use crate::imports::{Floor, link, split};
-use crate::whole::is_request;
+use crate::full_wasi::is_request;
+use crate::imports::{WasiExtent, link, split};
 use std::sync::Arc;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, types};
@@ -69,7 +69,7 @@ pub fn precompile(wasm: &[u8]) -> Result<Compiled, Error> {
     check_names(shape.imports(&engine).map(|(name, _)| name), shape.exports(&engine).map(|(name, _)| name))?;
     // The remaining faults are functions that are missing or have another type. The linker detects them with a good
     // message.
-    let floor = Floor::of(shape.imports(&engine).map(|(name, _)| name));
+    let floor = WasiExtent::of(shape.imports(&engine).map(|(name, _)| name));
     link(&engine, &component, floor).map_err(Error::Shape)?;
     Ok(Compiled { cwasm: component.serialize().map_err(Error::Engine)?, imports: imports(&engine, &shape) })
 }
@@ -113,7 +113,7 @@ pub(crate) fn check_names<'a>(
         if name.split_once('/').is_some_and(|(package, _)| package == PACKAGE) && !compatible(version) {
             return Err(Error::Version(import.to_owned()));
         }
-        if !Floor::Whole.interfaces().any(|(interface, _)| interface == name) && !is_request(name) {
+        if !WasiExtent::Whole.interfaces().any(|(interface, _)| interface == name) && !is_request(name) {
             refused.push(import.to_owned());
         }
     }

@@ -2,13 +2,13 @@
 
 use crate::code;
 use crate::engine::engine_with;
-use crate::imports::{Floor, link};
+#[cfg(feature = "wasi")]
+use crate::full_wasi::FullWasi;
+use crate::imports::{WasiExtent, link};
 use crate::limits::{Ceiling, OutOfMemory};
 use crate::memory::Reserve;
 use crate::state::{Gate, State};
 use crate::wasi::{Exit, FloorPre};
-#[cfg(feature = "wasi")]
-use crate::whole::Whole;
 use postern_types::Start;
 use std::os::fd::OwnedFd;
 #[cfg(feature = "wasi")]
@@ -57,7 +57,7 @@ impl Guest {
     /// The file is not code for this engine ([`crate::engine::fingerprint`]) or this CPU. The component imports
     /// something that is not linked. There is no address space for its memories.
     pub fn load(code: OwnedFd) -> Result<Self> {
-        Self::load_on(Floor::Small, code)
+        Self::load_on(WasiExtent::Small, code)
     }
 
     /// Does the same for a component that needs all of WASI: it gets that, with nothing behind it.
@@ -66,12 +66,12 @@ impl Guest {
     /// As [`Guest::load`].
     #[cfg(feature = "wasi")]
     pub fn load_whole(code: OwnedFd) -> Result<Self> {
-        let mut guest = Self::load_on(Floor::Whole, code)?;
-        guest.runtime = Some(crate::whole::runtime()?);
+        let mut guest = Self::load_on(WasiExtent::Whole, code)?;
+        guest.runtime = Some(crate::full_wasi::runtime()?);
         Ok(guest)
     }
 
-    fn load_on(floor: Floor, code: OwnedFd) -> Result<Self> {
+    fn load_on(floor: WasiExtent, code: OwnedFd) -> Result<Self> {
         let reserve = Reserve::default();
         let engine = engine_with(&reserve)?;
         let component = code::load(&engine, code)?;
@@ -95,7 +95,7 @@ impl Guest {
         #[cfg(feature = "wasi")]
         let (_entered, whole) = (
             self.runtime.as_ref().map(|runtime| runtime.enter()),
-            self.runtime.as_ref().map(|runtime| Whole::new(&start, Arc::clone(runtime))).unwrap_or_default(),
+            self.runtime.as_ref().map(|runtime| FullWasi::new(&start, Arc::clone(runtime))).unwrap_or_default(),
         );
         let mut store = Store::new(&self.engine, State::new(start, gate));
         #[cfg(feature = "wasi")]
@@ -128,7 +128,7 @@ fn exit_status(error: wasmtime::Error) -> Result<u8> {
         return Ok(status);
     }
     #[cfg(feature = "wasi")]
-    if let Some(status) = crate::whole::exit_status(&error) {
+    if let Some(status) = crate::full_wasi::exit_status(&error) {
         return Ok(status);
     }
     Err(error)

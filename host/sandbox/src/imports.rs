@@ -20,7 +20,7 @@ pub fn own(state: &mut State) -> &mut State {
 
 /// The part of WASI that a guest needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Floor {
+pub enum WasiExtent {
     /// The interfaces that every command needs: `crate::wasi`.
     Small,
     /// All of it, with nothing behind it: `crate::whole`.
@@ -28,7 +28,7 @@ pub enum Floor {
     Whole,
 }
 
-impl Floor {
+impl WasiExtent {
     /// Returns the smallest one that has these imports.
     #[cfg(feature = "compiler")]
     pub fn of<'a>(mut imports: impl Iterator<Item = &'a str>) -> Self {
@@ -41,7 +41,7 @@ impl Floor {
         let from: (&[Interface], fn(&str) -> bool) = match self {
             Self::Small => (&[], |_| true),
             #[cfg(feature = "wasi")]
-            Self::Whole => (&crate::whole::INTERFACES, |interface| interface.starts_with("wasi:random/")),
+            Self::Whole => (&crate::full_wasi::INTERFACES, |interface| interface.starts_with("wasi:random/")),
         };
         let small = wasi::INTERFACES.into_iter().filter(move |(interface, _)| from.1(interface));
         from.0.iter().copied().chain(small).chain(bindings::interfaces())
@@ -51,8 +51,9 @@ impl Floor {
 /// True if a component with these imports needs more of WASI than every command does.
 #[cfg(feature = "compiler")]
 pub fn needs_all_of_wasi(imports: &[String]) -> bool {
-    Floor::of(imports.iter().map(|import| import.split_once('#').map_or(import.as_str(), |(interface, _)| interface)))
-        == Floor::Whole
+    WasiExtent::of(
+        imports.iter().map(|import| import.split_once('#').map_or(import.as_str(), |(interface, _)| interface)),
+    ) == WasiExtent::Whole
 }
 
 /// Returns `package:name/interface` and the version in an import's name.
@@ -64,7 +65,7 @@ pub fn split(import: &str) -> (&str, &str) {
 ///
 /// # Errors
 /// An import is missing, or has not the shape that the component expects.
-pub fn link(engine: &Engine, component: &Component, floor: Floor) -> Result<InstancePre<State>> {
+pub fn link(engine: &Engine, component: &Component, floor: WasiExtent) -> Result<InstancePre<State>> {
     let mut linker = Linker::new(engine);
     for (import, _item) in component.component_type().imports(engine) {
         let (name, _) = split(import);
@@ -72,11 +73,11 @@ pub fn link(engine: &Engine, component: &Component, floor: Floor) -> Result<Inst
             add(&mut linker)?;
         }
         #[cfg(feature = "wasi")]
-        if floor == Floor::Whole
-            && crate::whole::is_request(name)
+        if floor == WasiExtent::Whole
+            && crate::full_wasi::is_request(name)
             && let ComponentItem::ComponentInstance(shape) = &_item.ty
         {
-            crate::whole::refuse(&mut linker, engine, import, shape)?;
+            crate::full_wasi::refuse(&mut linker, engine, import, shape)?;
         }
     }
     linker.instantiate_pre(component)

@@ -10,9 +10,9 @@
 //! With the feature `wasi` a guest can have all of WASI, with nothing behind it. The executable `postern-wasi` is built
 //! with it; the one that runtimes start is not.
 
-#[cfg(feature = "compiler")]
-pub mod aside;
 pub mod child;
+#[cfg(feature = "compiler")]
+pub mod compile_process;
 pub mod confine;
 pub mod engine;
 
@@ -20,6 +20,8 @@ mod bindings;
 mod code;
 #[cfg(feature = "compiler")]
 pub mod compile;
+#[cfg(feature = "wasi")]
+mod full_wasi;
 mod guest;
 mod imports;
 mod limits;
@@ -29,8 +31,6 @@ mod read;
 mod seal;
 mod state;
 mod wasi;
-#[cfg(feature = "wasi")]
-mod whole;
 
 pub use guest::{Ended, Guest, Outcome};
 #[cfg(feature = "compiler")]

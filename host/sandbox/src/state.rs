@@ -1,7 +1,7 @@
 //! The state of one run of one guest.
 
 use crate::limits::Ceiling;
-use crate::wasi::{Beyond, Input, Output};
+use crate::wasi::{Input, Output, OverLimit};
 use postern_types::{OpError, Operation, Reply, Start};
 use wasmtime::component::ResourceTable;
 
@@ -27,7 +27,7 @@ pub struct State {
     pub(crate) stderr: Output,
     /// The replacement of the three streams if all of WASI is linked.
     #[cfg(feature = "wasi")]
-    pub(crate) whole: crate::whole::Whole,
+    pub(crate) whole: crate::full_wasi::FullWasi,
     gate: Box<dyn Gate>,
 }
 
@@ -41,10 +41,10 @@ impl State {
             ceiling: Ceiling::new(&limits),
             env: start.env,
             stdin: Input::new(start.stdin.into_bytes()),
-            stdout: Output::new(limits.stdout, Beyond::Trap),
-            stderr: Output::new(limits.stderr, Beyond::Drop),
+            stdout: Output::new(limits.stdout, OverLimit::Trap),
+            stderr: Output::new(limits.stderr, OverLimit::Drop),
             #[cfg(feature = "wasi")]
-            whole: crate::whole::Whole::default(),
+            whole: crate::full_wasi::FullWasi::default(),
             gate,
         }
     }

@@ -20,7 +20,7 @@ use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxView, WasiView};
 
 /// The outcome of a program: standard output, standard error, and its status, if it ended by itself.
 #[derive(Debug, PartialEq, Eq)]
-struct Left {
+struct ProgramOutcome {
     stdout: String,
     stderr: String,
     status: Option<u8>,
@@ -63,7 +63,7 @@ fn code(name: &str, cwasm: &[u8]) -> File {
     file
 }
 
-fn ours(guest: &Guest, start: Start) -> Left {
+fn ours(guest: &Guest, start: Start) -> ProgramOutcome {
     let gate = Refusing::default();
     let ended = guest.run(start, Box::new(gate.clone()));
     let (stdout, status) = match ended.outcome {
@@ -71,22 +71,22 @@ fn ours(guest: &Guest, start: Start) -> Left {
         Outcome::Failed(_) => (String::new(), None),
     };
     let stderr = gate.0.lock().unwrap().clone();
-    Left { stdout, stderr, status }
+    ProgramOutcome { stdout, stderr, status }
 }
 
-struct Stock {
+struct WasmtimeWasi {
     context: WasiCtx,
     table: ResourceTable,
 }
 
-impl WasiView for Stock {
+impl WasiView for WasmtimeWasi {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.context, table: &mut self.table }
     }
 }
 
 /// Runs it with wasmtime-wasi as its documentation describes: with its own streams, clock, random numbers and runtime.
-fn stock(engine: &Engine, component: &Component, start: &Start) -> Left {
+fn stock(engine: &Engine, component: &Component, start: &Start) -> ProgramOutcome {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_sync(&mut linker).unwrap();
     let (stdout, stderr) = (MemoryOutputPipe::new(1 << 20), MemoryOutputPipe::new(1 << 20));
@@ -96,7 +96,7 @@ fn stock(engine: &Engine, component: &Component, start: &Start) -> Left {
         .stderr(stderr.clone())
         .envs(&start.env)
         .build();
-    let mut store = Store::new(engine, Stock { context, table: ResourceTable::new() });
+    let mut store = Store::new(engine, WasmtimeWasi { context, table: ResourceTable::new() });
     let ended = Command::instantiate(&mut store, component, &linker)
         .and_then(|command| command.wasi_cli_run().call_run(&mut store));
     let status = match ended {
@@ -106,18 +106,18 @@ fn stock(engine: &Engine, component: &Component, start: &Start) -> Left {
     let text = |pipe: &MemoryOutputPipe| String::from_utf8(pipe.contents().to_vec()).unwrap();
     // A runtime gets no output of a program that was ended.
     let stdout = status.map_or_else(String::new, |_| text(&stdout));
-    Left { stdout, stderr: text(&stderr), status }
+    ProgramOutcome { stdout, stderr: text(&stderr), status }
 }
 
 /// Runs a component on both floors, and with the oracle.
-struct Under {
+struct BothImplementations {
     small: Guest,
     whole: Guest,
     engine: Engine,
     component: Component,
 }
 
-impl Under {
+impl BothImplementations {
     fn of(name: &str) -> Self {
         let wasm = guest(name);
         let cwasm = precompile(&wasm).unwrap().cwasm;
@@ -131,13 +131,13 @@ impl Under {
         }
     }
 
-    fn floors(&self, start: &Start) -> Left {
+    fn floors(&self, start: &Start) -> ProgramOutcome {
         let small = ours(&self.small, start.clone());
         assert_eq!(small, ours(&self.whole, start.clone()), "the small floor, and the whole one: {start:?}");
         small
     }
 
-    fn all(&self, start: &Start) -> Left {
+    fn all(&self, start: &Start) -> ProgramOutcome {
         let small = self.floors(start);
         assert_eq!(small, stock(&self.engine, &self.component, start), "the small floor, and wasmtime-wasi: {start:?}");
         small
@@ -146,7 +146,7 @@ impl Under {
 
 #[test]
 fn what_every_command_imports_is_the_same_everywhere() {
-    let floor = Under::of("floor.wasm");
+    let floor = BothImplementations::of("floor.wasm");
     let input = "0123456789abcdefghijklmnopqrstuvwxyz".repeat(40_000);
     let tries = [
         ("environment", Some(0)),
@@ -180,7 +180,7 @@ fn what_every_command_imports_is_the_same_everywhere() {
 /// Both floors have the same limits where wasmtime-wasi has none.
 #[test]
 fn limits_of_output_are_the_same_on_both_floors() {
-    let left = Under::of("floor.wasm").floors(&start("ADD", "flood", ""));
+    let left = BothImplementations::of("floor.wasm").floors(&start("ADD", "flood", ""));
     assert_eq!(left.status, None);
     assert_eq!(left.stderr.len(), Limits::default().stderr);
 }
@@ -189,7 +189,7 @@ fn limits_of_output_are_the_same_on_both_floors() {
 fn the_shipped_plugins_are_the_same_on_both_floors() {
     let ipam = r#"{"cniVersion":"1.1.0","name":"n","type":"bridge","bridge":"b0","ipam":{"type":"static","addresses":[{"address":"10.1.2.3/24"}]}}"#;
     for plugin in ["bridge", "host-local", "loopback", "ptp", "static"] {
-        let under = Under::of(&format!("postern-{plugin}.wasm"));
+        let under = BothImplementations::of(&format!("postern-{plugin}.wasm"));
         for command in ["VERSION", "ADD", "CHECK", "DEL", "STATUS", "GC", "NONE"] {
             for stdin in [ipam, "{}", "", "[", "\u{0}"] {
                 let start = start(command, "", stdin);

@@ -23,7 +23,7 @@ use std::path::Path;
 
 /// The purpose of an open file. The mode is that of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum OpenMode {
     /// Reading.
     Read,
     /// Reading; made if absent. `EISDIR` for a directory, as for all that write.
@@ -40,7 +40,7 @@ pub enum How {
     AppendOrCreate(u32),
 }
 
-impl How {
+impl OpenMode {
     fn options(self) -> OpenOptions {
         let mut options = OpenOptions::new();
         match self {
@@ -99,7 +99,7 @@ impl Dir {
     /// # Errors
     /// As open(2): `ELOOP` for a link, `ENXIO` for writing to a FIFO without a reader. `EINVAL` if it is not a single
     /// name.
-    pub fn file(&self, name: &str, how: How) -> io::Result<std::fs::File> {
+    pub fn file(&self, name: &str, how: OpenMode) -> io::Result<std::fs::File> {
         self.0.open_with(single(name)?, &how.options()).map(File::into_std)
     }
 
@@ -108,7 +108,7 @@ impl Dir {
     /// # Errors
     /// As open(2): `ENOTDIR` for a link.
     pub fn directory(&self, name: &str) -> io::Result<Self> {
-        let mut options = How::Read.options();
+        let mut options = OpenMode::Read.options();
         options.custom_flags(OFlag::O_DIRECTORY.bits());
         let file = self.0.open_with(single(name)?, &options)?;
         Ok(Self(cap_std::fs::Dir::from_std_file(file.into_std())))
@@ -229,14 +229,14 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    const ALL: [How; 7] = [
-        How::Read,
-        How::ReadOrCreate(0o600),
-        How::Change,
-        How::ChangeOrCreate(0o600),
-        How::Rewrite(0o600),
-        How::Append,
-        How::AppendOrCreate(0o600),
+    const ALL: [OpenMode; 7] = [
+        OpenMode::Read,
+        OpenMode::ReadOrCreate(0o600),
+        OpenMode::Change,
+        OpenMode::ChangeOrCreate(0o600),
+        OpenMode::Rewrite(0o600),
+        OpenMode::Append,
+        OpenMode::AppendOrCreate(0o600),
     ];
 
     #[test]
@@ -260,12 +260,14 @@ mod tests {
             // Returns at once: for reading with nothing to read, for writing not at all.
             let fifo = dir.file("fifo", how).map(|file| file.metadata().unwrap().is_file());
             match how {
-                How::Read | How::ReadOrCreate(_) | How::Change | How::ChangeOrCreate(_) => assert!(!fifo.unwrap()),
+                OpenMode::Read | OpenMode::ReadOrCreate(_) | OpenMode::Change | OpenMode::ChangeOrCreate(_) => {
+                    assert!(!fifo.unwrap())
+                }
                 _ => assert_eq!(fifo.unwrap_err().raw_os_error(), Some(nix::libc::ENXIO), "{how:?}"),
             }
         }
         std::fs::create_dir(at("directory")).unwrap();
-        for how in ALL.into_iter().filter(|how| *how != How::Read) {
+        for how in ALL.into_iter().filter(|how| *how != OpenMode::Read) {
             assert_eq!(dir.file("directory", how).unwrap_err().raw_os_error(), Some(nix::libc::EISDIR), "{how:?}");
         }
         for name in ["link", "root"] {
@@ -290,21 +292,21 @@ mod tests {
         Dir::make(&scratch.path("a/b"), 0o700).unwrap();
         let dir = Dir::open(&scratch.path("a")).unwrap().way("b").unwrap();
         let text = || std::fs::read_to_string(scratch.path("a/b/file")).unwrap();
-        for how in [How::Read, How::Change, How::Append] {
+        for how in [OpenMode::Read, OpenMode::Change, OpenMode::Append] {
             assert_eq!(dir.file("file", how).unwrap_err().kind(), ErrorKind::NotFound, "{how:?}");
         }
-        dir.file("file", How::ChangeOrCreate(0o600)).unwrap().write_all(b"one").unwrap();
+        dir.file("file", OpenMode::ChangeOrCreate(0o600)).unwrap().write_all(b"one").unwrap();
         assert_eq!(std::fs::metadata(scratch.path("a/b/file")).unwrap().permissions().mode() & 0o7777, 0o600);
-        dir.file("file", How::AppendOrCreate(0o600)).unwrap().write_all(b" two").unwrap();
-        dir.file("file", How::Append).unwrap().write_all(b" three").unwrap();
+        dir.file("file", OpenMode::AppendOrCreate(0o600)).unwrap().write_all(b" two").unwrap();
+        dir.file("file", OpenMode::Append).unwrap().write_all(b" three").unwrap();
         assert_eq!(text(), "one two three");
-        dir.file("file", How::ChangeOrCreate(0o600)).unwrap().write_all(b"1").unwrap();
+        dir.file("file", OpenMode::ChangeOrCreate(0o600)).unwrap().write_all(b"1").unwrap();
         assert_eq!(text(), "1ne two three");
-        dir.file("file", How::Rewrite(0o600)).unwrap().write_all(b"new").unwrap();
+        dir.file("file", OpenMode::Rewrite(0o600)).unwrap().write_all(b"new").unwrap();
         let mut read = String::new();
-        dir.file("file", How::Read).unwrap().read_to_string(&mut read).unwrap();
+        dir.file("file", OpenMode::Read).unwrap().read_to_string(&mut read).unwrap();
         assert_eq!(read, "new");
-        drop(dir.file("held", How::ReadOrCreate(0o640)).unwrap());
+        drop(dir.file("held", OpenMode::ReadOrCreate(0o640)).unwrap());
         assert_eq!(dir.stat("held").unwrap().unwrap().st_mode & 0o7777, 0o640);
         dir.make_directory("c", 0o750).unwrap();
         dir.make_directory("c", 0o700).unwrap();
@@ -324,7 +326,7 @@ mod tests {
             let time = TimeSpec::new(seconds, 5);
             utimensat(&dir, "file", &time, &time, UtimensatFlags::NoFollowSymlink).unwrap();
             assert_eq!(dir.stat("file").unwrap().unwrap().st_mtime, seconds);
-            assert_eq!(dir.file("file", How::Read).unwrap().metadata().unwrap().len(), 0);
+            assert_eq!(dir.file("file", OpenMode::Read).unwrap().metadata().unwrap().len(), 0);
         }
         std::fs::remove_dir_all(&place).unwrap();
     }

@@ -105,6 +105,17 @@ impl StateError {
         matches!(errno, Some(Errno::EISDIR | Errno::ELOOP | Errno::ENXIO | Errno::EACCES))
     }
 
+    /// Adds the native plugin's prefix for a failure in one range set.
+    #[must_use]
+    pub fn in_set(self, number: usize) -> Self {
+        let prefixed = |text| format!("failed to allocate for range {number}: {text}");
+        match self {
+            Self::Refused(text) => Self::Refused(prefixed(text)),
+            Self::Exhausted(text) => Self::Exhausted(prefixed(text)),
+            other => other,
+        }
+    }
+
     /// True if the file system is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.raw_os_error() == Some(Errno::EROFS as i32))

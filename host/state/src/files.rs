@@ -1,6 +1,6 @@
 //! Directories of records, notes and leases, with the errors for their defects, and locks that obey a deadline.
 
-use crate::dir::{Dir, How};
+use crate::dir::{Dir, OpenMode};
 use crate::error::{Result, StateError};
 use crate::trust::trust_owner;
 use nix::errno::Errno;
@@ -106,7 +106,7 @@ impl Directory {
 
     /// Returns the content of the regular file `name`; `None` if absent.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        match self.dir.file(name, How::Read) {
+        match self.dir.file(name, OpenMode::Read) {
             Ok(file) => read_all(&file).map(Some).map_err(|error| StateError::io("read", self.path_of(name), error)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(StateError::io("open", self.path_of(name), error)),
@@ -118,7 +118,7 @@ impl Directory {
     pub(crate) fn replace(&self, name: &str, temporary: &str, content: &[u8]) -> Result<()> {
         let written = self
             .dir
-            .file(temporary, How::Rewrite(0o600))
+            .file(temporary, OpenMode::Rewrite(0o600))
             .and_then(|mut file| file.write_all(content))
             .and_then(|()| self.dir.rename(temporary, name));
         written.map_err(|error| {

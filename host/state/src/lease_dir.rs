@@ -9,7 +9,7 @@
 //! two points. A file appears together with its content; the native plugin creates it empty and writes later. A file
 //! without usable content, after a crash or on a full disk, doesn't count as a lease.
 
-use crate::dir::How;
+use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
 use crate::files::{Directory, lock_before};
 use crate::trust::{is_system, trust_way};
@@ -157,7 +157,7 @@ impl LeaseDir {
     /// Takes the lock that the native plugin takes.
     pub(crate) fn lock(&self, deadline: Instant) -> Result<DirLock> {
         let path = self.directory.path_of("lock");
-        let opened = self.directory.dir.file("lock", How::ReadOrCreate(0o750));
+        let opened = self.directory.dir.file("lock", OpenMode::ReadOrCreate(0o750));
         let file = opened.map_err(|error| StateError::io("open", &path, error))?;
         lock_before(&file, &path, deadline)?;
         Ok(DirLock(file))
@@ -192,7 +192,7 @@ impl LeaseDir {
     pub(crate) fn read(&self, ip: IpAddr) -> Result<Slot> {
         let name = ip.to_string();
         let failed = |error: io::Error| StateError::io("read", self.directory.path_of(&name), error);
-        let file = match self.directory.dir.file(&name, How::Read) {
+        let file = match self.directory.dir.file(&name, OpenMode::Read) {
             Ok(file) => file,
             Err(error) => match error.raw_os_error().map(Errno::from_raw) {
                 Some(Errno::ENOENT) => return Ok(Slot::Absent),
@@ -298,7 +298,7 @@ impl LeaseDir {
 
     /// Makes the same under a temporary name. The lock is held, so only one process at a time is here.
     fn named_draft<'a>(&self, content: &'a str) -> Result<Draft<'a>> {
-        self.written(self.directory.dir.file(TEMPORARY_LEASE, How::Rewrite(0o600)), content, true)
+        self.written(self.directory.dir.file(TEMPORARY_LEASE, OpenMode::Rewrite(0o600)), content, true)
     }
 
     fn written<'a>(&self, opened: io::Result<File>, content: &'a str, named: bool) -> Result<Draft<'a>> {

@@ -32,7 +32,7 @@
 //! leases known to be of an earlier boot are removed: their containers can't be alive. Files without such a note, those
 //! of the native plugin, stay.
 
-use crate::dir::{Dir, How};
+use crate::dir::{Dir, OpenMode};
 use crate::files::digest;
 use crate::lease_dir::{FileId, Time};
 use nix::unistd::geteuid;
@@ -94,7 +94,7 @@ pub(crate) struct Place {
 
 impl Place {
     fn open(&self) -> io::Result<File> {
-        Dir::open(&self.root)?.file(&self.name(), How::Change)
+        Dir::open(&self.root)?.file(&self.name(), OpenMode::Change)
     }
 
     fn name(&self) -> String {
@@ -105,7 +105,7 @@ impl Place {
     fn replace(&self, content: &[u8]) -> io::Result<()> {
         let temporary = format!("{}.new", self.stem);
         let root = Dir::open(&self.root)?;
-        root.file(&temporary, How::Rewrite(0o600))?.write_all(content)?;
+        root.file(&temporary, OpenMode::Rewrite(0o600))?.write_all(content)?;
         root.rename(&temporary, &self.name())
     }
 }

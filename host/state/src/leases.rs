@@ -5,10 +5,8 @@
 //! the round robin unchanged.
 
 mod held;
-mod snapshot;
 
 pub use held::{Held, networks};
-pub use snapshot::Snapshot;
 
 use crate::dir::Dir;
 use crate::error::{Result, StateError};
@@ -38,12 +36,14 @@ impl Owner {
     }
 
     /// Returns the text in its lease file.
-    fn text(&self) -> String {
+    #[must_use]
+    pub fn text(&self) -> String {
         format!("{}\r\n{}", self.container_id.trim(), self.ifname)
     }
 
     /// Returns the text in a lease file of a very old native plugin.
-    fn old_text(&self) -> &str {
+    #[must_use]
+    pub fn old_text(&self) -> &str {
         self.container_id.trim()
     }
 
@@ -220,10 +220,10 @@ impl Leases {
         let mut lock = self.directory.lock(deadline)?;
         let mut removed = Vec::new();
         if let Some(index) = self.believed()
-            && let Ok(strangers) = strangers(&index, valid)
+            && let Ok(entries_to_collect) = entries_to_collect(&index, valid)
         {
             let mut session = Session { leases: self, _lock: lock, index, intact: true, changed: false };
-            if session.remove_all(&strangers, &spared, &mut removed)? {
+            if session.remove_all(&entries_to_collect, &spared, &mut removed)? {
                 session.finish();
                 removed.sort();
                 return Ok(removed);
@@ -332,7 +332,7 @@ impl Leases {
 }
 
 /// Returns the leases that the index doesn't show as those of a valid owner.
-fn strangers(index: &Index, valid: &[Owner]) -> std::io::Result<Vec<Entry>> {
+fn entries_to_collect(index: &Index, valid: &[Owner]) -> std::io::Result<Vec<Entry>> {
     let mut entries = index.entries()?;
     let known: HashSet<Key> = valid.iter().map(|owner| key_of(&owner.text())).collect();
     entries.retain(|entry| !known.contains(&entry.key));
@@ -351,7 +351,8 @@ struct Reading {
 }
 
 /// Returns the first set in which `taken` leaves no address.
-fn full_set(sets: &[RangeSet], taken: &[IpAddr]) -> Option<usize> {
+#[must_use]
+pub fn full_set(sets: &[RangeSet], taken: &[IpAddr]) -> Option<usize> {
     let usable = |range: &Range, ip: IpAddr| range.contains(ip) && Some(ip) != range.gateway;
     sets.iter().position(|set| {
         let count = taken.iter().filter(|ip| set.ranges.iter().any(|range| usable(range, **ip))).count();
@@ -392,7 +393,7 @@ impl Session<'_> {
                 Some(ip) => self.take_requested(owner, set, ip, deadline),
                 None => self.take_next(owner, set, number, deadline),
             }
-            .map_err(|error| in_set(number, error))?;
+            .map_err(|error| error.in_set(number))?;
             taken.push((ip, file));
             leases.push(Lease { address: range.with_prefix(ip), gateway: range.gateway, set: number });
         }
@@ -545,16 +546,6 @@ impl Session<'_> {
                 let _ = self.index.commit(place, &mark);
             }
         }
-    }
-}
-
-/// Adds the native plugin's prefix for a failure in one set.
-fn in_set(number: usize, error: StateError) -> StateError {
-    let prefixed = |text| format!("failed to allocate for range {number}: {text}");
-    match error {
-        StateError::Refused(text) => StateError::Refused(prefixed(text)),
-        StateError::Exhausted(text) => StateError::Exhausted(prefixed(text)),
-        other => other,
     }
 }
 

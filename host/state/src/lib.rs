@@ -23,13 +23,13 @@ mod trust;
 
 use std::sync::OnceLock;
 
-pub use dir::{Dir, How};
+pub use dir::{Dir, OpenMode};
 pub use error::{Result, StateError};
 pub use lease_dir::place as lease_place;
-pub use leases::{Held, Lease, LeaseStore, Leases, Owner, Snapshot, networks};
+pub use leases::{Held, Lease, LeaseStore, Leases, Owner, full_set, networks};
 pub use record::{
-    DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, is_busy, list, list_of,
-    list_others, list_strangers, plugin_of, tidy,
+    DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, is_busy, list,
+    list_collectable, list_of, list_others, plugin_of, tidy,
 };
 pub use trust::{TrustError, kind, trust, trust_file, trust_stat};
 

@@ -9,7 +9,7 @@
 //! may be unlinked between its opening and its locking. So the locked file is compared with the file that now has the
 //! name. Records are small and end with the attachment, so they are never compacted.
 
-use crate::dir::How;
+use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
 use crate::files::{Directory, READ_LIMIT, lock_before, read_all};
 use nix::errno::Errno;
@@ -32,7 +32,7 @@ use section::Change;
 
 pub use key::{Header, NetworkKey, RecordKey};
 pub use section::{DataPath, Section, Stage, plugin_of};
-pub use summary::{Summary, Valid, is_busy, list, list_of, list_others, list_strangers, tidy};
+pub use summary::{Summary, Valid, is_busy, list, list_collectable, list_of, list_others, tidy};
 
 /// Format version of the records that this code writes and reads.
 const VERSION: u64 = 1;
@@ -50,7 +50,7 @@ const _: () = assert!(2 * MOST_BYTES <= READ_LIMIT, "a record that can be writte
 const PAGE: u64 = 4096;
 /// A time in milliseconds with as many digits as present times have.
 const A_TIME: u64 = 1_700_000_000_000;
-const CREATE: How = How::ChangeOrCreate(0o600);
+const CREATE: OpenMode = OpenMode::ChangeOrCreate(0o600);
 /// The suffix after the key in the name of a record that was set aside; a number follows.
 const CORRUPT: &str = ".corrupt-";
 
@@ -71,7 +71,7 @@ pub struct Effect<E> {
 
 /// A note on an effect that is about to be made.
 #[derive(Serialize)]
-struct Caused<'a, E> {
+struct EffectLine<'a, E> {
     #[serde(flatten)]
     effect: &'a Effect<E>,
     /// True if it is the attachment's link. Postern 0.1 ignores this key.
@@ -81,7 +81,7 @@ struct Caused<'a, E> {
 
 /// A note on the kernel's numbers for an effect.
 #[derive(Serialize)]
-struct Known<'a> {
+struct HandlesLine<'a> {
     plugin: &'a str,
     of: u64,
     handles: &'a [u64],
@@ -167,10 +167,11 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         let name = &name_in(&directory, key)?;
         let path = directory.path_of(name);
         let mut is_read_only = false;
-        let mut locked = locked_file(&directory, name, if create.is_some() { CREATE } else { How::Change }, deadline);
+        let mut locked =
+            locked_file(&directory, name, if create.is_some() { CREATE } else { OpenMode::Change }, deadline);
         if create.is_none() && matches!(&locked, Err(error) if error.is_read_only()) {
             is_read_only = true;
-            locked = locked_file(&directory, name, How::Read, deadline);
+            locked = locked_file(&directory, name, OpenMode::Read, deadline);
         }
         let file = match locked {
             Ok(Some(file)) => file,
@@ -252,7 +253,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     pub fn append(&mut self, section: &str, effect: &E, makes_link: bool) -> Result<u64> {
         let effect =
             Effect { seq: self.next_seq, section: section.to_owned(), effect: effect.clone(), handles: Vec::new() };
-        let line = self.line(&Caused { effect: &effect, link: makes_link })?;
+        let line = self.line(&EffectLine { effect: &effect, link: makes_link })?;
         if self.live.len() >= MOST_EFFECTS || self.length + line.len() as u64 > MOST_BYTES {
             return Err(self.full());
         }
@@ -273,7 +274,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     pub fn note_handles(&mut self, seq: u64, handles: &[u64]) -> Result<()> {
         let Some(place) = self.live.iter().position(|effect| effect.seq == seq) else { return Ok(()) };
         let plugin = self.live.get(place).map(|effect| effect.section.clone()).unwrap_or_default();
-        let line = self.line(&Known { plugin: &plugin, of: seq, handles })?;
+        let line = self.line(&HandlesLine { plugin: &plugin, of: seq, handles })?;
         if self.length + line.len() as u64 > MOST_BYTES {
             return Err(self.full());
         }
@@ -531,7 +532,7 @@ fn name_in(directory: &Directory, key: &RecordKey) -> Result<String> {
 }
 
 /// Returns the file `name`, locked, and verified to be the file that the name leads to.
-fn locked_file(directory: &Directory, name: &str, how: How, deadline: Instant) -> Result<Option<File>> {
+fn locked_file(directory: &Directory, name: &str, how: OpenMode, deadline: Instant) -> Result<Option<File>> {
     let path = directory.path_of(name);
     loop {
         let file = match directory.dir.file(name, how) {

@@ -322,15 +322,15 @@ mod tests {
 
     #[test]
     fn refuses_another_owner_and_names_a_way_out_that_does_no_harm() {
-        let said = |path: &str, on_the_way| {
+        let message = |path: &str, on_the_way| {
             let stat = seen(true, 4242);
             trust_owner_where(Path::new(path), &stat, on_the_way, None).unwrap_err().to_string()
         };
-        let file = said("/usr/local/lib/postern/postern.d", false);
+        let file = message("/usr/local/lib/postern/postern.d", false);
         assert!(file.contains("belongs to user 4242"), "{file}");
         assert_eq!(file.contains("chown root"), geteuid().is_root(), "{file}");
         // The home of a user.
-        let home = said("/home/somebody", true);
+        let home = message("/home/somebody", true);
         assert!(home.contains("belongs to user 4242") && !home.contains("chown"), "{home}");
         trust_owner_where(Path::new("/usr"), &seen(true, 0), true, None).unwrap();
         trust_owner_where(Path::new("/usr"), &seen(true, geteuid().as_raw()), true, None).unwrap();
@@ -354,8 +354,8 @@ mod tests {
         ] {
             check(path, is_directory, Some(65534)).unwrap();
             // If all users are mapped, this number is a real user: `nobody`, or one that was given it.
-            let said = check(path, is_directory, None).unwrap_err().to_string();
-            assert!(said.contains("belongs to user 65534"), "{said}");
+            let message = check(path, is_directory, None).unwrap_err().to_string();
+            assert!(message.contains("belongs to user 65534"), "{message}");
         }
         for (path, is_directory) in [
             ("/home/somebody", true),
@@ -371,8 +371,8 @@ mod tests {
             ("/usr/lib/cni/more", true),
             ("/usr/lib/cni/more/dhcp", false),
         ] {
-            let said = check(path, is_directory, Some(65534)).unwrap_err().to_string();
-            assert!(said.contains("does not map") && !said.contains('`'), "{said}");
+            let message = check(path, is_directory, Some(65534)).unwrap_err().to_string();
+            assert!(message.contains("does not map") && !message.contains('`'), "{message}");
         }
     }
 

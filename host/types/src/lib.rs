@@ -20,7 +20,7 @@ mod values;
 pub use error::{DelegateError, ErrorCode, OpError};
 pub use mac::{Mac, MacParseError};
 pub use message::{FromSandbox, Limits, Start, ToSandbox};
-pub use operation::{Capability, Handle, Kind, Lasting, Operation, Row, Table, Takes, Where, ops};
+pub use operation::{ActsIn, Capability, Handle, Kind, Lasting, Operation, Row, Table, Takes, ops};
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use reply::Reply;
 pub use values::{

@@ -39,7 +39,7 @@ struct Sample {
 }
 
 /// One of the two sets of plugins, with its own network on the host.
-struct Contestant {
+struct PluginSet {
     bin: PathBuf,
     netns: String,
     number: usize,
@@ -70,11 +70,11 @@ fn main() -> Result<()> {
         ])
         .status()?;
     ensure!(made.success(), "there is no link {WIRE}");
-    let contestants = [contestant(native_bin()?, 1)?, contestant(plugin_bin()?, 2)?];
+    let plugin_sets = [plugin_set(native_bin()?, 1)?, plugin_set(plugin_bin()?, 2)?];
     println!(
         "{runs} interleaved runs, ours: {}, native: {}",
-        contestants[1].bin.display(),
-        contestants[0].bin.display()
+        plugin_sets[1].bin.display(),
+        plugin_sets[0].bin.display()
     );
     println!("{:<34}{:>30}{:>30}{:>8}{:>22}{:>8}", "", "native wall ms", "ours wall ms", "wall", "CPU ms", "CPU");
     println!(
@@ -85,7 +85,7 @@ fn main() -> Result<()> {
     for scenario in scenarios().iter().filter(|scenario| {
         patterns.is_empty() || patterns.iter().any(|pattern| scenario.name.contains(pattern.as_str()))
     }) {
-        rows.extend(measure(scenario, &contestants, runs)?);
+        rows.extend(measure(scenario, &plugin_sets, runs)?);
     }
     if let Some(file) = file {
         std::fs::write(&file, serde_json::to_string_pretty(&rows)?).with_context(|| file.clone())?;
@@ -147,24 +147,24 @@ fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-fn contestant(bin: PathBuf, number: usize) -> Result<Contestant> {
+fn plugin_set(bin: PathBuf, number: usize) -> Result<PluginSet> {
     let name = format!("bench{number}");
     let status = Command::new("ip").args(["netns", "add", &name]).status()?;
     ensure!(status.success(), "ip netns add {name}");
-    Ok(Contestant { bin, netns: format!("/run/netns/{name}"), number })
+    Ok(PluginSet { bin, netns: format!("/run/netns/{name}"), number })
 }
 
-fn measure(scenario: &Scenario, contestants: &[Contestant; 2], runs: usize) -> Result<Vec<Value>> {
+fn measure(scenario: &Scenario, plugin_sets: &[PluginSet; 2], runs: usize) -> Result<Vec<Value>> {
     // samples[verb][contestant]
     let mut samples = vec![[Vec::new(), Vec::new()]; scenario.verbs.len()];
     let mut failures = vec![[(0, String::new()), (0, String::new())]; scenario.verbs.len()];
     for run in 0..WARM_UP + runs {
         // The first of a pair may find colder caches, so the sides take turns.
         for index in if run % 2 == 0 { [0, 1] } else { [1, 0] } {
-            let Some(contestant) = contestants.get(index) else { continue };
+            let Some(plugin_set) = plugin_sets.get(index) else { continue };
             let mut previous = Value::Null;
             for ((verb, slot), failed) in scenario.verbs.iter().zip(&mut samples).zip(&mut failures) {
-                let (sample, failure, stdout) = call(scenario, contestant, verb, &previous)?;
+                let (sample, failure, stdout) = call(scenario, plugin_set, verb, &previous)?;
                 if *verb == "ADD" && failure.is_none() {
                     previous = serde_json::from_str(&stdout).unwrap_or(Value::Null);
                 }
@@ -176,7 +176,7 @@ fn measure(scenario: &Scenario, contestants: &[Contestant; 2], runs: usize) -> R
                     // A failed DEL left something. With iptables 1.8.9, the native DEL with nftables fails the first
                     // time.
                     if *verb == "DEL" {
-                        call(scenario, contestant, verb, &previous)?;
+                        call(scenario, plugin_set, verb, &previous)?;
                     }
                 }
             }
@@ -200,7 +200,7 @@ fn measure(scenario: &Scenario, contestants: &[Contestant; 2], runs: usize) -> R
 
 fn call(
     scenario: &Scenario,
-    contestant: &Contestant,
+    plugin_set: &PluginSet,
     verb: &str,
     previous: &Value,
 ) -> Result<(Sample, Option<String>, String)> {
@@ -208,15 +208,15 @@ fn call(
     if matches!(verb, "CHECK" | "DEL") && previous.is_object() {
         merge(&mut config, &json!({"prevResult": previous}));
     }
-    let config = config.to_string().replace("SIDE", &contestant.number.to_string());
-    let program: &Path = &contestant.bin.join(scenario.plugin);
+    let config = config.to_string().replace("SIDE", &plugin_set.number.to_string());
+    let program: &Path = &plugin_set.bin.join(scenario.plugin);
     let mut command = Command::new(program);
     command
         .env("CNI_COMMAND", verb)
-        .env("CNI_CONTAINERID", format!("container{}", contestant.number))
-        .env("CNI_NETNS", &contestant.netns)
+        .env("CNI_CONTAINERID", format!("container{}", plugin_set.number))
+        .env("CNI_NETNS", &plugin_set.netns)
         .env("CNI_IFNAME", if scenario.plugin == "loopback" { "lo" } else { "eth0" })
-        .env("CNI_PATH", &contestant.bin)
+        .env("CNI_PATH", &plugin_set.bin)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());

@@ -34,7 +34,7 @@ struct Batch {
     single: Vec<Duration>,
     errors: usize,
     /// The message of the first one that failed.
-    said: String,
+    printed: String,
     /// The output of each.
     results: Vec<Value>,
 }
@@ -45,7 +45,7 @@ struct Column {
     walls: Vec<Duration>,
     single: Vec<Duration>,
     errors: usize,
-    said: String,
+    printed: String,
 }
 
 impl Column {
@@ -53,8 +53,8 @@ impl Column {
         self.walls.push(batch.wall);
         self.single.extend(batch.single);
         self.errors += batch.errors;
-        if self.said.is_empty() {
-            self.said = batch.said;
+        if self.printed.is_empty() {
+            self.printed = batch.printed;
         }
     }
 
@@ -165,7 +165,7 @@ fn measure(scenario: &Scenario, bins: &[PathBuf; 2], count: usize, rounds: usize
         for (side, column) in [("native", native), ("ours", ours)] {
             if column.errors > 0 {
                 let text: String =
-                    column.said.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(150).collect();
+                    column.printed.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(150).collect();
                 println!("    {side} failed {} of {} times: {text}", column.errors, count * rounds);
             }
         }
@@ -202,7 +202,7 @@ fn all_at_once(bin: &Path, verb: &str, configs: &[Value]) -> Result<Batch> {
             batch.results.push(serde_json::from_str(&stdout).unwrap_or_default());
             if !succeeded {
                 batch.errors += 1;
-                batch.said = stdout;
+                batch.printed = stdout;
             }
         }
         batch.wall = start.elapsed();

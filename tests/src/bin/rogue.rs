@@ -47,7 +47,7 @@ fn fingerprint() -> String {
 }
 
 /// The continuation of the script.
-enum Then {
+enum NextStep {
     Next,
     End(Value),
 }
@@ -73,16 +73,16 @@ fn play(line: &UnixStream, start: &Start) -> Value {
         return finished("", 0);
     }
     for step in config.get("rogue").and_then(Value::as_array).into_iter().flatten() {
-        if let Then::End(last) = follow(line, step) {
+        if let NextStep::End(last) = follow(line, step) {
             return last;
         }
     }
     finished("{\"cniVersion\": \"1.1.0\"}", 0)
 }
 
-fn follow(line: &UnixStream, step: &Value) -> Then {
+fn follow(line: &UnixStream, step: &Value) -> NextStep {
     // The keys are sorted: of `step` and `times`, this is `times`.
-    let Some((key, value)) = step.as_object().and_then(|map| map.iter().next_back()) else { return Then::Next };
+    let Some((key, value)) = step.as_object().and_then(|map| map.iter().next_back()) else { return NextStep::Next };
     let number = || usize::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
     let pause = || Duration::from_millis(value.as_u64().unwrap_or_default());
     let text = value.as_str().unwrap_or_default();
@@ -103,10 +103,10 @@ fn follow(line: &UnixStream, step: &Value) -> Then {
             }
         }
         "times" => {
-            let Some(inner) = step.get("step") else { return Then::Next };
+            let Some(inner) = step.get("step") else { return NextStep::Next };
             for _ in 0..if number() == 0 { usize::MAX } else { number() } {
-                if let Then::End(last) = follow(line, inner) {
-                    return Then::End(last);
+                if let NextStep::End(last) = follow(line, inner) {
+                    return NextStep::End(last);
                 }
             }
         }
@@ -145,26 +145,26 @@ fn follow(line: &UnixStream, step: &Value) -> Then {
             std::process::exit(0);
         }
         "leave" => std::process::exit(0),
-        "print" => return Then::End(finished(text, 0)),
-        other => return Then::End(failed(999, &format!("the rogue knows no step \"{other}\""), "")),
+        "print" => return NextStep::End(finished(text, 0)),
+        other => return NextStep::End(failed(999, &format!("the rogue knows no step \"{other}\""), "")),
     }
-    Then::Next
+    NextStep::Next
 }
 
 /// Makes one call and reads its answer; a refusal ends the script.
-fn ask(line: &UnixStream, message: &str) -> Then {
+fn ask(line: &UnixStream, message: &str) -> NextStep {
     if message.len() > MAX_MESSAGE {
-        return Then::End(failed(999, "the test asks for a message that is too long", ""));
+        return NextStep::End(failed(999, "the test asks for a message that is too long", ""));
     }
     frame(line, None, message);
     match receive_in_sandbox(line, None) {
-        Ok(ToSandbox::Answer(Ok(_))) => Then::Next,
+        Ok(ToSandbox::Answer(Ok(_))) => NextStep::Next,
         Ok(ToSandbox::Answer(Err(OpError { code, operation, message, hint, delegate, .. }))) => {
             let code = if code == ErrorCode::Denied { 110 } else { 999 };
             let delegate = delegate.map(|error| format!("; {}: {}", error.msg, error.details)).unwrap_or_default();
-            Then::End(failed(code, &format!("{operation}: {message}{delegate}"), &hint))
+            NextStep::End(failed(code, &format!("{operation}: {message}{delegate}"), &hint))
         }
-        Ok(ToSandbox::Start(_)) => Then::End(failed(999, "started twice", "")),
+        Ok(ToSandbox::Start(_)) => NextStep::End(failed(999, "started twice", "")),
         Err(_) => std::process::exit(0),
     }
 }

@@ -1,11 +1,11 @@
 //! A node that is broken on purpose: the output of `postern ls`, `show` and `doctor`, and the success of their
 //! remedies.
 
-mod patient;
+mod broken_node;
 mod table;
 
 use anyhow::{Context, Result, bail, ensure};
-use patient::{Patient, bridged, routed, stacked, text};
+use broken_node::{BrokenNode, bridged, routed, stacked, text};
 use postern_tests::{Call, Node, flat, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use table::{BROKEN, Broken, ROUTED, STACKED};
@@ -14,9 +14,9 @@ use table::{BROKEN, Broken, ROUTED, STACKED};
 fn try_all(ways: &[Broken], config: &Value) -> Result<()> {
     let mut failures = Vec::new();
     for broken in ways {
-        let patient = Patient::new(config.clone())?;
-        patient.is_healthy().context("a new node")?;
-        if let Err(error) = patient.row(broken) {
+        let broken_node = BrokenNode::new(config.clone())?;
+        broken_node.is_healthy().context("a new node")?;
+        if let Err(error) = broken_node.row(broken) {
             failures.push(format!("{}: {error:#}", broken.name));
         }
     }
@@ -42,26 +42,26 @@ fn what_is_broken_in_a_network_of_stacked_links_is_said_and_mended() -> Result<(
 /// Attachments of native plugins have no record: no remedy removes anything of them, and their rules are no finding.
 #[test]
 fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
-    let patient = Patient::new(bridged())?;
+    let broken_node = BrokenNode::new(bridged())?;
     let native = json!({
         "cniVersion": "1.0.0", "name": "native", "type": "bridge", "bridge": "br7", "isGateway": true, "ipMasq": true,
         "ipMasqBackend": "nftables", "macspoofchk": true,
         "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.78.0.0/24"}]]},
     });
     for container in ["n1", "n2"] {
-        patient.node.add_container(container)?;
+        broken_node.node.add_container(container)?;
         let call = Call::new(&native_bin()?, "bridge", "ADD", native.to_string());
-        patient.node.call(&call.attachment(container, &patient.node.netns(container), "eth0"))?.success()?;
+        broken_node.node.call(&call.attachment(container, &broken_node.node.netns(container), "eth0"))?.success()?;
     }
     // An attachment of another native program, which sets its container's end down.
-    patient.node.sh("ip link add veth0123abcd type veth peer name eth1 netns n1; ip link set veth0123abcd up
+    broken_node.node.sh("ip link add veth0123abcd type veth peer name eth1 netns n1; ip link set veth0123abcd up
          for try in $(seq 200); do ip link show veth0123abcd | grep -q 'state [A-Z]*DOWN' && break; sleep .02; done")?;
-    patient.node.sh("find /var/lib/cni/networks/native -type f -exec touch -d '1 hour ago' {} +")?;
+    broken_node.node.sh("find /var/lib/cni/networks/native -type f -exec touch -d '1 hour ago' {} +")?;
     let picture = || {
-        patient.node.sh("nft list table bridge nat; nft list table inet cni_plugins_masquerade; ip -o link; ls /var/lib/cni/networks/native")
+        broken_node.node.sh("nft list table bridge nat; nft list table inet cni_plugins_masquerade; ip -o link; ls /var/lib/cni/networks/native")
     };
     let before = picture()?;
-    let (findings, _) = patient.findings()?;
+    let (findings, _) = broken_node.findings()?;
     let commands: Vec<&Value> =
         findings.iter().filter(|finding| finding.get("is_command") == Some(&json!(true))).collect();
     ensure!(commands.is_empty(), "a remedy for what is alive: {commands:?}");
@@ -75,12 +75,12 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
         "{pair}"
     );
     // One container is gone: only its own rules are a finding, and the remedy leaves the rules of the other.
-    patient.node.remove_container("n2")?;
-    let (findings, _) = patient.findings()?;
+    broken_node.node.remove_container("n2")?;
+    let (findings, _) = broken_node.findings()?;
     let rules: Vec<&Value> = findings.iter().filter(|finding| text(finding, "area") == "rules").collect();
     ensure!(rules.iter().any(|finding| text(finding, "what").contains("n2-eth0, whose port")), "{findings:?}");
     ensure!(!rules.iter().any(|finding| text(finding, "what").contains("n1")), "{rules:?}");
-    patient.script("$bin/postern gc --native --yes || true")?;
+    broken_node.script("$bin/postern gc --native --yes || true")?;
     let after = picture()?;
     for part in before.lines().filter(|line| line.contains("n1-eth0") || line.contains("id: n1")) {
         ensure!(after.contains(part.trim()), "{part} is gone:\n{after}");
@@ -91,12 +91,12 @@ fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
 /// Both are facts of the kernel, and belong to no attachment: the list is the same, and people get a message.
 #[test]
 fn what_keeps_runs_from_writing_is_said_by_ls() -> Result<()> {
-    let patient = Patient::new(bridged())?;
-    patient.node.sh("rm /var/log/postern/audit.jsonl; ln -s /dev/null /var/log/postern/audit.jsonl")?;
-    let (said, status) = patient.postern("ls")?;
-    ensure!(status == 0 && flat(&said).contains("/var/log/postern/audit.jsonl can't be written"), "{said}");
-    ensure!(flat(&said).contains("`postern doctor` says what mends it"), "{said}");
-    let list = patient.node.sh(&format!("{}/postern ls --json 2>/dev/null", patient.bin))?;
+    let broken_node = BrokenNode::new(bridged())?;
+    broken_node.node.sh("rm /var/log/postern/audit.jsonl; ln -s /dev/null /var/log/postern/audit.jsonl")?;
+    let (printed, status) = broken_node.postern("ls")?;
+    ensure!(status == 0 && flat(&printed).contains("/var/log/postern/audit.jsonl can't be written"), "{printed}");
+    ensure!(flat(&printed).contains("`postern doctor` says what mends it"), "{printed}");
+    let list = broken_node.node.sh(&format!("{}/postern ls --json 2>/dev/null", broken_node.bin))?;
     let list: Vec<Value> = serde_json::from_str(&list)?;
     ensure!(list.len() == 2 && list.iter().all(|one| text(one, "state") == "ok"), "{list:?}");
     Ok(())
@@ -105,27 +105,27 @@ fn what_keeps_runs_from_writing_is_said_by_ls() -> Result<()> {
 /// A run that hangs keeps its attachment's record locked: the process, its start time and its verb are reported.
 #[test]
 fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
-    let patient = Patient::new(bridged())?;
+    let broken_node = BrokenNode::new(bridged())?;
     // Its DEL waits for the lock of the leases, which another program keeps.
-    let pids = patient.node.sh(&format!(
+    let pids = broken_node.node.sh(&format!(
         "cat > /run/hang <<'END'\n{}\nEND
          flock /var/lib/cni/networks/net/lock sleep 100 >/dev/null 2>&1 </dev/null & echo $!; sleep .5
          CNI_COMMAND=DEL CNI_CONTAINERID=c1 CNI_NETNS=/run/netns/c1 CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/bridge </run/hang >/run/out 2>&1 &
          echo $!; sleep .5",
         serde_json::to_string(&bridged())?,
-        bin = patient.bin
+        bin = broken_node.bin
     ))?;
     let pids: Vec<&str> = pids.split_whitespace().collect();
     let [keeper, run] = pids.as_slice() else { bail!("{pids:?}") };
-    let soon = patient.states()?;
+    let soon = broken_node.states()?;
     ensure!(soon.iter().all(|(_, state)| state != "stuck"), "it has only just begun: {soon:?}");
     std::thread::sleep(std::time::Duration::from_secs(31));
-    let states = patient.states()?;
+    let states = broken_node.states()?;
     ensure!(states == [("c1".to_owned(), "stuck".to_owned()), ("c2".to_owned(), "ok".to_owned())], "{states:?}");
-    let (shown, _) = patient.postern("show c1")?;
+    let (shown, _) = broken_node.postern("show c1")?;
     let told = format!("its DEL does not end: its record is locked by process {run} (DEL bridge), started at ");
     ensure!(flat(&shown).contains(&told) && shown.contains("net/c1/eth0: stuck"), "{shown}");
-    let (findings, status) = patient.findings()?;
+    let (findings, status) = broken_node.findings()?;
     let of = |place: &str| findings.iter().find(|finding| text(finding, "place").contains(place));
     let (Some(stuck), Some(lock)) = (of("net/c1/eth0"), of("/networks/net/lock")) else { bail!("{findings:?}") };
     ensure!(status == 1 && text(stuck, "what").contains(&told), "{stuck}");
@@ -139,12 +139,12 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
     ensure!(lock.get("is_command") != Some(&json!(true)), "{lock}");
     for command in [text(stuck, "remedy"), &format!("kill -KILL $(cat /proc/{keeper}/task/{keeper}/children) {keeper}")]
     {
-        patient.node.sh(command)?;
+        broken_node.node.sh(command)?;
     }
     // The run leaves the same state as a killed DEL.
-    patient.node.sh("sleep .5")?;
-    patient.script("$bin/postern gc --yes")?;
-    let states = patient.states()?;
+    broken_node.node.sh("sleep .5")?;
+    broken_node.script("$bin/postern gc --yes")?;
+    let states = broken_node.states()?;
     ensure!(states == [("c2".to_owned(), "ok".to_owned())], "{states:?}");
     Ok(())
 }
@@ -152,8 +152,8 @@ fn a_run_that_hangs_is_told_with_its_process() -> Result<()> {
 /// A namespace is found by a path that another user chose, and its links have hostile names.
 #[test]
 fn what_a_container_chooses_does_no_harm() -> Result<()> {
-    let patient = Patient::new(bridged())?;
-    let holder = patient.node.sh(
+    let broken_node = BrokenNode::new(bridged())?;
+    let holder = broken_node.node.sh(
         "path=/run/$(printf 'x\\033[2J\\r y'); nsenter --net=/run/netns/c1 ip link add \"$(printf '\\033[2J')\" type veth
          setsid unshare --mount --propagation private sh -c '
            mkdir \"$1\"; touch \"$1/a\"; mount --bind /run/netns/c1 \"$1/a\"; umount /run/netns/c1; echo ready; exec sleep 60' sh \"$path\" \
@@ -161,9 +161,9 @@ fn what_a_container_chooses_does_no_harm() -> Result<()> {
          while ! grep -q ready /run/ready; do sleep .02; done
          umount /run/netns/c1; mkfifo /run/netns/pipe; echo $holder",
     )?;
-    let shown = patient.postern("show c1")?;
-    let found = patient.findings()?;
-    patient.node.sh(&format!("kill {holder}"))?;
+    let shown = broken_node.postern("show c1")?;
+    let found = broken_node.findings()?;
+    broken_node.node.sh(&format!("kill {holder}"))?;
     ensure!(shown.1 == 0 && shown.0.contains("c1/eth0: ok") && shown.0.contains("\\u{1b}[2J"), "{}", shown.0);
     ensure!(found == (Vec::new(), 0), "{found:?}");
     Ok(())
@@ -174,17 +174,17 @@ fn what_a_container_chooses_does_no_harm() -> Result<()> {
 fn a_port_that_is_not_isolated_any_more() -> Result<()> {
     let mut config = bridged();
     config["portIsolation"] = json!(true);
-    let patient = Patient::new(config)?;
-    let (findings, _) = patient.findings()?;
+    let broken_node = BrokenNode::new(config)?;
+    let (findings, _) = broken_node.findings()?;
     ensure!(findings.is_empty(), "a new node: {findings:?}");
-    patient.script("ip link set $veth type bridge_slave isolated off")?;
-    let (findings, status) = patient.findings()?;
+    broken_node.script("ip link set $veth type bridge_slave isolated off")?;
+    let (findings, status) = broken_node.findings()?;
     let [found] = findings.as_slice() else { bail!("{findings:?}") };
     ensure!(text(found, "place") == "net/c1/eth0" && text(found, "severity") == "error" && status == 1, "{found}");
     ensure!(text(found, "what").ends_with("is without isolation, where the network demands otherwise"), "{found}");
-    patient.call("DEL", "c1")?;
-    patient.call("ADD", "c1")?;
-    let (findings, _) = patient.findings()?;
+    broken_node.call("DEL", "c1")?;
+    broken_node.call("ADD", "c1")?;
+    let (findings, _) = broken_node.findings()?;
     ensure!(findings.is_empty(), "made anew: {findings:?}");
     Ok(())
 }
@@ -200,11 +200,11 @@ fn a_bridge_that_filters_no_vlans() -> Result<()> {
     node.sh("mkdir -p /run/net.d; ip link add br7 type bridge")?;
     std::fs::write(node.path("/run/net.d/10-tagged.conflist"), list.to_string())?;
     let bin = plugin_bin()?.display().to_string();
-    let said = node.sh(&format!("{bin}/postern doctor --conf-dir /run/net.d --json || true"))?;
-    let report: Value = serde_json::from_str(&said)?;
+    let printed = node.sh(&format!("{bin}/postern doctor --conf-dir /run/net.d --json || true"))?;
+    let report: Value = serde_json::from_str(&printed)?;
     let findings = report.get("findings").and_then(Value::as_array).context("no findings")?;
     let found = findings.iter().find(|finding| text(finding, "what").contains("does not filter VLANs"));
-    let found = found.with_context(|| format!("doctor finds nothing: {said}"))?;
+    let found = found.with_context(|| format!("doctor finds nothing: {printed}"))?;
     let remedy = text(found, "remedy");
     ensure!(text(found, "severity") == "error" && text(found, "place") == "br7", "{found}");
     ensure!(remedy == "ip link set br7 type bridge vlan_filtering 1", "{remedy}");
@@ -214,7 +214,7 @@ fn a_bridge_that_filters_no_vlans() -> Result<()> {
     ensure!(plan.contains("does not filter VLANs") && plan.ends_with("status 1\n"), "{plan}");
     // A bridge that doesn't exist yet is no defect.
     node.sh("ip link del br7")?;
-    let said = node.sh(&format!("{bin}/postern doctor --conf-dir /run/net.d --json || true"))?;
-    ensure!(!said.contains("does not filter VLANs"), "{said}");
+    let printed = node.sh(&format!("{bin}/postern doctor --conf-dir /run/net.d --json || true"))?;
+    ensure!(!printed.contains("does not filter VLANs"), "{printed}");
     Ok(())
 }

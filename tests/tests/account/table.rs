@@ -13,11 +13,11 @@ pub struct Broken {
     pub doctor: &'static str,
     pub severity: &'static str,
     /// The remedy; `Doctor` is the command that doctor prints.
-    pub mend: Mend,
+    pub remedy: Remedy,
 }
 
 /// A remedy.
-pub enum Mend {
+pub enum Remedy {
     /// The command that doctor prints.
     Doctor,
     /// The command that doctor prints, which is `postern gc --native`.
@@ -42,7 +42,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "is gone, and with it the pair",
         doctor: "is gone, and with it the pair",
         severity: "error",
-        mend: Mend::Again,
+        remedy: Remedy::Again,
     },
     Broken {
         name: "an address was removed",
@@ -51,7 +51,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "does not have 10.9.0.2/24",
         doctor: "does not have 10.9.0.2/24",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "masquerading was flushed",
@@ -60,7 +60,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "10.9.0.2 is not masqueraded",
         doctor: "10.9.0.2 is not masqueraded",
         severity: "error",
-        mend: Mend::Again,
+        remedy: Remedy::Again,
     },
     Broken {
         name: "spoofing protection was deleted",
@@ -69,7 +69,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "is not all there",
         doctor: "the spoofing protection of",
         severity: "error",
-        mend: Mend::Again,
+        remedy: Remedy::Again,
     },
     Broken {
         name: "a lease was removed",
@@ -78,7 +78,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "the lease of 10.9.0.2 is gone",
         doctor: "the lease of 10.9.0.2 is gone",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "a lease was given to another",
@@ -87,7 +87,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "address 10.9.0.2 is leased to c9 eth0 too",
         doctor: "address 10.9.0.2 is leased to c9 eth0 too",
         severity: "error",
-        mend: Mend::Script("printf 'c1\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.2"),
+        remedy: Remedy::Script("printf 'c1\\r\\neth0' > /var/lib/cni/networks/net/10.9.0.2"),
     },
     Broken {
         name: "the host end was set down",
@@ -96,7 +96,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "is down",
         doctor: "is down",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the host end was taken from the bridge",
@@ -105,7 +105,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "is a port of no bridge",
         doctor: "is a port of no bridge",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the bridge was deleted",
@@ -114,7 +114,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "is a port of no bridge",
         doctor: "bridge br9: Postern made it, and it is gone",
         severity: "note",
-        mend: Mend::Again,
+        remedy: Remedy::Again,
     },
     Broken {
         name: "the host end's address was changed",
@@ -123,7 +123,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "has address 02:00:00:00:00:99, and was given",
         doctor: "has address 02:00:00:00:00:99, and was given",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the container's address was changed",
@@ -132,7 +132,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "eth0 in the container has address 02:00:00:00:00:99, and was given",
         doctor: "eth0 in the container has address 02:00:00:00:00:99, and was given",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the namespace was deleted",
@@ -141,7 +141,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "its network namespace is gone",
         doctor: "its network namespace is gone",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "a record of another boot",
@@ -150,7 +150,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "before the machine was last started",
         doctor: "before the machine was last started",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "an owner was killed midway",
@@ -159,7 +159,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "the ADD of bridge was killed before it ended",
         doctor: "the ADD of bridge was killed before it ended",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "a record was damaged",
@@ -168,7 +168,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "first line can't be read",
         severity: "error",
-        mend: Mend::Script("rm $(grep -ls garbage /run/postern/attachments/*)"),
+        remedy: Remedy::Script("rm $(grep -ls garbage /run/postern/attachments/*)"),
     },
     Broken {
         name: "a record of a later version",
@@ -177,7 +177,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "format version 2",
         severity: "error",
-        mend: Mend::Writer("sed -i 's/\"version\":2/\"version\":1/' /run/postern/attachments/*"),
+        remedy: Remedy::Writer("sed -i 's/\"version\":2/\"version\":1/' /run/postern/attachments/*"),
     },
     Broken {
         name: "an effect of a later version",
@@ -186,7 +186,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "an effect of the record is not known",
         doctor: "an effect of the record is not known",
         severity: "error",
-        mend: Mend::Writer("sed -i 's/\"later\"/\"mac-guard\"/' /run/postern/attachments/*"),
+        remedy: Remedy::Writer("sed -i 's/\"later\"/\"mac-guard\"/' /run/postern/attachments/*"),
     },
     Broken {
         name: "an effect of a later version, and the namespace was deleted",
@@ -196,7 +196,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "an effect of the record is not known",
         doctor: "its network namespace is gone",
         severity: "error",
-        mend: Mend::Writer("sed -i 's/\"later\"/\"mac-guard\"/' /run/postern/attachments/*"),
+        remedy: Remedy::Writer("sed -i 's/\"later\"/\"mac-guard\"/' /run/postern/attachments/*"),
     },
     Broken {
         name: "a lease of nobody",
@@ -205,7 +205,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "eth0, which has no record",
         severity: "warning",
-        mend: Mend::Words("rm /var/lib/cni/networks/net/10.9.0.77"),
+        remedy: Remedy::Words("rm /var/lib/cni/networks/net/10.9.0.77"),
     },
     Broken {
         name: "a rule of nobody",
@@ -215,7 +215,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "rules of an attachment without a record for 10.9.0.78",
         severity: "warning",
-        mend: Mend::Words("nft delete rule inet cni_plugins_masquerade masq_checks handle $(nft -a list ruleset | sed -n 's/.*id: gone.*handle //p')"),
+        remedy: Remedy::Words("nft delete rule inet cni_plugins_masquerade masq_checks handle $(nft -a list ruleset | sed -n 's/.*id: gone.*handle //p')"),
     },
     Broken {
         name: "spoofing protection of a native plugin whose port is gone",
@@ -225,7 +225,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "rules of an attachment without a record: gone-eth0, whose port veth9 is gone",
         severity: "warning",
-        mend: Mend::Native,
+        remedy: Remedy::Native,
     },
     Broken {
         name: "a directory that everybody may write to",
@@ -234,7 +234,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "can be written by others than its owner",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "forwarding was switched off",
@@ -243,7 +243,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "net.ipv4.ip_forward: is off",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "a chain that drops",
@@ -252,7 +252,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "drops what no rule accepts, and no rule is about 10.9.0.0/24",
         severity: "warning",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "code that was cut",
@@ -261,7 +261,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "is not whole",
         severity: "error",
-        mend: Mend::Script("cp -a $origin/postern.d/ptp.cwasm $bin/postern.d/"),
+        remedy: Remedy::Script("cp -a $origin/postern.d/ptp.cwasm $bin/postern.d/"),
     },
     Broken {
         name: "code that was changed",
@@ -270,7 +270,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "was changed or swapped",
         severity: "error",
-        mend: Mend::Script("cp -a $origin/postern.d/ptp.cwasm $bin/postern.d/"),
+        remedy: Remedy::Script("cp -a $origin/postern.d/ptp.cwasm $bin/postern.d/"),
     },
     Broken {
         name: "a policy that means nothing",
@@ -279,7 +279,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "unknown field `nonsense`",
         severity: "error",
-        mend: Mend::Script("cp -a $origin/postern.d/ptp.toml $bin/postern.d/"),
+        remedy: Remedy::Script("cp -a $origin/postern.d/ptp.toml $bin/postern.d/"),
     },
     Broken {
         name: "a policy that grants too little",
@@ -288,7 +288,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "imports what its policy does not grant: veth",
         severity: "warning",
-        mend: Mend::Script("cp -a $origin/postern.d/ptp.toml $bin/postern.d/"),
+        remedy: Remedy::Script("cp -a $origin/postern.d/ptp.toml $bin/postern.d/"),
     },
     Broken {
         name: "a native plugin in the way",
@@ -297,7 +297,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "is not Postern's file for the plugin",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "a plugin's file that starts another plugin",
@@ -306,7 +306,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "starts plugin \"bridge\"",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "a plugin's file whose host is gone",
@@ -315,7 +315,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "starts /gone/postern, which is not there",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "a plugin's file of another postern",
@@ -325,7 +325,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "is not this postern: it starts /run/other/postern",
         severity: "warning",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "a list whose plugin is not there",
@@ -334,7 +334,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "there is no plugin \"absent\"",
         severity: "error",
-        mend: Mend::Script("rm /run/conf/other.conf"),
+        remedy: Remedy::Script("rm /run/conf/other.conf"),
     },
     Broken {
         name: "a pipe among the lists",
@@ -343,7 +343,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "is no regular file",
         severity: "warning",
-        mend: Mend::Script("rm /run/conf/a.conflist"),
+        remedy: Remedy::Script("rm /run/conf/a.conflist"),
     },
     Broken {
         name: "leases that everybody may write",
@@ -352,7 +352,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "everybody may write to it",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the container's link was set down",
@@ -361,7 +361,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "eth0 in the container is down",
         doctor: "eth0 in the container is down",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the container's default route was removed",
@@ -370,7 +370,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "the container has no route to 0.0.0.0/0 via 10.9.0.1 through eth0",
         doctor: "the container has no route to 0.0.0.0/0 via 10.9.0.1 through eth0",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the container's default route leads elsewhere",
@@ -380,7 +380,7 @@ pub const BROKEN: [Broken; 51] = [
         doctor: "no route to 0.0.0.0/0 via 10.9.0.1",
         severity: "error",
         // A route to another place is in the way of the command.
-        mend: Mend::Script("ip -n c1 route replace default via 10.9.0.1 dev eth0"),
+        remedy: Remedy::Script("ip -n c1 route replace default via 10.9.0.1 dev eth0"),
     },
     Broken {
         name: "the container's route to its own network was removed",
@@ -389,7 +389,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "no route to its own network 10.9.0.0/24",
         doctor: "no route to its own network 10.9.0.0/24",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the bridge was set down",
@@ -398,7 +398,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "the bridge br9 is down",
         doctor: "eth0 and 1 more: the bridge br9 is down",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the bridge has lost its gateway address",
@@ -407,7 +407,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "br9 does not have the gateway 10.9.0.1/24",
         doctor: "br9 does not have the gateway 10.9.0.1/24",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the host end was moved to another bridge",
@@ -416,7 +416,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "is a port of br8, and was made one of br9",
         doctor: "is a port of br8, and was made one of br9",
         severity: "error",
-        mend: Mend::Again,
+        remedy: Remedy::Again,
     },
     Broken {
         name: "a record of the version before, and no bridge",
@@ -426,7 +426,7 @@ pub const BROKEN: [Broken; 51] = [
         doctor: "is a port of no bridge",
         severity: "error",
         // The record doesn't contain the settings of the port.
-        mend: Mend::Again,
+        remedy: Remedy::Again,
     },
     Broken {
         name: "the directory of the leases was removed",
@@ -435,7 +435,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "the lease of 10.9.0.2 is gone",
         doctor: "the lease of 10.9.0.2 is gone",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "records on a disk that is read-only",
@@ -445,7 +445,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "/run/postern: is on a file system that is read-only",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the index of leases on a disk that is read-only",
@@ -455,7 +455,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "/var/lib/postern: is on a file system that is read-only",
         severity: "warning",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "leases on a disk that is read-only",
@@ -466,7 +466,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "/var/lib/cni/networks/net: is on a file system that is read-only",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "a log that is no file",
@@ -475,7 +475,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "/var/log/postern/audit.jsonl: can't be written",
         severity: "warning",
-        mend: Mend::Script("rmdir /var/log/postern/audit.jsonl"),
+        remedy: Remedy::Script("rmdir /var/log/postern/audit.jsonl"),
     },
     Broken {
         name: "a log on a disk that is read-only",
@@ -484,7 +484,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "/var/log/postern: is on a file system that is read-only",
         severity: "warning",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "policies of an operator that others can write, and none is there",
@@ -493,7 +493,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "can be written by others than its owner",
         severity: "warning",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "half a plugin that nobody calls",
@@ -502,7 +502,7 @@ pub const BROKEN: [Broken; 51] = [
         show: "",
         doctor: "there is no plugin \"half\"",
         severity: "warning",
-        mend: Mend::Script("rm $bin/postern.d/half.toml"),
+        remedy: Remedy::Script("rm $bin/postern.d/half.toml"),
     },
 ];
 
@@ -515,7 +515,7 @@ pub const ROUTED: [Broken; 4] = [
         show: "packets of this node to 10.9.0.2 do not go to veth",
         doctor: "packets of this node to 10.9.0.2 do not go to veth",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the host end has lost the gateway address",
@@ -524,7 +524,7 @@ pub const ROUTED: [Broken; 4] = [
         show: "does not have the gateway 10.9.0.1/32",
         doctor: "does not have the gateway 10.9.0.1/32",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the routed container's link was set down",
@@ -533,7 +533,7 @@ pub const ROUTED: [Broken; 4] = [
         show: "eth0 in the container is down",
         doctor: "eth0 in the container is down",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the routed container's route to its own network was removed",
@@ -542,7 +542,7 @@ pub const ROUTED: [Broken; 4] = [
         show: "no route to its own network 10.9.0.0/24",
         doctor: "no route to its own network 10.9.0.0/24",
         severity: "error",
-        mend: Mend::Again,
+        remedy: Remedy::Again,
     },
 ];
 
@@ -555,7 +555,7 @@ pub const STACKED: [Broken; 6] = [
         show: "the container has no link eth0",
         doctor: "the container has no link eth0",
         severity: "error",
-        mend: Mend::Again,
+        remedy: Remedy::Again,
     },
     Broken {
         name: "the container's link was replaced",
@@ -564,7 +564,7 @@ pub const STACKED: [Broken; 6] = [
         show: "eth0 in the container is no macvlan",
         doctor: "eth0 in the container is no macvlan",
         severity: "error",
-        mend: Mend::Again,
+        remedy: Remedy::Again,
     },
     Broken {
         name: "the container's hardware address was changed",
@@ -573,7 +573,7 @@ pub const STACKED: [Broken; 6] = [
         show: "eth0 in the container has address 02:00:00:00:00:99, and was given",
         doctor: "eth0 in the container has address 02:00:00:00:00:99, and was given",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "an address was removed",
@@ -582,7 +582,7 @@ pub const STACKED: [Broken; 6] = [
         show: "does not have 10.9.0.2/24",
         doctor: "does not have 10.9.0.2/24",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "the link below was set down",
@@ -591,7 +591,7 @@ pub const STACKED: [Broken; 6] = [
         show: "wire0, which eth0 stands on, is down",
         doctor: "wire0, which eth0 stands on, is down",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
     Broken {
         name: "an owner was killed midway",
@@ -600,6 +600,6 @@ pub const STACKED: [Broken; 6] = [
         show: "the ADD of macvlan was killed before it ended",
         doctor: "the ADD of macvlan was killed before it ended",
         severity: "error",
-        mend: Mend::Doctor,
+        remedy: Remedy::Doctor,
     },
 ];

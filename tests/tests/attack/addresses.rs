@@ -1,6 +1,6 @@
 //! Addresses of other attachments: put on a link, routed, masqueraded, claimed by an IPAM plugin, or made a gateway.
 
-use crate::fortress::Fortress;
+use crate::attacked_node::AttackedNode;
 use crate::{Attack, honest, hostile, rogue, withstand};
 use anyhow::Result;
 
@@ -109,12 +109,12 @@ fn addresses_that_an_ipam_plugin_claims() -> Result<()> {
 /// address.
 #[test]
 fn gateways_that_belong_to_other_addresses() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     // The hostile component under static's name: the operator trusts it with static's policy.
     let policy =
         std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/static/policy.toml"))?;
     let policy: &'static str = Box::leak(policy.into_boxed_str());
-    fortress.operator_policy("hostile", policy)?;
+    attacked.operator_policy("hostile", policy)?;
     let addresses = r#"[{"address": "10.9.0.2/16", "gateway": "10.9.0.1"}, {"address": "2001:db8:1::2/64", "gateway": "2001:db8:1::1"},
         {"address": "10.8.0.2/24", "gateway": "10.8.0.254"}, {"address": "10.7.0.2/24"}, {"address": "10.6.0.2/32"},
         {"address": "10.5.0.2/24", "gateway": "192.0.2.77"}, {"address": "10.4.0.2/24", "gateway": "2001:db8:4::1"}]"#;
@@ -248,13 +248,13 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
         ),
     ];
     // The node objects of a bridge that is a gateway.
-    fortress.prepare("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")?;
+    attacked.prepare("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")?;
     crate::each(
         &attacks,
         |attack| attack.name.to_owned(),
         |attack| {
-            attack.withstood_by(&mut fortress)?;
-            fortress.operator_policy("hostile", policy)
+            attack.withstood_by(&mut attacked)?;
+            attacked.operator_policy("hostile", policy)
         },
     )
 }
@@ -262,8 +262,8 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
 /// The same rules hold for a native IPAM program, and for an earlier result.
 #[test]
 fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.prepare("mkdir /run/cni; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")?;
+    let mut attacked = AttackedNode::new()?;
+    attacked.prepare("mkdir /run/cni; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")?;
     let policy = "[grant.ipam]\ntypes = [\"${config.ipam.type}\"]\nnative = [\"${config.ipam.type}\"]";
     let cases = [
         ("bridge", "10.9.0.2/16", "2001:db8:1::1", "they are of different IP versions"),
@@ -277,17 +277,17 @@ fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
             let result =
                 format!(r#"{{"cniVersion": "1.0.0", "ips": [{{"address": "{address}", "gateway": "{gateway}"}}]}}"#);
             let program = format!("#!/bin/sh\ncat >/dev/null\n[ $CNI_COMMAND = ADD ] && echo '{result}'\nexit 0\n");
-            std::fs::write(fortress.node().path("/run/cni/native-ipam"), program)?;
-            fortress.prepare("chmod 755 /run/cni/native-ipam")?;
-            fortress.operator_policy(plugin, policy)?;
-            fortress.look()?;
+            std::fs::write(attacked.node().path("/run/cni/native-ipam"), program)?;
+            attacked.prepare("chmod 755 /run/cni/native-ipam")?;
+            attacked.operator_policy(plugin, policy)?;
+            attacked.look()?;
             honest("native", plugin, r#"{"bridge": "hostile0", "isGateway": true, "ipam": {"type": "native-ipam"}}"#)
                 .policy(policy)
                 .env("CNI_PATH", "/run/cni")
                 .ends(999, words)
-                .call(&fortress)
+                .call(&attacked)
                 .and_then(|answer| crate::Refusal::of(&answer)?.expect(999, words))?;
-            fortress.unchanged()
+            attacked.unchanged()
         },
     )?;
     // By an earlier result, as a plugin in the middle of a chain.
@@ -303,7 +303,7 @@ fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
     .with(previous)
     .policy("[previous]\naddresses = [\"10.9.0.0/16\"]")
     .ends(999, "which does not lie in its network")
-    .withstood_by(&mut fortress)
+    .withstood_by(&mut attacked)
 }
 
 /// The attacker controls the host's conclusions from a lease as much as the range that it asked for.
@@ -360,8 +360,8 @@ fn more_than_the_network_asks_for() -> Result<()> {
 /// The kernel would put a second route to the same address before the first.
 #[test]
 fn a_host_route_is_never_put_in_front_of_another() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.prepare("ip route add 203.0.113.7 dev cni0")?;
+    let mut attacked = AttackedNode::new()?;
+    attacked.prepare("ip route add 203.0.113.7 dev cni0")?;
     honest(
         "somebody's address, by host route",
         "ptp",
@@ -369,21 +369,21 @@ fn a_host_route_is_never_put_in_front_of_another() -> Result<()> {
         "addresses": [{"address": "203.0.113.7/24", "gateway": "203.0.113.1"}]}}"#,
     )
     .ends(999, "failed to add route on host '203.0.113.7/32 dev veth…file exists")
-    .withstood_by(&mut fortress)
+    .withstood_by(&mut attacked)
 }
 
 /// On a second ADD the pair exists already, and belongs to the first one: there is no handle to it.
 #[test]
 fn protection_of_an_earlier_pair_for_another_address() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    let good = crate::fortress::good();
-    fortress.plugin("hostile", "ADD", &good)?.success()?;
+    let mut attacked = AttackedNode::new()?;
+    let good = crate::attacked_node::good();
+    attacked.plugin("hostile", "ADD", &good)?.success()?;
     let again = rogue(
         "protect another address",
         r#"[{"op": "masquerade-ensure", "backend": "nftables"}, "veth-find", {"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:99"}]"#,
     );
-    let answer = again.call(&fortress)?;
-    fortress.plugin("hostile", "DEL", &good)?.success()?;
+    let answer = again.call(&attacked)?;
+    attacked.plugin("hostile", "DEL", &good)?.success()?;
     crate::Refusal::of(&answer)?.expect(999, "is not the attachment's host end")?;
-    fortress.unchanged()
+    attacked.unchanged()
 }

@@ -1,7 +1,7 @@
 //! Delegation: names that lead to other places, programs that are not granted, endless chains of plugins.
 
+use crate::attacked_node::AttackedNode;
 use crate::common::Refusal;
-use crate::fortress::Fortress;
 use crate::{honest, hostile, withstand};
 use anyhow::{Result, ensure};
 
@@ -61,8 +61,8 @@ fn plugins_without_end() -> Result<()> {
 /// A program that would leave a trace if it ran, in places that another user could write.
 #[test]
 fn programs_that_others_could_have_placed() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.prepare(
+    let mut attacked = AttackedNode::new()?;
+    attacked.prepare(
         "mkdir /run/cni /run/sticky; printf '#!/bin/sh\\ntouch /run/ran\\necho {}\\n' > /run/cni/evil
          chmod 755 /run/cni/evil; mkdir /run/cni/directory; mkfifo /run/cni/pipe; ln -s /run/cni/evil /run/cni/link",
     )?;
@@ -110,15 +110,15 @@ fn programs_that_others_could_have_placed() -> Result<()> {
         cases,
         |case| case.0.to_owned(),
         |(name, plugin, prepare, repair, words)| {
-            fortress.prepare(prepare)?;
-            fortress.operator_policy("bridge", policy)?;
-            fortress.look()?;
+            attacked.prepare(prepare)?;
+            attacked.operator_policy("bridge", policy)?;
+            attacked.look()?;
             let attack =
                 honest(name, "bridge", &format!(r#"{{"bridge": "hostile0", "ipam": {{"type": "{plugin}"}}}}"#));
-            let answer = attack.env("CNI_PATH", "/run/cni").call(&fortress)?;
-            let unchanged = fortress.unchanged();
-            fortress.operator_policy("bridge", "")?;
-            fortress.prepare(repair)?;
+            let answer = attack.env("CNI_PATH", "/run/cni").call(&attacked)?;
+            let unchanged = attacked.unchanged();
+            attacked.operator_policy("bridge", "")?;
+            attacked.prepare(repair)?;
             let refusal = Refusal::of(&answer)?;
             ensure!(refusal.text.contains(words), "not \"{words}\": {}", refusal.text);
             unchanged

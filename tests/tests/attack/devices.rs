@@ -1,7 +1,7 @@
 //! Links of the node that are moved into a container: links that are not granted, or of others, or kept there.
 
+use crate::attacked_node::AttackedNode;
 use crate::common::Refusal;
-use crate::fortress::Fortress;
 use crate::{rogue, withstand};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -40,28 +40,28 @@ fn devices_that_are_not_granted() -> Result<()> {
 /// ADD succeeds with the device in the container, and the plugin's DEL does nothing: the record brings it home.
 #[test]
 fn a_device_that_is_left_in_the_container() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.operator_policy("rogue", GRANTED)?;
+    let mut attacked = AttackedNode::new()?;
+    attacked.operator_policy("rogue", GRANTED)?;
     let add = rogue("take it", &format!(r#"[{TAKE}, {{"print": "{{\"cniVersion\": \"1.1.0\"}}"}}]"#)).policy(GRANTED);
-    let answer = add.call(&fortress)?;
+    let answer = add.call(&attacked)?;
     ensure!(answer.status == 0, "{answer:?}");
-    ensure!(fortress.node().sh("ip link show dev wire1 2> /dev/null || true")?.is_empty(), "this shows nothing");
-    let answer = rogue("do nothing", "[]").on("DEL").call(&fortress)?;
+    ensure!(attacked.node().sh("ip link show dev wire1 2> /dev/null || true")?.is_empty(), "this shows nothing");
+    let answer = rogue("do nothing", "[]").on("DEL").call(&attacked)?;
     ensure!(answer.status == 0, "{answer:?}");
-    fortress.operator_policy("rogue", "")?;
-    fortress.unchanged()
+    attacked.operator_policy("rogue", "")?;
+    attacked.unchanged()
 }
 
 /// The operator has granted any link. A link of another attachment is refused all the same.
 #[test]
 fn the_port_of_another_attachment() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.operator_policy("rogue", "[grant.device]\nnames = [\"*\"]\nports = \"true\"")?;
-    let links: Value = serde_json::from_str(&fortress.node().sh("ip -j link show master cni0")?)?;
+    let mut attacked = AttackedNode::new()?;
+    attacked.operator_policy("rogue", "[grant.device]\nnames = [\"*\"]\nports = \"true\"")?;
+    let links: Value = serde_json::from_str(&attacked.node().sh("ip -j link show master cni0")?)?;
     let end = links.pointer("/0/ifname").and_then(Value::as_str).context("c2 has no host end")?;
     let steps = json!([{"op": "device-take", "by": "name", "value": end}]).to_string();
-    let answer = rogue("another's end", &steps).call(&fortress)?;
+    let answer = rogue("another's end", &steps).call(&attacked)?;
     Refusal::of(&answer)?.expect(999, "belongs to another attachment")?;
-    fortress.operator_policy("rogue", "")?;
-    fortress.unchanged()
+    attacked.operator_policy("rogue", "")?;
+    attacked.unchanged()
 }

@@ -1,7 +1,7 @@
 //! Ways to end a plugin: each gives one well-formed error, and leaves nothing.
 
+use crate::attacked_node::{AttackedNode, good};
 use crate::common::{Refusal, each};
-use crate::fortress::{Fortress, good};
 use anyhow::{Result, ensure};
 use postern_tests::{Answer, merge};
 use serde_json::{Value, json};
@@ -62,16 +62,16 @@ pub fn orders(behaviour: &str, patch: Value) -> Value {
     config
 }
 
-fn call(fortress: &Fortress, plugin: &str, verb: &str, config: &Value) -> Result<Answer> {
-    fortress.plugin(plugin, verb, config)
+fn call(attacked: &AttackedNode, plugin: &str, verb: &str, config: &Value) -> Result<Answer> {
+    attacked.plugin(plugin, verb, config)
 }
 
 /// Runs an ADD that must fail, and leave nothing.
-fn refused(fortress: &mut Fortress, plugin: &str, config: &Value, code: u64, text: &str) -> Result<()> {
-    let answer = call(fortress, plugin, "ADD", config)?;
-    if let Err(changed) = fortress.unchanged() {
+fn refused(attacked: &mut AttackedNode, plugin: &str, config: &Value, code: u64, text: &str) -> Result<()> {
+    let answer = call(attacked, plugin, "ADD", config)?;
+    if let Err(changed) = attacked.unchanged() {
         // For the next case.
-        fortress.mend()?;
+        attacked.mend()?;
         return Err(changed);
     }
     Refusal::of(&answer)?.expect(code, text)
@@ -79,30 +79,30 @@ fn refused(fortress: &mut Fortress, plugin: &str, config: &Value, code: u64, tex
 
 #[test]
 fn the_fortress_notices_an_attachment_and_its_end() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    call(&fortress, "hostile", "ADD", &good())?.success()?;
-    ensure!(fortress.unchanged().is_err(), "the plugin makes nothing: these tests would show nothing");
+    let mut attacked = AttackedNode::new()?;
+    call(&attacked, "hostile", "ADD", &good())?.success()?;
+    ensure!(attacked.unchanged().is_err(), "the plugin makes nothing: these tests would show nothing");
     // This DEL does nothing itself: the host removes everything by the record.
-    call(&fortress, "hostile", "DEL", &good())?.success()?;
-    fortress.unchanged()
+    call(&attacked, "hostile", "DEL", &good())?.success()?;
+    attacked.unchanged()
 }
 
 #[test]
 fn every_ending_is_one_error_and_leaves_nothing() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let cases = ENDINGS.iter().flat_map(|case| [(case, false), (case, true)]);
     each(
         cases,
         |((name, ..), make)| format!("{name}, make {make}"),
         |((name, code, text), make)| {
-            refused(&mut fortress, "hostile", &orders(name, json!({"make": make})), *code, text)
+            refused(&mut attacked, "hostile", &orders(name, json!({"make": make})), *code, text)
         },
     )
 }
 
 #[test]
 fn endless_ones_are_stopped_and_undone() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     // A plugin that only computes is stopped by its deadline, one that calls by its budget.
     let endings = [
         ("loop", "plugin \"hostile\" ran past its deadline and was stopped"),
@@ -114,7 +114,7 @@ fn endless_ones_are_stopped_and_undone() -> Result<()> {
         |case| format!("{case:?}"),
         |(name, text, make)| {
             let start = Instant::now();
-            refused(&mut fortress, "hostile", &orders(name, json!({"make": make})), 999, text)?;
+            refused(&mut attacked, "hostile", &orders(name, json!({"make": make})), 999, text)?;
             let took = start.elapsed();
             // A quarter of the two seconds is reserved for undoing.
             let least = if *name == "loop" { Duration::from_millis(1450) } else { Duration::ZERO };
@@ -127,16 +127,16 @@ fn endless_ones_are_stopped_and_undone() -> Result<()> {
 /// The effects of an earlier ADD are removed first. That uses none of the time that is reserved for undoing this one.
 #[test]
 fn endless_ones_are_undone_after_a_recovery_too() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    call(&fortress, "hostile", "ADD", &good())?.success()?;
-    fortress.node().sh("sed -i '/\"given\"/d' $(grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*)")?;
+    let mut attacked = AttackedNode::new()?;
+    call(&attacked, "hostile", "ADD", &good())?.success()?;
+    attacked.node().sh("sed -i '/\"given\"/d' $(grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*)")?;
     let text = "plugin \"hostile\" ran past its deadline and was stopped";
-    refused(&mut fortress, "hostile", &orders("loop", json!({"make": true})), 999, text)
+    refused(&mut attacked, "hostile", &orders("loop", json!({"make": true})), 999, text)
 }
 
 #[test]
 fn a_del_that_fails_still_removes_everything() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let add = good();
     let failing = ENDINGS.iter().filter(|(name, ..)| {
         matches!(
@@ -149,11 +149,11 @@ fn a_del_that_fails_still_removes_everything() -> Result<()> {
         failing.chain([&endless]),
         |case| case.0.to_owned(),
         |(name, code, text)| {
-            call(&fortress, "hostile", "ADD", &add)?.success()?;
-            let answer = call(&fortress, "hostile", "DEL", &orders(name, json!({"on": "DEL"})));
-            let clean = fortress.unchanged();
+            call(&attacked, "hostile", "ADD", &add)?.success()?;
+            let answer = call(&attacked, "hostile", "DEL", &orders(name, json!({"on": "DEL"})));
+            let clean = attacked.unchanged();
             // The next case needs a clean node, whatever the outcome of this one.
-            call(&fortress, "hostile", "DEL", &add)?.success()?;
+            call(&attacked, "hostile", "DEL", &add)?.success()?;
             // Only the record counts, and nothing in it is left: the runtime gets success, and people get the reason.
             let answer = answer?;
             ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
@@ -167,22 +167,22 @@ fn a_del_that_fails_still_removes_everything() -> Result<()> {
 
 #[test]
 fn what_a_del_prints_is_nobodys_business() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     each(
         ["silent", "nonsense", "two-objects", "array", "claim-address"],
         |name| (*name).to_owned(),
         |name| {
-            call(&fortress, "hostile", "ADD", &good())?.success()?;
-            let answer = call(&fortress, "hostile", "DEL", &orders(name, json!({"on": "DEL"})))?;
+            call(&attacked, "hostile", "ADD", &good())?.success()?;
+            let answer = call(&attacked, "hostile", "DEL", &orders(name, json!({"on": "DEL"})))?;
             ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
-            fortress.unchanged()
+            attacked.unchanged()
         },
     )
 }
 
 #[test]
 fn other_verbs_fail_as_well_formed() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let previous = json!({"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.2/24"}]});
     each(
         ["CHECK", "STATUS", "GC"],
@@ -191,9 +191,9 @@ fn other_verbs_fail_as_well_formed() -> Result<()> {
             for (behaviour, text) in [("trap", "trapped"), ("nonsense-failure", "no CNI error object")] {
                 let config =
                     orders(behaviour, json!({"on": verb, "prevResult": previous, "cni.dev/valid-attachments": []}));
-                let answer = call(&fortress, "hostile", verb, &config)?;
+                let answer = call(&attacked, "hostile", verb, &config)?;
                 Refusal::of(&answer)?.expect(999, &format!("plugin \"hostile\"…{text}"))?;
-                fortress.unchanged()?;
+                attacked.unchanged()?;
             }
             Ok(())
         },
@@ -202,32 +202,32 @@ fn other_verbs_fail_as_well_formed() -> Result<()> {
 
 #[test]
 fn an_ipam_delegate_is_no_better_trusted() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let config = |behaviour| orders(behaviour, json!({"type": "bridge", "bridge": "br9", "ipam": {"type": "hostile"}}));
     // The bridge is a node object, and stays.
-    call(&fortress, "bridge", "ADD", &config("error"))?;
-    fortress.look()?;
+    call(&attacked, "bridge", "ADD", &config("error"))?;
+    attacked.look()?;
     let named = |name: &str| !matches!(name, "flood-stderr" | "error" | "claim-address" | "unknown");
     each(
         ENDINGS.iter().filter(|(name, code, _)| named(name) && *code == 999),
         |case| case.0.to_owned(),
-        |(name, code, text)| refused(&mut fortress, "bridge", &config(name), *code, text),
+        |(name, code, text)| refused(&mut attacked, "bridge", &config(name), *code, text),
     )
 }
 
 #[test]
 fn an_operator_can_withdraw_a_grant() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.operator_policy("hostile", "withdraw = [\"masquerade\"]")?;
+    let mut attacked = AttackedNode::new()?;
+    attacked.operator_policy("hostile", "withdraw = [\"masquerade\"]")?;
     let good = good();
-    refused(&mut fortress, "hostile", &good, 110, "policy does not allow plugin…masquerade.ensure…[grant.masquerade]")?;
-    fortress.node().sh("chmod 666 /etc/postern/policy/hostile.toml")?;
-    refused(&mut fortress, "hostile", &good, 999, "hostile.toml can be written by others…chmod go-w")
+    refused(&mut attacked, "hostile", &good, 110, "policy does not allow plugin…masquerade.ensure…[grant.masquerade]")?;
+    attacked.node().sh("chmod 666 /etc/postern/policy/hostile.toml")?;
+    refused(&mut attacked, "hostile", &good, 999, "hostile.toml can be written by others…chmod go-w")
 }
 
 #[test]
 fn plugins_that_are_half_there_are_not_run() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let cases = [
         ("nopolicy", "plugin \"nopolicy\" has no policy at …nopolicy.toml…`postern add FILE.wasm --policy FILE`"),
         ("nocode", "there is no plugin \"nocode\" in …`postern add FILE.wasm --policy FILE`"),
@@ -238,20 +238,20 @@ fn plugins_that_are_half_there_are_not_run() -> Result<()> {
         |case| case.0.to_owned(),
         |(plugin, text)| {
             for verb in ["ADD", "CHECK"] {
-                let answer = call(&fortress, plugin, verb, &orders("good", json!({"type": plugin, "make": true})))?;
-                fortress.unchanged()?;
+                let answer = call(&attacked, plugin, verb, &orders("good", json!({"type": plugin, "make": true})))?;
+                attacked.unchanged()?;
                 Refusal::of(&answer)?.expect(999, text)?;
             }
             // A DEL of an object that was never made succeeds.
-            let answer = call(&fortress, plugin, "DEL", &orders("good", json!({"type": plugin, "make": true})))?;
-            fortress.unchanged()?;
+            let answer = call(&attacked, plugin, "DEL", &orders("good", json!({"type": plugin, "make": true})))?;
+            attacked.unchanged()?;
             ensure!(answer.status == 0 && answer.stderr.contains("can't be run"), "{answer:?}");
             // The link of another plugin stays for that plugin's own DEL.
-            call(&fortress, "hostile", "ADD", &good())?.success()?;
-            call(&fortress, plugin, "DEL", &orders("good", json!({"type": plugin})))?.success()?;
-            call(&fortress, "hostile", "CHECK", &good())?.success()?;
-            call(&fortress, "hostile", "DEL", &good())?.success()?;
-            fortress.unchanged()
+            call(&attacked, "hostile", "ADD", &good())?.success()?;
+            call(&attacked, plugin, "DEL", &orders("good", json!({"type": plugin})))?.success()?;
+            call(&attacked, "hostile", "CHECK", &good())?.success()?;
+            call(&attacked, "hostile", "DEL", &good())?.success()?;
+            attacked.unchanged()
         },
     )
 }

@@ -1,7 +1,7 @@
 //! Handles: numbers that were not given out, or that stand for another object, or for one that is gone.
 
+use crate::attacked_node::AttackedNode;
 use crate::common::Refusal;
-use crate::fortress::Fortress;
 use crate::{rogue, withstand};
 use anyhow::{Result, anyhow, ensure};
 use std::time::Duration;
@@ -78,16 +78,16 @@ fn handles_of_what_is_gone() -> Result<()> {
 /// While a plugin runs, root in the container replaces its link by another one.
 #[test]
 fn a_link_replaced_by_the_containers_root() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let attack = rogue("replaced", r#"["veth-create", {"sleep": 1000}, {"op": "link-up", "link": 0}]"#);
     let answer = std::thread::scope(|scope| {
-        let running = scope.spawn(|| attack.call(&fortress));
+        let running = scope.spawn(|| attack.call(&attacked));
         std::thread::sleep(Duration::from_millis(400));
-        fortress.node().sh_in("c1", "ip link del eth0; ip link add eth0 type bridge")?;
+        attacked.node().sh_in("c1", "ip link del eth0; ip link add eth0 type bridge")?;
         running.join().map_err(|_| anyhow!("the caller panicked"))?
     })?;
     Refusal::of(&answer)?.expect(999, "no such device")?;
-    let link = fortress.node().sh_in("c1", "ip -d link show eth0; ip link del eth0")?;
+    let link = attacked.node().sh_in("c1", "ip -d link show eth0; ip link del eth0")?;
     ensure!(link.contains("bridge") && link.contains("state DOWN"), "the stranger was touched: {link}");
-    fortress.unchanged()
+    attacked.unchanged()
 }

@@ -1,7 +1,7 @@
 //! Leases, ranges and directories of other attachments.
 
+use crate::attacked_node::{AttackedNode, good};
 use crate::common::Refusal;
-use crate::fortress::{Fortress, good};
 use crate::{honest, hostile, rogue, withstand};
 use anyhow::{Result, ensure};
 
@@ -134,21 +134,21 @@ const PREPARED: [(&str, &str, &str, &str); 6] = [
 
 #[test]
 fn directories_that_others_prepared() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     crate::each(
         PREPARED,
         |case| case.0.to_owned(),
         |(_, prepare, repair, words)| {
-            fortress.prepare(prepare)?;
-            let answer = fortress.plugin("hostile", "ADD", &good())?;
-            let unchanged = fortress.same();
+            attacked.prepare(prepare)?;
+            let answer = attacked.plugin("hostile", "ADD", &good())?;
+            let unchanged = attacked.same();
             let refused = Refusal::of(&answer).and_then(|refusal| {
                 ensure!(matches!(refusal.code, 5 | 999), "{refusal:?}");
                 refusal.expect(refusal.code, words)
             });
-            fortress.prepare(repair)?;
-            fortress.plugin("hostile", "DEL", &good())?.success()?;
-            fortress.look()?;
+            attacked.prepare(repair)?;
+            attacked.plugin("hostile", "DEL", &good())?.success()?;
+            attacked.look()?;
             refused.and(unchanged)
         },
     )
@@ -158,8 +158,8 @@ fn directories_that_others_prepared() -> Result<()> {
 /// removed.
 #[test]
 fn leases_that_others_prepared() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.prepare(
+    let mut attacked = AttackedNode::new()?;
+    attacked.prepare(
         "cd /var/lib/hostile/net; for at in $(seq 4 50); do
            case $((at % 4)) in
              0) ln -s /etc/operator/shadow 10.9.0.$at ;;
@@ -170,17 +170,17 @@ fn leases_that_others_prepared() -> Result<()> {
          rm -f last_reserved_ip.0; ln -s /etc/operator/shadow last_reserved_ip.0",
     )?;
     for _ in 0..3 {
-        let result = fortress.plugin("hostile", "ADD", &good())?.success()?;
+        let result = attacked.plugin("hostile", "ADD", &good())?.success()?;
         let address =
             result.pointer("/ips/0/address").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
         let last: u32 = address.trim_start_matches("10.9.0.").trim_end_matches("/24").parse()?;
         ensure!(last == 3 || last > 50, "the address of something else was given out: {address}");
-        fortress.plugin("hostile", "DEL", &good())?.success()?;
+        attacked.plugin("hostile", "DEL", &good())?.success()?;
         // That file is replaced, not followed.
-        fortress
+        attacked
             .node()
             .sh("cd /var/lib/hostile/net; rm -f last_reserved_ip.0; ln -s /etc/operator/shadow last_reserved_ip.0")?;
-        fortress.unchanged()?;
+        attacked.unchanged()?;
     }
     Ok(())
 }

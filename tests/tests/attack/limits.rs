@@ -1,7 +1,7 @@
 //! Every limit of `[limits]`: the default, and a value set by an operator.
 
+use crate::attacked_node::{AttackedNode, good};
 use crate::common::Refusal;
-use crate::fortress::{Fortress, good};
 use crate::{Attack, hostile, rogue, withstand};
 use anyhow::{Result, ensure};
 use std::io::{BufRead, BufReader};
@@ -101,19 +101,19 @@ fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
 /// limited.
 #[test]
 fn routes_that_the_container_made() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let made = rogue("made", r#"["veth-create", {"op": "link-up", "link": 0}]"#);
-    made.call(&fortress)?.success()?;
-    let netns = fortress.netns("c1");
-    fortress.node().sh(&format!(
+    made.call(&attacked)?.success()?;
+    let netns = attacked.netns("c1");
+    attacked.node().sh(&format!(
         "for high in $(seq 0 80); do for low in $(seq 0 255); do echo route add 11.0.$high.$low/32 dev eth0; done; done |
          nsenter --net={netns} ip -batch -"
     ))?;
     let previous = r#"{"prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "eth0"}]}}"#;
     let listed = rogue("listed", r#"["link-own", {"op": "routes-list", "link": 0}]"#).with(previous).on("CHECK");
-    let answer = listed.call(&fortress)?;
-    Attack { verb: "DEL", ..made }.call(&fortress)?.success()?;
-    fortress.unchanged()?;
+    let answer = listed.call(&attacked)?;
+    Attack { verb: "DEL", ..made }.call(&attacked)?.success()?;
+    attacked.unchanged()?;
     Refusal::of(&answer)?.expect(999, "there are more than 16384")
 }
 
@@ -135,10 +135,10 @@ fn limits_beyond_what_is_possible_are_refused() -> Result<()> {
 
 #[test]
 fn standard_error_as_an_operator_sets_it() -> Result<()> {
-    let fortress = Fortress::new()?;
+    let attacked = AttackedNode::new()?;
     for (policy, most) in [("", 256 << 10), ("[limits]\nstderr-kib = 1", 4 << 10), ("[limits]\nstderr-kib = 0", 200)] {
-        fortress.operator_policy("hostile", policy)?;
-        let answer = hostile("flood", "flood-stderr").call(&fortress)?;
+        attacked.operator_policy("hostile", policy)?;
+        let answer = hostile("flood", "flood-stderr").call(&attacked)?;
         Refusal::of(&answer)?.expect(123, "flooded")?;
         ensure!(answer.stderr.len() < most, "{policy}: {} bytes of standard error", answer.stderr.len());
     }
@@ -149,8 +149,8 @@ fn standard_error_as_an_operator_sets_it() -> Result<()> {
 struct Held(Child);
 
 impl Held {
-    fn lock(fortress: &Fortress, path: &str) -> Result<Self> {
-        let mut command = fortress.node().command("flock");
+    fn lock(attacked: &AttackedNode, path: &str) -> Result<Self> {
+        let mut command = attacked.node().command("flock");
         // It lives until its standard input is closed.
         let mut child =
             command.args([path, "sh", "-c", "echo held; cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -173,29 +173,29 @@ impl Drop for Held {
 /// A wait for another process's lock ends with the run too.
 #[test]
 fn locks_that_somebody_holds() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    let held = Held::lock(&fortress, "/var/lib/hostile/net/lock")?;
+    let mut attacked = AttackedNode::new()?;
+    let held = Held::lock(&attacked, "/var/lib/hostile/net/lock")?;
     let start = Instant::now();
-    let answer = fortress.plugin("hostile", "ADD", &good())?;
+    let answer = attacked.plugin("hostile", "ADD", &good())?;
     let took = start.elapsed();
     println!("a lease directory's lock: {} ms: {answer:?}", took.as_millis());
     Refusal::of(&answer)?;
     // The run has two seconds; a quarter of them is reserved for undoing.
     ensure!(took > Duration::from_millis(1450) && took < Duration::from_secs(4), "took {took:?}");
     drop(held);
-    fortress.plugin("hostile", "DEL", &good())?.success()?;
-    fortress.unchanged()?;
+    attacked.plugin("hostile", "DEL", &good())?.success()?;
+    attacked.unchanged()?;
 
-    fortress.plugin("hostile", "ADD", &good())?.success()?;
-    let record = fortress.node().sh("grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*")?;
-    let held = Held::lock(&fortress, record.trim())?;
+    attacked.plugin("hostile", "ADD", &good())?.success()?;
+    let record = attacked.node().sh("grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*")?;
+    let held = Held::lock(&attacked, record.trim())?;
     let start = Instant::now();
-    let answer = fortress.plugin("hostile", "DEL", &good())?;
+    let answer = attacked.plugin("hostile", "DEL", &good())?;
     let took = start.elapsed();
     println!("a record's lock: {} ms: {answer:?}", took.as_millis());
     Refusal::of(&answer)?.expect(11, "")?;
     ensure!(took > Duration::from_millis(1450) && took < Duration::from_secs(4), "took {took:?}");
     drop(held);
-    fortress.plugin("hostile", "DEL", &good())?.success()?;
-    fortress.unchanged()
+    attacked.plugin("hostile", "DEL", &good())?.success()?;
+    attacked.unchanged()
 }

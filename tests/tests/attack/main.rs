@@ -9,12 +9,12 @@
 mod common;
 
 mod addresses;
+mod attacked_node;
 mod bridge;
 mod configuration;
 mod delegation;
 mod devices;
 mod endings;
-mod fortress;
 mod handles;
 mod leases;
 mod limits;
@@ -30,8 +30,8 @@ mod state;
 mod wire;
 
 use anyhow::Result;
+use attacked_node::AttackedNode;
 use common::{Refusal, each};
-use fortress::Fortress;
 use postern_tests::{Answer, Call, merge};
 use serde_json::{Value, json};
 
@@ -134,29 +134,29 @@ impl Attack {
     }
 
     /// Makes the runtime's call.
-    fn call(&self, fortress: &Fortress) -> Result<Answer> {
+    fn call(&self, attacked: &AttackedNode) -> Result<Answer> {
         let stdin = self.raw.clone().unwrap_or_else(|| self.config.to_string());
         let call = Call::new(&common::test_bin()?, self.plugin, self.verb, stdin);
-        let call = call.attachment("c1", &fortress.netns("c1"), "eth0");
-        fortress.call(&self.env.iter().fold(call, |call, (key, value)| call.env(key, value)))
+        let call = call.attachment("c1", &attacked.netns("c1"), "eth0");
+        attacked.call(&self.env.iter().fold(call, |call, (key, value)| call.env(key, value)))
     }
 
     /// Runs the attack, and fails unless it was refused.
-    fn withstood_by(&self, fortress: &mut Fortress) -> Result<()> {
-        fortress.operator_policy(self.plugin, self.policy)?;
-        let answer = self.call(fortress);
+    fn withstood_by(&self, attacked: &mut AttackedNode) -> Result<()> {
+        attacked.operator_policy(self.plugin, self.policy)?;
+        let answer = self.call(attacked);
         if self.code == 0 && self.verb == "ADD" {
             // Its DEL removes the effects that were allowed.
-            Attack { verb: "DEL", ..self.clone() }.call(fortress)?.success()?;
+            Attack { verb: "DEL", ..self.clone() }.call(attacked)?.success()?;
         }
-        let unchanged = fortress.unchanged();
+        let unchanged = attacked.unchanged();
         let ended = answer.and_then(|answer| match self.code {
             0 => answer.success().map(drop),
             code => Refusal::of(&answer)?.expect(code, self.words),
         });
-        fortress.operator_policy(self.plugin, "")?;
+        attacked.operator_policy(self.plugin, "")?;
         if unchanged.is_err() {
-            fortress.mend()?;
+            attacked.mend()?;
         }
         // Both errors are reported.
         match (ended, unchanged) {
@@ -168,7 +168,7 @@ impl Attack {
 
 /// Carries out a table of attacks on a fresh node.
 fn withstand(attacks: &[Attack]) -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     println!("{} attacks", attacks.len());
-    each(attacks, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut fortress))
+    each(attacks, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut attacked))
 }

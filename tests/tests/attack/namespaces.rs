@@ -1,7 +1,7 @@
 //! Namespaces other than the container's, and containers whose root user has prepared them.
 
+use crate::attacked_node::{AttackedNode, good};
 use crate::common::Refusal;
-use crate::fortress::{Fortress, good};
 use crate::{honest, hostile, rogue, withstand};
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -51,8 +51,8 @@ fn namespaces_that_are_not_the_containers() -> Result<()> {
 
 #[test]
 fn namespaces_behind_other_paths() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.prepare(
+    let mut attacked = AttackedNode::new()?;
+    attacked.prepare(
         "ln -s /proc/self/ns/net /run/link; ln -s /run/netns/../link /run/link2; touch /run/netns/mounted
          mount --bind /proc/self/ns/net /run/netns/mounted; ln -s loop /run/loop; mkfifo /run/pipe",
     )?;
@@ -64,10 +64,10 @@ fn namespaces_behind_other_paths() -> Result<()> {
         ("/run/pipe", 999, "unknown FS magic"),
     ] {
         let attack = hostile("", "good").with(r#"{"make": true}"#).env("CNI_NETNS", path);
-        Refusal::of(&attack.call(&fortress)?)?.expect(code, words)?;
-        fortress.unchanged()?;
+        Refusal::of(&attack.call(&attacked)?)?.expect(code, words)?;
+        attacked.unchanged()?;
     }
-    fortress.node().sh("umount /run/netns/mounted").map(drop)
+    attacked.node().sh("umount /run/netns/mounted").map(drop)
 }
 
 /// Changes by root in the container to its own link before DEL.
@@ -85,7 +85,7 @@ const REPLACED: [(&str, &str); 6] = [
 
 #[test]
 fn links_replaced_before_check_and_del() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let mut bridge = crate::base();
     postern_tests::merge(
         &mut bridge,
@@ -96,34 +96,34 @@ fn links_replaced_before_check_and_del() -> Result<()> {
         cases,
         |(plugin, _, case)| format!("{}, {plugin}", case.0),
         |(plugin, config, (_, script))| {
-            let result = fortress.plugin(plugin, "ADD", config)?.success()?;
-            fortress.node().sh_in("c1", script)?;
+            let result = attacked.plugin(plugin, "ADD", config)?.success()?;
+            attacked.node().sh_in("c1", script)?;
             let mut later = config.clone();
             postern_tests::merge(&mut later, &json!({"prevResult": result}));
             // CHECK may fail, and changes no object of others.
-            fortress.plugin(plugin, "CHECK", &later)?;
-            let deleted = fortress.plugin(plugin, "DEL", &later)?;
+            attacked.plugin(plugin, "CHECK", &later)?;
+            let deleted = attacked.plugin(plugin, "DEL", &later)?;
             // Objects that root in the container made belong to the container.
-            fortress
+            attacked
                 .node()
                 .sh_in("c1", "for link in eth0 eth1 eth7; do ip link del $link 2>/dev/null || true; done")?;
             deleted.success()?;
-            fortress.unchanged()
+            attacked.unchanged()
         },
     )
 }
 
 /// Root in `c1` chooses the indices of its own pair, so that its `eth0` seems to be the other end of the bystander's
 /// host end.
-fn impostor(fortress: &mut Fortress) -> Result<String> {
-    let end = fortress
+fn impostor(attacked: &mut AttackedNode) -> Result<String> {
+    let end = attacked
         .node()
         .sh("ip -o link show master cni0 | sed 's/^\\([0-9]*\\): \\([^@]*\\)@if\\([0-9]*\\):.*/\\1 \\3 \\2/'")?;
     let mut words = end.split_whitespace();
     let [host, container, name] = [(); 3].map(|()| words.next().unwrap_or_default().to_owned());
     ensure!(!name.is_empty(), "the bystander has no port: {end}");
     // The bystander's other end is the second link of its namespace, as eth0 of c1 would be: the index is free there.
-    fortress.prepare(&format!(
+    attacked.prepare(&format!(
         "ip netns add nested; ip -n c1 link add eth0 index {container} type veth peer name x index {host} netns nested"
     ))?;
     Ok(name)
@@ -131,8 +131,8 @@ fn impostor(fortress: &mut Fortress) -> Result<String> {
 
 #[test]
 fn a_pair_that_seems_to_be_the_bystanders() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    let name = impostor(&mut fortress)?;
+    let mut attacked = AttackedNode::new()?;
+    let name = impostor(&mut attacked)?;
     let not_ours = "is not the attachment's host end";
     for (last, words) in [
         (r#"{"op": "mac-guard-ensure", "host": 1, "mac": "02:00:00:00:00:01"}"#, not_ours),
@@ -143,24 +143,24 @@ fn a_pair_that_seems_to_be_the_bystanders() -> Result<()> {
             not_ours,
         ),
     ] {
-        let answer = rogue("impostor", &format!(r#"["veth-find", {last}]"#)).call(&fortress)?;
+        let answer = rogue("impostor", &format!(r#"["veth-find", {last}]"#)).call(&attacked)?;
         let refusal = Refusal::of(&answer)?;
         ensure!(
             refusal.text.contains(words) || refusal.text.contains("no such handle was given out"),
             "{last}: {refusal:?}"
         );
-        fortress.unchanged()?;
+        attacked.unchanged()?;
     }
     // The real plugins remove the link in the container, and nothing of the bystander.
     for plugin in ["bridge", "ptp"] {
-        honest("", plugin, r#"{"bridge": "cni0", "ipMasq": true, "macspoofchk": true}"#).on("CHECK").call(&fortress)?;
-        fortress.unchanged()?;
+        honest("", plugin, r#"{"bridge": "cni0", "ipMasq": true, "macspoofchk": true}"#).on("CHECK").call(&attacked)?;
+        attacked.unchanged()?;
     }
     honest("", "bridge", r#"{"bridge": "cni0", "ipMasq": true, "macspoofchk": true}"#)
         .on("DEL")
-        .call(&fortress)?
+        .call(&attacked)?
         .success()?;
-    let ends = fortress.node().sh(&format!("ip -o link show {name}; ip -n c2 -o link show eth0"))?;
+    let ends = attacked.node().sh(&format!("ip -o link show {name}; ip -n c2 -o link show eth0"))?;
     ensure!(ends.lines().count() == 2, "the bystander lost its link: {ends}");
     Ok(())
 }
@@ -168,12 +168,12 @@ fn a_pair_that_seems_to_be_the_bystanders() -> Result<()> {
 /// The attacker must not learn of the bystander's link by it either.
 #[test]
 fn a_pair_that_seems_to_be_the_bystanders_tells_nothing() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    let name = impostor(&mut fortress)?;
+    let mut attacked = AttackedNode::new()?;
+    let name = impostor(&mut attacked)?;
     let claim = json!({"cniVersion": "1.0.0", "interfaces": [{"name": name}]}).to_string();
     let steps = json!([{"call": {"op": "veth-find"}}, {"print": claim}]).to_string();
-    let answer = rogue("impostor", &steps).call(&fortress)?;
-    fortress.unchanged()?;
+    let answer = rogue("impostor", &steps).call(&attacked)?;
+    attacked.unchanged()?;
     let told = answer.status == 0;
     ensure!(!told, "the host believes that the bystander's {name} is the attacker's: {answer:?}");
     Refusal::of(&answer)?.expect(999, "which it neither made nor was given")
@@ -182,20 +182,20 @@ fn a_pair_that_seems_to_be_the_bystanders_tells_nothing() -> Result<()> {
 /// An object is already at the place of the attachment.
 #[test]
 fn a_name_that_is_taken() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     for taken in ["type bridge", "type veth peer name eth1"] {
-        fortress.node().sh_in("c1", &format!("ip link add eth0 {taken}"))?;
-        fortress.look()?;
+        attacked.node().sh_in("c1", &format!("ip link add eth0 {taken}"))?;
+        attacked.look()?;
         for attack in [
             hostile("", "good").with(r#"{"make": true}"#),
             honest("", "bridge", r#"{"bridge": "hostile0", "ipam": {"dataDir": "/var/lib/hostile"}}"#),
             honest("", "ptp", r#"{"ipam": {"dataDir": "/var/lib/hostile"}}"#),
             rogue("", r#"["veth-create"]"#),
         ] {
-            Refusal::of(&attack.call(&fortress)?)?.expect(999, "already exists")?;
-            fortress.unchanged()?;
+            Refusal::of(&attack.call(&attacked)?)?.expect(999, "already exists")?;
+            attacked.unchanged()?;
         }
-        fortress.node().sh_in("c1", "ip link del eth0")?;
+        attacked.node().sh_in("c1", "ip link del eth0")?;
     }
     Ok(())
 }

@@ -1,16 +1,16 @@
 //! Attackers' output, on the way to people who read terminals and logs.
 
+use crate::attacked_node::AttackedNode;
 use crate::common::test_bin;
 use crate::endings::orders;
-use crate::fortress::Fortress;
 use crate::{hostile, rogue};
 use anyhow::{Result, ensure};
 use serde_json::json;
 
 #[test]
 fn standard_error_is_marked_bounded_and_harmless() -> Result<()> {
-    let fortress = Fortress::new()?;
-    let answer = fortress.plugin("hostile", "ADD", &orders("flood-stderr", json!({})))?;
+    let attacked = AttackedNode::new()?;
+    let answer = attacked.plugin("hostile", "ADD", &orders("flood-stderr", json!({})))?;
     ensure!(answer.stderr.len() > 1000 && answer.stderr.len() < 256 << 10, "{} bytes", answer.stderr.len());
     for line in answer.stderr.lines() {
         ensure!(line.starts_with("hostile: "), "not marked: {line:?}");
@@ -22,10 +22,10 @@ fn standard_error_is_marked_bounded_and_harmless() -> Result<()> {
 
 #[test]
 fn endless_calls_do_not_wash_the_log_away() -> Result<()> {
-    let fortress = Fortress::new()?;
-    fortress.node().sh("echo '{\"first\": true}' >> /var/log/postern/audit.jsonl")?;
-    fortress.plugin("hostile", "ADD", &orders("call-loop", json!({})))?;
-    let log = fortress.audit()?;
+    let attacked = AttackedNode::new()?;
+    attacked.node().sh("echo '{\"first\": true}' >> /var/log/postern/audit.jsonl")?;
+    attacked.plugin("hostile", "ADD", &orders("call-loop", json!({})))?;
+    let log = attacked.audit()?;
     ensure!(log.contains("\"first\""), "the log was rotated by one run of one plugin");
     ensure!(log.lines().count() < 1000, "{} lines", log.lines().count());
     Ok(())
@@ -34,33 +34,33 @@ fn endless_calls_do_not_wash_the_log_away() -> Result<()> {
 /// A runtime that goes away during an ADD: its effects are undone nevertheless.
 #[test]
 fn nobody_reads_what_is_said() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let config = orders("flood-stderr", json!({"make": true}));
-    fortress.node().sh(&format!(
+    attacked.node().sh(&format!(
         "export CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={netns} CNI_IFNAME=eth0 CNI_PATH={bin}
          {{ sleep .2; {bin}/hostile > /var/log/out <<'END' || echo $? > /var/log/status
 {config}
 END
          }} 2>&1 | true
          until [ -s /var/log/status ]; do sleep .05; done",
-        netns = fortress.netns("c1"),
+        netns = attacked.netns("c1"),
         bin = test_bin()?.display(),
     ))?;
-    ensure!(fortress.node().sh("cat /var/log/status")?.trim() == "1", "it did not end as it should");
-    ensure!(fortress.node().sh("cat /var/log/out")?.contains("flooded"), "no error object");
-    fortress.unchanged()
+    ensure!(attacked.node().sh("cat /var/log/status")?.trim() == "1", "it did not end as it should");
+    ensure!(attacked.node().sh("cat /var/log/out")?.contains("flooded"), "no error object");
+    attacked.unchanged()
 }
 
 /// As many calls as an operator may grant, in characters of four bytes each.
 #[test]
 fn denied_calls_do_not_fill_the_log() -> Result<()> {
-    let fortress = Fortress::new()?;
-    fortress.operator_policy("rogue", "[limits]\noperations = 1000000\nseconds = 20")?;
+    let attacked = AttackedNode::new()?;
+    attacked.operator_policy("rogue", "[limits]\noperations = 1000000\nseconds = 20")?;
     let name = "😀".repeat(2000);
     let steps = format!(r#"[{{"times": 4000, "step": {{"try": {{"op": "bridge-find", "name": "{name}"}}}}}}]"#);
-    let before = fortress.audit()?.len();
-    rogue("denied", &steps).call(&fortress)?.success()?;
-    let log = fortress.audit()?;
+    let before = attacked.audit()?.len();
+    rogue("denied", &steps).call(&attacked)?.success()?;
+    let log = attacked.audit()?;
     ensure!(log.len() - before < 70 << 10, "one run wrote {} bytes", log.len() - before);
     ensure!(
         log.contains("more operations that changed nothing are not shown"),
@@ -71,10 +71,10 @@ fn denied_calls_do_not_fill_the_log() -> Result<()> {
 
 #[test]
 fn what_a_killed_run_has_done_is_in_the_log() -> Result<()> {
-    let fortress = Fortress::new()?;
+    let attacked = AttackedNode::new()?;
     let config = orders("loop", json!({"make": true}));
     // Killed while the plugin loops, long before its deadline.
-    fortress.node().sh(&format!(
+    attacked.node().sh(&format!(
         ": >/var/log/postern/audit.jsonl
          CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={netns} CNI_IFNAME=eth0 CNI_PATH={bin} {bin}/hostile <<'END' &
 {config}
@@ -84,20 +84,20 @@ END
            sleep .01; tries=$((tries+1)); [ $tries -lt 150 ]
          done
          kill -KILL $!; ! wait $!",
-        netns = fortress.netns("c1"),
+        netns = attacked.netns("c1"),
         bin = test_bin()?.display(),
     ))?;
-    let log = fortress.audit()?;
+    let log = attacked.audit()?;
     ensure!(log.contains("\"operation\":\"veth.create\""), "{log}");
     ensure!(!log.contains("record.remove"), "it was not killed, but ended: {log}");
-    fortress.plugin("hostile", "DEL", &config).map(drop)
+    attacked.plugin("hostile", "DEL", &config).map(drop)
 }
 
 #[test]
 fn nobody_forges_lines_of_the_log() -> Result<()> {
-    let fortress = Fortress::new()?;
-    fortress.plugin("hostile", "ADD", &orders("bridge-forgery", json!({})))?;
-    let shown = fortress.node().sh(&format!("{}/postern log --container c1", test_bin()?.display()))?;
+    let attacked = AttackedNode::new()?;
+    attacked.plugin("hostile", "ADD", &orders("bridge-forgery", json!({})))?;
+    let shown = attacked.node().sh(&format!("{}/postern log --container c1", test_bin()?.display()))?;
     ensure!(shown.contains("allowed everything"), "the log doesn't show what was asked for: {shown}");
     // A heading, an entry with its time, or a wrapped line below the objects.
     let genuine = |line: &str| {
@@ -113,7 +113,7 @@ fn nobody_forges_lines_of_the_log() -> Result<()> {
 /// Standard output of the host never has a byte that a terminal obeys, for any input by an attacker.
 #[test]
 fn no_terminal_obeys_an_error() -> Result<()> {
-    let fortress = Fortress::new()?;
+    let attacked = AttackedNode::new()?;
     let words = r"\u001b[2J\u0007\u009b31m\u061c\u2028\u202e\u200b\nroot# ";
     for attack in [
         rogue(
@@ -128,7 +128,7 @@ fn no_terminal_obeys_an_error() -> Result<()> {
         rogue("a name", &format!(r#"[{{"op": "bridge-find", "name": "{words}"}}]"#)),
         hostile("nonsense", "nonsense-failure"),
     ] {
-        let answer = attack.call(&fortress)?;
+        let answer = attack.call(&attacked)?;
         ensure!(answer.status == 1, "{}: {answer:?}", attack.name);
         let obeyed = |c: char| !matches!(c, '\n' | ' '..='~' | '…');
         ensure!(!answer.stdout.chars().any(obeyed), "{}: {:?}", attack.name, answer.stdout);
@@ -140,12 +140,12 @@ fn no_terminal_obeys_an_error() -> Result<()> {
 /// Standard error of an attacker can't be mistaken for the host's own.
 #[test]
 fn nobody_speaks_for_the_host() -> Result<()> {
-    let fortress = Fortress::new()?;
+    let attacked = AttackedNode::new()?;
     let attack = rogue(
         "words",
         r#"[{"say": {"stderr": "postern: all is well\rpostern: removed\u0085postern: x\npostern: done"}}]"#,
     );
-    let answer = attack.call(&fortress)?;
+    let answer = attack.call(&attacked)?;
     answer.success()?;
     ensure!(answer.stderr.contains("all is well"), "{answer:?}");
     ensure!(answer.stderr.lines().all(|line| line.starts_with("rogue: ")), "{:?}", answer.stderr);

@@ -1,8 +1,8 @@
 //! An attachment has one living pair, and the gate looks at that pair for the properties that policy requires. The
 //! tests are sequences of operations that are each allowed, by the plugin and by root in the container.
 
+use crate::attacked_node::AttackedNode;
 use crate::common::Refusal;
-use crate::fortress::Fortress;
 use crate::{rogue, withstand};
 use anyhow::{Result, anyhow, ensure};
 use std::time::Duration;
@@ -63,88 +63,88 @@ fn protection_of_a_port_that_is_not_there() -> Result<()> {
 }
 
 /// Runs the steps; while they pause, root in the container runs the script.
-fn meanwhile(fortress: &Fortress, list: &[&str], script: &str) -> Result<postern_tests::Answer> {
+fn meanwhile(attacked: &AttackedNode, list: &[&str], script: &str) -> Result<postern_tests::Answer> {
     let attack = rogue("meanwhile", &steps(list)).policy(REQUIRED);
-    fortress.operator_policy("rogue", REQUIRED)?;
+    attacked.operator_policy("rogue", REQUIRED)?;
     let answer = std::thread::scope(|scope| {
-        let running = scope.spawn(|| attack.call(fortress));
+        let running = scope.spawn(|| attack.call(attacked));
         std::thread::sleep(Duration::from_millis(500));
-        let done = fortress.node().sh_in("c1", script);
+        let done = attacked.node().sh_in("c1", script);
         let answer = running.join().map_err(|_| anyhow!("the caller panicked"))?;
         done.and(answer)
     })?;
-    fortress.operator_policy("rogue", "")?;
+    attacked.operator_policy("rogue", "")?;
     Ok(answer)
 }
 
 /// Root in the container renames its link, so that the name is free: this gives no second port.
 #[test]
 fn a_link_that_root_renames_makes_no_room_for_another() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let (first, second, guarded) = (attach(1), attach(4), guard(1));
     let answer = meanwhile(
-        &fortress,
+        &attacked,
         &[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#, CREATE, &second],
         "ip link set eth0 down; ip link set eth0 name x1",
     )?;
     Refusal::of(&answer)?.expect(999, "veth.create: this attachment has a pair already…run DEL first")?;
-    fortress.unchanged()
+    attacked.unchanged()
 }
 
 /// The same with the link in another namespace, known only from the record.
 #[test]
 fn a_link_that_root_moves_away_makes_no_room_for_another() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let answer = meanwhile(
-        &fortress,
+        &attacked,
         &[CREATE, FIND, r#"{"sleep": 900}"#, CREATE],
         "unshare -n sleep 3 & sleep 0.1; ip link set eth0 netns $!; sleep 0.1",
     )?;
     Refusal::of(&answer)?.expect(999, "veth.create: this attachment has a pair already")?;
-    fortress.unchanged()
+    attacked.unchanged()
 }
 
 /// Root deletes the guarded pair; the next one doesn't count as guarded.
 #[test]
 fn a_pair_that_root_deletes_takes_its_guard_with_it() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let (first, second, guarded) = (attach(1), attach(4), guard(1));
     let answer = meanwhile(
-        &fortress,
+        &attacked,
         &[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#, CREATE, &second],
         "ip link del eth0",
     )?;
     Refusal::of(&answer)?.expect(999, LEFT_OUT)?;
-    fortress.unchanged()
+    attacked.unchanged()
 }
 
 /// The kernel's rules count, not the record.
 #[test]
 fn rules_that_somebody_removed_are_missed() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let (first, guarded) = (attach(1), guard(1));
-    fortress.operator_policy("rogue", REQUIRED)?;
+    attacked.operator_policy("rogue", REQUIRED)?;
     let attack = rogue("meanwhile", &steps(&[CREATE, FIND, &first, &guarded, r#"{"sleep": 900}"#]));
     let answer = std::thread::scope(|scope| {
-        let running = scope.spawn(|| attack.call(&fortress));
+        let running = scope.spawn(|| attack.call(&attacked));
         std::thread::sleep(Duration::from_millis(500));
-        let done = fortress.node().sh("nft flush chain bridge nat cni-br-iface-c1-eth0-mac");
+        let done = attacked.node().sh("nft flush chain bridge nat cni-br-iface-c1-eth0-mac");
         let answer = running.join().map_err(|_| anyhow!("the caller panicked"))?;
         done.and(answer)
     })?;
-    fortress.operator_policy("rogue", "")?;
+    attacked.operator_policy("rogue", "")?;
     Refusal::of(&answer)?.expect(999, LEFT_OUT)?;
-    fortress.unchanged()
+    attacked.unchanged()
 }
 
 /// A second ADD without a DEL before it removes nothing of the first one, and has no handle to its port.
 #[test]
 fn a_second_add_leaves_the_firsts_alone() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let (first, guarded) = (attach(1), guard(1));
-    fortress.operator_policy("rogue", REQUIRED)?;
-    rogue("first", &steps(&[CREATE, FIND, &first, &guarded])).call(&fortress)?.success()?;
-    fortress.look()?;
+    attacked.operator_policy("rogue", REQUIRED)?;
+    rogue("first", &steps(&[CREATE, FIND, &first, &guarded])).call(&attacked)?.success()?;
+    attacked.look()?;
     for (list, words) in [
         (vec![r#""mac-guard-remove""#], "an earlier ADD made the spoofing protection of this attachment"),
         (vec![r#""link-own""#, DELETE], "an earlier ADD made the pair of this attachment"),
@@ -152,15 +152,15 @@ fn a_second_add_leaves_the_firsts_alone() -> Result<()> {
         (vec![r#""veth-find""#, FIND, &guarded], "is not the attachment's host end"),
         (vec![CREATE], "already exists"),
     ] {
-        let answer = rogue("again", &steps(&list)).call(&fortress)?;
+        let answer = rogue("again", &steps(&list)).call(&attacked)?;
         Refusal::of(&answer)?.expect(999, words)?;
-        fortress.unchanged()?;
+        attacked.unchanged()?;
     }
     // DEL has the record: a renamed link is removed too.
-    fortress.node().sh_in("c1", "ip link set eth0 down; ip link set eth0 name x1")?;
-    Refusal::of(&rogue("renamed", &steps(&[CREATE])).call(&fortress)?)?.expect(999, "has a pair already")?;
-    fortress.plugin("rogue", "DEL", &rogue("", "[]").config)?.success()?;
-    let left = fortress.node().sh("ls /run/postern/attachments | wc -l; nft list table bridge nat")?;
+    attacked.node().sh_in("c1", "ip link set eth0 down; ip link set eth0 name x1")?;
+    Refusal::of(&rogue("renamed", &steps(&[CREATE])).call(&attacked)?)?.expect(999, "has a pair already")?;
+    attacked.plugin("rogue", "DEL", &rogue("", "[]").config)?.success()?;
+    let left = attacked.node().sh("ls /run/postern/attachments | wc -l; nft list table bridge nat")?;
     ensure!(left.starts_with("2\n") && !left.contains("c1-eth0"), "{left}");
     Ok(())
 }

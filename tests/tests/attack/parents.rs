@@ -1,7 +1,7 @@
 //! Parent links: not granted, in another place, of another attachment, or to be changed.
 
+use crate::attacked_node::AttackedNode;
 use crate::common::Refusal;
-use crate::fortress::Fortress;
 use crate::{rogue, withstand};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -97,13 +97,13 @@ fn links_that_may_not_be_stacked() -> Result<()> {
 /// The operator has granted any link, but a link of another attachment is not included.
 #[test]
 fn the_host_end_of_another_attachment() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.operator_policy("rogue", "[grant.parent]\nnames = [\"*\"]")?;
-    let links: Value = serde_json::from_str(&fortress.node().sh("ip -j link show master cni0")?)?;
+    let mut attacked = AttackedNode::new()?;
+    attacked.operator_policy("rogue", "[grant.parent]\nnames = [\"*\"]")?;
+    let links: Value = serde_json::from_str(&attacked.node().sh("ip -j link show master cni0")?)?;
     let end = links.pointer("/0/ifname").and_then(Value::as_str).context("c2 has no host end")?;
     let steps = json!([{"op": "parent-find", "name": end, "in_container": false}]).to_string();
-    let answer = rogue("another's end", &steps).call(&fortress)?;
+    let answer = rogue("another's end", &steps).call(&attacked)?;
     Refusal::of(&answer)?.expect(110, "is the host end of another attachment")?;
-    fortress.operator_policy("rogue", "")?;
-    fortress.unchanged()
+    attacked.operator_policy("rogue", "")?;
+    attacked.unchanged()
 }

@@ -1,6 +1,6 @@
 //! Links of the host that an earlier result names: no link in use is attached, and an attached link is released.
 
-use crate::fortress::Fortress;
+use crate::attacked_node::AttackedNode;
 use crate::rogue;
 use anyhow::{Context, Result};
 
@@ -22,11 +22,11 @@ fn before(links: &str) -> String {
 }
 
 fn withstand(prepare: &str, attacks: &[(crate::Attack, &str)]) -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.prepare(prepare)?;
+    let mut attacked = AttackedNode::new()?;
+    attacked.prepare(prepare)?;
     for (attack, links) in attacks {
         let attack = attack.clone().with(&before(links));
-        attack.withstood_by(&mut fortress).with_context(|| attack.name)?;
+        attack.withstood_by(&mut attacked).with_context(|| attack.name)?;
     }
     Ok(())
 }
@@ -68,15 +68,15 @@ fn links_that_are_somebodys() -> Result<()> {
 /// The host ends of other attachments, whether or not they are still ports: their records contain them.
 #[test]
 fn host_ends_of_others() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let script = "ip -o link show master cni0 | grep -o 'veth[0-9a-f]*' | head -1";
-    let port = fortress.node().sh(script)?.trim().to_owned();
+    let port = attacked.node().sh(script)?.trim().to_owned();
     let links = before(&format!(r#"{{"name": "{port}"}}"#));
     let steps = format!("[{FIND}, {PREVIOUS}, {}]", attach(0, 1));
     let take = |words| rogue("the bystander's host end", &steps).policy(ANY).with(&links).ends(999, words);
-    take("is a port of \"cni0\" already").withstood_by(&mut fortress)?;
-    fortress.prepare(&format!("ip link set {port} nomaster"))?;
-    take("belongs to another attachment").withstood_by(&mut fortress)
+    take("is a port of \"cni0\" already").withstood_by(&mut attacked)?;
+    attacked.prepare(&format!("ip link set {port} nomaster"))?;
+    take("belongs to another attachment").withstood_by(&mut attacked)
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! `POSTERN_FUZZ_SEED` sets another first seed, `POSTERN_FUZZ_RUNS` the number of sequences. Without it, as many are
 //! run as fit into `SECONDS`. `make fuzz` runs for the time in `POSTERN_FUZZ_SECONDS`.
 
+use crate::attacked_node::AttackedNode;
 use crate::common::number;
-use crate::fortress::Fortress;
 use anyhow::{Result, anyhow, bail, ensure};
 use postern_tests::{Random, merge};
 use serde_json::{Value, json};
@@ -244,8 +244,8 @@ impl Rules {
         }
     }
 
-    fn judge(&self, fortress: &mut Fortress, attached: bool) -> Result<()> {
-        let (before, after) = fortress.trees()?;
+    fn judge(&self, attacked: &mut AttackedNode, attached: bool) -> Result<()> {
+        let (before, after) = attacked.trees()?;
         let mut wrong = Vec::new();
         for mismatch in postern_tests::compare(&before.0, &after.0) {
             // Symbols of links have a separator in them.
@@ -279,40 +279,40 @@ impl Rules {
 }
 
 /// Runs one sequence, in all verbs of an attachment.
-fn run(fortress: &mut Fortress, seed: u64, calls: u64) -> Result<()> {
+fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     let mut random = Random::new(seed);
     let rules = Rules::random(&mut random);
     let failed = |what: &str, error: anyhow::Error| anyhow!("{what}: {error:#}\nunder\n{}", rules.toml);
-    fortress.operator_policy("hostile", &rules.toml)?;
+    attacked.operator_policy("hostile", &rules.toml)?;
     let mut config = crate::base();
     let ending = random.one_of(&["good", "good", "silent", "trap"]);
     merge(
         &mut config,
         &json!({"hostile": ending, "sequence": format!("{seed} {calls}"), "cni.dev/valid-attachments": []}),
     );
-    let added = fortress.plugin("hostile", "ADD", &config)?;
+    let added = attacked.plugin("hostile", "ADD", &config)?;
     ensure!(added.status == 0 || added.status == 1, "seed {seed}: {added:?}");
-    rules.judge(fortress, added.status == 0).map_err(|error| failed("after ADD", error))?;
+    rules.judge(attacked, added.status == 0).map_err(|error| failed("after ADD", error))?;
     let verb = random.one_of(&["CHECK", "DEL", "STATUS", "DEL"]);
     merge(&mut config, &json!({"on": verb, "sequence": format!("{} {calls}", seed ^ 0xffff)}));
-    let later = fortress.plugin("hostile", verb, &config)?;
+    let later = attacked.plugin("hostile", verb, &config)?;
     ensure!(later.status == 0 || later.status == 1, "seed {seed}: {later:?}");
     merge(&mut config, &json!({"on": "never"}));
-    fortress.plugin("hostile", "DEL", &config)?.success()?;
-    rules.judge(fortress, false).map_err(|error| failed(&format!("after {verb} and DEL"), error))?;
-    fortress.operator_policy("hostile", "")?;
+    attacked.plugin("hostile", "DEL", &config)?.success()?;
+    rules.judge(attacked, false).map_err(|error| failed(&format!("after {verb} and DEL"), error))?;
+    attacked.operator_policy("hostile", "")?;
     if random.chance(1) {
-        fortress.node().sh(
+        attacked.node().sh(
             "ip link del hostile1 2>/dev/null || true; ip addr flush dev hostile0; ip link set hostile0 promisc off",
         )?;
     }
-    fortress.look()
+    attacked.look()
 }
 
 /// Halves the number of calls while the sequence fails on a fresh node.
 fn shrink(seed: u64, mut calls: u64, mut error: anyhow::Error) -> anyhow::Error {
     while calls > 1 {
-        let half = Fortress::new().and_then(|mut fortress| run(&mut fortress, seed, calls / 2));
+        let half = AttackedNode::new().and_then(|mut attacked| run(&mut attacked, seed, calls / 2));
         match half {
             Ok(()) => break,
             Err(smaller) => (calls, error) = (calls / 2, smaller),
@@ -332,14 +332,14 @@ fn random_sequences_stay_within_their_policy() -> Result<()> {
     let next = AtomicU64::new(0);
     let totals = std::thread::scope(|scope| {
         let work = || -> Result<BTreeMap<String, u64>> {
-            let mut fortress = Fortress::new()?;
+            let mut attacked = AttackedNode::new()?;
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 if at >= runs || Instant::now() >= until {
-                    return decisions(&fortress);
+                    return decisions(&attacked);
                 }
                 let (seed, calls) = (first + at, 1 + (first + at) * 7 % CALLS);
-                if let Err(error) = run(&mut fortress, seed, calls) {
+                if let Err(error) = run(&mut attacked, seed, calls) {
                     next.store(runs, Ordering::Relaxed);
                     return Err(shrink(seed, calls, error));
                 }
@@ -363,9 +363,9 @@ fn random_sequences_stay_within_their_policy() -> Result<()> {
 }
 
 /// Returns the outcomes of the guest's calls in the audit log.
-fn decisions(fortress: &Fortress) -> Result<BTreeMap<String, u64>> {
+fn decisions(attacked: &AttackedNode) -> Result<BTreeMap<String, u64>> {
     let mut totals = BTreeMap::new();
-    let log = fortress.node().sh("cat /var/log/postern/audit.jsonl*")?;
+    let log = attacked.node().sh("cat /var/log/postern/audit.jsonl*")?;
     for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let is = |key: &str, value: &str| line.get(key).and_then(Value::as_str) == Some(value);
         if is("plugin", "hostile") {

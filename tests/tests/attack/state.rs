@@ -1,7 +1,7 @@
 //! State directories, records and logs that another user could write, or has replaced.
 
+use crate::attacked_node::{AttackedNode, good};
 use crate::common::Refusal;
-use crate::fortress::{Fortress, good};
 use anyhow::{Result, ensure};
 
 /// The change to the node, its repair, and the message about it.
@@ -26,18 +26,18 @@ const PLACES: [(&str, &str, &str); 8] = [
 
 #[test]
 fn places_that_others_could_write() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.operator_policy("hostile", "[limits]\nseconds = 10")?;
+    let mut attacked = AttackedNode::new()?;
+    attacked.operator_policy("hostile", "[limits]\nseconds = 10")?;
     crate::each(
         PLACES,
         |case| case.0.to_owned(),
         |(prepare, mend, words)| {
-            fortress.prepare(prepare)?;
-            let answer = fortress.plugin("hostile", "ADD", &good())?;
-            let unchanged = fortress.unchanged();
-            fortress.node().sh(mend)?;
-            fortress.plugin("hostile", "DEL", &good())?.success()?;
-            fortress.look()?;
+            attacked.prepare(prepare)?;
+            let answer = attacked.plugin("hostile", "ADD", &good())?;
+            let unchanged = attacked.unchanged();
+            attacked.node().sh(mend)?;
+            attacked.plugin("hostile", "DEL", &good())?.success()?;
+            attacked.look()?;
             Refusal::of(&answer)?.expect(999, words)?;
             unchanged
         },
@@ -47,11 +47,11 @@ fn places_that_others_could_write() -> Result<()> {
 /// Another object in the place of the attachment's record, with the record's name.
 #[test]
 fn records_that_others_prepared() -> Result<()> {
-    let mut fortress = Fortress::new()?;
-    fortress.plugin("hostile", "ADD", &good())?.success()?;
-    let path = fortress.node().sh("grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*")?.trim().to_owned();
-    fortress.plugin("hostile", "DEL", &good())?.success()?;
-    fortress.unchanged()?;
+    let mut attacked = AttackedNode::new()?;
+    attacked.plugin("hostile", "ADD", &good())?.success()?;
+    let path = attacked.node().sh("grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*")?.trim().to_owned();
+    attacked.plugin("hostile", "DEL", &good())?.success()?;
+    attacked.unchanged()?;
     let prepared = [
         ("a link to a file", format!("ln -s /etc/operator/shadow {path}"), true),
         ("a link to nothing", format!("ln -s /etc/operator/new {path}"), true),
@@ -71,27 +71,27 @@ fn records_that_others_prepared() -> Result<()> {
         prepared,
         |case| case.0.to_owned(),
         |(name, prepare, usable)| {
-            fortress.prepare(prepare)?;
-            let answer = fortress.plugin("hostile", "ADD", &good())?;
+            attacked.prepare(prepare)?;
+            let answer = attacked.plugin("hostile", "ADD", &good())?;
             if *usable {
                 // It is set aside, and a message says so.
-                let deleted = fortress.plugin("hostile", "DEL", &good())?;
-                fortress.node().sh(&format!("rm -rf {path}*"))?;
+                let deleted = attacked.plugin("hostile", "DEL", &good())?;
+                attacked.node().sh(&format!("rm -rf {path}*"))?;
                 answer.success()?;
                 deleted.success()?;
                 // It is neither followed nor written through.
-                fortress.node().sh("[ \"$(cat /etc/operator/shadow)\" = secret ]; [ ! -e /etc/operator/new ]")?;
+                attacked.node().sh("[ \"$(cat /etc/operator/shadow)\" = secret ]; [ ! -e /etc/operator/new ]")?;
                 // A run that was killed at once leaves an empty one.
                 ensure!(*name == "nothing" || answer.stderr.contains("postern: "), "nothing is said: {answer:?}");
             } else {
-                let unchanged = fortress.unchanged();
-                fortress.node().sh(&format!("rm -rf {path}*"))?;
+                let unchanged = attacked.unchanged();
+                attacked.node().sh(&format!("rm -rf {path}*"))?;
                 let refusal = Refusal::of(&answer)?;
                 ensure!(refusal.text.contains(&path), "{refusal:?}");
                 unchanged?;
             }
-            fortress.same()?;
-            fortress.look()
+            attacked.same()?;
+            attacked.look()
         },
     )
 }
@@ -99,7 +99,7 @@ fn records_that_others_prepared() -> Result<()> {
 /// No object in the place of the log is written through, and none makes a run wait.
 #[test]
 fn logs_that_others_prepared() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let log = "/var/log/postern/audit.jsonl";
     let prepared = [
         ("a link to a file", format!("ln -s /etc/operator/shadow {log}")),
@@ -108,18 +108,18 @@ fn logs_that_others_prepared() -> Result<()> {
         ("a pipe", format!("mkfifo {log}")),
         ("a directory", format!("mkdir {log}")),
     ];
-    fortress.prepare("echo secret > /var/log/secret; chmod 600 /var/log/secret")?;
+    attacked.prepare("echo secret > /var/log/secret; chmod 600 /var/log/secret")?;
     crate::each(
         prepared,
         |case| case.0.to_owned(),
         |(name, prepare)| {
-            fortress.prepare(&format!("rm -rf {log}; {prepare}"))?;
-            let answer = fortress.plugin("hostile", "ADD", &good())?;
-            let deleted = fortress.plugin("hostile", "DEL", &good())?;
+            attacked.prepare(&format!("rm -rf {log}; {prepare}"))?;
+            let answer = attacked.plugin("hostile", "ADD", &good())?;
+            let deleted = attacked.plugin("hostile", "DEL", &good())?;
             ensure!(answer.status != 124, "it waits for ever");
             // A hard link in a directory of root belongs to root: no other user can have made it.
-            let unchanged = if *name == "a hard link to a file" { Ok(()) } else { fortress.unchanged() };
-            fortress.prepare(&format!("rm -rf {log}"))?;
+            let unchanged = if *name == "a hard link to a file" { Ok(()) } else { attacked.unchanged() };
+            attacked.prepare(&format!("rm -rf {log}"))?;
             deleted.success()?;
             unchanged
         },
@@ -129,7 +129,7 @@ fn logs_that_others_prepared() -> Result<()> {
 /// An attacker who controls a gate can write to records, which later runs must use: the harm is limited.
 #[test]
 fn records_that_were_tampered_with() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     crate::each(
         [
             // No plugin of such a name can have run: there is none to run again.
@@ -140,20 +140,20 @@ fn records_that_were_tampered_with() -> Result<()> {
         ],
         |case| case.0.to_owned(),
         |(_, effect, words)| {
-            fortress.plugin("hostile", "ADD", &good())?.success()?;
+            attacked.plugin("hostile", "ADD", &good())?.success()?;
             let own = "$(grep -l '\"container_id\":\"c1\"' /run/postern/attachments/*)";
-            fortress
+            attacked
                 .node()
                 .sh(&format!("echo '{{\"seq\":99,\"plugin\":\"hostile\",\"effect\":{effect}}}' >> {own}"))?;
-            let answer = fortress.plugin("hostile", "DEL", &good())?;
+            let answer = attacked.plugin("hostile", "DEL", &good())?;
             if words.is_empty() {
                 answer.success()?;
             } else {
                 crate::Refusal::of(&answer)?.expect(999, words)?;
-                fortress.node().sh(&format!("sed -i /seq.:99/d {own}"))?;
-                fortress.plugin("hostile", "DEL", &good())?.success()?;
+                attacked.node().sh(&format!("sed -i /seq.:99/d {own}"))?;
+                attacked.plugin("hostile", "DEL", &good())?.success()?;
             }
-            fortress.unchanged()
+            attacked.unchanged()
         },
     )
 }

@@ -1,7 +1,7 @@
 //! Messages of a compromised sandbox to the gate: frames and messages that no normal sandbox makes.
 
+use crate::attacked_node::AttackedNode;
 use crate::common::Refusal;
-use crate::fortress::Fortress;
 use crate::{rogue, withstand};
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
@@ -64,19 +64,19 @@ fn messages() -> Result<()> {
 /// Endless standard error is shown up to its limit, and ends with the run.
 #[test]
 fn standard_error_without_end() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     for step in [
         r#"{"times": 0, "step": {"say": {"stderr": "once more"}}}"#,
         r#"{"times": 0, "step": {"say": {"stderr": ""}}}"#,
         r#"{"times": 0, "step": {"say": {"stderr": "\n\n\n\n\n\n\n\n"}}}"#,
     ] {
         let start = Instant::now();
-        let answer = rogue("flood", &format!("[{step}]")).call(&fortress)?;
+        let answer = rogue("flood", &format!("[{step}]")).call(&attacked)?;
         let took = start.elapsed();
         Refusal::of(&answer)?.expect(999, "ran past its deadline and was stopped")?;
         ensure!(took < Duration::from_secs(10), "{step}: took {took:?}");
         ensure!(answer.stderr.len() < 256 << 10, "{step}: {} bytes of standard error", answer.stderr.len());
-        fortress.unchanged()?;
+        attacked.unchanged()?;
     }
     Ok(())
 }
@@ -84,22 +84,22 @@ fn standard_error_without_end() -> Result<()> {
 /// One message may be a mebibyte; the shown part is as long as that of any other.
 #[test]
 fn standard_error_in_one_line() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let line = "x".repeat(100 << 10);
-    let answer = rogue("line", &format!(r#"[{{"say": {{"stderr": "{line}{line}"}}}}]"#)).call(&fortress)?;
+    let answer = rogue("line", &format!(r#"[{{"say": {{"stderr": "{line}{line}"}}}}]"#)).call(&attacked)?;
     answer.success()?;
     ensure!(
         answer.stderr.len() < 66 << 10,
         "{} bytes of standard error, where 64 KiB are the limit",
         answer.stderr.len()
     );
-    fortress.unchanged()
+    attacked.unchanged()
 }
 
 /// A call may be a mebibyte: its processing in the gate must not take longer than the run.
 #[test]
 fn calls_as_large_as_can_be() -> Result<()> {
-    let mut fortress = Fortress::new()?;
+    let mut attacked = AttackedNode::new()?;
     let policy = "[grant.leases]\ndirectories = [\"/var/lib/hostile\"]\nranges = [\"10.0.0.0/8\"]";
     for (name, steps, ends) in [
         ("a name of a mebibyte", r#"[{"name": 1040000}]"#, "the answer is longer than a message may be"),
@@ -107,9 +107,9 @@ fn calls_as_large_as_can_be() -> Result<()> {
         ("20,000 routes", r#"["veth-create", {"op": "link-up", "link": 0}, {"routes": 20000}]"#, ""),
         ("300,000 VLANs", r#"["veth-create", {"op": "bridge-find", "name": "hostile0"}, {"vlans": 300000}]"#, ""),
     ] {
-        fortress.operator_policy("rogue", policy)?;
+        attacked.operator_policy("rogue", policy)?;
         let start = Instant::now();
-        let answer = rogue(name, steps).call(&fortress)?;
+        let answer = rogue(name, steps).call(&attacked)?;
         let took = start.elapsed();
         println!("{name}: {} ms, {:.200}", took.as_millis(), answer.stdout);
         ensure!(took < Duration::from_secs(6), "{name}: took {took:?}, where 2 s are the limit: {answer:?}");
@@ -117,10 +117,10 @@ fn calls_as_large_as_can_be() -> Result<()> {
             let refusal = Refusal::of(&answer)?;
             ensure!(refusal.text.contains(ends), "{name}: {refusal:?}");
         }
-        fortress.plugin("hostile", "DEL", &crate::fortress::good())?;
-        fortress.plugin("rogue", "DEL", &rogue("", "[]").config)?;
-        fortress.operator_policy("rogue", "")?;
-        fortress.unchanged()?;
+        attacked.plugin("hostile", "DEL", &crate::attacked_node::good())?;
+        attacked.plugin("rogue", "DEL", &rogue("", "[]").config)?;
+        attacked.operator_policy("rogue", "")?;
+        attacked.unchanged()?;
     }
     Ok(())
 }

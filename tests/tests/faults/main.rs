@@ -16,7 +16,7 @@ mod scenarios;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use fault::{Fault, KINDS};
-use place::{Outcome, Place, WAYS, Way};
+use place::{Outcome, Place, RESTORATIONS, Restoration};
 use scenarios::Scenario;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -151,7 +151,7 @@ fn search(number: usize, scenario: &Scenario, verb: &'static str, sample: usize,
         let stride = if kind == 0 { 1 } else { faults.len().div_ceil(sample).max(1) };
         for fault in faults.iter().skip(number % stride).step_by(stride) {
             turn += 1;
-            let way = WAYS.get(turn % WAYS.len()).copied().unwrap_or(Way::Del);
+            let way = RESTORATIONS.get(turn % RESTORATIONS.len()).copied().unwrap_or(Restoration::Del);
             figures.tried += 1;
             match place.run(fault, way) {
                 Ok(outcome) => *figures.outcomes.entry(outcome).or_default() += 1,
@@ -213,10 +213,10 @@ fn faults_do_come() -> Result<()> {
     let scenario = scenarios::all().into_iter().find(|scenario| scenario.name == "bridge").ok_or(anyhow!("none"))?;
     let mut place = Place::new(&scenario, "ADD")?;
     let error = Fault::Error { call: "sendto".to_owned(), errno: "ENOBUFS", at: 6 };
-    ensure!(place.run(&error, Way::Del)? == Outcome::Failed, "no error came");
+    ensure!(place.run(&error, Restoration::Del)? == Outcome::Failed, "no error came");
     let kill = Fault::Kill { call: "sendto".to_owned(), at: 6 };
-    ensure!(place.run(&kill, Way::Del)? == Outcome::Killed, "it was not killed");
+    ensure!(place.run(&kill, Restoration::Del)? == Outcome::Killed, "it was not killed");
     let refused = Fault::Operations { plugin: "bridge".to_owned(), allowed: 3 };
-    ensure!(place.run(&refused, Way::Del)? == Outcome::Failed, "nothing was refused");
+    ensure!(place.run(&refused, Restoration::Del)? == Outcome::Failed, "nothing was refused");
     Ok(())
 }

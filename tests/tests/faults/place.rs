@@ -32,14 +32,14 @@ pub enum Outcome {
 
 /// A way to restore the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Restoration {
     Del,
     Gc,
     Add,
 }
 
 /// In turn.
-pub const WAYS: [Way; 3] = [Way::Del, Way::Gc, Way::Add];
+pub const RESTORATIONS: [Restoration; 3] = [Restoration::Del, Restoration::Gc, Restoration::Add];
 
 /// The place of one scenario; see the module. `c1` is the container; on GC it is the one that stays, and `c2` the one
 /// that is gone.
@@ -220,7 +220,7 @@ impl Place {
     }
 
     /// Makes one run with a fault in it; before and after it the node is in its normal state.
-    pub fn run(&mut self, fault: &Fault, way: Way) -> Result<Outcome> {
+    pub fn run(&mut self, fault: &Fault, way: Restoration) -> Result<Outcome> {
         self.prepare()?;
         self.policy(Some(fault))?;
         let start = Instant::now();
@@ -285,20 +285,20 @@ impl Place {
     }
 
     /// Restores the node.
-    fn back(&mut self, way: Way) -> Result<()> {
+    fn back(&mut self, way: Restoration) -> Result<()> {
         let container = self.container();
         // Killed after its last act: the runtime may have read its result.
         let whole = self.verb != "ADD" || is_whole(&self.node, container)?;
         match way {
-            Way::Del => self.call("DEL", container)?.success().context("DEL").map(drop),
+            Restoration::Del => self.call("DEL", container)?.success().context("DEL").map(drop),
             // After an ADD that died nothing is in the way. The attachment of a DEL that died may still be there,
             // complete.
-            Way::Add if !whole => {
+            Restoration::Add if !whole => {
                 self.add(container).context("the next ADD")?;
                 self.call("CHECK", container)?.success().context("CHECK after the next ADD")?;
                 self.call("DEL", container)?.success().context("DEL after the next ADD").map(drop)
             }
-            Way::Add => {
+            Restoration::Add => {
                 let answer = self.call("ADD", container)?;
                 if answer.status != 0 {
                     Refusal::of(&answer)?;
@@ -306,8 +306,8 @@ impl Place {
                 self.call("DEL", container)?.success().context("DEL after another ADD").map(drop)
             }
             // Changes of a plugin to lo alone can't be collected.
-            Way::Gc if self.scenario.plugin == "loopback" => self.back(Way::Del),
-            Way::Gc => self.collect(container, whole),
+            Restoration::Gc if self.scenario.plugin == "loopback" => self.back(Restoration::Del),
+            Restoration::Gc => self.collect(container, whole),
         }
     }
 

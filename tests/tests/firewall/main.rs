@@ -180,3 +180,38 @@ fn show_tells_of_the_rules() -> Result<()> {
     ensure!(said.contains(&format!("{own} is not forwarded: it is gone from iptables")), "{said}");
     Ok(())
 }
+
+/// `nft flush ruleset` and the like.
+#[test]
+fn what_another_program_wiped_is_put_back() -> Result<()> {
+    let place = Place::new()?;
+    let postern = postern_tests::plugin_bin()?.join("postern");
+    let config = place.add("c1", 1, &json!({"ingressPolicy": "same-bridge", "iptablesAdminChainName": "MINE"}))?;
+    let before = place.rules("")?;
+    for wiped in ["nft flush ruleset", "iptables -F; ip6tables -F", "iptables -F CNI-ISOLATION-STAGE-2"] {
+        place.node.sh(wiped)?;
+        ensure!(place.rules("")? != before, "{wiped}: nothing is gone");
+        place.node.sh(&format!("{} reapply", postern.display()))?;
+        ensure!(place.rules("")? == before, "{wiped}: {:#?}", place.rules("")?);
+    }
+    place.call(Whose::Ours, "CHECK", "c1", &config)?.success()?;
+    place.del("c1", 1, &config)
+}
+
+/// Rules of a bridge go when nothing is on it, and no sooner.
+#[test]
+fn the_isolation_goes_with_gc_of_the_node() -> Result<()> {
+    let place = Place::new()?;
+    let postern = postern_tests::plugin_bin()?.join("postern");
+    let gc = || place.node.sh(&format!("{} gc --node --yes", postern.display()));
+    let config = place.add("c1", 1, &json!({"ingressPolicy": "isolated"}))?;
+    ensure!(gc()?.contains("isolation of bridge br1 stays: a record wants it"), "{}", gc()?);
+    place.call(Whose::Ours, "DEL", "c1", &config)?.success()?;
+    ensure!(gc()?.contains("isolation of bridge br1 stays: veth"), "{}", gc()?);
+    ensure!(place.rules("br1")?.len() == 6, "{:?}", place.rules("br1")?);
+    place.del("c1", 1, &config)?;
+    let said = gc()?;
+    ensure!(said.contains("removed isolation of bridge br1") && said.contains("removed bridge br1"), "{said}");
+    ensure!(place.rules("br1")?.is_empty(), "{:?}", place.rules("br1")?);
+    Ok(())
+}

@@ -67,6 +67,7 @@ fn a_node_is_moved_either_way() -> Result<()> {
             );
         }
         place.del("c1", 1, &config)?;
+        place.del("c2", 1, &second)?;
         ensure!(bridge == Native || place.records()?.is_empty(), "{}", place.records()?);
     }
     Ok(())

@@ -7,13 +7,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod town;
+mod test_node;
 mod worker;
 
 use anyhow::{Result, anyhow, ensure};
 use common::{number, same_picture};
 use std::time::Instant;
-use town::Town;
+use test_node::TestNode;
 use worker::{Figures, Worker};
 
 /// The number of kills in `make test`.
@@ -31,8 +31,8 @@ fn random_kills_lose_and_harm_nothing() -> Result<()> {
     let kills = number("POSTERN_KILLS").unwrap_or(KILLS);
     let seed = number("POSTERN_KILL_SEED").unwrap_or(1);
     println!("POSTERN_KILL_SEED={seed} POSTERN_KILLS={kills}");
-    let town = Town::new(WORKERS * CONTAINERS)?;
-    let mut workers: Vec<Worker> = town
+    let test_node = TestNode::new(WORKERS * CONTAINERS)?;
+    let mut workers: Vec<Worker> = test_node
         .containers
         .chunks(CONTAINERS)
         .enumerate()
@@ -43,16 +43,16 @@ fn random_kills_lose_and_harm_nothing() -> Result<()> {
         std::thread::scope(|scope| {
             let threads: Vec<_> = workers
                 .iter_mut()
-                .map(|worker| scope.spawn(|| (0..ACTIONS).try_for_each(|_| worker.act(&town))))
+                .map(|worker| scope.spawn(|| (0..ACTIONS).try_for_each(|_| worker.act(&test_node))))
                 .collect();
             threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
         })?;
         rounds += 1;
-        town.judge(&workers).map_err(|error| error.context(format!("seed {seed}, round {rounds}")))?;
+        test_node.judge(&workers).map_err(|error| error.context(format!("seed {seed}, round {rounds}")))?;
         figures = workers.iter().fold(Figures::default(), |sum, worker| sum.and(&worker.figures));
     }
-    let left = town.clear(&mut workers)?;
-    same_picture(&town.before, &town.picture()?)?;
+    let left = test_node.clear(&mut workers)?;
+    same_picture(&test_node.before, &test_node.picture()?)?;
     println!("{figures}{left}{rounds} looks at the node, {} s", start.elapsed().as_secs());
     ensure!(figures.added() > 0 && figures.recovered() > 0, "nothing was tested");
     Ok(())

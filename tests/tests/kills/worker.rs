@@ -1,7 +1,7 @@
 //! One worker: its acts on its containers, and its knowledge about them.
 
 use crate::common::{Refusal, is_whole};
-use crate::town::{Container, Town};
+use crate::test_node::{Container, TestNode};
 use anyhow::{Context, Result, bail, ensure};
 use postern_tests::{Answer, Random};
 use serde_json::{Value, json};
@@ -106,11 +106,11 @@ impl Worker {
     }
 
     /// Does the next act, for one of its containers.
-    pub fn act(&mut self, town: &Town) -> Result<()> {
+    pub fn act(&mut self, test_node: &TestNode) -> Result<()> {
         let at = self.random.index(self.containers.len());
         let Some((container, state)) = self.containers.get(at).cloned() else { return Ok(()) };
         if self.random.below(10) == 0 {
-            return self.collect(town, &container);
+            return self.collect(test_node, &container);
         }
         let verb = match state {
             State::Absent => "ADD",
@@ -118,7 +118,7 @@ impl Worker {
             // Two ways to restore it, and not at once: others have run meanwhile.
             State::Unknown(_) => self.random.one_of(&["DEL", "ADD"]),
         };
-        let next = self.attachment(town, &container, &state, verb).with_context(|| {
+        let next = self.attachment(test_node, &container, &state, verb).with_context(|| {
             format!("{verb} of {} in {}, which was {state:?}", container.name, container.network.name)
         })?;
         if let Some((_, state)) = self.containers.get_mut(at) {
@@ -128,11 +128,17 @@ impl Worker {
     }
 
     /// Makes a run for a container; returns the knowledge about it afterwards.
-    fn attachment(&mut self, town: &Town, container: &Container, state: &State, verb: &'static str) -> Result<State> {
+    fn attachment(
+        &mut self,
+        test_node: &TestNode,
+        container: &Container,
+        state: &State,
+        verb: &'static str,
+    ) -> Result<State> {
         let nothing = Value::Null;
         let previous = if let State::Attached(result) = state { result } else { &nothing };
-        let call = town.call(verb, container, previous, &json!({}));
-        let Some(answer) = self.run(town, container.network.name, verb, &call)? else {
+        let call = test_node.call(verb, container, previous, &json!({}));
+        let Some(answer) = self.run(test_node, container.network.name, verb, &call)? else {
             return Ok(match (verb, state) {
                 // CHECK changes nothing; a half removed attachment may still be so.
                 ("CHECK", _) | ("ADD", State::Unknown(_)) => state.clone(),
@@ -150,7 +156,7 @@ impl Worker {
             // An ADD that was killed after its last act, or a DEL before its first.
             ("ADD", 1) if killed => {
                 let refusal = Refusal::of(&answer)?;
-                let whole = is_whole(&town.node, &container.name)?;
+                let whole = is_whole(&test_node.node, &container.name)?;
                 ensure!(whole, "what was killed is in the way: {}", refusal.text);
                 self.figures.note(EXISTS, "ADD");
                 Ok(state.clone())
@@ -168,17 +174,17 @@ impl Worker {
 
     /// Collects garbage in a container's network. The list has the attachments that are known to be alive, and those of
     /// other workers, even future ones. The objects of this worker's killed runs are collected.
-    fn collect(&mut self, town: &Town, of: &Container) -> Result<()> {
+    fn collect(&mut self, test_node: &TestNode, of: &Container) -> Result<()> {
         let is_lost =
             |name: &str| self.states().any(|(own, state)| own.name == name && !matches!(state, State::Attached(_)));
-        let valid: Vec<Value> = town
+        let valid: Vec<Value> = test_node
             .containers
             .iter()
             .filter(|container| !is_lost(&container.name))
             .map(|container| json!({"containerID": container.name, "ifname": "eth0"}))
             .collect();
-        let call = town.call("GC", of, &Value::Null, &json!({"cni.dev/valid-attachments": valid}));
-        let answer = self.run(town, of.network.name, "GC", &call)?;
+        let call = test_node.call("GC", of, &Value::Null, &json!({"cni.dev/valid-attachments": valid}));
+        let answer = self.run(test_node, of.network.name, "GC", &call)?;
         if let Some(answer) = &answer {
             answer.success().with_context(|| format!("GC of {}", of.network.name))?;
         }
@@ -199,7 +205,7 @@ impl Worker {
     /// it.
     fn run(
         &mut self,
-        town: &Town,
+        test_node: &TestNode,
         network: &'static str,
         verb: &'static str,
         call: &postern_tests::Call,
@@ -208,7 +214,7 @@ impl Worker {
         let kill = self.random.chance(3);
         let after = Duration::from_micros(self.random.below(u64::try_from(usual.as_micros())?));
         let start = Instant::now();
-        let mut child = town.node.start(call)?;
+        let mut child = test_node.node.start(call)?;
         if kill {
             std::thread::sleep(after.saturating_sub(start.elapsed()));
             child.kill()?;

@@ -1,18 +1,18 @@
 //! The effects of an attachment besides its pair: a link of another kind, masquerading, spoofing protection, leases.
 
-use super::{AGAIN, Account, path};
+use super::{AGAIN, Account, REAPPLY, path};
 use crate::namespaces::Found;
-use crate::sight::Sight;
+use crate::node_state::NodeState;
 use ipnet::IpNet;
 use postern_firewall::firewalld;
-use postern_gate::effect::{Firewall, MacGuard, Macvlan, Port, Veth};
+use postern_gate::effect::{Firewall, Isolation, MacGuard, Macvlan, Port, Veth};
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
 use postern_types::{Backend, Mac, MacvlanMode};
 use std::path::Path;
 
-impl Sight {
+impl NodeState {
     pub(super) fn masquerading(&self, account: &mut Account, plugin: &str, backend: Backend, addresses: &[IpNet]) {
         let Some(key) = account.masquerade_key() else { return };
         for address in addresses {
@@ -30,13 +30,31 @@ impl Sight {
                 Ok(true) => format!("{} by {name}", address.addr()),
                 Ok(false) => {
                     let what = format!("{} is not masqueraded: its rules in {name} are gone", address.addr());
-                    account.differs(what, AGAIN, false);
+                    account.differs(what, REAPPLY, true);
                     format!("{} by {name}: its rules are gone", address.addr())
                 }
                 Err(reason) => format!("{} by {name}: can't be looked at: {reason}", address.addr()),
             };
             account.fact(plugin, "masquerading", found);
         }
+    }
+
+    /// Compares the isolation of the attachment's bridge.
+    pub(super) fn isolated(&self, account: &mut Account, plugin: &str, isolation: &Isolation) {
+        let Isolation { bridge, ingress, .. } = isolation;
+        let families: Vec<bool> =
+            [(isolation.v4, false), (isolation.v6, true)].into_iter().filter(|of| of.0).map(|of| of.1).collect();
+        let found = match self.forwards().map(|tables| tables.isolates(bridge, *ingress, &families)) {
+            Ok(true) => format!("bridge {bridge}, {}", ingress.name()),
+            Ok(false) => {
+                let what =
+                    format!("bridge {bridge} is not isolated ({}): its rules in iptables are gone", ingress.name());
+                account.differs(what, REAPPLY, true);
+                format!("bridge {bridge}, {}: its rules are gone", ingress.name())
+            }
+            Err(reason) => format!("bridge {bridge}: can't be looked at: {reason}"),
+        };
+        account.fact(plugin, "isolation", found);
     }
 
     /// Compares what lets the addresses be forwarded.
@@ -54,7 +72,7 @@ impl Sight {
             let found = match present {
                 Ok(true) => format!("{address} by {name}"),
                 Ok(false) => {
-                    account.differs(format!("{address} is not forwarded: it is gone from {name}"), AGAIN, false);
+                    account.differs(format!("{address} is not forwarded: it is gone from {name}"), REAPPLY, true);
                     format!("{address} by {name}: it is gone from there")
                 }
                 Err(reason) => format!("{address} by {name}: can't be looked at: {reason}"),
@@ -119,7 +137,11 @@ impl Sight {
                     "the spoofing protection of {host} is not all there, or for another address than {}",
                     Mac(mac)
                 );
-                account.differs(what, AGAIN, false);
+                // Earlier versions did not write the port and the address down.
+                match guard.host.is_some() && guard.mac.is_some() {
+                    true => account.differs(what, REAPPLY, true),
+                    false => account.differs(what, AGAIN, false),
+                }
                 format!("not all there for {}", Mac(mac))
             }
             Err(reason) => format!("can't be looked at: {reason}"),

@@ -5,8 +5,8 @@
 
 use super::{AGAIN, Account};
 use crate::namespaces::Found;
+use crate::node_state::NodeState;
 use crate::results;
-use crate::sight::Sight;
 use ipnet::IpNet;
 use postern_gate::shell::quoted;
 use postern_kernel::Link;
@@ -48,7 +48,7 @@ fn gateway(text: &str) -> Option<(&str, IpNet)> {
     Some((link, address.parse().ok()?))
 }
 
-impl Sight {
+impl NodeState {
     /// Compares the bridge of which the host end is a port, and the gateways on the host.
     pub(super) fn beyond(&self, account: &mut Account, plugin: &str, end: &Link) {
         let path = of(&account.sections, plugin).cloned().unwrap_or_default();

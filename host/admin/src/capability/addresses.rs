@@ -1,6 +1,6 @@
 //! `addresses`, for people.
 
-use super::{OWN_ADDRESSES, Page, Told, list};
+use super::{OWN_ADDRESSES, OperationTexts, Page, list};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
@@ -17,7 +17,7 @@ pub const PAGE: Page = Page {
     keys: &[],
 };
 
-impl Told for ops::Addresses {
+impl OperationTexts for ops::Addresses {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Add { link, addresses } => {

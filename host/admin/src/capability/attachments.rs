@@ -1,6 +1,6 @@
 //! `attachments`, for people.
 
-use super::{Page, Told};
+use super::{OperationTexts, Page};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
@@ -16,7 +16,7 @@ pub const PAGE: Page = Page {
     keys: &[],
 };
 
-impl Told for ops::Attachments {
+impl OperationTexts for ops::Attachments {
     fn words(&self, _: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Collect => "remove what is left of attachments that are gone".to_owned(),

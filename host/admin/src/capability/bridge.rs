@@ -1,7 +1,7 @@
 //! `bridge`, for people.
 
-use super::{OWN_ADDRESSES, Page, Told, list};
-use crate::learn::{Key, Source, Widest};
+use super::{OWN_ADDRESSES, OperationTexts, Page, list};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, switched, with};
@@ -85,40 +85,40 @@ pub const PAGE: Page = Page {
         }),
     ],
     keys: &[
-        Key::list("names", Source::Value("bridge", Some("cni0")), Widest::Values(&["*"])),
-        Key::one("mtu", Source::Value("mtu", Some("0")), Widest::Configured),
-        Key::one("vlan", Source::Value("vlan", Some("0")), Widest::Configured),
+        Key::list("names", Source::Value("bridge", Some("cni0")), WidestValue::Values(&["*"])),
+        Key::one("mtu", Source::Value("mtu", Some("0")), WidestValue::Configured),
+        Key::one("vlan", Source::Value("vlan", Some("0")), WidestValue::Configured),
         Key::some(
             "trunk",
             Source::Parts(&[
                 ("/vlanTrunk", "${config.vlanTrunk.*.id}"),
                 ("/vlanTrunk", "${config.vlanTrunk.*.minID}-${config.vlanTrunk.*.maxID}"),
             ]),
-            Widest::Configured,
+            WidestValue::Configured,
         ),
         Key::one(
             "preserve-default-vlan",
             Source::Value("preserveDefaultVlan", Some("false")),
-            Widest::Values(&["true"]),
+            WidestValue::Values(&["true"]),
         ),
-        Key::one("promisc", Source::Value("promiscMode", Some("false")), Widest::Values(&["true"])),
+        Key::one("promisc", Source::Value("promiscMode", Some("false")), WidestValue::Values(&["true"])),
         // This key is a limit where it is present.
-        Key::one("isolated", Source::Value("portIsolation", Some("false")), Widest::LeftOut),
+        Key::one("isolated", Source::Value("portIsolation", Some("false")), WidestValue::LeftOut),
         Key::list(
             "gateways",
             Source::Parts(&[
                 ("/isGateway", "${config.isGateway | false}"),
                 ("/isDefaultGateway", "${config.isDefaultGateway | false}"),
             ]),
-            Widest::Values(&["true"]),
+            WidestValue::Values(&["true"]),
         ),
-        Key::one("force-address", Source::Value("forceAddress", Some("false")), Widest::Values(&["true"])),
+        Key::one("force-address", Source::Value("forceAddress", Some("false")), WidestValue::Values(&["true"])),
         // No configuration shows the owner of these links.
-        Key::some("attach", Source::Parts(&[]), Widest::Values(&["*"])),
+        Key::some("attach", Source::Parts(&[]), WidestValue::Values(&["*"])),
     ],
 };
 
-impl Told for ops::Bridge {
+impl OperationTexts for ops::Bridge {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Ensure { name, mtu, vlan_filtering, promisc } => {

@@ -1,7 +1,7 @@
 //! `device`, for people.
 
-use super::{Page, Told};
-use crate::learn::{Key, Source, Widest};
+use super::{OperationTexts, Page};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say, switched};
@@ -27,19 +27,19 @@ pub const PAGE: Page = Page {
         group(&["give-back"], |_| say("move its device back to this node, as it was there")),
     ],
     keys: &[
-        Key::some("names", Source::Value("device", None), Widest::Values(&["*"])),
-        Key::some("addresses", Source::Value("hwaddr", None), Widest::Configured),
-        Key::some("paths", Source::Value("kernelpath", None), Widest::Configured),
+        Key::some("names", Source::Value("device", None), WidestValue::Values(&["*"])),
+        Key::some("addresses", Source::Value("hwaddr", None), WidestValue::Configured),
+        Key::some("paths", Source::Value("kernelpath", None), WidestValue::Configured),
         Key::some(
             "ids",
             Source::Parts(&[
                 ("/pciBusID", "${config.pciBusID}"),
                 ("/runtimeConfig/deviceID", "${config.runtimeConfig.deviceID}"),
             ]),
-            Widest::Values(&["*"]),
+            WidestValue::Values(&["*"]),
         ),
-        Key::one(DEFAULT_LINK, Source::Value("", None), Widest::LeftOut),
-        Key::one(PORTS, Source::Value("", None), Widest::LeftOut),
+        Key::one(DEFAULT_LINK, Source::Value("", None), WidestValue::LeftOut),
+        Key::one(PORTS, Source::Value("", None), WidestValue::LeftOut),
     ],
 };
 
@@ -51,7 +51,7 @@ fn devices(objects: &Objects<'_>) -> Option<String> {
     (!named.is_empty()).then(|| named.join(", or "))
 }
 
-impl Told for ops::Device {
+impl OperationTexts for ops::Device {
     fn words(&self, names: &Names<'_>, outcome: &Result<Reply, OpError>) -> String {
         match self {
             Self::Find { by, value } => match outcome {

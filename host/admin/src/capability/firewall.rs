@@ -1,7 +1,7 @@
 //! `firewall`, for people.
 
-use super::{Page, Told, list};
-use crate::learn::{Key, Source, Widest};
+use super::{OperationTexts, Page, list};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, say, switched};
@@ -32,18 +32,22 @@ pub const PAGE: Page = Page {
         group(&["remove"], |_| say("remove what lets its own addresses be forwarded")),
     ],
     keys: &[
-        Key::list("backends", Source::Value("backend", Some("iptables")), Widest::Values(&["iptables", "firewalld"])),
-        Key::list("admin-chains", Source::Value("iptablesAdminChainName", Some("CNI-ADMIN")), Widest::Configured),
-        Key::some("zones", Source::Value("firewalldZone", Some("trusted")), Widest::Configured),
+        Key::list(
+            "backends",
+            Source::Value("backend", Some("iptables")),
+            WidestValue::Values(&["iptables", "firewalld"]),
+        ),
+        Key::list("admin-chains", Source::Value("iptablesAdminChainName", Some("CNI-ADMIN")), WidestValue::Configured),
+        Key::some("zones", Source::Value("firewalldZone", Some("trusted")), WidestValue::Configured),
         Key::some(
             "ingress",
             Source::Value("ingressPolicy", Some("open")),
-            Widest::Values(&["open", "same-bridge", "isolated"]),
+            WidestValue::Values(&["open", "same-bridge", "isolated"]),
         ),
     ],
 };
 
-impl Told for ops::Firewall {
+impl OperationTexts for ops::Firewall {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         let named = Named::of(&names.request.conf);
         let by = match named.backend {

@@ -1,6 +1,6 @@
 //! `forwarding`, for people.
 
-use super::{Page, Told};
+use super::{OperationTexts, Page};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
@@ -14,7 +14,7 @@ pub const PAGE: Page = Page {
     keys: &[],
 };
 
-impl Told for ops::Forwarding {
+impl OperationTexts for ops::Forwarding {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Enable => format!("switch {} forwarding on", names.families()),

@@ -1,7 +1,7 @@
 //! `ipam`, for people.
 
-use super::{Page, Told};
-use crate::learn::{Key, Source, Widest};
+use super::{OperationTexts, Page};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{Group, about, group};
@@ -26,12 +26,12 @@ pub const PAGE: Page = Page {
             host_privileges: true,
         },
     ],
-    keys: &[Key::list("types", Source::Value("ipam.type", None), Widest::Values(&["*"]))],
+    keys: &[Key::list("types", Source::Value("ipam.type", None), WidestValue::Values(&["*"]))],
 };
 
 const FUNCTIONS: &[&str] = &["add", "del", "check", "status", "gc"];
 
-impl Told for ops::Ipam {
+impl OperationTexts for ops::Ipam {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Add => format!("have addresses given by {}", plugin(names)),

@@ -1,7 +1,7 @@
 //! `leases`, for people.
 
-use super::{Page, Told, list};
-use crate::learn::{Key, Source, Widest};
+use super::{OperationTexts, Page, list};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group};
@@ -36,7 +36,7 @@ pub const PAGE: Page = Page {
         }),
     ],
     keys: &[
-        Key::list("directories", Source::Value("ipam.dataDir", Some(DEFAULT_DIRECTORY)), Widest::Configured),
+        Key::list("directories", Source::Value("ipam.dataDir", Some(DEFAULT_DIRECTORY)), WidestValue::Configured),
         Key::list(
             "ranges",
             Source::Parts(&[
@@ -45,12 +45,12 @@ pub const PAGE: Page = Page {
                 ("/runtimeConfig/ipRanges", "${config.runtimeConfig.ipRanges.*.*}"),
             ]),
             // Each entry is valid for one address.
-            Widest::Values(&["0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "::/0", "::/0", "::/0", "::/0"]),
+            WidestValue::Values(&["0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "::/0", "::/0", "::/0", "::/0"]),
         ),
     ],
 };
 
-impl Told for ops::Leases {
+impl OperationTexts for ops::Leases {
     fn words(&self, names: &Names<'_>, outcome: &Result<Reply, OpError>) -> String {
         let network = || {
             let conf = &names.request.conf;

@@ -1,6 +1,6 @@
 //! `link`, for people.
 
-use super::{LOOK_ONLY, Page, Told};
+use super::{LOOK_ONLY, OperationTexts, Page};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{changes, group, say};
@@ -20,7 +20,7 @@ pub const PAGE: Page = Page {
     keys: &[LOOK_ONLY],
 };
 
-impl Told for ops::Link {
+impl OperationTexts for ops::Link {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Own => format!("look whether the container has {}", names.request.ifname),

@@ -1,6 +1,6 @@
 //! `link-sysctl`, for people.
 
-use super::{Page, Told};
+use super::{OperationTexts, Page};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
@@ -26,7 +26,7 @@ pub const PAGE: Page = Page {
     keys: &[],
 };
 
-impl Told for ops::LinkSysctl {
+impl OperationTexts for ops::LinkSysctl {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Set { link, key, value } => {

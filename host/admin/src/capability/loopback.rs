@@ -1,6 +1,6 @@
 //! `loopback`, for people.
 
-use super::{Page, Told};
+use super::{OperationTexts, Page};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
@@ -18,7 +18,7 @@ pub const PAGE: Page = Page {
     keys: &[],
 };
 
-impl Told for ops::Loopback {
+impl OperationTexts for ops::Loopback {
     fn words(&self, _: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Up => "set lo up, in the container".to_owned(),

@@ -1,6 +1,6 @@
 //! `mac-guard`, for people.
 
-use super::{Page, Told};
+use super::{OperationTexts, Page};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
@@ -25,7 +25,7 @@ pub const PAGE: Page = Page {
     keys: &[],
 };
 
-impl Told for ops::MacGuard {
+impl OperationTexts for ops::MacGuard {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Ensure { host, mac } => {

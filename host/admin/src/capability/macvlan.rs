@@ -1,7 +1,7 @@
 //! `macvlan`, for people.
 
-use super::{LOOK_ONLY, Page, Told};
-use crate::learn::{Key, Source, Widest};
+use super::{LOOK_ONLY, OperationTexts, Page};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, changes, group, say, with};
@@ -37,14 +37,14 @@ pub const PAGE: Page = Page {
         Key::list(
             "modes",
             Source::Value("mode", Some("bridge")),
-            Widest::Values(&["bridge", "private", "vepa", "passthru"]),
+            WidestValue::Values(&["bridge", "private", "vepa", "passthru"]),
         ),
-        Key::one("mtu", Source::Value("mtu", Some("0")), Widest::Configured),
+        Key::one("mtu", Source::Value("mtu", Some("0")), WidestValue::Configured),
         LOOK_ONLY,
     ],
 };
 
-impl Told for ops::Macvlan {
+impl OperationTexts for ops::Macvlan {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Create { parent, mode, mtu, mac, queue } => {

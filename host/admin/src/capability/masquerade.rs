@@ -1,7 +1,7 @@
 //! `masquerade`, for people.
 
-use super::{OWN_ADDRESSES, Page, Told};
-use crate::learn::{Key, Source, Widest};
+use super::{OWN_ADDRESSES, OperationTexts, Page};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, say};
@@ -23,11 +23,11 @@ pub const PAGE: Page = Page {
     keys: &[Key::list(
         "backends",
         Source::Value("ipMasqBackend", Some("nftables")),
-        Widest::Values(&["nftables", "iptables"]),
+        WidestValue::Values(&["nftables", "iptables"]),
     )],
 };
 
-impl Told for ops::Masquerade {
+impl OperationTexts for ops::Masquerade {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Ensure { backend } => {

@@ -23,7 +23,7 @@ mod resolv_conf;
 mod routes;
 mod veth;
 
-use crate::learn::{Key, Source, Widest};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::Group;
@@ -33,7 +33,7 @@ use postern_types::{Capability, OpError, Operation, Reply};
 pub const OWN_ADDRESSES: &str = "only with addresses that IPAM gave this attachment: it can name no other";
 
 /// The key that lets a link be looked at only. It is a limit where it is present.
-const LOOK_ONLY: Key = Key::one("look-only", Source::Value("", None), Widest::LeftOut);
+const LOOK_ONLY: Key = Key::one("look-only", Source::Value("", None), WidestValue::LeftOut);
 
 /// The texts about a capability, independent of the operation.
 pub struct Page {
@@ -48,7 +48,7 @@ pub struct Page {
 }
 
 /// The texts about one operation.
-pub trait Told {
+pub trait OperationTexts {
     /// Returns its act in words, with the objects that it would act on.
     fn words(&self, names: &Names<'_>, outcome: &Result<Reply, OpError>) -> String;
 
@@ -92,7 +92,7 @@ pub const fn page(capability: Capability) -> &'static Page {
 }
 
 /// Returns the texts about an operation.
-pub fn told(operation: &Operation) -> &dyn Told {
+pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
     match operation {
         Operation::Link(operation) => operation,
         Operation::Veth(operation) => operation,

@@ -1,7 +1,7 @@
 //! `parent`, for people.
 
-use super::{Page, Told};
-use crate::learn::{Key, Source, Widest};
+use super::{OperationTexts, Page};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group};
@@ -20,12 +20,12 @@ pub const PAGE: Page = Page {
         })
     })],
     keys: &[
-        Key::list("names", Source::Value("master", Some(DEFAULT)), Widest::Values(&["*", "${node.default-link}"])),
-        Key::one("in-container", Source::Value("linkInContainer", Some("false")), Widest::Configured),
+        Key::list("names", Source::Value("master", Some(DEFAULT)), WidestValue::Values(&["*", "${node.default-link}"])),
+        Key::one("in-container", Source::Value("linkInContainer", Some("false")), WidestValue::Configured),
     ],
 };
 
-impl Told for ops::Parent {
+impl OperationTexts for ops::Parent {
     fn words(&self, _: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Find { name, in_container } => {

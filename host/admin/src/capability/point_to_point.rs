@@ -1,6 +1,6 @@
 //! `point-to-point`, for people.
 
-use super::{OWN_ADDRESSES, Page, Told};
+use super::{OWN_ADDRESSES, OperationTexts, Page};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
@@ -16,7 +16,7 @@ pub const PAGE: Page = Page {
     keys: &[],
 };
 
-impl Told for ops::PointToPoint {
+impl OperationTexts for ops::PointToPoint {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Ensure { host } => {

@@ -1,7 +1,7 @@
 //! `resolv-conf`, for people.
 
-use super::{Page, Told};
-use crate::learn::{Key, Source, Widest};
+use super::{OperationTexts, Page};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group};
@@ -15,10 +15,10 @@ pub const PAGE: Page = Page {
     groups: &[group(&["read"], |objects| {
         about(objects, "files", "resolver file", |files| format!("read the name servers (never the text) of {files}"))
     })],
-    keys: &[Key::list("files", Source::Value("ipam.resolvConf", None), Widest::Configured)],
+    keys: &[Key::list("files", Source::Value("ipam.resolvConf", None), WidestValue::Configured)],
 };
 
-impl Told for ops::ResolvConf {
+impl OperationTexts for ops::ResolvConf {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Read => format!("read the name servers of {}", file(&names.request.conf)),

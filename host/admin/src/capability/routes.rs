@@ -1,6 +1,6 @@
 //! `routes`, for people.
 
-use super::{OWN_ADDRESSES, Page, Told, list};
+use super::{OWN_ADDRESSES, OperationTexts, Page, list};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
@@ -18,7 +18,7 @@ pub const PAGE: Page = Page {
     keys: &[],
 };
 
-impl Told for ops::Routes {
+impl OperationTexts for ops::Routes {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Add { link, routes } => {

@@ -1,7 +1,7 @@
 //! `veth`, for people.
 
-use super::{LOOK_ONLY, Page, Told};
-use crate::learn::{Key, Source, Widest};
+use super::{LOOK_ONLY, OperationTexts, Page};
+use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::{HOST_END, Names};
 use crate::sentences::{changes, group, say, with};
@@ -29,10 +29,10 @@ pub const PAGE: Page = Page {
             Switch::On(_) => Some(format!("give that pair {}", objects.words_but("mtu", "MTU", "0"))),
         }),
     ],
-    keys: &[Key::one("mtu", Source::Value("mtu", Some("0")), Widest::Configured), LOOK_ONLY],
+    keys: &[Key::one("mtu", Source::Value("mtu", Some("0")), WidestValue::Configured), LOOK_ONLY],
 };
 
-impl Told for ops::Veth {
+impl OperationTexts for ops::Veth {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Create { mtu, mac } => {

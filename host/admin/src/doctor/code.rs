@@ -1,7 +1,7 @@
 //! Installed code: complete, matching its manifest, and for this engine.
 
 use super::{Examination, MOST, Node, Remedy, Severity};
-use crate::install::home::Home;
+use crate::install::layout::InstallLayout;
 use crate::lists::List;
 use postern_gate::catalog::{self, Manifest};
 use postern_gate::shell::quoted;
@@ -55,7 +55,7 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
 /// True if something can start the plugin: a file for runtimes, or a network that names it.
 fn is_called(node: &Node, bin: &Path, plugin: &str) -> bool {
     let named = |list: &List| list.entries().iter().any(|entry| [entry.plugin(), entry.ipam()].contains(&plugin));
-    let placed = Home::own().map(|home| home.bins()).unwrap_or_default();
+    let placed = InstallLayout::own().map(|layout| layout.bins()).unwrap_or_default();
     let is_in = |directory: &Path| directory.join(plugin).symlink_metadata().is_ok();
     is_in(bin) || placed.iter().any(|directory| is_in(directory)) || node.lists.iter().any(named)
 }

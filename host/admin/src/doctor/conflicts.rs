@@ -3,7 +3,7 @@
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::Entry;
 use ipnet::IpNet;
-use postern_account::sight::Sight;
+use postern_account::node_state::NodeState;
 use postern_confine::{Direct, Environment, Program, Run as _, locate};
 use postern_firewall::account::forward_chains;
 use postern_gate::effect::{Effect, Masquerade};
@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 const WITHIN: Duration = Duration::from_secs(10);
 
 pub fn examine(examination: &mut Examination, node: &Node) {
-    let Ok(sight) = &node.sight else { return };
+    let Ok(node_state) = &node.node_state else { return };
     examination.look("conflicts", "forwarding, its sysctls, and other programs' rules");
     forwarding(examination, node);
     let networks = networks(node);
-    forward_policy(examination, sight, &networks);
+    forward_policy(examination, node_state, &networks);
     backends(examination);
     if value("net/ipv4/conf/all/rp_filter").as_deref() == Some("1") {
         let why = "packets that come in by another way than answers would go are dropped: networks with several ways out suffer";
@@ -81,8 +81,8 @@ fn forwarding(examination: &mut Examination, node: &Node) {
 }
 
 /// Finds chains that drop packets by default and accept none of a container.
-fn forward_policy(examination: &mut Examination, sight: &Sight, networks: &[IpNet]) {
-    let chains = match sight.nft(|nft| forward_chains(nft).map_err(|e| e.to_string())) {
+fn forward_policy(examination: &mut Examination, node_state: &NodeState, networks: &[IpNet]) {
+    let chains = match node_state.nft(|nft| forward_chains(nft).map_err(|e| e.to_string())) {
         Ok(chains) => chains,
         Err(reason) => return examination.leave_out(format!("chains of other programs: {reason}")),
     };
@@ -115,7 +115,7 @@ fn forward_policy(examination: &mut Examination, sight: &Sight, networks: &[IpNe
             }
         };
         for network in networks.iter().filter(|network| network.addr().is_ipv4() == v4 || chain.starts_with("inet")) {
-            if !accepts(&text, network, &bridges(sight, network)) {
+            if !accepts(&text, network, &bridges(node_state, network)) {
                 let what = format!("drops what no rule accepts, and no rule is about {network}");
                 examination.found(Severity::Warning, &chain, what, &why, acceptance(&chain, network));
             }
@@ -159,10 +159,10 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// Returns the names of the bridges that have an address in a network.
-fn bridges(sight: &Sight, network: &IpNet) -> Vec<String> {
-    let Some(host) = sight.namespaces.by_cookie(sight.here) else { return Vec::new() };
+fn bridges(node_state: &NodeState, network: &IpNet) -> Vec<String> {
+    let Some(host) = node_state.namespaces.by_cookie(node_state.here) else { return Vec::new() };
     let inside = host.addresses.iter().filter(|(_, have)| network.contains(&have.net.addr()));
-    inside.filter_map(|(index, _)| sight.link_at(*index)).map(|link| link.name.clone()).collect()
+    inside.filter_map(|(index, _)| node_state.link_at(*index)).map(|link| link.name.clone()).collect()
 }
 
 /// True if some rule accepts packets and mentions the network, an address of it, or its bridge. Only packets can show

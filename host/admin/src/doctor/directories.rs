@@ -18,10 +18,10 @@ const SPARE: u64 = 4 << 20;
 
 pub fn examine(examination: &mut Examination, node: &Node) {
     let places = &node.places;
-    let mut said = vec![places.state.clone(), places.library.clone(), places.logs.clone()];
+    let mut paths = vec![places.state.clone(), places.library.clone(), places.logs.clone()];
     match &node.catalog {
         Ok(catalog) => {
-            said.push(catalog.clone());
+            paths.push(catalog.clone());
             trusted(examination, catalog);
             flags(examination, catalog, false);
         }
@@ -33,7 +33,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
     let policy = Path::new(postern_policy::OPERATOR_DIRECTORY);
     if policy.exists() {
-        said.push(policy.to_owned());
+        paths.push(policy.to_owned());
         operators(examination, node, policy);
     }
     for directory in [&places.state, &places.library] {
@@ -68,17 +68,17 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             let refused = networks.filter(|_| is_readable).filter_map(|network| writable::refused(&network, why));
             refused.filter(is_certain).for_each(|obstacle| refuse(examination, &obstacle));
         }
-        said.push(directory);
+        paths.push(directory);
     }
     // A read-only file system is reported once, with the directory itself.
-    let told: Vec<String> = examination.report.findings.iter().map(|finding| finding.place.clone()).collect();
-    let untold = |obstacle: &Obstacle| !told.contains(&obstacle.path.display().to_string());
-    writable::obstacles(places).iter().filter(|one| untold(one)).for_each(|one| refuse(examination, one));
+    let reported: Vec<String> = examination.report.findings.iter().map(|finding| finding.place.clone()).collect();
+    let is_new = |obstacle: &Obstacle| !reported.contains(&obstacle.path.display().to_string());
+    writable::obstacles(places).iter().filter(|one| is_new(one)).for_each(|one| refuse(examination, one));
     memory(examination, &places.state);
     let mut seen = BTreeSet::new();
-    said.retain(|path| path.exists() && seen.insert(path.clone()));
-    let said: Vec<String> = said.iter().map(|path| path.display().to_string()).collect();
-    examination.look("directories", format!("directories: {}", said.join(", ")));
+    paths.retain(|path| path.exists() && seen.insert(path.clone()));
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    examination.look("directories", format!("directories: {}", paths.join(", ")));
 }
 
 /// Returns the data directories of leases: the default, those in records, and those in network lists.

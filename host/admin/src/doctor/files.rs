@@ -3,7 +3,7 @@
 use super::{Examination, Node, Remedy, Severity};
 use crate::install::bin_dir::Found;
 use crate::install::files::are_same;
-use crate::install::home::Home;
+use crate::install::layout::InstallLayout;
 use crate::lists::{CNI_BIN, CNI_DIRECTORIES};
 use postern_gate::shell::quoted;
 use std::collections::BTreeSet;
@@ -16,13 +16,13 @@ const NATIVE: &str =
     "runtimes start that program instead, with all of the host's privileges and none of Postern's records";
 
 pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
-    let Ok(home) = Home::own() else { return };
-    let host = home.host();
+    let Ok(layout) = InstallLayout::own() else { return };
+    let host = layout.host();
     if !host.is_file() {
         return examination
             .leave_out("what runtimes start: there is no postern beside postern-admin to compare it with");
     }
-    let directories = directories(&home, bin);
+    let directories = directories(&layout, bin);
     if bin == Path::new(CNI_BIN) {
         elsewhere(examination, node, &directories);
     }
@@ -41,8 +41,8 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
 
 /// Returns the directories that files were placed in, and the one that was asked for. A directory without files of
 /// Postern is left out, unless there is no other.
-fn directories(home: &Home, bin: &Path) -> BTreeSet<PathBuf> {
-    let mut directories: BTreeSet<PathBuf> = home.bins().into_iter().collect();
+fn directories(layout: &InstallLayout, bin: &Path) -> BTreeSet<PathBuf> {
+    let mut directories: BTreeSet<PathBuf> = layout.bins().into_iter().collect();
     if directories.is_empty() || bin != Path::new(CNI_BIN) {
         directories.insert(bin.to_owned());
     }

@@ -22,7 +22,7 @@ use crate::output::{self, one_line};
 use anyhow::Result;
 use nix::unistd::geteuid;
 use postern_account::drift::Account;
-use postern_account::sight::{self, Sight};
+use postern_account::node_state::{self, NodeState};
 use postern_account::{
     adopt::{self, Leftover, Scope},
     all_namespaces,
@@ -146,7 +146,7 @@ struct Node {
     plugins: Vec<String>,
     lists: Vec<List>,
     /// The state of the kernel, or the reason why it can't be looked at.
-    sight: Result<Sight, String>,
+    node_state: Result<NodeState, String>,
     accounts: Vec<Account>,
     native: OnceCell<Vec<String>>,
 }
@@ -208,8 +208,8 @@ fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
     let catalog = places::catalog();
     let plugins = catalog.as_deref().map(code::installed).unwrap_or_default();
     let lists = lists::read(examination, conf_dir);
-    let (sight, accounts) = match sight::settled(&places, WITHIN) {
-        Ok((sight, Ok(accounts))) => (Ok(sight), accounts),
+    let (node_state, accounts) = match node_state::settled(&places, WITHIN) {
+        Ok((node_state, Ok(accounts))) => (Ok(node_state), accounts),
         Ok((_, Err(reason))) => {
             // The look at directories reports records that can't be trusted. Their content is not used here.
             examination.leave_out(format!("records of attachments: {reason}"));
@@ -217,7 +217,7 @@ fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
         }
         Err(reason) => (Err(reason), Vec::new()),
     };
-    Node { places, catalog, plugins, lists, sight, accounts, native: OnceCell::new() }
+    Node { places, catalog, plugins, lists, node_state, accounts, native: OnceCell::new() }
 }
 
 fn text(report: &Report) -> String {

@@ -5,26 +5,26 @@
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_account::drift::Account;
-use postern_account::sight::Sight;
+use postern_account::node_state::NodeState;
 use postern_firewall::account::{Marked, unrecorded_guards, unrecorded_masquerades};
 use postern_firewall::macguard;
 use std::collections::BTreeMap;
 
 pub fn examine(examination: &mut Examination, node: &Node) {
-    let Ok(sight) = &node.sight else { return };
+    let Ok(node_state) = &node.node_state else { return };
     examination.look("rules", "rules of attachments: nftables, spoofing protection, iptables");
-    let first = strangers(sight, &node.accounts, &mut |left_out| examination.leave_out(left_out));
+    let first = unrecorded_rules(node_state, &node.accounts, &mut |left_out| examination.leave_out(left_out));
     // A current run writes its record before it makes a rule, and removes the rule before the record. So rules are
     // unrecorded only if they are so before and after a second reading of the records.
-    let again = match postern_state::list(&sight.places.state) {
-        Ok(records) if !first.is_empty() => strangers(sight, &sight.accounts(records), &mut |_| {}),
+    let again = match postern_state::list(&node_state.places.state) {
+        Ok(records) if !first.is_empty() => unrecorded_rules(node_state, &node_state.accounts(records), &mut |_| {}),
         _ => Vec::new(),
     };
-    let ports = ports(sight);
+    let ports = ports(node_state);
     for marked in again.into_iter().filter(|marked| first.contains(marked)) {
         match (&marked.addresses[..], ports.get(&marked.mark)) {
             // Spoofing protection has no address, but a port: a living container has it.
-            ([], Some(ports)) if ports.iter().any(|port| sight.has_link(port)) => {}
+            ([], Some(ports)) if ports.iter().any(|port| node_state.has_link(port)) => {}
             ([], Some(ports)) => {
                 let what = format!(
                     "rules of an attachment without a record: {}, whose port {} is gone",
@@ -38,7 +38,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
                 let why = "they name neither port nor address: whether a container needs them can't be told";
                 examination.found(Severity::Note, &marked.place, what, why, look(&marked));
             }
-            (addresses, _) if addresses.iter().any(|address| sight.namespaces.with_address(*address).is_some()) => {}
+            (addresses, _)
+                if addresses.iter().any(|address| node_state.namespaces.with_address(*address).is_some()) => {}
             (addresses, _) => {
                 let of: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 let what = format!("rules of an attachment without a record for {}: {}", of.join(", "), marked.mark);
@@ -50,16 +51,16 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 
 /// Reports rules without a known user.
 fn left_over(examination: &mut Examination, node: &Node, marked: &Marked, what: String) {
-    let Ok(sight) = &node.sight else { return };
+    let Ok(node_state) = &node.node_state else { return };
     let why = "they are in the way of the next container that gets the address, and are looked at for every packet";
     if node.is_offered(&marked.mark) {
         let remedy = Remedy::Command("postern gc --native".to_owned());
         // If it has no address, only its port can show its user.
-        let is_certain = !marked.addresses.is_empty() && sight.namespaces.is_complete();
+        let is_certain = !marked.addresses.is_empty() && node_state.namespaces.is_complete();
         let severity = if is_certain { Severity::Error } else { Severity::Warning };
         return examination.found(severity, &marked.place, what, why, remedy);
     }
-    match sight.namespaces.gap() {
+    match node_state.namespaces.gap() {
         Some(_) => {
             let why = "a container may use them: not all namespaces could be looked at";
             examination.found(Severity::Warning, &marked.place, what, why, Remedy::Words(super::ELSEWHERE.to_owned()));
@@ -82,22 +83,22 @@ fn look(marked: &Marked) -> Remedy {
 }
 
 /// Returns the ports that spoofing protection is for, by its ID.
-fn ports(sight: &Sight) -> BTreeMap<String, Vec<String>> {
+fn ports(node_state: &NodeState) -> BTreeMap<String, Vec<String>> {
     let mut ports: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for port in sight.nft(|nft| macguard::list(nft).map_err(|e| e.to_string())).unwrap_or_default() {
+    for port in node_state.nft(|nft| macguard::list(nft).map_err(|e| e.to_string())).unwrap_or_default() {
         ports.entry(port.id).or_default().push(port.ifname);
     }
     ports
 }
 
 /// Returns the rules of attachments other than these.
-fn strangers(sight: &Sight, known: &[Account], leave_out: &mut dyn FnMut(String)) -> Vec<Marked> {
+fn unrecorded_rules(node_state: &NodeState, known: &[Account], leave_out: &mut dyn FnMut(String)) -> Vec<Marked> {
     let keys: Vec<_> = known.iter().filter_map(Account::masquerade_key).collect();
     let ids: Vec<String> = known.iter().flat_map(Account::guard_ids).collect();
     let looks = [
-        ("nftables", sight.nft(|nft| unrecorded_masquerades(nft, &keys).map_err(|e| e.to_string()))),
-        ("spoofing protection", sight.nft(|nft| unrecorded_guards(nft, &ids).map_err(|e| e.to_string()))),
-        ("iptables", sight.iptables().map(|tables| tables.unrecorded(&keys))),
+        ("nftables", node_state.nft(|nft| unrecorded_masquerades(nft, &keys).map_err(|e| e.to_string()))),
+        ("spoofing protection", node_state.nft(|nft| unrecorded_guards(nft, &ids).map_err(|e| e.to_string()))),
+        ("iptables", node_state.iptables().map(|tables| tables.unrecorded(&keys))),
     ];
     let mut all = Vec::new();
     for (name, marked) in looks {

@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 const WITHIN: Duration = Duration::from_secs(20);
 
 pub fn examine(examination: &mut Examination, node: &Node) {
-    let Ok(sight) = &node.sight else { return };
+    let Ok(node_state) = &node.node_state else { return };
     examination.look("served", "rules that lead to addresses: nftables, iptables");
-    let means = || ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN };
-    let served = match sight.nft(|nft| Served::look(nft, means()).map_err(|error| error.to_string())) {
+    let runner = || ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN };
+    let served = match node_state.nft(|nft| Served::look(nft, runner()).map_err(|error| error.to_string())) {
         Ok(served) => served,
         Err(reason) => return examination.leave_out(format!("rules that lead to addresses: {reason}")),
     };
     for (address, serving) in served.of_plugins() {
-        if address.is_loopback() || sight.namespaces.with_address(address).is_some() {
+        if address.is_loopback() || node_state.namespaces.with_address(address).is_some() {
             continue;
         }
-        let severity = if sight.namespaces.is_complete() { Severity::Error } else { Severity::Warning };
+        let severity = if node_state.namespaces.is_complete() { Severity::Error } else { Severity::Warning };
         let what = format!("rules of a native plugin lead traffic to {address}, which no namespace has");
         let why = "the next container that gets the address is reached by them, in the place of the one that is gone";
         let remedy = "let the runtime remove that container, or call DEL of its chain; its lease stays until then";

@@ -7,7 +7,7 @@ use postern_account::adopt::YOUNG;
 use postern_account::busy;
 use postern_account::drift::{Deviation, State};
 use postern_account::namespaces::Found;
-use postern_account::sight::Sight;
+use postern_account::node_state::NodeState;
 use postern_gate::effect::Veth;
 use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
 use postern_gate::shell::quoted;
@@ -16,12 +16,12 @@ use postern_state::Held;
 use std::path::{Path, PathBuf};
 
 pub fn examine(examination: &mut Examination, node: &Node) {
-    let sight = match &node.sight {
-        Ok(sight) => sight,
+    let node_state = match &node.node_state {
+        Ok(node_state) => node_state,
         Err(reason) => return examination.leave_out(format!("links, namespaces, leases and rules: {reason}")),
     };
-    let namespaces = sight.namespaces.found.len();
-    let gap = sight.namespaces.gap();
+    let namespaces = node_state.namespaces.found.len();
+    let gap = node_state.namespaces.gap();
     examination.look("state", format!("attachments: {}; network namespaces: {namespaces}", node.accounts.len()));
     if let Some(gap) = &gap {
         examination.leave_out(format!("some namespaces, so that what seems to be gone may not be: {gap}"));
@@ -31,15 +31,15 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         match postern_state::networks(directory) {
             Ok(networks) => {
                 for network in networks.iter().flatten().take(MOST) {
-                    leases(examination, node, sight, directory, network);
+                    leases(examination, node, node_state, directory, network);
                 }
             }
             Err(error) => examination.leave_out(format!("leases: {error}")),
         }
     }
     locks(examination, node);
-    objects(examination, sight);
-    lonely_pairs(examination, node, sight);
+    objects(examination, node_state);
+    lonely_pairs(examination, node, node_state);
 }
 
 fn records(examination: &mut Examination, node: &Node) {
@@ -90,8 +90,8 @@ struct Shared<'a> {
 }
 
 /// Finds leases without an owner.
-fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: &Path, network: &str) {
-    let listed = sight.leases(directory, network);
+fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, directory: &Path, network: &str) {
+    let listed = node_state.leases(directory, network);
     let leases = match listed.as_ref() {
         Ok(leases) => leases,
         Err(reason) => return examination.leave_out(format!("leases of network {network}: {reason}")),
@@ -111,7 +111,7 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
         if held.path.symlink_metadata().is_err() {
             continue;
         }
-        if is_recorded(held) || sight.namespaces.with_address(held.address).is_some() {
+        if is_recorded(held) || node_state.namespaces.with_address(held.address).is_some() {
             continue;
         }
         let path = held.path.display().to_string();
@@ -121,7 +121,7 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
             examination.found(Severity::Note, path, "a new lease without a record", why, remedy);
             continue;
         }
-        let is_complete = sight.namespaces.is_complete();
+        let is_complete = node_state.namespaces.is_complete();
         let elsewhere = || Remedy::Words(super::ELSEWHERE.to_owned());
         let Some(owner) = &held.owner else {
             let why = "the address can't be given to anybody";
@@ -135,7 +135,7 @@ fn leases(examination: &mut Examination, node: &Node, sight: &Sight, directory: 
         );
         if node.is_offered(&path) {
             let remedy = Remedy::Command("postern gc --native".to_owned());
-            examination.found(doubt(sight), path, what, "the address is held for nobody", remedy);
+            examination.found(doubt(node_state), path, what, "the address is held for nobody", remedy);
         } else if is_complete {
             let why = "the runtime still knows the container, or where it is does not tell";
             let remedy = Remedy::Words("`postern gc --native` says why it stays".to_owned());
@@ -183,13 +183,13 @@ fn is_young(held: &Held) -> bool {
 }
 
 /// Returns the severity of a leak: it is certain only if everything could be looked at.
-fn doubt(sight: &Sight) -> Severity {
-    if sight.namespaces.is_complete() { Severity::Error } else { Severity::Warning }
+fn doubt(node_state: &NodeState) -> Severity {
+    if node_state.namespaces.is_complete() { Severity::Error } else { Severity::Warning }
 }
 
 /// Finds notes on node objects that don't exist.
-fn objects(examination: &mut Examination, sight: &Sight) {
-    let (objects, problems) = match postern_state::node::list(&sight.places.state) {
+fn objects(examination: &mut Examination, node_state: &NodeState) {
+    let (objects, problems) = match postern_state::node::list(&node_state.places.state) {
         Ok(listed) => listed,
         Err(error) => return examination.leave_out(format!("notes on node objects: {error}")),
     };
@@ -197,9 +197,9 @@ fn objects(examination: &mut Examination, sight: &Sight) {
         let why = "`postern gc --node` does not know of the object";
         examination.found(Severity::Warning, "notes on node objects", problem.to_string(), why, Remedy::None);
     }
-    for object in objects.iter().filter(|object| object.host_netns_cookie == sight.here) {
+    for object in objects.iter().filter(|object| object.host_netns_cookie == node_state.here) {
         let is_link = [BRIDGE, VLAN_GATEWAY].contains(&object.kind.as_str());
-        if object.boot_id != sight.boot || is_link && sight.link(&object.name).is_none() {
+        if object.boot_id != node_state.boot || is_link && node_state.link(&object.name).is_none() {
             let place = format!("{} {}", object.kind, object.name);
             let why = "the next ADD makes it again if it needs it";
             let remedy = Remedy::Words(
@@ -212,18 +212,18 @@ fn objects(examination: &mut Examination, sight: &Sight) {
 }
 
 /// Finds pairs with the native plugins' names whose other end is down and which no record lists.
-fn lonely_pairs(examination: &mut Examination, node: &Node, sight: &Sight) {
+fn lonely_pairs(examination: &mut Examination, node: &Node, node_state: &NodeState) {
     let known = |name: &str| {
         let mut effects = node.accounts.iter().flat_map(|account| &account.effects);
         effects.any(|effect| Veth::of(effect).is_some_and(|pair| pair.host == name))
     };
-    for link in sight.links.iter().filter(|link| link.kind == "veth" && is_lonely(link)) {
+    for link in node_state.links.iter().filter(|link| link.kind == "veth" && is_lonely(link)) {
         let digits = link.name.strip_prefix("veth").unwrap_or_default();
         if digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known(&link.name) {
             // The other end is in a living namespace: only people can find out its owner.
             let why =
                 "it may be what an interrupted ADD of a native plugin left, or a container's that set its end down";
-            let (what, remedy) = match other_end(sight, link) {
+            let (what, remedy) = match other_end(node_state, link) {
                 Some((found, name)) => (
                     format!("a pair of which no record tells; its other end, {name}, is down"),
                     format!("look at who has it: it is in {} (processes: {})", found.path.display(), found.processes),
@@ -245,8 +245,8 @@ fn is_lonely(link: &Link) -> bool {
 }
 
 /// Returns the namespace of the other end of a pair, and its name.
-fn other_end<'a>(sight: &'a Sight, link: &Link) -> Option<(&'a Found, &'a str)> {
-    let away = sight.namespaces.found.iter().filter(|found| found.cookie != sight.here);
+fn other_end<'a>(node_state: &'a NodeState, link: &Link) -> Option<(&'a Found, &'a str)> {
+    let away = node_state.namespaces.found.iter().filter(|found| found.cookie != node_state.here);
     away.flat_map(|found| found.links.iter().map(move |end| (found, end)))
         .find(|(_, end)| end.kind == "veth" && link.peer_index == Some(end.index) && end.peer_index == Some(link.index))
         .map(|(found, end)| (found, end.name.as_str()))

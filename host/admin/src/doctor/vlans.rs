@@ -4,20 +4,20 @@ use super::{Examination, Node, Remedy, Severity};
 use crate::account;
 use crate::lists::Entry;
 use postern_account::drift::{Account, State};
-use postern_account::sight::Sight;
+use postern_account::node_state::NodeState;
 use postern_gate::policies;
 use postern_gate::shell::quoted;
 use postern_policy::{Granted, port};
 use serde_json::Value;
 
 pub fn examine(examination: &mut Examination, node: &Node) {
-    let Ok(sight) = &node.sight else { return };
+    let Ok(node_state) = &node.node_state else { return };
     examination.look("vlans", "bridges of networks with VLANs, and whether they filter them");
     for list in &node.lists {
         for plugin in list.entries().iter().filter(|plugin| plugin.plugin() == "bridge" && has_vlans(plugin)) {
             let named = plugin.get("bridge").and_then(Value::as_str).filter(|name| !name.is_empty());
             let name = named.unwrap_or("cni0");
-            let bridge = sight.link(name).filter(|link| link.kind == "bridge");
+            let bridge = node_state.link(name).filter(|link| link.kind == "bridge");
             if bridge.is_some_and(|bridge| !bridge.vlan_filtering) {
                 let what = format!("does not filter VLANs, and network \"{}\" has ports in VLANs there", list.name());
                 let why = "every ADD of that network fails; ports that a native plugin attached there reach each other whatever \
@@ -27,12 +27,12 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             }
         }
     }
-    ports(examination, node, sight);
+    ports(examination, node, node_state);
 }
 
 /// Compares the ports of attachments with the network's demands, as the gate does before it accepts an ADD. The demands
 /// are those of the plugin's policy for the present configuration of the network.
-fn ports(examination: &mut Examination, node: &Node, sight: &Sight) {
+fn ports(examination: &mut Examination, node: &Node, node_state: &NodeState) {
     let Ok(catalog) = &node.catalog else { return };
     examination.look("ports", "VLANs and isolation of attachments' ports");
     for list in &node.lists {
@@ -46,18 +46,18 @@ fn ports(examination: &mut Examination, node: &Node, sight: &Sight) {
                 is_whole && of && account.sections.iter().any(|section| section.plugin() == entry.plugin())
             };
             for account in node.accounts.iter().filter(of_network) {
-                compare(examination, sight, &granted, account);
+                compare(examination, node_state, &granted, account);
             }
         }
     }
 }
 
-fn compare(examination: &mut Examination, sight: &Sight, granted: &Granted, account: &Account) {
+fn compare(examination: &mut Examination, node_state: &NodeState, granted: &Granted, account: &Account) {
     let Some(grant) = granted.bridge().filter(|grant| port::demands(grant)) else { return };
     // An end that is a port of no bridge is reported elsewhere.
-    let Some(end) = sight.end_of(account).filter(|end| end.master.is_some()) else { return };
+    let Some(end) = node_state.end_of(account).filter(|end| end.master.is_some()) else { return };
     let vlans = match port::has_vlans(grant) {
-        true => match sight.port_vlans(end) {
+        true => match node_state.port_vlans(end) {
             Ok(vlans) => vlans,
             Err(reason) => return examination.leave_out(format!("VLANs of {}: {reason}", end.name)),
         },

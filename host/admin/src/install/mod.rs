@@ -1,10 +1,10 @@
 //! `make install` and `make uninstall`. Everything is checked before anything is placed. The files of runs change at
-//! one instant, by the single link of `home.rs`.
+//! one instant, by the single link of `layout.rs`.
 
 pub mod bin_dir;
 mod bundle;
 pub mod files;
-pub mod home;
+pub mod layout;
 mod remove;
 
 pub use remove::uninstall;
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bin_dir::{Found, Placement};
 use bundle::Bundle;
 use files::Ready;
-use home::{CURRENT, Home, LINKS, VERSIONS};
+use layout::{CURRENT, InstallLayout, LINKS, VERSIONS};
 use postern_gate::places::{self, CATALOG};
 use postern_gate::plugin_file;
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Where things go.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Where {
+pub struct InstallPaths {
     /// What is put in front of every path, but in no file: the root of an image or a package.
     #[arg(long, value_name = "DIR", default_value = "")]
     destdir: String,
@@ -45,7 +45,7 @@ pub struct Where {
     plugins: Vec<String>,
 }
 
-impl Where {
+impl InstallPaths {
     /// Returns a path below DESTDIR.
     fn real(&self, path: &Path) -> PathBuf {
         PathBuf::from(format!("{}{}", self.destdir, path.display()))
@@ -89,38 +89,38 @@ impl Where {
 ///
 /// # Errors
 /// A check failed, and nothing was placed; or the disk is full, and the earlier version continues to work.
-pub fn run(build: &Path, place: &Where) -> Result<()> {
+pub fn run(build: &Path, place: &InstallPaths) -> Result<()> {
     place.check()?;
-    let host = Home::at(place.library()).host();
-    let home = Home::at(place.real(&place.library()));
+    let host = InstallLayout::at(place.library()).host();
+    let layout = InstallLayout::at(place.real(&place.library()));
     let (bin, command) = (place.real(&place.cni_bin), place.real(&place.command()));
     let mut bundle = Bundle::read(build, &place.plugins)?;
-    ready_for(&home, &host, place)?;
+    ready_for(&layout, &host, place)?;
     let made = place.to_make();
-    files::make_directory(home.directory())?;
+    files::make_directory(layout.directory())?;
     files::make_directory(&bin)?;
-    let _lock = files::lock(home.directory())?;
-    home.note_made(&made)?;
+    let _lock = files::lock(layout.directory())?;
+    layout.note_made(&made)?;
     for plugin in &place.plugins {
         Placement::check(&bin, &host, plugin)?;
     }
-    for plugin in bundle.take_over(&home.catalog())? {
+    for plugin in bundle.take_over(&layout.catalog())? {
         output::say(format!(
             "plugin \"{plugin}\" was compiled for another postern, and will be refused until it is added again: \
              `postern add FILE.wasm --name {plugin} --policy FILE`"
         ));
     }
-    let versions = home.directory().join(VERSIONS);
+    let versions = layout.directory().join(VERSIONS);
     files::make_directory(&versions)?;
     let version = bundle.write(&versions)?;
     let placements =
         place.plugins.iter().map(|plugin| Placement::prepare(&bin, &host, plugin)).collect::<Result<Vec<_>>>()?;
     // The target of the link must exist even after a power cut.
     nix::unistd::syncfs(File::open(&versions)?).with_context(|| versions.display().to_string())?;
-    switch(&home, &version)?;
+    switch(&layout, &version)?;
     files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
     Ready::link(&command, &host)?.commit()?;
-    home.note_bin(&place.cni_bin)?;
+    layout.note_bin(&place.cni_bin)?;
     let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
     tidy(&versions, &version)?;
     for kept in kept.into_iter().flatten() {
@@ -128,14 +128,14 @@ pub fn run(build: &Path, place: &Where) -> Result<()> {
     }
     output::text(&format!(
         "postern {version} is installed in {}, its plugins in {}",
-        home.directory().display(),
+        layout.directory().display(),
         bin.display()
     ))?;
     Ok(())
 }
 
 /// Checks all conditions that can be known before anything is changed.
-fn ready_for(home: &Home, host: &Path, place: &Where) -> Result<()> {
+fn ready_for(layout: &InstallLayout, host: &Path, place: &InstallPaths) -> Result<()> {
     for plugin in &place.plugins {
         plugin_file::line(host, plugin).map_err(anyhow::Error::msg)?;
         let path = place.real(&place.cni_bin.join(plugin));
@@ -147,12 +147,12 @@ fn ready_for(home: &Home, host: &Path, place: &Where) -> Result<()> {
         bail!("{} is there, and no link of Postern's; take it away", command.display());
     }
     for name in ["postern", "postern-admin"] {
-        let path = home.directory().join(name);
+        let path = layout.directory().join(name);
         ensure!(!path.is_dir(), "{} is a directory; take it away", path.display());
     }
     // The directories above an image's root are not those on the node.
     if place.destdir.is_empty() {
-        places::trust(files::nearest(home.directory())).map_err(anyhow::Error::msg)?;
+        places::trust(files::nearest(layout.directory())).map_err(anyhow::Error::msg)?;
         if let Err(reason) = places::trust(files::nearest(&place.cni_bin)) {
             output::say(reason);
         }
@@ -161,25 +161,25 @@ fn ready_for(home: &Home, host: &Path, place: &Where) -> Result<()> {
 }
 
 /// Gives new runs another version, from one instant on.
-fn switch(home: &Home, version: &str) -> Result<()> {
+fn switch(layout: &InstallLayout, version: &str) -> Result<()> {
     let link = |name: &str, target: &Path| -> Result<()> {
-        let path = home.directory().join(name);
+        let path = layout.directory().join(name);
         match fs::read_link(&path) {
             Ok(found) if found == target => Ok(()),
             _ => Ready::link(&path, target)?.commit(),
         }
     };
-    let current = home.directory().join(CURRENT);
+    let current = layout.directory().join(CURRENT);
     let target = Path::new(VERSIONS).join(version);
     if let Ok(before) = fs::read_link(&current)
         && before != target
     {
         // From now on the old version is out of use.
-        let replaced = File::open(home.directory().join(before));
+        let replaced = File::open(layout.directory().join(before));
         let _ = replaced.and_then(|replaced| replaced.set_modified(SystemTime::now()));
     }
     link(CURRENT, &target)?;
-    let catalog = home.catalog();
+    let catalog = layout.catalog();
     let is_flat = catalog.symlink_metadata().is_ok_and(|meta| meta.is_dir());
     for name in LINKS {
         if !(name == CATALOG && is_flat) {

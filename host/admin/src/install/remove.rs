@@ -1,9 +1,9 @@
 //! `make uninstall`: restores the node to its earlier state, and leaves nothing that a later installation would use.
 
-use super::Where;
+use super::InstallPaths;
 use super::bin_dir::{self, Found};
 use super::files;
-use super::home::{Home, VERSIONS};
+use super::layout::{InstallLayout, VERSIONS};
 use crate::output;
 use anyhow::{Context, Result};
 use postern_gate::places::INSTALLED;
@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// An object can't be removed.
-pub fn uninstall(place: &Where) -> Result<()> {
+pub fn uninstall(place: &InstallPaths) -> Result<()> {
     place.check()?;
-    let host = Home::at(place.library()).host();
-    let home = Home::at(place.real(&place.library()));
-    let _lock = home.directory().is_dir().then(|| files::lock(home.directory())).transpose()?;
-    let was_there = home.host().symlink_metadata().is_ok();
-    let made = home.made();
+    let host = InstallLayout::at(place.library()).host();
+    let layout = InstallLayout::at(place.real(&place.library()));
+    let _lock = layout.directory().is_dir().then(|| files::lock(layout.directory())).transpose()?;
+    let was_there = layout.host().symlink_metadata().is_ok();
+    let made = layout.made();
     // From both the list and the request: an older installation had no list.
-    let bins: BTreeSet<PathBuf> = home.bins().into_iter().chain([place.cni_bin.clone()]).collect();
+    let bins: BTreeSet<PathBuf> = layout.bins().into_iter().chain([place.cni_bin.clone()]).collect();
     for bin in &bins {
         clear(&place.real(bin), &host, &place.plugins)?;
     }
@@ -31,15 +31,15 @@ pub fn uninstall(place: &Where) -> Result<()> {
     if fs::read_link(&command).is_ok_and(|target| target == host) {
         files::remove_all(&command)?;
     }
-    for part in home.parts() {
+    for part in layout.parts() {
         files::remove_all(&part)?;
     }
     // First its own CNI bin directories, then the directory itself, if it has no other files.
-    for own_bin in bins.iter().map(|bin| place.real(bin)).filter(|bin| bin.starts_with(home.directory())) {
+    for own_bin in bins.iter().map(|bin| place.real(bin)).filter(|bin| bin.starts_with(layout.directory())) {
         let _ = fs::remove_dir(&own_bin);
     }
-    if home.directory().is_dir() && fs::remove_dir(home.directory()).is_err() {
-        output::say(format!("{} has files that were not installed, and stays", home.directory().display()));
+    if layout.directory().is_dir() && fs::remove_dir(layout.directory()).is_err() {
+        output::say(format!("{} has files that were not installed, and stays", layout.directory().display()));
     }
     give_back(place, made);
     let is_last = !INSTALLED.iter().any(|catalog| Path::new(catalog).exists());
@@ -50,7 +50,7 @@ pub fn uninstall(place: &Where) -> Result<()> {
 }
 
 /// Removes the directories that installations have made, if they are empty, the deepest first.
-fn give_back(place: &Where, mut made: Vec<PathBuf>) {
+fn give_back(place: &InstallPaths, mut made: Vec<PathBuf>) {
     made.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
     for path in made {
         let _ = fs::remove_dir(place.real(&path));

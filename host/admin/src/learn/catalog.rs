@@ -5,7 +5,7 @@ use crate::component::Component;
 use crate::subject;
 use anyhow::{Context, Result};
 use postern_gate::PROGRAM;
-use postern_gate::catalog::{Floor, Manifest, code_path, sha256};
+use postern_gate::catalog::{Manifest, WasiExtent, code_path, sha256};
 use postern_gate::places;
 use postern_gate::plugin_file;
 use std::fs::{self, Permissions};
@@ -16,7 +16,7 @@ use std::path::Path;
 pub const BIN: &str = "/learn";
 
 /// All files that are copied, read while the node's files can still be reached.
-pub struct Luggage {
+pub struct CopiedFiles {
     host: Vec<u8>,
     /// The executable for components that import all of WASI, if it exists.
     wasi: Option<Vec<u8>>,
@@ -34,7 +34,7 @@ pub struct Unpacked {
     pub imports: Vec<String>,
 }
 
-impl Luggage {
+impl CopiedFiles {
     /// Reads the host executable beside this program, its catalog, and a component file if `target` is one.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Luggage {
             code: sha256(&cwasm),
             size: cwasm.len() as u64,
             engine: postern_sandbox::engine::fingerprint(),
-            wasi: Floor::of(postern_sandbox::needs_all_of_wasi(&imports)),
+            wasi: WasiExtent::of(postern_sandbox::needs_all_of_wasi(&imports)),
             imports,
             postern: env!("CARGO_PKG_VERSION").to_owned(),
         };

@@ -7,24 +7,24 @@
 
 mod catalog;
 mod device;
+mod observed;
 mod parent;
 mod place;
 mod runs;
-mod seen;
 mod smallest;
 
-pub use smallest::{Key, Source, Widest};
+pub use smallest::{Key, Source, WidestValue};
 
 use crate::imports::Imports;
 use crate::lists::Network;
 use crate::output::{self, one_line};
 use crate::subject;
 use anyhow::{Context, Result, ensure};
-use catalog::Luggage;
+use catalog::CopiedFiles;
+use observed::ObservedOperations;
 use postern_policy::Policy;
 use postern_types::Capability;
 use runs::{Outcome, Run};
-use seen::Seen;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -61,9 +61,9 @@ pub fn run(target: &str, networks: &[PathBuf], name: Option<String>, json: bool)
     let name = name.unwrap_or_else(|| if file { subject::stem(Path::new(target)) } else { target.to_owned() });
     ensure!(subject::is_name(&name), "\"{name}\" is no name for a plugin: give it one with --name");
     let networks = networks.iter().map(|path| Network::read(path, &name)).collect::<Result<Vec<_>>>()?;
-    let luggage = Luggage::pack(target)?;
+    let copied = CopiedFiles::pack(target)?;
     place::enter(&resolver_files(&networks))?;
-    let report = learn(&luggage, target, &name, &networks)?;
+    let report = learn(&copied, target, &name, &networks)?;
     if json {
         output::json(&report)?;
     } else {
@@ -80,8 +80,8 @@ fn resolver_files(networks: &[Network]) -> Vec<(PathBuf, Vec<u8>)> {
     absolute.filter_map(|path| std::fs::read(&path).ok().map(|contents| (path, contents))).collect()
 }
 
-fn learn(luggage: &Luggage, target: &str, name: &str, networks: &[Network]) -> Result<Report> {
-    let unpacked = luggage.unpack(target, name)?;
+fn learn(copied: &CopiedFiles, target: &str, name: &str, networks: &[Network]) -> Result<Report> {
+    let unpacked = copied.unpack(target, name)?;
     let imports = Imports::parse(&unpacked.imports);
     // Runtimes name `lo` itself as the interface, and choose any name for other attachments.
     let ifname = if imports.has(Capability::Loopback) { "lo" } else { "eth0" };
@@ -90,7 +90,7 @@ fn learn(luggage: &Luggage, target: &str, name: &str, networks: &[Network]) -> R
         networks.iter().map(|network| runs::run(name, ifname, network, &imports)).collect()
     };
     let first = all(&smallest::widest(&imports)?)?;
-    let seen = Seen::of(&first, networks);
+    let seen = ObservedOperations::of(&first, networks);
     let results: Vec<_> = first.iter().map(|run| run.result.clone()).collect();
     let operations = first.iter().map(Run::operations).max().unwrap_or_default();
     let policy = smallest::policy(&seen, networks, &results, operations)?;

@@ -1,6 +1,6 @@
 //! The policy from the observations: literal names, or the keys of the configuration that had these values.
 
-use super::seen::{Seen, Used};
+use super::observed::{ObservedOperations, Used};
 use crate::capability::{OWN_ADDRESSES, groups_of, page};
 use crate::imports::Imports;
 use crate::lists::Network;
@@ -17,7 +17,7 @@ pub struct Key {
     key: &'static str,
     shape: Shape,
     from: Source,
-    widest: Widest,
+    widest: WidestValue,
 }
 
 /// The shape of a key's value.
@@ -40,7 +40,7 @@ pub enum Source {
 }
 
 /// The value of a key in the widest policy.
-pub enum Widest {
+pub enum WidestValue {
     /// Values that cover everything.
     Values(&'static [&'static str]),
     /// The values in the configuration: the language has none that covers everything.
@@ -51,17 +51,17 @@ pub enum Widest {
 
 impl Key {
     /// Makes a key that has one text.
-    pub const fn one(key: &'static str, from: Source, widest: Widest) -> Self {
+    pub const fn one(key: &'static str, from: Source, widest: WidestValue) -> Self {
         Self { key, shape: Shape::One, from, widest }
     }
 
     /// Makes a key that has a list, without which the table has no meaning.
-    pub const fn list(key: &'static str, from: Source, widest: Widest) -> Self {
+    pub const fn list(key: &'static str, from: Source, widest: WidestValue) -> Self {
         Self { key, shape: Shape::List, from, widest }
     }
 
     /// Makes a key that has a list and can be left out.
-    pub const fn some(key: &'static str, from: Source, widest: Widest) -> Self {
+    pub const fn some(key: &'static str, from: Source, widest: WidestValue) -> Self {
         Self { key, shape: Shape::Some, from, widest }
     }
 
@@ -92,7 +92,7 @@ const GATEWAYS: &[(&str, &str)] =
 ///
 /// # Errors
 /// An observed name can't be written as a literal.
-pub fn policy(seen: &Seen, networks: &[Network], results: &[Value], operations: usize) -> Result<String> {
+pub fn policy(seen: &ObservedOperations, networks: &[Network], results: &[Value], operations: usize) -> Result<String> {
     let mut out = String::new();
     let most = operations.saturating_mul(4);
     writeln!(out, "# The most operations that one call took were {operations}. Four times that leaves room:")?;
@@ -127,9 +127,9 @@ pub fn widest(imports: &Imports) -> Result<String> {
         let known = Capability::parse(capability);
         for key in known.into_iter().flat_map(|capability| page(capability).keys) {
             let values = match key.widest {
-                Widest::LeftOut => continue,
-                Widest::Values(open) => open.iter().map(|value| (*value).to_owned()).collect(),
-                Widest::Configured => key.configured(),
+                WidestValue::LeftOut => continue,
+                WidestValue::Values(open) => open.iter().map(|value| (*value).to_owned()).collect(),
+                WidestValue::Configured => key.configured(),
             };
             writeln!(out, "{} = {}", key.key, key.written(&values)?)?;
         }
@@ -141,7 +141,7 @@ pub fn widest(imports: &Imports) -> Result<String> {
 }
 
 /// Returns the imports that no network needed: whole capabilities, and functions of those that were used.
-pub fn unused(imports: &Imports, seen: &Seen) -> BTreeMap<String, Vec<String>> {
+pub fn unused(imports: &Imports, seen: &ObservedOperations) -> BTreeMap<String, Vec<String>> {
     let mut unused = BTreeMap::new();
     for (capability, functions) in &imports.authority {
         let used = seen.0.get(capability);
@@ -237,7 +237,7 @@ fn handed_out(networks: &[Network], results: &[Value]) -> Result<String> {
 
 /// Returns `[previous]` for a plugin that used the attachment's addresses without asking an IPAM plugin, after a plugin
 /// that had some. It holds their networks, because each container has other addresses.
-fn taken_over(seen: &Seen, networks: &[Network]) -> Result<String> {
+fn taken_over(seen: &ObservedOperations, networks: &[Network]) -> Result<String> {
     let asked = seen.0.get(Capability::Ipam.name()).map(|used| &used.networks);
     let uses = |capability: &&Capability| page(**capability).always == Some(OWN_ADDRESSES);
     let numbers = Capability::ALL.iter().filter(uses).filter_map(|capability| seen.0.get(capability.name()));
@@ -306,7 +306,7 @@ mod tests {
         Network { label: label.to_owned(), config }
     }
 
-    fn used(key: &'static str, objects: &[(usize, &[&str])]) -> Seen {
+    fn used(key: &'static str, objects: &[(usize, &[&str])]) -> ObservedOperations {
         let set = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
         let objects: BTreeMap<usize, BTreeSet<String>> =
             objects.iter().map(|(number, values)| (*number, set(values))).collect();
@@ -315,7 +315,7 @@ mod tests {
             networks: objects.keys().copied().collect(),
             objects: BTreeMap::from([(key, objects)]),
         };
-        Seen(BTreeMap::from([("bridge".to_owned(), used)]))
+        ObservedOperations(BTreeMap::from([("bridge".to_owned(), used)]))
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn what_only_removes_has_a_table_that_can_be_read() {
         let networks = [network("a", json!({}))];
-        let mut seen = Seen::default();
+        let mut seen = ObservedOperations::default();
         for capability in Capability::ALL.iter().map(|capability| capability.name()) {
             seen.0.entry(capability.to_owned()).or_default().networks.insert(0);
         }
@@ -358,11 +358,11 @@ mod tests {
     fn addresses_that_were_not_leased_are_granted_as_results() {
         let networks = [network("a", json!({"ipam": {"addresses": [{"address": "10.0.0.5/24"}]}}))];
         let result = json!({"ips": [{"address": "10.0.0.5/24"}]});
-        let text = policy(&Seen::default(), &networks, &[result], 0).unwrap();
+        let text = policy(&ObservedOperations::default(), &networks, &[result], 0).unwrap();
         assert!(text.contains("[result]\naddresses = [\"${config.ipam.addresses.*.address}\"]"), "{text}");
         assert!(!text.contains("gateways"), "{text}");
         let made = json!({"interfaces": [], "ips": [{"address": "10.0.0.5/24"}]});
-        assert!(!policy(&Seen::default(), &networks, &[made], 0).unwrap().contains("[result]"));
+        assert!(!policy(&ObservedOperations::default(), &networks, &[made], 0).unwrap().contains("[result]"));
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
         let networks = [network("a", previous), network("b", json!({}))];
         let seen = |names: &[&str]| {
             let used = Used { networks: BTreeSet::from([0, 1]), ..Used::default() };
-            Seen(names.iter().map(|name| ((*name).to_owned(), used.clone())).collect())
+            ObservedOperations(names.iter().map(|name| ((*name).to_owned(), used.clone())).collect())
         };
         let text = policy(&seen(&["masquerade"]), &networks, &[], 0).unwrap();
         assert!(text.ends_with("[previous]\naddresses = [\"10.9.0.0/24\", \"fd00::/64\"]\n"), "{text}");

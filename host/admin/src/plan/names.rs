@@ -1,14 +1,14 @@
 //! The names of objects in a plan, and the test if an operation's object existed before it.
 
 use super::node::HOST_END;
-use crate::capability::{list, told};
+use crate::capability::{list, operation_texts};
 use postern_gate::rehearsal::{Front, Object, OwnAddress, Request};
 use postern_sim::{Kernel, Place};
 use postern_types::{Handle, Operation};
 
 /// The existence of an operation's object before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum There {
+pub enum ObjectBefore {
     /// An object of that name exists.
     Other,
     /// It doesn't exist, or that is unknown.
@@ -16,9 +16,9 @@ pub enum There {
 }
 
 /// Looks before the operation.
-pub fn is_there(kernel: &Kernel, operation: &Operation) -> There {
-    let is_there = told(operation).makes().is_some_and(|name| kernel.find(Place::Host, name).is_some());
-    if is_there { There::Other } else { There::Unknown }
+pub fn object_before(kernel: &Kernel, operation: &Operation) -> ObjectBefore {
+    let object_before = operation_texts(operation).makes().is_some_and(|name| kernel.find(Place::Host, name).is_some());
+    if object_before { ObjectBefore::Other } else { ObjectBefore::Unknown }
 }
 
 /// The data for the names of objects.

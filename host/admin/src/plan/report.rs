@@ -1,6 +1,6 @@
 //! The parts of a plan, for scripts.
 
-use super::names::There;
+use super::names::ObjectBefore;
 use postern_policy::Origin;
 use postern_types::{OpError, Operation, Reply};
 use serde::Serialize;
@@ -86,7 +86,7 @@ pub struct OperationReport {
     /// The depth of delegation, 0 for the plugin that the runtime calls.
     pub depth: u32,
     #[serde(skip)]
-    there: There,
+    there: ObjectBefore,
 }
 
 /// The decision of policy.
@@ -137,7 +137,7 @@ impl OperationReport {
             changes: false,
             plugin: plugin.to_owned(),
             depth,
-            there: There::Unknown,
+            there: ObjectBefore::Unknown,
         }
     }
 
@@ -148,7 +148,7 @@ impl OperationReport {
         verdict: &Verdict,
         outcome: &Result<Reply, OpError>,
         changed: bool,
-        there: There,
+        there: ObjectBefore,
     ) {
         self.words = shorten(words);
         self.changes = changed && outcome.is_ok() && self.lasting != "nothing";
@@ -179,7 +179,7 @@ impl OperationReport {
         };
         let state = match (self.outcome == "ok", self.changes, self.there) {
             (false, ..) => "would fail",
-            (true, true, There::Other) => "is there, would be changed",
+            (true, true, ObjectBefore::Other) => "is there, would be changed",
             (true, true, _) => made,
             (true, false, _) => kept,
         };

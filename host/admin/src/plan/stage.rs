@@ -4,18 +4,20 @@ use super::handles;
 use super::names::{self, Names};
 use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
-use crate::capability::told;
+use crate::capability::operation_texts;
 use crate::lists;
+use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, check_version, code, config_version, read_conf};
 use postern_gate::capability::{bridge, device, ipam, leases, resolv_conf};
 use postern_gate::rehearsal::{
-    self, BadEnd, Common, Front, Known, Lack, Launcher, OwnAddress, Plugin, Request, Seen, state,
+    self, BadEnd, Common, Front, Launcher, LinkAttributes, OwnAddress, Plugin, Request, RunFacts, UnmetDemand,
+    state_error,
 };
 use postern_gate::{Engine, PlaceError, places};
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
-use postern_state::{LeaseStore, Snapshot, StateError};
+use postern_state::{LeaseStore, StateError};
 use postern_types::{Capability, ErrorCode, LeaseRange, OpError, Operation, Reply, ops};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -29,7 +31,7 @@ pub struct Stage {
     /// The present state of the node.
     pub kernel: Kernel,
     forwarding: [bool; 2],
-    leases: BTreeMap<PathBuf, Snapshot>,
+    leases: BTreeMap<PathBuf, LeaseSnapshot>,
     /// Findings besides the operations.
     pub notes: Vec<String>,
     /// All operations so far.
@@ -37,7 +39,7 @@ pub struct Stage {
     /// The delegates that were run.
     pub delegates: Vec<Delegate>,
     /// The data of the plugins so far: a record would contain them.
-    given: Given,
+    given: ChainInput,
 }
 
 /// One plugin that the runtime calls, with those that it delegates to.
@@ -49,18 +51,18 @@ struct Run {
     guarded: bool,
     common: Common,
     /// The links of the node when the guest ended: true if in the container, and the name.
-    links: Vec<(bool, String, Seen)>,
+    links: Vec<(bool, String, LinkAttributes)>,
 }
 
 /// The data of a chain's plugins.
 #[derive(Default)]
-struct Given {
+struct ChainInput {
     addresses: Vec<IpConfig>,
     /// Links of the host.
     links: Vec<String>,
 }
 
-impl Known for Run {
+impl RunFacts for Run {
     fn request(&self) -> &Request {
         &self.request
     }
@@ -73,15 +75,15 @@ impl Known for Run {
         self.common.shown.contains(link)
     }
 
-    fn seen(&self, interface: &Interface) -> Result<Option<Seen>, OpError> {
+    fn seen(&self, interface: &Interface) -> Result<Option<LinkAttributes>, OpError> {
         let is_inside = !interface.sandbox.is_empty();
         let mut links = self.links.iter().filter(|(inside, name, _)| (*inside, name) == (is_inside, &interface.name));
         Ok(links.next().map(|(.., seen)| seen.clone()))
     }
 
-    fn lack(&self, granted: &Granted) -> Result<Option<Lack>, OpError> {
+    fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
         // Only the guest acts in a simulation: its effects are there.
-        Ok((granted.requires_mac_guard() && !self.guarded).then(Lack::of_guard))
+        Ok((granted.requires_mac_guard() && !self.guarded).then(UnmetDemand::of_guard))
     }
 }
 
@@ -114,7 +116,7 @@ impl Stage {
             notes: node.notes,
             operations: Vec::new(),
             delegates: Vec::new(),
-            given: Given::default(),
+            given: ChainInput::default(),
         })
     }
 
@@ -185,7 +187,7 @@ impl Stage {
         })
         .map_err(|end| end.of(plugin))?;
         let seen = |link: &postern_sim::Link| {
-            let seen = Seen { mtu: link.info.mtu, pci: link.pci.clone() };
+            let seen = LinkAttributes { mtu: link.info.mtu, pci: link.pci.clone() };
             (link.place == Place::Container, link.info.name.clone(), seen)
         };
         run.links = self.kernel.links.values().map(seen).collect();
@@ -207,7 +209,7 @@ impl Stage {
         let decision = counted.and_then(|()| front.decide(&run.request, true, operation));
         let at = self.operations.len();
         self.operations.push(OperationReport::new(front.plugin, front.depth, operation));
-        let there = names::is_there(&self.kernel, operation);
+        let there = names::object_before(&self.kernel, operation);
         let (kernel, leases, forwarding) = (self.kernel.clone(), self.leases.clone(), self.forwarding);
         let mut native = None;
         let outcome = match &decision {
@@ -223,7 +225,7 @@ impl Stage {
         });
         let changed = kernel != self.kernel || leases != self.leases || forwarding != self.forwarding;
         let names = Names { kernel: &self.kernel, front, request: &run.request, own: &run.own };
-        let words = told(operation).words(&names, &outcome);
+        let words = operation_texts(operation).words(&names, &outcome);
         let verdict = match (decision, native) {
             (Ok(_), Some(missing)) => Verdict::Denied { missing },
             (Ok(rule), None) => Verdict::Allowed { rule: rule.name, from: rule.from },
@@ -444,29 +446,29 @@ impl Stage {
         }
         let sets = leases::range_sets(sets)?;
         let owner = run.request.owner();
-        let taken = self.leases(&run.request, sets.len())?.reserve(&owner, &sets, requested).map_err(state)?;
+        let taken = self.leases(&run.request, sets.len())?.reserve(&owner, &sets, requested).map_err(state_error)?;
         run.leased = true;
         Ok(leases::taken_by(&mut run.own, taken))
     }
 
     /// Returns the leases of the request's network, read once.
-    fn leases(&mut self, request: &Request, sets: usize) -> Result<&mut Snapshot, OpError> {
+    fn leases(&mut self, request: &Request, sets: usize) -> Result<&mut LeaseSnapshot, OpError> {
         let directory = PathBuf::from(leases::directory(&request.conf));
         if !self.leases.contains_key(&directory) {
             let store = LeaseStore {
                 data_dir: directory.clone(),
                 network: request.conf.name.clone(),
                 index_root: Path::new(places::LIBRARY).join("leases"),
-                boot_id: postern_state::boot_id().map_err(state)?,
+                boot_id: postern_state::boot_id().map_err(state_error)?,
             };
             // All sets that a later call may have.
-            let read = match Snapshot::read(&store, sets.max(MOST_SETS)) {
+            let read = match LeaseSnapshot::read(&store, sets.max(MOST_SETS)) {
                 Err(StateError::Io { .. }) => {
                     let directory = directory.join(&store.network);
                     self.notes.push(format!("{} can't be read: no address counts as taken", directory.display()));
-                    Snapshot::default()
+                    LeaseSnapshot::default()
                 }
-                other => other.map_err(state)?,
+                other => other.map_err(state_error)?,
             };
             self.leases.insert(directory.clone(), read);
         }

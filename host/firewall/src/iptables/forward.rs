@@ -258,6 +258,12 @@ impl Tables {
         Self::look(FILTER, runner)
     }
 
+    /// True if all rules that isolate this bridge are there, in their order.
+    pub(crate) fn isolates(&self, bridge: &str, ingress: IngressPolicy, families: &[bool]) -> bool {
+        let set = isolation(bridge, ingress);
+        families.iter().all(|v6| self.of(*v6).is_some_and(|saved| changes(&set, saved).is_empty()))
+    }
+
     /// True if the rules of this address are there, and the rule that leads to them.
     pub(crate) fn forwards(&self, address: IpAddr) -> bool {
         let [leading, _] = leading("");
@@ -266,7 +272,7 @@ impl Tables {
     }
 }
 
-/// True if there may be rules of the firewall plugin in one of the families. The look takes microseconds. If it is false,
+/// True if there may be rules of the firewall plugin in one of the families: accepted addresses, or isolated bridges. The look takes microseconds. If it is false,
 /// [`withdraw`] would start programs for milliseconds and find nothing.
 ///
 /// # Errors
@@ -276,8 +282,10 @@ pub fn may_be_admitted(nft: &mut Nft) -> Result<bool, FirewallError> {
         return Ok(true);
     }
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        if nft.chain(Table { family, name: FILTER }, CHAIN)?.is_some() {
-            return Ok(true);
+        for chain in [CHAIN, STAGES[0]] {
+            if nft.chain(Table { family, name: FILTER }, chain)?.is_some() {
+                return Ok(true);
+            }
         }
     }
     Ok(false)

@@ -31,9 +31,9 @@ pub(crate) struct SharedChain {
     pub(crate) has_entries: bool,
 }
 
-/// A table with the chains and rules in it that all owners share.
+/// A table with the chains and rules in it that all owners share. No attachment removes it.
 #[derive(Debug)]
-pub(crate) struct SharedTable {
+pub struct SharedTable {
     pub(crate) table: Table,
     pub(crate) comment: Option<&'static str>,
     pub(crate) chains: Vec<SharedChain>,
@@ -48,6 +48,12 @@ pub(crate) struct SharedTable {
 pub(crate) struct Found {
     pub(crate) chain: &'static str,
     pub(crate) rule: Rule,
+}
+
+impl std::fmt::Display for SharedTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "table {}", self.table)
+    }
 }
 
 impl SharedTable {
@@ -118,8 +124,25 @@ impl SharedTable {
         Ok(true)
     }
 
-    /// True if the table is there and holds only the shared objects.
-    pub(crate) fn is_unused(&self, nft: &mut Nft) -> Result<bool, FirewallError> {
+    /// Deletes the table if nothing uses it. Returns true if it deleted it.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the deadline passes.
+    pub fn remove_if_unused(&self, nft: &mut Nft) -> Result<bool, FirewallError> {
+        nft.change(|nft, batch| {
+            let unused = self.is_unused(nft)?;
+            if unused {
+                batch.delete_table(self.table);
+            }
+            Ok(unused)
+        })
+    }
+
+    /// True if the table is there and holds only the shared objects: no attachment's rule and no foreign object.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it, or the deadline passes.
+    pub fn is_unused(&self, nft: &mut Nft) -> Result<bool, FirewallError> {
         let Some(state) = nft.table(self.table)? else { return Ok(false) };
         let mut chains = 0;
         for chain in &self.chains {

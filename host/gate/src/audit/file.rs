@@ -4,7 +4,7 @@
 use super::LOG;
 use crate::places;
 use nix::sys::stat::{FileStat, fstat};
-use postern_state::{Dir, How};
+use postern_state::{Dir, OpenMode};
 use serde_json::json;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -36,7 +36,7 @@ pub fn openable(path: &Path) -> io::Result<()> {
         Err(reason) => return Err(io::Error::other(reason)),
     };
     places::trust_file(path, &directory).map_err(io::Error::other)?;
-    match directory.file(LOG, How::Append) {
+    match directory.file(LOG, OpenMode::Append) {
         Ok(file) => {
             if !file.metadata()?.is_file() {
                 return Err(io::Error::other("it is no regular file"));
@@ -103,7 +103,7 @@ impl Open {
     fn new(path: &Path) -> io::Result<Self> {
         let directory = places::directory(path).map_err(io::Error::other)?;
         places::trust_file(path, &directory).map_err(io::Error::other)?;
-        let file = directory.file(LOG, How::AppendOrCreate(0o600))?;
+        let file = directory.file(LOG, OpenMode::AppendOrCreate(0o600))?;
         places::trust_file(&path.join(LOG), &file).map_err(io::Error::other)?;
         Ok(Self { directory, file })
     }
@@ -145,7 +145,7 @@ impl Open {
         let line = json!({
             "time": crate::clock::now(), "note": "rotated", "dropped_bytes": before.map_or(0, |before| before.st_size),
         });
-        let mut new = self.directory.file(NEW, How::Rewrite(0o600))?;
+        let mut new = self.directory.file(NEW, OpenMode::Rewrite(0o600))?;
         new.write_all(format!("{line}\n").as_bytes())?;
         self.directory.unlink(OLD)?;
         self.directory.link(LOG, OLD)?;

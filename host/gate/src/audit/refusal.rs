@@ -10,7 +10,7 @@ use super::{GATHERED, LOG, LogFile, append, line_of_refusal};
 use crate::clock::now;
 use crate::places;
 use nix::unistd::getuid;
-use postern_state::How;
+use postern_state::OpenMode;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -93,7 +93,7 @@ fn age(line: &Value) -> u64 {
 /// Returns the refusals at the end of the log; none if it can't be read. One line too many is better than none.
 fn earlier(logs: &Path) -> Vec<Value> {
     let Ok(directory) = places::directory(logs) else { return Vec::new() };
-    let Ok(mut file) = directory.file(LOG, How::Read) else { return Vec::new() };
+    let Ok(mut file) = directory.file(LOG, OpenMode::Read) else { return Vec::new() };
     let text = tail(&mut file).unwrap_or_default();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter(|line| line.get("operation").and_then(Value::as_str) == Some(OPERATION)).collect()

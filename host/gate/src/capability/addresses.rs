@@ -1,7 +1,7 @@
 //! `addresses`: the addresses on the attachment's own link.
 
 use crate::capability::facts::{Facts, Needed};
-use crate::errors::{kernel, refused};
+use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
 use postern_types::{Address, ErrorCode, Handle, OpError, Reply, ops};
@@ -37,12 +37,12 @@ fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply
             false => error,
         });
     }
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     for address in addresses {
         gate.session.in_time()?;
-        container
-            .add_address(index, *address)
-            .map_err(|error| refused(error, &name, format_args!("failed to add IP addr {address} to \"{name}\"")))?;
+        container.add_address(index, *address).map_err(|error| {
+            native_error(error, &name, format_args!("failed to add IP addr {address} to \"{name}\""))
+        })?;
     }
     Ok(Reply::Done)
 }
@@ -60,8 +60,8 @@ pub fn not_own(address: &str) -> OpError {
 /// `addresses.list`.
 fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, _) = gate.front.own(handle)?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
-    Ok(Reply::Addresses(container.addresses(index).map_err(kernel)?.into_iter().map(show).collect()))
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    Ok(Reply::Addresses(container.addresses(index).map_err(kernel_error)?.into_iter().map(show).collect()))
 }
 
 /// Converts an address to the form that the guest sees.
@@ -72,11 +72,11 @@ pub fn show(address: postern_kernel::Address) -> Address {
 /// `addresses.settle`.
 fn settle(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     let until = (Instant::now() + SETTLED_WITHIN).min(gate.session.deadline);
     let mut pause = Duration::from_millis(1);
     loop {
-        let addresses = container.addresses(index).map_err(kernel)?;
+        let addresses = container.addresses(index).map_err(kernel_error)?;
         if let Some(duplicate) = addresses.iter().find(|address| address.dad_failed) {
             return Err(OpError::new(
                 ErrorCode::Exists,
@@ -87,7 +87,7 @@ fn settle(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
         let Some(tentative) = addresses.iter().find(|address| address.tentative) else { return Ok(Reply::Done) };
         if Instant::now() >= until {
             // A link without carrier never ends the detection: the native plugins accept that too.
-            let link = container.link_by_index(index).map_err(kernel)?;
+            let link = container.link_by_index(index).map_err(kernel_error)?;
             if link.is_none_or(|link| !link.running) {
                 return Ok(Reply::Done);
             }

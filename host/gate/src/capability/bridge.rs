@@ -3,7 +3,7 @@
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth::ignore_router_advertisements;
 use crate::effect::Port;
-use crate::errors::{about, kernel, link_gone, refused};
+use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
 use crate::node;
@@ -44,15 +44,15 @@ fn ensure(
 ) -> Result<Reply, OpError> {
     check_name(name)?;
     let host = gate.session.host()?;
-    let bridge = match host.link_by_name(name).map_err(kernel)? {
+    let bridge = match host.link_by_name(name).map_err(kernel_error)? {
         Some(link) => link,
         None => {
             gate.front.room(1)?;
             // Two runs may both find that it is missing. The kernel lets one of them create it, and the other finds it.
             let create = || host.create_bridge(name, mtu, vlan_filtering);
             node::noted(&gate.session.state, host, node::BRIDGE, name, create)
-                .map_err(|error| refused(error, name, format_args!("could not add \"{name}\"")))?;
-            host.link_by_name(name).map_err(kernel)?.ok_or_else(|| link_gone(name))?
+                .map_err(|error| native_error(error, name, format_args!("could not add \"{name}\"")))?;
+            host.link_by_name(name).map_err(kernel_error)?.ok_or_else(|| link_gone(name))?
         }
     };
     must_be_bridge(&bridge)?;
@@ -74,7 +74,7 @@ fn ensure(
 /// `bridge.find`.
 fn find(gate: &mut Gate<'_>, name: &str) -> Result<Reply, OpError> {
     check_name(name)?;
-    let Some(bridge) = gate.session.host()?.link_by_name(name).map_err(kernel)? else {
+    let Some(bridge) = gate.session.host()?.link_by_name(name).map_err(kernel_error)? else {
         return Ok(Reply::MaybeBridge(None));
     };
     must_be_bridge(&bridge)?;
@@ -123,8 +123,9 @@ fn previous_link(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 
 /// Writes down that another plugin's link is about to join this bridge. Returns true if it is still down.
 fn take(gate: &mut Gate<'_>, index: u32, name: &str, bridge: (u32, &str)) -> Result<bool, OpError> {
-    let find =
-        |gate: &Gate<'_>| gate.session.host()?.link_by_index(index).map_err(kernel)?.ok_or_else(|| link_gone(name));
+    let find = |gate: &Gate<'_>| {
+        gate.session.host()?.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
+    };
     let link = find(gate)?;
     let (master, bridge) = (bridge.0, bridge.1.to_owned());
     if let Some(port) = gate.session.ports().first() {
@@ -158,7 +159,8 @@ fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
     let netlink = gate.session.host()?;
     let tagged = port.vlan.is_some() || !port.trunk.is_empty();
     if tagged {
-        let bridge = netlink.link_by_index(bridge_index).map_err(kernel)?.ok_or_else(|| link_gone(&bridge_name))?;
+        let bridge =
+            netlink.link_by_index(bridge_index).map_err(kernel_error)?.ok_or_else(|| link_gone(&bridge_name))?;
         if !bridge.vlan_filtering {
             return Err(unfiltered(&bridge_name));
         }
@@ -167,7 +169,7 @@ fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
     }
     netlink.attach_port(index, bridge_index, port.hairpin, port.isolated).map_err(|error| {
         let full = error.is(Errno::EXFULL);
-        let refusal = refused(error, &name, format_args!("failed to connect \"{name}\" to bridge {bridge_name}"));
+        let refusal = native_error(error, &name, format_args!("failed to connect \"{name}\" to bridge {bridge_name}"));
         if full { refusal.hint("a bridge takes 1023 ports; give the network's pods a second bridge") } else { refusal }
     })?;
     set_vlans(netlink, index, &name, port)?;
@@ -182,7 +184,7 @@ fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) ->
 }
 
 fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Result<(), OpError> {
-    let failed = |error| refused(error, name, format_args!("failed to setup vlan tag on interface \"{name}\""));
+    let failed = |error| native_error(error, name, format_args!("failed to setup vlan tag on interface \"{name}\""));
     let tagged = port.vlan.is_some() || !port.trunk.is_empty();
     if tagged && !port.preserve_default_vlan {
         for id in netlink.vlans(index).map_err(failed)? {
@@ -251,7 +253,7 @@ fn pin_hardware_address(netlink: &Netlink, target: &Target) -> Result<(), OpErro
     let mac = if mac == [0; 6] { random_mac() } else { mac };
     netlink
         .set_mac(target.index, mac)
-        .map_err(|error| refused(error, &target.name, "failed to set bridge addr: could not set bridge's mac"))
+        .map_err(|error| native_error(error, &target.name, "failed to set bridge addr: could not set bridge's mac"))
 }
 
 /// Puts an address on the bridge, unless it is there. Returns true if it was added.
@@ -268,7 +270,7 @@ fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: boo
         };
         if conflict && force {
             netlink.delete_address(target.index, have).map_err(|error| {
-                refused(
+                native_error(
                     error,
                     &target.name,
                     format_args!("failed to set bridge addr: could not remove {have} from \"{}\"", target.name),
@@ -291,7 +293,7 @@ fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: boo
         Err(error) if error.is(Errno::EEXIST) => Ok(false),
         Err(error) => {
             let what = format!("failed to set bridge addr: could not add IP address {gateway} to \"{}\"", target.name);
-            Err(refused(error, &target.name, what))
+            Err(native_error(error, &target.name, what))
         }
     }
 }
@@ -306,7 +308,7 @@ fn vlan_gateway(
 ) -> Result<Link, OpError> {
     let name = format!("{bridge_name}.{vlan}");
     check_name(&name)?;
-    let found = netlink.link_by_name(&name).map_err(kernel)?;
+    let found = netlink.link_by_name(&name).map_err(kernel_error)?;
     let link = match found {
         Some(link) => link,
         None => {
@@ -319,8 +321,8 @@ fn vlan_gateway(
                 other => other.map(|()| true),
             };
             node::noted(&gate.session.state, netlink, node::VLAN_GATEWAY, &name, create)
-                .map_err(|error| refused(error, &name, format_args!("failed to make VLAN gateway {name}")))?;
-            netlink.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?
+                .map_err(|error| native_error(error, &name, format_args!("failed to make VLAN gateway {name}")))?;
+            netlink.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?
         }
     };
     // A link that an operator gave this name is not changed. A link of ours is completed, in case the run that began it
@@ -329,7 +331,7 @@ fn vlan_gateway(
         return Ok(link);
     }
     let peer = match link.peer_index {
-        Some(index) => netlink.link_by_index(index).map_err(kernel)?,
+        Some(index) => netlink.link_by_index(index).map_err(kernel_error)?,
         None => None,
     };
     if let Some(port) = peer.filter(|peer| peer.peer_index == Some(link.index)) {

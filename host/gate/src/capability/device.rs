@@ -5,7 +5,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::{Device, Effect, device};
-use crate::errors::{kernel, link_gone, refused, state};
+use crate::errors::{kernel_error, link_gone, native_error, state_error};
 use crate::front::Object;
 use crate::gate::Gate;
 use crate::session::Session;
@@ -54,13 +54,13 @@ fn find(gate: &Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpError> {
 /// `device.take`.
 fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpError> {
     let name = gate.session.request.ifname.clone();
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     if is_userspace(by, value)? {
         let message = format!("a driver of user space has the device \"{value}\": there is no link to move");
         return Err(OpError::new(ErrorCode::InvalidArgument, value, message));
     }
     // This is checked before the intent is recorded: undoing a failed ADD must not remove an earlier ADD's link.
-    if container.link_by_name(&name).map_err(kernel)?.is_some() {
+    if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
         let message = format!("failed to move link: the container has \"{name}\" already");
         return Err(
             OpError::new(ErrorCode::Exists, &name, message).hint("the attachment exists already: run DEL first")
@@ -78,12 +78,14 @@ fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpErro
     gate.session.intend(effect.clone())?;
     let host = gate.session.host()?;
     let moving = host.hand_over(link.index, gate.session.namespace()?.fd(), &name, &link.name);
-    moving.map_err(|error| refused(error, &link.name, "failed to move link"))?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
-    let own = container.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
+    moving.map_err(|error| native_error(error, &link.name, "failed to move link"))?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
     gate.session.known_by(&effect, &[u64::from(own.index)]);
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
-    container.set_up(own.index).map_err(|error| refused(error, &name, format_args!("failed to set {name:?} up")))?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    container
+        .set_up(own.index)
+        .map_err(|error| native_error(error, &name, format_args!("failed to set {name:?} up")))?;
     gate.session.container_mac = own.mac.map(Mac);
     gate.session.path.up = true;
     let handle = gate.grant(Object::Own { index: own.index, name })?;
@@ -106,8 +108,8 @@ fn may_go(gate: &Gate<'_>, link: &Link) -> Result<(), OpError> {
     if session.is_link_of_others(link)? {
         return Err(belongs("another attachment").hint("`postern ls` lists them; run its DEL, or `postern gc`, first"));
     }
-    let (objects, _) = postern_state::node::list(&session.state).map_err(state)?;
-    let here = session.host()?.cookie().map_err(kernel)?;
+    let (objects, _) = postern_state::node::list(&session.state).map_err(state_error)?;
+    let here = session.host()?.cookie().map_err(kernel_error)?;
     if objects.iter().any(|object| object.host_netns_cookie == here && object.name == link.name) {
         return Err(belongs("other networks of this node"));
     }
@@ -128,7 +130,7 @@ fn may_go(gate: &Gate<'_>, link: &Link) -> Result<(), OpError> {
 
 /// True if a default route of any table leads through a link.
 fn has_default_route(host: &Netlink, index: u32) -> Result<bool, OpError> {
-    let routes = host.all_routes().map_err(kernel)?;
+    let routes = host.all_routes().map_err(kernel_error)?;
     Ok(routes.iter().any(|(link, route)| *link == index && route.dst.prefix_len() == 0))
 }
 
@@ -152,8 +154,8 @@ pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &str) -> bool) 
     // The alias of a native plugin's link is its name on the host. Root in the container can choose alias and link.
     let Some(container) = session.container() else { return Ok(()) };
     let name = session.request.ifname.clone();
-    let container = container.netlink().map_err(kernel)?;
-    let Some(own) = container.link_by_name(&name).map_err(kernel)? else { return Ok(()) };
+    let container = container.netlink().map_err(kernel_error)?;
+    let Some(own) = container.link_by_name(&name).map_err(kernel_error)? else { return Ok(()) };
     let Some(alias) = own.alias.clone().filter(|alias| !alias.is_empty()) else { return Ok(()) };
     let refuse = |why: &str| {
         let message = format!("\"{name}\" in the container can't be moved home as \"{alias}\": {why}");
@@ -227,14 +229,14 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
     let none = |message: String| OpError::new(ErrorCode::NotFound, value, message);
     match by {
         DeviceKey::Name => {
-            host.link_by_any_name(value).map_err(kernel)?.ok_or_else(|| none("Link not found".to_owned()))
+            host.link_by_any_name(value).map_err(kernel_error)?.ok_or_else(|| none("Link not found".to_owned()))
         }
         DeviceKey::Address => {
             let mac: Mac = value.parse().map_err(|error| {
                 let message = format!("failed to parse MAC address \"{value}\": {error}");
                 OpError::new(ErrorCode::InvalidArgument, value, message)
             })?;
-            of_address(host.links().map_err(kernel)?, mac)
+            of_address(host.links().map_err(kernel_error)?, mac)
                 .map_err(|names| {
                     let message = format!("several links have the address {value}: {names}");
                     OpError::new(ErrorCode::InvalidArgument, value, message)
@@ -279,7 +281,7 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
 
 /// Returns the first such link by name, as a directory of `/sys` lists them.
 fn first(host: &Netlink, wanted: impl Fn(&Link) -> bool) -> Result<Option<Link>, OpError> {
-    let mut links = host.links().map_err(kernel)?;
+    let mut links = host.links().map_err(kernel_error)?;
     links.retain(wanted);
     links.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(links.into_iter().next())

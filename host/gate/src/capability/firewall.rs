@@ -3,11 +3,10 @@
 //! Backend, admin chain, zone and ingress policy come from the operator's configuration, and never from the guest.
 
 use crate::capability::facts::{Facts, Needed};
-use crate::effect::Firewall;
-use crate::errors::{self, kernel};
+use crate::effect::{Firewall, Isolation};
+use crate::errors::{self, kernel_error};
 use crate::gate::Gate;
 use crate::need::Need;
-use crate::node;
 use crate::session::{Request, Session};
 use ipnet::IpNet;
 use postern_cni::Verb;
@@ -61,13 +60,17 @@ fn must_own(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<(), OpError> {
 /// Returns the packet filter: the one that the network names, or else firewalld where it runs, and iptables elsewhere.
 fn backend(session: &Session, named: &Named) -> Result<FirewallBackend, OpError> {
     match named.backend {
-        Some(FirewallBackend::Firewalld) if !firewalld::runs(session.means()).map_err(errors::firewall)? => {
+        Some(FirewallBackend::Firewalld)
+            if !firewalld::runs(session.program_runner()).map_err(errors::firewall_error)? =>
+        {
             let message = "the network wants firewalld, which does not run on this node";
             Err(OpError::new(ErrorCode::Unsupported, "firewalld", message)
                 .hint("start firewalld, or set \"backend\" to \"iptables\""))
         }
         Some(backend) => Ok(backend),
-        None if firewalld::runs(session.means()).map_err(errors::firewall)? => Ok(FirewallBackend::Firewalld),
+        None if firewalld::runs(session.program_runner()).map_err(errors::firewall_error)? => {
+            Ok(FirewallBackend::Firewalld)
+        }
         None => Ok(FirewallBackend::Iptables),
     }
 }
@@ -81,17 +84,19 @@ fn admit(gate: &mut Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
     let named = Named::of(&gate.session.request.conf);
     let backend = backend(gate.session, &named)?;
     gate.front.granted().allows_filter(backend, &named)?;
-    let zone = (backend == FirewallBackend::Firewalld).then_some(named.zone);
-    let effect = Firewall { backend, zone, addresses: addresses.to_vec() };
+    let (admin_chain, zone) = match backend {
+        FirewallBackend::Iptables => (Some(named.admin_chain), None),
+        FirewallBackend::Firewalld => (None, Some(named.zone)),
+    };
+    let effect = Firewall { backend, admin_chain, zone, addresses: addresses.to_vec() };
     gate.session.intend(effect.clone())?;
-    effect.make(gate.session, &named.admin_chain)?;
+    effect.make(gate.session)?;
     Ok(Reply::Done)
 }
 
-/// Returns the IP versions of the attachment's addresses: true for IPv6.
-fn families(session: &Session) -> Vec<bool> {
-    let has = |v6: &bool| session.own.iter().any(|own| own.net.addr().is_ipv6() == *v6);
-    [false, true].into_iter().filter(has).collect()
+/// True if one of the addresses is of that IP version.
+fn has(addresses: &[IpNet], v6: bool) -> bool {
+    addresses.iter().any(|address| address.addr().is_ipv6() == v6)
 }
 
 /// Returns the name of the bridge in `prevResult`, by the native plugin's convention.
@@ -109,7 +114,7 @@ fn bridge(session: &Session) -> Result<Link, OpError> {
         end => end,
     };
     let master = end.as_ref().and_then(|end| end.master);
-    let found = master.map_or(Ok(None), |master| session.host()?.link_by_index(master).map_err(kernel))?;
+    let found = master.map_or(Ok(None), |master| session.host()?.link_by_index(master).map_err(kernel_error))?;
     let is = match found {
         Some(link) if link.kind == "bridge" && link.name == named => return Ok(link),
         Some(link) if link.kind == "bridge" => format!("a port of \"{}\"", link.name),
@@ -121,12 +126,12 @@ fn bridge(session: &Session) -> Result<Link, OpError> {
 }
 
 /// `firewall.isolate`.
-fn isolate(gate: &Gate<'_>, ingress: IngressPolicy) -> Result<Reply, OpError> {
-    let session = &*gate.session;
-    let bridge = bridge(session)?;
-    let make = || iptables::forward::isolate(&bridge.name, ingress, &families(session), session.means());
-    node::noted(&session.state, session.host()?, node::ISOLATION, &bridge.name, || make().map(|changes| changes > 0))
-        .map_err(errors::firewall)?;
+fn isolate(gate: &mut Gate<'_>, ingress: IngressPolicy) -> Result<Reply, OpError> {
+    let bridge = bridge(gate.session)?.name;
+    let addresses: Vec<IpNet> = gate.session.own.iter().map(|own| own.net).collect();
+    let isolation = Isolation { bridge, ingress, v4: has(&addresses, false), v6: has(&addresses, true) };
+    gate.session.intend(isolation.clone())?;
+    isolation.make(gate.session)?;
     Ok(Reply::Done)
 }
 
@@ -139,7 +144,7 @@ fn check(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
     let zone = recorded.and_then(|made| made.zone).unwrap_or_else(|| named.zone.clone());
     if backend == FirewallBackend::Firewalld {
         for address in addresses.iter().map(IpNet::addr) {
-            if !firewalld::query(&zone, address, session.means()).map_err(errors::firewall)? {
+            if !firewalld::query(&zone, address, session.program_runner()).map_err(errors::firewall_error)? {
                 let message = format!("failed to find the address {address} in {zone} zone");
                 return Err(OpError::new(ErrorCode::Mismatch, address.to_string(), message));
             }
@@ -151,7 +156,9 @@ fn check(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
     if admin.is_none() && isolated.is_none() {
         return Ok(Reply::Done);
     }
-    match iptables::forward::missing_rule(addresses, admin, isolated, session.means()).map_err(errors::firewall)? {
+    match iptables::forward::missing_rule(addresses, admin, isolated, session.program_runner())
+        .map_err(errors::firewall_error)?
+    {
         None => Ok(Reply::Done),
         Some(missing) => Err(OpError::new(ErrorCode::Mismatch, "", missing)),
     }
@@ -193,7 +200,10 @@ pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
 /// lists count. Addresses of other attachments' records never do.
 fn revert_unrecorded(session: &Session) -> Result<(), OpError> {
     let previous = session.request.conf.previous_result().ok().flatten().unwrap_or_default();
-    let knows = |address: &IpNet| session.record().is_none() || session.is_replaced() || session.owns(address);
+    let own = session.record().filter(|_| !session.is_replaced()).map(postern_state::Record::sections);
+    let knows = |address: &IpNet| {
+        own.is_none_or(|own| own.iter().any(|section| section.addresses.contains(&address.to_string())))
+    };
     let mut addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).filter(knows).collect();
     let mut foreign = Vec::new();
     for address in &addresses {
@@ -209,11 +219,12 @@ fn revert_unrecorded(session: &Session) -> Result<(), OpError> {
     let named = Named::of(&session.request.conf);
     if named.backend != Some(FirewallBackend::Iptables) && firewalld::installed() {
         let zone = Some(named.zone);
-        Firewall { backend: FirewallBackend::Firewalld, zone, addresses: addresses.clone() }.revert(session)?;
+        let backend = FirewallBackend::Firewalld;
+        Firewall { backend, admin_chain: None, zone, addresses: addresses.clone() }.revert(session)?;
     }
     match iptables::installed() {
         // Only legacy iptables' programs show the rules of its tables. If such rules were made here, they were there.
         [false, false] => Ok(()),
-        _ => Firewall { backend: FirewallBackend::Iptables, zone: None, addresses }.revert(session),
+        _ => Firewall { backend: FirewallBackend::Iptables, admin_chain: None, zone: None, addresses }.revert(session),
     }
 }

@@ -1,7 +1,7 @@
 //! `forwarding`: a node object.
 
 use crate::capability::facts::{Facts, Needed};
-use crate::errors::kernel;
+use crate::errors::kernel_error;
 use crate::gate::Gate;
 use crate::node;
 use postern_kernel::{Sysctl, sysctl};
@@ -30,7 +30,7 @@ fn enable(gate: &Gate<'_>) -> Result<Reply, OpError> {
             continue;
         }
         let failed = |error| {
-            let mut converted = kernel(error);
+            let mut converted = kernel_error(error);
             converted.code = ErrorCode::Io;
             converted.message = format!("failed to enable forwarding: {}", converted.message);
             converted

@@ -4,7 +4,7 @@ use crate::capability::facts::{Facts, Needed};
 use crate::collect;
 use crate::effect::lease::is_relative;
 use crate::effect::{Effect, Lease};
-use crate::errors::state;
+use crate::errors::state_error;
 use crate::gate::Gate;
 use crate::need::Need;
 use crate::session::{OwnAddress, Request, Session};
@@ -84,7 +84,7 @@ fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) 
     let leases = opened(gate.session.leases(&directory, true)?)?;
     gate.session.intend(Lease { directory })?;
     let owner = owner(&gate.session.request);
-    let taken = leases.reserve(&owner, &sets, requested, gate.session.deadline).map_err(state)?;
+    let taken = leases.reserve(&owner, &sets, requested, gate.session.deadline).map_err(state_error)?;
     if let Some(undo) = gate.session.undo.last_mut() {
         undo.leases = taken.iter().map(|lease| lease.address.addr()).collect();
     }
@@ -116,7 +116,7 @@ fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let Some(leases) = gate.session.leases(&directory(&gate.session.request.conf), false)? else {
         return Ok(Reply::Leases(Vec::new()));
     };
-    let held = leases.held(&owner(&gate.session.request), gate.session.deadline).map_err(state)?;
+    let held = leases.held(&owner(&gate.session.request), gate.session.deadline).map_err(state_error)?;
     Ok(held_by(held))
 }
 
@@ -161,7 +161,7 @@ fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
             }
             served.is_some() || collect::is_busy(session, &owner.container_id, &owner.ifname)
         };
-        freed = leases.retain(&owners, spared, gate.session.deadline).map_err(state)?.len();
+        freed = leases.retain(&owners, spared, gate.session.deadline).map_err(state_error)?.len();
     }
     Ok(Reply::Removed(u32::try_from(freed).unwrap_or(u32::MAX)))
 }
@@ -172,5 +172,5 @@ fn available(gate: &Gate<'_>, sets: &[Vec<LeaseRange>]) -> Result<Reply, OpError
     let Some(leases) = gate.session.leases(&directory(&gate.session.request.conf), false)? else {
         return Ok(Reply::Available(true));
     };
-    Ok(Reply::Available(leases.exhausted(&sets, gate.session.deadline).map_err(state)?.is_none()))
+    Ok(Reply::Available(leases.exhausted(&sets, gate.session.deadline).map_err(state_error)?.is_none()))
 }

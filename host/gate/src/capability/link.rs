@@ -3,7 +3,7 @@
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
 use crate::effect::{Effect, Veth, macvlan};
-use crate::errors::{about, kernel, link_gone, refused};
+use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
 use crate::session::Session;
@@ -34,7 +34,7 @@ fn own(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
         return Ok(Reply::MaybeLink(None));
     }
     let name = gate.session.request.ifname.clone();
-    let Some(link) = container.netlink().map_err(kernel)?.link_by_name(&name).map_err(kernel)? else {
+    let Some(link) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else {
         return Ok(Reply::MaybeLink(None));
     };
     let handle = gate.grant(Object::Own { index: link.index, name })?;
@@ -45,11 +45,11 @@ fn own(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name, link) = match gate.front.object(handle)? {
         Object::Own { index, name } => {
-            let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
+            let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
             (*index, name, netlink.link_by_index(*index))
         }
         Object::Parent { index, name, in_container: true, .. } => {
-            let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
+            let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
             (*index, name, netlink.link_by_index(*index))
         }
         Object::HostEnd { index, name, .. }
@@ -59,7 +59,7 @@ fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
             (*index, name, gate.session.host()?.link_by_index(*index))
         }
     };
-    match link.map_err(kernel)? {
+    match link.map_err(kernel_error)? {
         Some(link) if link.index == index => Ok(Reply::Link(Gate::show(handle, link))),
         _ => Err(link_gone(name)),
     }
@@ -68,8 +68,8 @@ fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 /// `link.up`.
 fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
-    let set_up = gate.session.container_required()?.netlink().map_err(kernel)?.set_up(index);
-    set_up.map_err(|error| refused(error, &name, format_args!("failed to set \"{name}\" UP")))?;
+    let set_up = gate.session.container_required()?.netlink().map_err(kernel_error)?.set_up(index);
+    set_up.map_err(|error| native_error(error, &name, format_args!("failed to set \"{name}\" UP")))?;
     gate.session.path.up = true;
     Ok(Reply::Done)
 }
@@ -80,8 +80,8 @@ fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 /// The kernel refuses.
 pub fn delete_own(session: &Session) -> Result<(), OpError> {
     let Some(container) = session.container() else { return Ok(()) };
-    let (netlink, name) = (container.netlink().map_err(kernel)?, &session.request.ifname);
-    match netlink.link_by_name(name).map_err(kernel)? {
+    let (netlink, name) = (container.netlink().map_err(kernel_error)?, &session.request.ifname);
+    match netlink.link_by_name(name).map_err(kernel_error)? {
         Some(own) => netlink.delete_link(own.index).map(drop).map_err(about(name)),
         None => Ok(()),
     }
@@ -106,7 +106,7 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
         gate.session.only_of_this_run(|effect| Veth::of(effect).is_some(), "pair")?;
         gate.session.only_of_this_run(Effect::is_link, "link")?;
     }
-    gate.session.container_required()?.netlink().map_err(kernel)?.delete_link(index).map_err(about(&name))?;
+    gate.session.container_required()?.netlink().map_err(kernel_error)?.delete_link(index).map_err(about(&name))?;
     // The record keeps the pair until its host end is gone: the container may have put another link in its place. DEL
     // checks that after it has processed the record.
     if is_add {

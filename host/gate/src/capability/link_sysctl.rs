@@ -1,7 +1,7 @@
 //! `link-sysctl`: known keys of the attachment's own link.
 
 use crate::capability::facts::{Facts, Needed};
-use crate::errors::kernel;
+use crate::errors::kernel_error;
 use crate::gate::Gate;
 use postern_kernel::Sysctl;
 use postern_types::{ErrorCode, Handle, LinkSysctl, OpError, Reply, ops};
@@ -45,7 +45,7 @@ fn write(container: &postern_kernel::Worker, key: &Sysctl, value: &str) -> Resul
     match container.sysctl_set(key, value) {
         Ok(_) => Ok(Reply::Done),
         Err(error) => {
-            let mut converted = kernel(error);
+            let mut converted = kernel_error(error);
             if converted.code != ErrorCode::NotFound {
                 converted.code = ErrorCode::Io;
             }

@@ -4,7 +4,7 @@ use crate::capability::addresses::show;
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::loopback_up::lo;
 use crate::effect::{Effect, LoopbackUp};
-use crate::errors::kernel;
+use crate::errors::kernel_error;
 use crate::gate::Gate;
 use postern_types::{OpError, Reply, ops};
 
@@ -25,11 +25,11 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Loopback) -> Result<Reply, 
 
 /// `loopback.up`.
 fn up(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     let lo = lo(netlink)?;
     if !lo.up {
         gate.session.intend(LoopbackUp {})?;
-        gate.session.container_required()?.netlink().map_err(kernel)?.set_up(lo.index).map_err(kernel)?;
+        gate.session.container_required()?.netlink().map_err(kernel_error)?.set_up(lo.index).map_err(kernel_error)?;
     }
     Ok(Reply::Done)
 }
@@ -42,8 +42,8 @@ fn down(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 
 /// `loopback.state`.
 fn state(gate: &Gate<'_>) -> Result<Reply, OpError> {
-    let netlink = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     let lo = lo(netlink)?;
-    let addresses = netlink.addresses(lo.index).map_err(kernel)?;
+    let addresses = netlink.addresses(lo.index).map_err(kernel_error)?;
     Ok(Reply::Loopback { up: lo.up, addresses: addresses.into_iter().map(show).collect() })
 }

@@ -5,9 +5,9 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
-use crate::effect::mac_guard::{is_whole, native, recorded};
+use crate::effect::mac_guard::{claim, is_whole, name_is_taken, native, recorded};
 use crate::effect::{Effect, MacGuard};
-use crate::errors::{firewall, kernel, link_gone};
+use crate::errors::{firewall_error, kernel_error, link_gone};
 use crate::gate::Gate;
 use crate::session::Session;
 use postern_cni::Verb;
@@ -46,7 +46,7 @@ fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError>
     }
     let native = native(gate.session);
     // An effect that can't be made must not be recorded: it could never be removed.
-    macguard::validate(&native).map_err(firewall)?;
+    macguard::validate(&native).map_err(firewall_error)?;
     let guard = |id: Option<String>| Effect::from(MacGuard { id, host: Some(name.clone()), mac: Some(mac) });
     let request = &gate.session.request;
     let own = own_id(&request.conf.name, &request.container_id, &request.ifname);
@@ -63,25 +63,16 @@ fn ensure(gate: &mut Gate<'_>, host: Handle, mac: Mac) -> Result<Reply, OpError>
         gate.session.known_by(&guard(Some(own)), &handles);
         return Ok(Reply::Done);
     }
-    let message = format!("the rules named {own} guard a port that is not \"{name}\"");
-    Err(OpError::new(ErrorCode::Exists, own, message).hint("`postern doctor` shows whose they are"))
+    Err(name_is_taken(&own, &name))
 }
 
 /// Checks that a link of an earlier plugin has joined for this attachment, or can join.
 fn must_be_takeable(session: &Session, index: u32, name: &str) -> Result<(), OpError> {
-    let link = session.host()?.link_by_index(index).map_err(kernel)?.ok_or_else(|| link_gone(name))?;
+    let link = session.host()?.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))?;
     match session.ports().first() {
         Some(port) if port.index == index => Ok(()),
         _ => session.must_be_free(&link),
     }
-}
-
-/// Makes the rules, unless rules for another existing port have their name. Returns the handles of the new rules.
-fn claim(session: &Session, id: &str, host: &str, mac: Mac) -> Result<Option<Vec<u64>>, OpError> {
-    let netlink = session.host()?;
-    // A port whose state can't be read counts as existing.
-    let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
-    macguard::claim(&mut *session.nft()?, id, host, mac.0, is_there).map_err(firewall)
 }
 
 /// `mac-guard.check`.

@@ -2,7 +2,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::{Effect, Macvlan, macvlan};
-use crate::errors::{about, kernel, link_gone, refused};
+use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
 use postern_kernel::{Link, MacvlanSpec, random_mac, random_veth_name};
@@ -18,14 +18,14 @@ pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unr
 pub fn execute(gate: &mut Gate<'_>, operation: &ops::Macvlan) -> Result<Reply, OpError> {
     match operation {
         ops::Macvlan::Create { parent, mode, mtu, mac, queue } => {
-            create(gate, *parent, &Wanted { mode: *mode, mtu: *mtu, mac: *mac, queue: *queue })
+            create(gate, *parent, &MacvlanSettings { mode: *mode, mtu: *mtu, mac: *mac, queue: *queue })
         }
         ops::Macvlan::Find => find(gate),
     }
 }
 
 /// How it is to be made.
-struct Wanted {
+struct MacvlanSettings {
     mode: MacvlanMode,
     mtu: Option<u32>,
     mac: Option<Mac>,
@@ -33,20 +33,20 @@ struct Wanted {
 }
 
 /// `macvlan.create`.
-fn create(gate: &mut Gate<'_>, parent: Handle, wanted: &Wanted) -> Result<Reply, OpError> {
+fn create(gate: &mut Gate<'_>, parent: Handle, wanted: &MacvlanSettings) -> Result<Reply, OpError> {
     let name = gate.session.request.ifname.clone();
     let (parent, in_container, most) = gate.front.parent(parent)?;
     if let Some(mtu) = wanted.mtu.filter(|mtu| *mtu > most) {
         let message = format!("invalid MTU {mtu}, must be [0, master MTU({most})]");
         return Err(OpError::new(ErrorCode::InvalidArgument, mtu.to_string(), message));
     }
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     // Looked at before it is recorded: undoing a failed ADD must not take away what an earlier one made.
     let exists = || {
         let message = format!("failed to create macvlan: the container has \"{name}\" already");
         OpError::new(ErrorCode::Exists, &name, message).hint("the attachment exists already: run DEL first")
     };
-    if container.link_by_name(&name).map_err(kernel)?.is_some() {
+    if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
         return Err(exists());
     }
     if let Some(living) = macvlan::retire(gate.session)? {
@@ -60,7 +60,7 @@ fn create(gate: &mut Gate<'_>, parent: Handle, wanted: &Wanted) -> Result<Reply,
     let born = (!in_container).then(random_veth_name);
     let effect = Effect::from(Macvlan { mac, born: born.clone() });
     gate.session.intend(effect.clone())?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     let spec = MacvlanSpec {
         name: born.as_deref().unwrap_or(&name),
         parent,
@@ -71,13 +71,13 @@ fn create(gate: &mut Gate<'_>, parent: Handle, wanted: &Wanted) -> Result<Reply,
         namespace: if in_container { None } else { Some(gate.session.namespace()?.fd()) },
     };
     let netlink = if in_container { container } else { gate.session.host()? };
-    netlink.create_macvlan(&spec).map_err(|error| refused(error, &name, "failed to create macvlan"))?;
-    let made = container.link_by_name(spec.name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
+    netlink.create_macvlan(&spec).map_err(|error| native_error(error, &name, "failed to create macvlan"))?;
+    let made = container.link_by_name(spec.name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
     gate.session.known_by(&effect, &[u64::from(made.index)]);
     if !in_container {
-        let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+        let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
         let renamed = container.rename(made.index, &name);
-        renamed.map_err(|error| refused(error, &name, format_args!("failed to rename macvlan to \"{name}\"")))?;
+        renamed.map_err(|error| native_error(error, &name, format_args!("failed to rename macvlan to \"{name}\"")))?;
     }
     gate.session.container_mac = made.mac.map(Mac);
     show(gate, Link { name, ..made }, Some(wanted.mode)).map(Reply::Macvlan)
@@ -88,7 +88,7 @@ fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let none = Ok(Reply::MaybeMacvlan(None));
     let Some(container) = gate.session.container() else { return none };
     let name = gate.session.request.ifname.clone();
-    let netlink = container.netlink().map_err(kernel)?;
+    let netlink = container.netlink().map_err(kernel_error)?;
     let found = netlink.link_by_name(&name).map_err(about(&name))?;
     let Some(own) = found.filter(|link| link.kind == Macvlan::KIND) else { return none };
     let mode = own.macvlan_mode;

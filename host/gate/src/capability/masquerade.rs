@@ -3,7 +3,7 @@
 use crate::capability::facts::{Facts, Needed};
 use crate::collect;
 use crate::effect::{Effect, Masquerade};
-use crate::errors::firewall;
+use crate::errors::firewall_error;
 use crate::gate::Gate;
 use crate::need::Need;
 use crate::session::{OwnAddress, Session};
@@ -46,7 +46,7 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
     }
     if backend == Backend::Iptables {
         // An effect that can't be made must not be recorded: it could never be removed.
-        iptables::validate(&key).map_err(firewall)?;
+        iptables::validate(&key).map_err(firewall_error)?;
     }
     let effect = Effect::from(Masquerade { backend, addresses: own.clone() });
     // The question comes before the intent is written: an intent that is written twice has one line.
@@ -54,14 +54,14 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
     gate.session.intend(effect.clone())?;
     match backend {
         Backend::Nftables if is_first => {
-            let handles = masquerade::nft_add(&mut *gate.session.nft()?, &key, &own).map_err(firewall)?;
+            let handles = masquerade::nft_add(&mut *gate.session.nft()?, &key, &own).map_err(firewall_error)?;
             gate.session.known_by(&effect, &handles);
             Ok(())
         }
-        Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own),
-        Backend::Iptables => iptables::ensure(&key, &own, gate.session.means()),
+        Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own).map(drop),
+        Backend::Iptables => iptables::ensure(&key, &own, gate.session.program_runner()),
     }
-    .map_err(firewall)?;
+    .map_err(firewall_error)?;
     Ok(Reply::Done)
 }
 
@@ -84,9 +84,9 @@ fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
             let handles = Masquerade { backend: Backend::Nftables, addresses: own.clone() }.handles(gate.session);
             masquerade::nft_check_known(&mut *gate.session.nft()?, &key, &own, &handles)
         }
-        Backend::Iptables => iptables::check(&key, &own, gate.session.means()),
+        Backend::Iptables => iptables::check(&key, &own, gate.session.program_runner()),
     }
-    .map_err(firewall)?;
+    .map_err(firewall_error)?;
     if whole {
         return Ok(Reply::Done);
     }
@@ -138,7 +138,7 @@ pub fn collect(session: &Session, valid: &[(String, String)]) -> Result<usize, O
     // A program is started only if there are rules of other attachments than the valid ones.
     let in_nftables = session.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
     if in_nftables || iptables::has_legacy_nat() {
-        removed += iptables::retain(network, valid, busy, session.means()).map_err(firewall)?.len();
+        removed += iptables::retain(network, valid, busy, session.program_runner()).map_err(firewall_error)?.len();
     }
     Ok(removed)
 }

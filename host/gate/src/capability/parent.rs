@@ -1,7 +1,7 @@
 //! `parent`: a link that others are stacked on. To look at it, and to hand it on, is all that can be done with it.
 
 use crate::capability::facts::{Facts, Needed};
-use crate::errors::kernel;
+use crate::errors::kernel_error;
 use crate::front::Object;
 use crate::gate::Gate;
 use postern_kernel::Netlink;
@@ -23,15 +23,15 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Parent) -> Result<Reply, Op
 /// `parent.find`.
 fn find(gate: &mut Gate<'_>, name: &str, in_container: bool) -> Result<Reply, OpError> {
     let netlink = match in_container {
-        true => gate.session.container_required()?.netlink().map_err(kernel)?,
+        true => gate.session.container_required()?.netlink().map_err(kernel_error)?,
         false => gate.session.host()?,
     };
     let link = match name {
         "" => match default_link(netlink)? {
-            Some(index) => netlink.link_by_index(index).map_err(kernel)?,
+            Some(index) => netlink.link_by_index(index).map_err(kernel_error)?,
             None => return Err(OpError::new(ErrorCode::NotFound, "default route", "no default route interface found")),
         },
-        name => netlink.link_by_any_name(name).map_err(kernel)?,
+        name => netlink.link_by_any_name(name).map_err(kernel_error)?,
     };
     let link = link.ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
     // The records are read only for what looks like one: a container has the other end, or it is a port.
@@ -53,7 +53,7 @@ fn find(gate: &mut Gate<'_>, name: &str, in_container: bool) -> Result<Reply, Op
 /// # Errors
 /// The kernel refuses to list them.
 pub fn default_link(netlink: &Netlink) -> Result<Option<u32>, OpError> {
-    let routes = netlink.all_routes().map_err(kernel)?;
+    let routes = netlink.all_routes().map_err(kernel_error)?;
     let is_default = |v4| {
         let mut found = routes.iter().filter(move |(_, route)| {
             let is_main = route.table.is_none_or(|table| table == 254);

@@ -1,7 +1,7 @@
 //! `point-to-point`: the host end of a routed pair.
 
 use crate::capability::facts::{Facts, Needed};
-use crate::errors::{kernel, refused};
+use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
 use nix::errno::Errno;
@@ -48,9 +48,11 @@ fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             Ok(()) => {}
             // Two addresses of one attachment may share their gateway.
             Err(error) if error.is(Errno::EEXIST) => {}
-            Err(error) => return Err(refused(error, &name, format_args!("failed to add IP addr {gateway} to veth"))),
+            Err(error) => {
+                return Err(native_error(error, &name, format_args!("failed to add IP addr {gateway} to veth")));
+            }
         }
-        if netlink.is_local(address.addr()).map_err(kernel)? {
+        if netlink.is_local(address.addr()).map_err(kernel_error)? {
             return Err(OpError::new(
                 ErrorCode::Exists,
                 address.to_string(),
@@ -72,7 +74,7 @@ fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             // A route that exists is an error too: it leads to another container.
             Err(error) => {
                 let words = format!("{} dev {name}", route.dst);
-                return Err(refused(error, &words, format_args!("failed to add route on host '{words}'")));
+                return Err(native_error(error, &words, format_args!("failed to add route on host '{words}'")));
             }
         }
     }

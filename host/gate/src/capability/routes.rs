@@ -2,7 +2,7 @@
 
 use crate::capability::addresses::not_own;
 use crate::capability::facts::{Facts, Needed};
-use crate::errors::{kernel, refused};
+use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
 use postern_types::{Handle, OpError, Reply, Route, ops};
@@ -31,7 +31,7 @@ fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, O
             return Err(not_own(&source.to_string()));
         }
     }
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     for route in routes {
         gate.session.in_time()?;
         container.add_route(index, route).map_err(|error| {
@@ -40,7 +40,7 @@ fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, O
             let table = route.table.map(|table| format!(" table {table}")).unwrap_or_default();
             let scope = route.scope.map(|scope| format!(" scope {scope}")).unwrap_or_default();
             let words = format!("{}{via} dev {name}{metric}{table}{scope}", route.dst);
-            refused(error, &words, format_args!("failed to add route '{words}'"))
+            native_error(error, &words, format_args!("failed to add route '{words}'"))
         })?;
     }
     Ok(Reply::Done)
@@ -49,12 +49,12 @@ fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, O
 /// `routes.remove-connected`.
 fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     for network in networks {
         gate.session.in_time()?;
         container.delete_connected(index, *network).map_err(|error| {
             let words = format!("{network} dev {name}");
-            refused(error, &words, format_args!("failed to delete route '{words}'"))
+            native_error(error, &words, format_args!("failed to delete route '{words}'"))
         })?;
     }
     Ok(Reply::Done)
@@ -63,5 +63,7 @@ fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> Resu
 /// `routes.list`.
 fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, _) = gate.front.own(handle)?;
-    Ok(Reply::Routes(gate.session.container_required()?.netlink().map_err(kernel)?.routes(index).map_err(kernel)?))
+    Ok(Reply::Routes(
+        gate.session.container_required()?.netlink().map_err(kernel_error)?.routes(index).map_err(kernel_error)?,
+    ))
 }

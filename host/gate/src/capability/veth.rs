@@ -3,7 +3,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::{Effect, MacGuard, Veth};
-use crate::errors::{about, kernel, link_gone, refused};
+use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
 use crate::session::Session;
@@ -44,9 +44,9 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
         )
         .hint("the attachment exists already: run DEL first")
     };
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     // The check comes before the record is written: undoing a failed ADD must not remove an earlier run's link.
-    if container.link_by_name(&name).map_err(kernel)?.is_some() {
+    if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
         return Err(exists(&peer_name));
     }
     if let Some(port) = gate.session.ports().first() {
@@ -61,7 +61,7 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
     // The address is chosen here. Root in the container may change the link's address before it is read later.
     let mac = mac.unwrap_or_else(|| Mac(random_mac()));
     gate.session.intend(Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     let spec = VethSpec {
         name: &name,
         mtu,
@@ -74,15 +74,15 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
         return Err(if error.is(nix::errno::Errno::EEXIST) {
             exists(&peer_name)
         } else {
-            refused(error, &name, "failed to make veth pair")
+            native_error(error, &name, "failed to make veth pair")
         });
     }
-    let own = container.link_by_name(&name).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
+    let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
     gate.session.container_mac = Some(mac);
     // The settings of an earlier pair of this run are gone with it.
     gate.session.path = DataPath::default();
     let host = gate.session.host()?;
-    let end = host.link_by_name(&peer_name).map_err(kernel)?.ok_or_else(|| link_gone(&peer_name))?;
+    let end = host.link_by_name(&peer_name).map_err(kernel_error)?.ok_or_else(|| link_gone(&peer_name))?;
     host.set_up(end.index).map_err(about(&peer_name))?;
     ignore_router_advertisements(&peer_name);
     pair(gate, own, Link { up: true, ..end }, true, None).map(Reply::Veth)
@@ -131,7 +131,9 @@ fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let none = Ok(Reply::MaybeVeth(None));
     let Some(container) = gate.session.container() else { return none };
     let name = gate.session.request.ifname.clone();
-    let Some(own) = container.netlink().map_err(kernel)?.link_by_name(&name).map_err(kernel)? else { return none };
+    let Some(own) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else {
+        return none;
+    };
     if own.kind != "veth" {
         return none;
     }
@@ -154,7 +156,7 @@ fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     }
     let Some(end) = end else { return none };
     let bridge = match end.master {
-        Some(master) => host.link_by_index(master).map_err(kernel)?.filter(|link| link.kind == "bridge"),
+        Some(master) => host.link_by_index(master).map_err(kernel_error)?.filter(|link| link.kind == "bridge"),
         None => None,
     };
     pair(gate, own, end, ours, bridge.map(|bridge| bridge.name)).map(|pair| Reply::MaybeVeth(Some(pair)))
@@ -173,7 +175,7 @@ fn wait_running(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let until = (Instant::now() + RUNNING_WITHIN).min(gate.session.deadline);
     let mut pause = Duration::from_micros(100);
     loop {
-        let link = host.link_by_index(index).map_err(kernel)?.ok_or_else(|| link_gone(&name))?;
+        let link = host.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
         if link.running {
             return Ok(Reply::Link(Gate::show(handle, link)));
         }

@@ -37,7 +37,7 @@ impl Place {
             size: code.len() as u64,
             engine: ENGINE.to_owned(),
             imports: Vec::new(),
-            wasi: Floor::Small,
+            wasi: WasiExtent::Small,
             postern: "0".to_owned(),
         };
         for (path, bytes) in [
@@ -88,8 +88,8 @@ fn notes_only_what_would_show_a_change() {
     let file = OpenOptions::new().write(true).open(place.code()).unwrap();
     file.write_at(&[8], 100_000).unwrap();
     file.set_modified(mtime).unwrap();
-    let said = place.run().unwrap_err().to_string();
-    assert!(said.contains("was changed or swapped") && said.contains("postern add"), "{said}");
+    let message = place.run().unwrap_err().to_string();
+    assert!(message.contains("was changed or swapped") && message.contains("postern add"), "{message}");
 
     // A note of other bytes, an unreadable note and no note have the same effect.
     file.write_at(&[7], 100_000).unwrap();
@@ -120,8 +120,8 @@ fn refuses_what_does_not_hold_together() {
     assert!(other.contains("for another engine") && other.contains("wasmtime-0-test"), "{other}");
     assert!(open(&place.catalog(), "none", ENGINE).unwrap_err().to_string().contains("there is no plugin \"none\""));
     OpenOptions::new().write(true).open(place.code()).unwrap().set_len(199_999).unwrap();
-    let said = place.run().unwrap_err().to_string();
-    assert!(said.contains("has 199999 bytes, and had 200000"), "{said}");
+    let message = place.run().unwrap_err().to_string();
+    assert!(message.contains("has 199999 bytes, and had 200000"), "{message}");
     std::fs::remove_file(Manifest::path(&place.catalog(), "demo")).unwrap();
     assert!(place.run().unwrap_err().to_string().contains("demo.json is missing"));
 }
@@ -132,8 +132,8 @@ fn a_pin_says_both_digests_and_the_way_out() {
     let file = Path::new("/etc/postern/policy/demo.toml");
     check_pin(None, &new, "demo", file).unwrap();
     check_pin(Some(&format!("sha256:{new}")), &new, "demo", file).unwrap();
-    let said = check_pin(Some(&format!("sha256:{old}")), &new, "demo", file).unwrap_err().to_string();
+    let message = check_pin(Some(&format!("sha256:{old}")), &new, "demo", file).unwrap_err().to_string();
     for part in [&old, &new, "demo", "inspect --diff", "/etc/postern/policy/demo.toml"] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
 }

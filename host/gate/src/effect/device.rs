@@ -4,8 +4,8 @@
 //! kernel moves a driver's device to the machine's first namespace, under its name in the container. A virtual link
 //! ends with the namespace.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
-use crate::errors::{kernel, refused};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use crate::errors::{kernel_error, native_error};
 use crate::need::Need;
 use crate::session::Session;
 use nix::errno::Errno;
@@ -111,14 +111,14 @@ impl Device {
             (false, false) => indices.contains(&u64::from(link.index)),
             (false, true) => names.contains(&&link.name),
         };
-        Ok(container.links().map_err(kernel)?.into_iter().find(|link| self.is_same(link) && is_own(link)))
+        Ok(container.links().map_err(kernel_error)?.into_iter().find(|link| self.is_same(link) && is_own(link)))
     }
 
     /// Returns the link on the host. A driver's device may have any name there; a virtual link must have its own.
     fn at_home(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
         match self.device {
-            Some(_) => Ok(host.links().map_err(kernel)?.into_iter().find(|link| self.is_same(link))),
-            None => Ok(host.link_by_name(&self.name).map_err(kernel)?.filter(|link| self.is_same(link))),
+            Some(_) => Ok(host.links().map_err(kernel_error)?.into_iter().find(|link| self.is_same(link))),
+            None => Ok(host.link_by_name(&self.name).map_err(kernel_error)?.filter(|link| self.is_same(link))),
         }
     }
 
@@ -131,7 +131,7 @@ impl Device {
         self.has_room(host, &format!("it is \"{}\" in {}", away.name, session.request.netns))?;
         let anchored = self.device.is_some() || session.leads_here(away).unwrap_or(false);
         self.move_to(container, session.home()?.fd(), away)?;
-        let Some(link) = host.link_by_name(&self.name).map_err(kernel)? else {
+        let Some(link) = host.link_by_name(&self.name).map_err(kernel_error)? else {
             return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
         };
         self.settle(host, &link, anchored);
@@ -145,13 +145,15 @@ impl Device {
         for _ in 0..3 {
             let foreign: Vec<String> =
                 away.other_names.iter().filter(|name| !self.other_names.contains(name)).cloned().collect();
-            container.change_other_names(away.index, &foreign, false).map_err(kernel)?;
+            container.change_other_names(away.index, &foreign, false).map_err(kernel_error)?;
             match container.hand_over(away.index, home, &self.name, &self.alias) {
                 // Root in the container may have added a name meanwhile.
                 Err(error) if error.is(Errno::EEXIST) => {}
-                moved => return moved.map_err(|error| refused(error, &self.name, "failed to move the device home")),
+                moved => {
+                    return moved.map_err(|error| native_error(error, &self.name, "failed to move the device home"));
+                }
             }
-            match container.link_by_index(away.index).map_err(kernel)? {
+            match container.link_by_index(away.index).map_err(kernel_error)? {
                 Some(link) => away = link,
                 None => return Ok(()),
             }
@@ -162,7 +164,7 @@ impl Device {
 
     /// Fails if another link on the host has its name.
     fn has_room(&self, host: &Netlink, place: &str) -> Result<(), OpError> {
-        match host.link_by_name(&self.name).map_err(kernel)? {
+        match host.link_by_name(&self.name).map_err(kernel_error)? {
             None => Ok(()),
             Some(other) => {
                 let message = format!(
@@ -235,9 +237,9 @@ impl Device {
         let mut link = link;
         if link.name != self.name {
             self.has_room(host, &format!("it is \"{}\" on the host", link.name))?;
-            host.set_down(link.index).map_err(kernel)?;
+            host.set_down(link.index).map_err(kernel_error)?;
             host.rename(link.index, &self.name)
-                .map_err(|error| refused(error, &self.name, "failed to give the device its own name"))?;
+                .map_err(|error| native_error(error, &self.name, "failed to give the device its own name"))?;
             link = Link { name: self.name.clone(), up: false, ..link };
         }
         // If the device is up again, a user of the node has configured it since.
@@ -262,7 +264,7 @@ impl Leaves for Device {
         // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it.
         let container = session.container().filter(|_| !session.has_foreign_record());
         if let Some(container) = container
-            && self.leave(session, container.netlink().map_err(kernel)?)?
+            && self.leave(session, container.netlink().map_err(kernel_error)?)?
         {
             return Ok(());
         }
@@ -294,6 +296,10 @@ impl Leaves for Device {
         Ok(())
     }
 
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
+    }
+
     fn words(&self) -> String {
         format!("device {}", self.name)
     }
@@ -302,8 +308,8 @@ impl Leaves for Device {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
@@ -322,7 +328,7 @@ impl Leaves for Device {
 impl AttachmentLink for Device {
     fn is_there(&self, session: &Session) -> Result<bool, OpError> {
         let Some(container) = session.container().filter(|_| !session.has_foreign_record()) else { return Ok(false) };
-        self.find(session, container.netlink().map_err(kernel)?).map(|link| link.is_some())
+        self.find(session, container.netlink().map_err(kernel_error)?).map(|link| link.is_some())
     }
 
     fn is_named(&self, result: &CniResult) -> bool {

@@ -1,7 +1,7 @@
 //! Rules that let the attachment's addresses be forwarded.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
-use crate::errors::firewall;
+use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use crate::errors::firewall_error;
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
@@ -16,6 +16,9 @@ use std::net::IpAddr;
 pub struct Firewall {
     /// The packet filter of the rules.
     pub backend: FirewallBackend,
+    /// The chain of the administrator's rules, with iptables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin_chain: Option<String>,
     /// The zone of firewalld.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
@@ -24,16 +27,38 @@ pub struct Firewall {
 }
 
 impl Firewall {
-    /// Makes the rules.
-    pub(crate) fn make(&self, session: &Session, admin_chain: &str) -> Result<(), OpError> {
+    /// Makes the rules, as far as they are missing.
+    pub(crate) fn make(&self, session: &Session) -> Result<(), OpError> {
         match (self.backend, &self.zone) {
             (FirewallBackend::Iptables, _) => {
-                iptables::forward::admit(&self.addresses, admin_chain, session.means()).map_err(firewall)
+                let admin_chain = self.admin_chain.as_deref().unwrap_or_default();
+                iptables::forward::admit(&self.addresses, admin_chain, session.program_runner()).map_err(firewall_error)
             }
             (FirewallBackend::Firewalld, zone) => self.addresses.iter().try_for_each(|address| {
                 let zone = zone.as_deref().unwrap_or_default();
-                firewalld::add(zone, address.addr(), session.means()).map_err(firewall)
+                firewalld::add(zone, address.addr(), session.program_runner()).map_err(firewall_error)
             }),
+        }
+    }
+
+    /// True if all rules are there.
+    fn is_complete(&self, session: &Session) -> Result<bool, OpError> {
+        let runner = session.program_runner();
+        match (self.backend, &self.zone) {
+            (FirewallBackend::Iptables, _) => {
+                iptables::forward::missing_rule(&self.addresses, self.admin_chain.as_deref(), None, runner)
+                    .map(|missing| missing.is_none())
+                    .map_err(firewall_error)
+            }
+            (FirewallBackend::Firewalld, zone) => {
+                for address in &self.addresses {
+                    let zone = zone.as_deref().unwrap_or_default();
+                    if !firewalld::query(zone, address.addr(), runner).map_err(firewall_error)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
         }
     }
 
@@ -52,12 +77,14 @@ impl Firewall {
         match self.backend {
             // To ask the kernel is cheaper than to start programs that find nothing.
             FirewallBackend::Iptables if !session.unless_absent(iptables::forward::may_be_admitted)? => Ok(()),
-            FirewallBackend::Iptables => iptables::forward::withdraw(&own, session.means()).map(drop).map_err(firewall),
+            FirewallBackend::Iptables => {
+                iptables::forward::withdraw(&own, session.program_runner()).map(drop).map_err(firewall_error)
+            }
             // What firewalld had of it has ended with firewalld.
-            FirewallBackend::Firewalld if !firewalld::runs(session.means()).map_err(firewall)? => Ok(()),
+            FirewallBackend::Firewalld if !firewalld::runs(session.program_runner()).map_err(firewall_error)? => Ok(()),
             FirewallBackend::Firewalld => own.iter().try_for_each(|address| {
                 let zone = self.zone.as_deref().unwrap_or_default();
-                firewalld::remove(zone, address.addr(), session.means()).map_err(firewall)
+                firewalld::remove(zone, address.addr(), session.program_runner()).map_err(firewall_error)
             }),
         }
     }
@@ -73,6 +100,14 @@ impl Leaves for Firewall {
         self.revert(session)
     }
 
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        if self.is_complete(session)? {
+            return Ok(Reapplied::Complete);
+        }
+        self.make(session)?;
+        Ok(Reapplied::Restored)
+    }
+
     fn words(&self) -> String {
         match &self.zone {
             Some(zone) => format!("sources in zone {zone} of firewalld"),
@@ -84,8 +119,8 @@ impl Leaves for Firewall {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

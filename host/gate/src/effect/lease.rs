@@ -1,7 +1,7 @@
 //! Leases of host-local's store.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
-use crate::errors::state;
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use crate::errors::state_error;
 use crate::need::Need;
 use crate::session::Session;
 use postern_types::OpError;
@@ -29,7 +29,7 @@ impl Lease {
             Some(taken) => leases.release_addresses(&owner, taken, session.deadline).map(drop),
             None => leases.release(&owner, session.deadline).map(drop),
         }
-        .map_err(state)
+        .map_err(state_error)
     }
 }
 
@@ -43,6 +43,10 @@ impl Leaves for Lease {
         }
     }
 
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
+    }
+
     fn words(&self) -> String {
         format!("leases in {}", self.directory)
     }
@@ -51,8 +55,8 @@ impl Leaves for Lease {
         Addresses::HeldIn(&self.directory)
     }
 
-    fn noted(&self) -> Noted {
-        Noted::EachTime
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::EachTime
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

@@ -1,7 +1,7 @@
 //! The effect of `lo` that was set up.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
-use crate::errors::{kernel, link_gone};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use crate::errors::{kernel_error, link_gone};
 use crate::need::Need;
 use crate::session::Session;
 use postern_kernel::{Link, Netlink};
@@ -16,8 +16,12 @@ pub struct LoopbackUp {}
 impl Leaves for LoopbackUp {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let Some(container) = session.container() else { return Ok(()) };
-        let netlink = container.netlink().map_err(kernel)?;
-        netlink.set_down(lo(netlink)?.index).map_err(kernel)
+        let netlink = container.netlink().map_err(kernel_error)?;
+        netlink.set_down(lo(netlink)?.index).map_err(kernel_error)
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
     }
 
     fn words(&self) -> String {
@@ -28,8 +32,8 @@ impl Leaves for LoopbackUp {
         Addresses::Unconcerned
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Never
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Never
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
@@ -47,5 +51,5 @@ impl Leaves for LoopbackUp {
 
 /// Returns `lo` of a namespace.
 pub(crate) fn lo(netlink: &Netlink) -> Result<Link, OpError> {
-    netlink.link_by_name("lo").map_err(kernel)?.ok_or_else(|| link_gone("lo"))
+    netlink.link_by_name("lo").map_err(kernel_error)?.ok_or_else(|| link_gone("lo"))
 }

@@ -1,13 +1,13 @@
 //! Spoofing protection.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
-use crate::errors::{about, firewall, kernel};
+use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use crate::errors::{about, firewall_error, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
 use postern_firewall::macguard::{self, native_id, own_id};
 use postern_kernel::Link;
 use postern_state::Header;
-use postern_types::{Mac, OpError};
+use postern_types::{ErrorCode, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -68,6 +68,20 @@ impl Leaves for MacGuard {
         self.revert(session)
     }
 
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        // Earlier versions did not write the port and the address down. Then only an ADD knows them.
+        let (Some(host), Some(mac)) = (&self.host, self.mac) else { return Ok(Reapplied::NoRules) };
+        if is_whole(session, host, mac)? {
+            return Ok(Reapplied::Complete);
+        }
+        let id = self.id.clone().unwrap_or_else(|| native(session));
+        match claim(session, &id, host, mac)? {
+            Some(handles) => session.known_by(&self.clone().into(), &handles),
+            None => return Err(name_is_taken(&id, host)),
+        }
+        Ok(Reapplied::Restored)
+    }
+
     fn words(&self) -> String {
         "spoofing protection".to_owned()
     }
@@ -76,8 +90,8 @@ impl Leaves for MacGuard {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
@@ -118,7 +132,24 @@ pub(crate) fn is_whole(session: &Session, host: &str, mac: Mac) -> Result<bool, 
     let guard = recorded(session).into_iter().find(|(guard, _)| guard.host.as_deref() == Some(host));
     let (guard, handles) = guard.unwrap_or_default();
     let id = guard.id.unwrap_or_else(|| native(session));
-    macguard::check_known(&mut *session.nft()?, &id, host, mac.0, &handles).map_err(firewall)
+    macguard::check_known(&mut *session.nft()?, &id, host, mac.0, &handles).map_err(firewall_error)
+}
+
+/// Makes the rules, unless rules for another existing port have their name. Returns the handles of the new rules.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn claim(session: &Session, id: &str, host: &str, mac: Mac) -> Result<Option<Vec<u64>>, OpError> {
+    let netlink = session.host()?;
+    // A port whose state can't be read counts as existing.
+    let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
+    macguard::claim(&mut *session.nft()?, id, host, mac.0, is_there).map_err(firewall_error)
+}
+
+/// Returns the error for an ID that the rules of another port have.
+pub(crate) fn name_is_taken(id: &str, host: &str) -> OpError {
+    let message = format!("the rules named {id} guard a port that is not \"{host}\"");
+    OpError::new(ErrorCode::Exists, id, message).hint("`postern doctor` shows whose they are")
 }
 
 /// Sets the protected port down, if it is up and in a bridge. The port is `host`, or else all ports that the record
@@ -149,10 +180,10 @@ fn unrecorded(session: &Session, id: &str) -> Result<Vec<Link>, OpError> {
     // Without its namespace the pair is gone.
     let Ok(namespace) = session.namespace() else { return Ok(Vec::new()) };
     let netlink = session.host()?;
-    let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel)? else { return Ok(Vec::new()) };
+    let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel_error)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for port in session.unless_absent(macguard::list)?.iter().filter(|port| port.id == id) {
-        let link = netlink.link_by_name(&port.ifname).map_err(kernel)?;
+        let link = netlink.link_by_name(&port.ifname).map_err(kernel_error)?;
         let link = link.filter(|link| link.kind == "veth" && link.peer_netnsid == Some(number));
         let is_anothers = |name: &String| host_ends_of_others(session).is_none_or(|ends| ends.contains(name));
         found.extend(link.filter(|link| !is_anothers(&link.name)));
@@ -175,6 +206,7 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         Effect::Macvlan(_)
         | Effect::Device(_)
         | Effect::Firewall(_)
+        | Effect::Isolation(_)
         | Effect::Masquerade(_)
         | Effect::MacGuard(_)
         | Effect::Lease(_)

@@ -1,7 +1,7 @@
 //! A macvlan link, in the container's namespace: it has no end on the host, and dies with that namespace.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
-use crate::errors::kernel;
+use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
@@ -35,11 +35,11 @@ impl Macvlan {
         let own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
         let indices: Vec<u64> = own.flat_map(|noted| noted.handles).collect();
         if let Some(index) = indices.first() {
-            let link = container.link_by_index(u32::try_from(*index).unwrap_or_default()).map_err(kernel)?;
+            let link = container.link_by_index(u32::try_from(*index).unwrap_or_default()).map_err(kernel_error)?;
             return Ok(link.filter(|link| link.kind == Self::KIND));
         }
         for name in self.born.iter().chain([&session.request.ifname]) {
-            let link = container.link_by_name(name).map_err(kernel)?;
+            let link = container.link_by_name(name).map_err(kernel_error)?;
             if let Some(own) = link.filter(|link| self.is_like(link)) {
                 return Ok(Some(own));
             }
@@ -54,7 +54,7 @@ impl Macvlan {
 
     fn delete(&self, session: &Session, container: &Netlink) -> Result<(), OpError> {
         match self.find(session, container)? {
-            Some(link) => container.delete_link(link.index).map(drop).map_err(kernel),
+            Some(link) => container.delete_link(link.index).map(drop).map_err(kernel_error),
             None => Ok(()),
         }
     }
@@ -66,7 +66,7 @@ impl Leaves for Macvlan {
         // and the link with it.
         let container = session.container().filter(|_| !session.has_foreign_record());
         match (container, session.hidden()) {
-            (Some(container), _) => self.delete(session, container.netlink().map_err(kernel)?),
+            (Some(container), _) => self.delete(session, container.netlink().map_err(kernel_error)?),
             (None, None) => Ok(()),
             (None, Some(why)) => {
                 let message = format!("its namespace may be alive, and with it its macvlan link: {why}");
@@ -74,6 +74,10 @@ impl Leaves for Macvlan {
                     .hint("run DEL, or `postern gc` once the container is gone"))
             }
         }
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
     }
 
     fn words(&self) -> String {
@@ -84,8 +88,8 @@ impl Leaves for Macvlan {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
@@ -104,7 +108,7 @@ impl Leaves for Macvlan {
 impl AttachmentLink for Macvlan {
     fn is_there(&self, session: &Session) -> Result<bool, OpError> {
         match session.container().filter(|_| !session.has_foreign_record()) {
-            Some(container) => Ok(self.find(session, container.netlink().map_err(kernel)?)?.is_some()),
+            Some(container) => Ok(self.find(session, container.netlink().map_err(kernel_error)?)?.is_some()),
             None => Ok(false),
         }
     }
@@ -134,7 +138,7 @@ pub fn retire(session: &mut Session) -> Result<Option<Link>, OpError> {
     let mut living = None;
     for made in recorded(session) {
         let Some(container) = session.container() else { continue };
-        match made.find(session, container.netlink().map_err(kernel)?)? {
+        match made.find(session, container.netlink().map_err(kernel_error)?)? {
             Some(link) => living = Some(link),
             None => session.gone(|effect: &Effect| Macvlan::of(effect) == Some(&made)),
         }

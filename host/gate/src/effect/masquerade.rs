@@ -1,7 +1,7 @@
 //! Masquerading rules.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Noted};
-use crate::errors::{firewall, state};
+use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use crate::errors::{firewall_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
@@ -49,15 +49,15 @@ impl Masquerade {
                 // To ask the kernel is cheaper than to start programs that find nothing.
                 if iptables::has_legacy_nat() || session.unless_absent(|nft| iptables::may_exist(nft, &key))? {
                     match self.addresses.as_slice() {
-                        [] => iptables::remove_all(&key, &addresses_of_others(session)?, session.means()),
-                        some => iptables::remove(&key, some, session.means()),
+                        [] => iptables::remove_all(&key, &addresses_of_others(session)?, session.program_runner()),
+                        some => iptables::remove(&key, some, session.program_runner()),
                     }
-                    .map_err(firewall)?;
+                    .map_err(firewall_error)?;
                     // If only one family's programs are installed, the other family is skipped: it can't have rules.
                     if let Some(v6) = iptables::installed().iter().position(|installed| !installed)
                         && session.unless_absent(|nft| iptables::chains(nft, &key))?.get(v6) == Some(&true)
                     {
-                        return Err(firewall(iptables::missing(v6 == 1)));
+                        return Err(firewall_error(iptables::missing(v6 == 1)));
                     }
                 }
             }
@@ -71,6 +71,36 @@ impl Leaves for Masquerade {
         self.revert(session)
     }
 
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        // Earlier versions did not write the addresses down. Then only an ADD knows them.
+        if self.addresses.is_empty() {
+            return Ok(Reapplied::NoRules);
+        }
+        let (key, addresses) = (session.masquerade_key(), self.addresses.as_slice());
+        match self.backend {
+            Backend::Nftables => {
+                let handles = self.handles(session);
+                if masquerade::nft_check_known(&mut *session.nft()?, &key, addresses, &handles)
+                    .map_err(firewall_error)?
+                {
+                    return Ok(Reapplied::Complete);
+                }
+                let handles = masquerade::nft_ensure(&mut *session.nft()?, &key, addresses).map_err(firewall_error)?;
+                // The noted handles must be all of the attachment's. The next look searches otherwise.
+                if handles.len() == addresses.len() {
+                    session.known_by(&self.clone().into(), &handles);
+                }
+            }
+            Backend::Iptables => {
+                if iptables::check(&key, addresses, session.program_runner()).map_err(firewall_error)? {
+                    return Ok(Reapplied::Complete);
+                }
+                iptables::ensure(&key, addresses, session.program_runner()).map_err(firewall_error)?;
+            }
+        }
+        Ok(Reapplied::Restored)
+    }
+
     fn words(&self) -> String {
         "masquerading rules".to_owned()
     }
@@ -79,8 +109,8 @@ impl Leaves for Masquerade {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
@@ -104,7 +134,7 @@ impl Leaves for Masquerade {
 fn addresses_of_others(session: &Session) -> Result<Vec<IpAddr>, OpError> {
     let (own, request) = (session.key()?, &session.request);
     let mut addresses = Vec::new();
-    for summary in postern_state::list(&session.state).map_err(state)? {
+    for summary in postern_state::list(&session.state).map_err(state_error)? {
         let is_of_container = |header: &Header| {
             header.network == request.conf.name && header.container_id == request.container_id && header.key() != own
         };

@@ -14,6 +14,7 @@
 
 pub mod device;
 mod firewall;
+mod isolation;
 pub(crate) mod lease;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
@@ -25,6 +26,7 @@ mod veth;
 
 pub use device::Device;
 pub use firewall::Firewall;
+pub use isolation::Isolation;
 pub use lease::Lease;
 pub use loopback_up::LoopbackUp;
 pub use mac_guard::MacGuard;
@@ -48,6 +50,9 @@ trait Leaves {
     /// undone: an earlier run's part stays.
     fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError>;
 
+    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError>;
+
     /// Describes the effect for people.
     fn words(&self) -> String;
 
@@ -55,7 +60,7 @@ trait Leaves {
     fn addresses(&self) -> Addresses<'_>;
 
     /// Tells how often the effect is written to the record.
-    fn noted(&self) -> Noted;
+    fn record_timing(&self) -> RecordTiming;
 
     /// Returns the attachment's link, if the effect is that. The plugin that made it is the last of its chain that DEL
     /// calls, and nothing of the attachment outlives it.
@@ -79,6 +84,17 @@ trait AttachmentLink {
     /// True if the link is among those of the host or of the container, if these were seen; `None` if that does not
     /// tell.
     fn is_among(&self, host: &[Link], container: Option<&[Link]>) -> Option<bool>;
+}
+
+/// The outcome of [`Effect::reapply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reapplied {
+    /// The effect has no rules.
+    NoRules,
+    /// All its rules are there.
+    Complete,
+    /// Some of its rules were missing, and are there again.
+    Restored,
 }
 
 /// The relations of an effect to the attachment's addresses.
@@ -106,7 +122,7 @@ impl Addresses<'_> {
 
 /// The times when an effect is written to the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noted {
+pub enum RecordTiming {
     /// Once: an effect that an earlier run noted is not undone by this one.
     Once,
     /// Each time: this run knows its own part beside that of an earlier run.
@@ -156,6 +172,7 @@ effects! {
     Masquerade: masquerade;
     MacGuard: mac_guard;
     Firewall: firewall;
+    Isolation: isolation;
     Lease: lease;
     Native: native;
     LoopbackUp: loopback_up;
@@ -172,6 +189,14 @@ impl Effect {
         self.leaves().remove(session, taken)
     }
 
+    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
+    ///
+    /// # Errors
+    /// The rules can't be looked at or made.
+    pub(crate) fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        self.leaves().reapply(session)
+    }
+
     /// Describes the effect for people.
     pub fn words(&self) -> String {
         self.leaves().words()
@@ -183,8 +208,8 @@ impl Effect {
     }
 
     /// Tells how often the effect is written to the record.
-    pub(crate) fn noted(&self) -> Noted {
-        self.leaves().noted()
+    pub(crate) fn record_timing(&self) -> RecordTiming {
+        self.leaves().record_timing()
     }
 
     /// True if it is the attachment's link.
@@ -225,7 +250,7 @@ impl Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_types::{Backend, FirewallBackend, Mac};
+    use postern_types::{Backend, FirewallBackend, IngressPolicy, Mac};
 
     /// The form of each effect in records, and the forms that earlier versions wrote.
     #[test]
@@ -265,16 +290,31 @@ mod tests {
                 r#"{"effect":"masquerade","backend":"iptables","addresses":[]}"#,
             ),
             (
-                Effect::Firewall(Firewall { backend: FirewallBackend::Iptables, zone: None, addresses: addresses() }),
-                r#"{"effect":"firewall","backend":"iptables","addresses":["10.1.0.2/24","fd00::2/64"]}"#,
+                Effect::Firewall(Firewall {
+                    backend: FirewallBackend::Iptables,
+                    admin_chain: Some("CNI-ADMIN".to_owned()),
+                    zone: None,
+                    addresses: addresses(),
+                }),
+                r#"{"effect":"firewall","backend":"iptables","admin_chain":"CNI-ADMIN","addresses":["10.1.0.2/24","fd00::2/64"]}"#,
             ),
             (
                 Effect::Firewall(Firewall {
                     backend: FirewallBackend::Firewalld,
+                    admin_chain: None,
                     zone: Some("trusted".to_owned()),
                     addresses: addresses(),
                 }),
                 r#"{"effect":"firewall","backend":"firewalld","zone":"trusted","addresses":["10.1.0.2/24","fd00::2/64"]}"#,
+            ),
+            (
+                Effect::Isolation(Isolation {
+                    bridge: "cni0".to_owned(),
+                    ingress: IngressPolicy::SameBridge,
+                    v4: true,
+                    v6: false,
+                }),
+                r#"{"effect":"isolation","bridge":"cni0","ingress":"same-bridge","v4":true,"v6":false}"#,
             ),
             (Effect::MacGuard(MacGuard { id: None, host: None, mac: None }), r#"{"effect":"mac-guard"}"#),
             (

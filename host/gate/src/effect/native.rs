@@ -1,6 +1,6 @@
 //! The effect of a native IPAM program.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::native;
 use crate::need::Need;
 use crate::session::Session;
@@ -34,6 +34,10 @@ impl Leaves for Native {
         self.del(session).map_err(|error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string()))
     }
 
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
+    }
+
     fn words(&self) -> String {
         format!("what native {} did", self.plugin)
     }
@@ -42,8 +46,8 @@ impl Leaves for Native {
         Addresses::GivenBy(&self.plugin)
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

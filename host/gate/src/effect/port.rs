@@ -1,7 +1,7 @@
 //! A link of the host that another plugin made, as a port of a bridge. It is let go of, and never deleted.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
-use crate::errors::{about, kernel};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use crate::errors::{about, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
 use nix::errno::Errno;
@@ -32,7 +32,7 @@ impl Port {
     /// # Errors
     /// The kernel refuses to show it.
     pub fn link(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
-        host.link_by_index(self.index).map_err(kernel)
+        host.link_by_index(self.index).map_err(kernel_error)
     }
 
     /// Lets go of the link, as it was found. Where it is no port of that bridge any more, somebody else has seen to it.
@@ -63,6 +63,10 @@ impl Leaves for Port {
         }
     }
 
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
+    }
+
     fn words(&self) -> String {
         format!("port {} of bridge {}", self.name, self.bridge)
     }
@@ -71,8 +75,8 @@ impl Leaves for Port {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

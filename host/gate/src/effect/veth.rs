@@ -1,7 +1,7 @@
 //! The effect of a pair.
 
-use super::{Addresses, AttachmentLink, Leaves, Noted};
-use crate::errors::kernel;
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
@@ -30,7 +30,7 @@ impl Veth {
     /// # Errors
     /// The kernel refuses to show it.
     pub fn end(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
-        Ok(host.link_by_name(&self.host).map_err(kernel)?.filter(|link| self.is_end(link)))
+        Ok(host.link_by_name(&self.host).map_err(kernel_error)?.filter(|link| self.is_end(link)))
     }
 }
 
@@ -38,9 +38,13 @@ impl Leaves for Veth {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let host = session.host()?;
         match self.end(host)? {
-            Some(link) => host.delete_link(link.index).map(drop).map_err(kernel),
+            Some(link) => host.delete_link(link.index).map(drop).map_err(kernel_error),
             None => Ok(()),
         }
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
     }
 
     fn words(&self) -> String {
@@ -51,8 +55,8 @@ impl Leaves for Veth {
         Addresses::Used
     }
 
-    fn noted(&self) -> Noted {
-        Noted::Once
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {

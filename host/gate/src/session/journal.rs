@@ -2,8 +2,8 @@
 
 use super::{Leftover, Session, Undo};
 use crate::clock::now;
-use crate::effect::{Effect, Noted};
-use crate::errors::{kernel, state};
+use crate::effect::{Effect, RecordTiming};
+use crate::errors::{kernel_error, state_error};
 use postern_cni::{CniResult, Route, Verb};
 use postern_kernel::{Namespace, Worker};
 use postern_state::{Header, Record, Section, Stage, StateError};
@@ -104,7 +104,7 @@ impl Session {
                     crate::say!("postern: {damaged}");
                     None
                 }
-                other => other.map_err(state)?,
+                other => other.map_err(state_error)?,
             };
             let given = |section: &Section| section.stage == Stage::Given;
             self.whole = self.record.as_ref().is_some_and(|record| {
@@ -163,7 +163,9 @@ impl Session {
         }
         let previous = self.request.conf.previous_result().ok().flatten().unwrap_or_default();
         let own = match &self.worker {
-            Some(worker) => worker.netlink().map_err(kernel)?.link_by_name(&self.request.ifname).map_err(kernel)?,
+            Some(worker) => {
+                worker.netlink().map_err(kernel_error)?.link_by_name(&self.request.ifname).map_err(kernel_error)?
+            }
             None => None,
         };
         let own = match own {
@@ -222,7 +224,7 @@ impl Session {
         // A second ADD without a DEL between: the section stays that of the first ADD.
         let known = record.sections().iter().any(|known| known.name == section);
         if !known && record.effects(Some(&section)).is_empty() {
-            record.begin(&section, &digest, &identity, now()).map_err(state)?;
+            record.begin(&section, &digest, &identity, now()).map_err(state_error)?;
             self.begun = true;
         }
         Ok(())
@@ -238,7 +240,7 @@ impl Session {
         if self.record.is_some() {
             return Ok(());
         }
-        self.cookie = namespace.map(Namespace::cookie).transpose().map_err(kernel)?;
+        self.cookie = namespace.map(Namespace::cookie).transpose().map_err(kernel_error)?;
         self.begin()
     }
 
@@ -255,7 +257,7 @@ impl Session {
                 let mut path = std::mem::take(&mut self.path);
                 path.mac = self.container_mac.map(|mac| mac.to_string());
                 path.routes = result.routes.iter().filter_map(route).collect();
-                record.made(&self.section, addresses, path).map_err(state)
+                record.made(&self.section, addresses, path).map_err(state_error)
             }
             _ => Ok(()),
         }
@@ -272,9 +274,9 @@ impl Session {
     fn tell(&mut self, noted: Result<(), StateError>) {
         let Err(error) = noted else { return };
         let error = error.to_string();
-        if self.told != error {
+        if self.reported_error != error {
             crate::say!("postern: {error}");
-            self.told = error;
+            self.reported_error = error;
         }
     }
 
@@ -315,13 +317,13 @@ impl Session {
     /// The record can't be written: the operation must not be carried out.
     pub fn intend(&mut self, effect: impl Into<Effect>) -> Result<(), OpError> {
         let effect = effect.into();
-        let sequence = match effect.noted() {
-            Noted::Never => None,
+        let sequence = match effect.record_timing() {
+            RecordTiming::Never => None,
             // An effect of an earlier run is not undone by this one.
-            Noted::Once if is_listed(self.record_for_writing()?, &effect) => return Ok(()),
-            Noted::Once | Noted::EachTime => {
+            RecordTiming::Once if is_listed(self.record_for_writing()?, &effect) => return Ok(()),
+            RecordTiming::Once | RecordTiming::EachTime => {
                 let section = self.section();
-                Some(self.record_for_writing()?.append(&section, &effect, effect.is_link()).map_err(state)?)
+                Some(self.record_for_writing()?.append(&section, &effect, effect.is_link()).map_err(state_error)?)
             }
         };
         self.undo.push(Undo { sequence, effect, leases: Vec::new() });
@@ -334,7 +336,7 @@ impl Session {
     /// As [`Session::intend`].
     pub fn join(&mut self) -> Result<(), OpError> {
         let section = self.section();
-        self.record_for_writing()?.joined(&section).map_err(state)
+        self.record_for_writing()?.joined(&section).map_err(state_error)
     }
 
     /// Returns the first line of this run's record.
@@ -344,10 +346,10 @@ impl Session {
             network: request.conf.name.clone(),
             container_id: request.container_id.clone(),
             ifname: request.ifname.clone(),
-            boot_id: postern_state::boot_id().map_err(state)?,
-            host_netns_cookie: self.host()?.cookie().map_err(kernel)?,
+            boot_id: postern_state::boot_id().map_err(state_error)?,
+            host_netns_cookie: self.host()?.cookie().map_err(kernel_error)?,
             netns_cookie: match &self.worker {
-                Some(worker) => Some(worker.cookie().map_err(kernel)?),
+                Some(worker) => Some(worker.cookie().map_err(kernel_error)?),
                 None => self.cookie,
             },
             netns_path: request.netns.clone(),
@@ -364,7 +366,7 @@ impl Session {
         if self.record.as_ref().is_some_and(|record| record.is_empty() && record.warnings().is_empty()) {
             let header = self.header()?;
             if let Some(record) = &mut self.record {
-                record.renew(header).map_err(state)?;
+                record.renew(header).map_err(state_error)?;
             }
         } else if self.record.as_ref().is_some_and(Record::is_empty) {
             self.close_record();
@@ -375,7 +377,7 @@ impl Session {
     fn record_for_writing(&mut self) -> Result<&mut Record<Effect>, OpError> {
         if self.record.is_none() {
             let header = self.header()?;
-            let record = Record::open_or_create(&self.state, &header, self.deadline).map_err(state)?;
+            let record = Record::open_or_create(&self.state, &header, self.deadline).map_err(state_error)?;
             // There was no record when this run began.
             if !record.is_new() {
                 let message = "another run for this attachment is under way, or has just ended";

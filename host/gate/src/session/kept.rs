@@ -1,9 +1,9 @@
-//! The effects of a record that must stay for now, by the facts of a collection ([`crate::keeping`]).
+//! The effects of a record that must stay for now, by the facts of a collection ([`crate::retention`]).
 
 use super::Session;
 use crate::effect::{Addresses, Effect};
-use crate::errors::state;
-use crate::keeping::{Keeping, Look};
+use crate::errors::state_error;
+use crate::retention::{LazyServed, Retention};
 use postern_firewall::{FirewallError, Nft, Served};
 use postern_state::plugin_of;
 use std::net::IpAddr;
@@ -27,19 +27,19 @@ fn why_kept(rules: &Result<Served, FirewallError>, address: IpAddr) -> Option<St
 
 impl Session {
     /// Returns the reason why an address must not be given back, by the rules of the node.
-    pub fn is_served(&self, look: &Look, address: IpAddr) -> Option<String> {
+    pub fn is_served(&self, look: &LazyServed, address: IpAddr) -> Option<String> {
         why_kept(self.look_at_rules(look), address)
     }
 
     /// Reads the rules, once.
-    fn look_at_rules<'l>(&self, look: &'l Look) -> &'l Result<Served, FirewallError> {
+    fn look_at_rules<'l>(&self, look: &'l LazyServed) -> &'l Result<Served, FirewallError> {
         look.get_or_init(|| {
             // A separate socket, because this reading may take longer than the operation that needs it.
             let mut nft = match Nft::open(Instant::now() + WITHIN) {
                 Err(error) if error.errno.is_some_and(postern_firewall::is_absence) => return Ok(Served::default()),
                 opened => opened?,
             };
-            match Served::look(&mut nft, self.means()) {
+            match Served::look(&mut nft, self.program_runner()) {
                 Err(_) if nft.is_absent() => Ok(Served::default()),
                 served => served,
             }
@@ -47,31 +47,31 @@ impl Session {
     }
 
     /// Sets the conditions for the effects of the record, from now on.
-    pub fn keep_by(&mut self, keeping: Keeping) {
-        self.keeping = Some(keeping);
+    pub fn set_retention(&mut self, retention: Retention) {
+        self.retention = Some(retention);
     }
 
     /// Returns the reason why an effect of the record must stay for now; `None` if it can be removed.
     pub fn must_keep(&self, noted: &postern_state::Effect<Effect>) -> Option<String> {
-        let keeping = self.keeping.as_ref()?;
+        let retention = self.retention.as_ref()?;
         let directory = match noted.effect.addresses() {
             Addresses::HeldIn(directory) => Some(directory),
             Addresses::GivenBy(native)
-                if keeping.called.as_ref().is_some_and(|called| called != plugin_of(&noted.section)) =>
+                if retention.called.as_ref().is_some_and(|called| called != plugin_of(&noted.section)) =>
             {
                 return Some(format!("native {native} goes with a collection by {}", plugin_of(&noted.section)));
             }
             Addresses::GivenBy(_) => None,
             Addresses::Unconcerned | Addresses::Used => return None,
         };
-        if let Some(chain) = &keeping.chain {
+        if let Some(chain) = &retention.chain {
             return Some(chain.clone());
         }
         let mut addresses = self.noted_addresses();
         if let Some(directory) = directory {
             addresses.extend(self.held_in(directory));
         }
-        addresses.into_iter().find_map(|address| self.is_served(&keeping.served, address))
+        addresses.into_iter().find_map(|address| self.is_served(&retention.served, address))
     }
 
     /// Returns the addresses in the sections of the record.
@@ -85,7 +85,7 @@ impl Session {
     fn held_in(&self, directory: &str) -> Vec<IpAddr> {
         let held =
             self.leases(Path::new(directory).to_str().unwrap_or_default(), false).and_then(|leases| match leases {
-                Some(leases) => leases.held(&self.request.owner(), self.deadline).map_err(state),
+                Some(leases) => leases.held(&self.request.owner(), self.deadline).map_err(state_error),
                 None => Ok(Vec::new()),
             });
         held.unwrap_or_default()

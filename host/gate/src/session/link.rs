@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::effect::{Effect, Veth};
-use crate::errors::{kernel, state};
+use crate::errors::{kernel_error, state_error};
 use postern_kernel::Link;
 use postern_state::Summary;
 use postern_types::{Mac, OpError};
@@ -36,7 +36,8 @@ impl Session {
     /// The kernel refuses to show it.
     pub fn mutual_end(&self) -> Result<Option<Link>, OpError> {
         let Some(container) = self.container() else { return Ok(None) };
-        let own = container.netlink().map_err(kernel)?.link_by_name(&self.request.ifname).map_err(kernel)?;
+        let own =
+            container.netlink().map_err(kernel_error)?.link_by_name(&self.request.ifname).map_err(kernel_error)?;
         match own.filter(|own| own.kind == "veth") {
             Some(own) => self.mutual_end_of(&own),
             None => Ok(None),
@@ -50,8 +51,8 @@ impl Session {
     pub fn mutual_end_of(&self, own: &Link) -> Result<Option<Link>, OpError> {
         let Some(peer) = own.peer_index else { return Ok(None) };
         let host = self.host()?;
-        let number = host.namespace_number(self.namespace()?.fd()).map_err(kernel)?;
-        let found = host.link_by_index(peer).map_err(kernel)?;
+        let number = host.namespace_number(self.namespace()?.fd()).map_err(kernel_error)?;
+        let found = host.link_by_index(peer).map_err(kernel_error)?;
         let mutual = |link: &Link| link.peer_index == Some(own.index) && link.peer_netnsid == number;
         Ok(found.filter(|link| link.kind == "veth" && number.is_some() && mutual(link)))
     }
@@ -69,12 +70,12 @@ impl Session {
             return Ok(true);
         }
         let Some(peer) = own.peer_index.filter(|_| own.kind == "veth" || own.is_stacked()) else { return Ok(false) };
-        let container = self.container_required()?.netlink().map_err(kernel)?;
-        let number = container.namespace_number(self.home()?.fd()).map_err(kernel)?;
+        let container = self.container_required()?.netlink().map_err(kernel_error)?;
+        let number = container.namespace_number(self.home()?.fd()).map_err(kernel_error)?;
         if number.is_none() || own.peer_netnsid != number {
             return Ok(false);
         }
-        let end = self.host()?.link_by_index(peer).map_err(kernel)?;
+        let end = self.host()?.link_by_index(peer).map_err(kernel_error)?;
         Ok(end.is_some_and(|end| own.is_stacked() || end.kind == "veth"))
     }
 
@@ -88,7 +89,7 @@ impl Session {
             return self.is_index_claimed(own.index);
         }
         let Some(peer) = own.peer_index else { return Ok(false) };
-        let Some(end) = self.host()?.link_by_index(peer).map_err(kernel)? else { return Ok(false) };
+        let Some(end) = self.host()?.link_by_index(peer).map_err(kernel_error)? else { return Ok(false) };
         self.is_port_claimed(&end.name, end.mac)
     }
 
@@ -97,7 +98,7 @@ impl Session {
     /// # Errors
     /// The kernel or the records can't be asked.
     fn is_index_claimed(&self, index: u32) -> Result<bool, OpError> {
-        let cookie = self.container_required()?.cookie().map_err(kernel)?;
+        let cookie = self.container_required()?.cookie().map_err(kernel_error)?;
         self.is_claimed_by(|summary| {
             summary.header.as_ref().is_some_and(|header| header.netns_cookie == Some(cookie))
                 && summary.effects.iter().any(|noted| is_link_of_index(noted, index))
@@ -122,7 +123,7 @@ impl Session {
     /// The records can't be listed.
     pub(crate) fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
         let own = self.key()?;
-        let records = postern_state::list(&self.state).map_err(state)?;
+        let records = postern_state::list(&self.state).map_err(state_error)?;
         Ok(records.iter().any(|summary| summary.key.as_ref().is_some_and(|key| *key != own) && claims(summary)))
     }
 }

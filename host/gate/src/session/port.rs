@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::effect::{Effect, Port, Veth};
-use crate::errors::{kernel, link_gone, state};
+use crate::errors::{kernel_error, link_gone, state_error};
 use postern_cni::{Interface, NetConf, Verb};
 use postern_kernel::Link;
 use postern_policy::Granted;
@@ -84,7 +84,8 @@ impl Session {
         let request = &self.request;
         let counts = |name: &str| self.may_take_over_link(name, granted);
         let Some(named) = named(&request.conf, granted, counts)? else { return Ok(None) };
-        let found = self.host()?.link_by_name(&named.name).map_err(kernel)?.filter(|link| link.name == named.name);
+        let found =
+            self.host()?.link_by_name(&named.name).map_err(kernel_error)?.filter(|link| link.name == named.name);
         let link = found.ok_or_else(|| link_gone(&named.name))?;
         let mac = link.mac.map(|mac| Mac(mac).to_string()).unwrap_or_default();
         if !named.mac.is_empty() && !named.mac.eq_ignore_ascii_case(&mac) {
@@ -111,7 +112,7 @@ impl Session {
         let refuse = |what: String, hint: &str| Err(OpError::new(ErrorCode::Exists, name, what).hint(hint));
         let host = self.host()?;
         if let Some(master) = link.master {
-            let of = host.link_by_index(master).map_err(kernel)?;
+            let of = host.link_by_index(master).map_err(kernel_error)?;
             let of = of.map_or_else(|| format!("link {master}"), |master| format!("\"{}\"", master.name));
             return refuse(
                 format!("\"{name}\" is a port of {of} already"),
@@ -129,7 +130,7 @@ impl Session {
             _ => {}
         }
         let own = || match self.namespace() {
-            Ok(namespace) => host.namespace_number(namespace.fd()).map_err(kernel),
+            Ok(namespace) => host.namespace_number(namespace.fd()).map_err(kernel_error),
             Err(_) => Ok(None),
         };
         let is_pair_of_another = pair.is_none() && link.kind == "veth" && link.peer_netnsid.is_some();
@@ -152,16 +153,16 @@ impl Session {
             IpAddr::V4(_) => true,
             IpAddr::V6(address) => !address.is_unicast_link_local(),
         };
-        let addresses = host.addresses(link.index).map_err(kernel)?;
+        let addresses = host.addresses(link.index).map_err(kernel_error)?;
         let address = addresses.into_iter().map(|address| address.net).find(|net| is_routable(&net.addr()));
         let used = match address {
             _ if link.kind == "bridge" => Some("is a bridge itself".to_owned()),
             Some(address) => Some(format!("has the node's address {address}")),
             None => {
-                let routes = host.all_routes().map_err(kernel)?;
+                let routes = host.all_routes().map_err(kernel_error)?;
                 let is_default =
                     routes.iter().any(|(index, route)| *index == link.index && route.dst.prefix_len() == 0);
-                let links = if is_default { Vec::new() } else { host.links().map_err(kernel)? };
+                let links = if is_default { Vec::new() } else { host.links().map_err(kernel_error)? };
                 let stands_on = |other: &&Link| {
                     other.kind != "veth" && other.peer_netnsid.is_none() && other.peer_index == Some(link.index)
                 };
@@ -183,7 +184,7 @@ impl Session {
     /// # Errors
     /// The records can't be listed.
     pub fn is_link_of_others(&self, link: &Link) -> Result<bool, OpError> {
-        let boot = postern_state::boot_id().map_err(state)?;
+        let boot = postern_state::boot_id().map_err(state_error)?;
         let claims = |effect: Effect, summary: &Summary| match effect {
             Effect::Veth(Veth { host, mac }) => host == link.name && link.mac.is_none_or(|have| Mac(have) == mac),
             Effect::Port(port) => {
@@ -193,6 +194,7 @@ impl Session {
             Effect::Device(device) => device.is_claim(link),
             Effect::Macvlan(_)
             | Effect::Firewall(_)
+            | Effect::Isolation(_)
             | Effect::Masquerade(_)
             | Effect::MacGuard(_)
             | Effect::Lease(_)

@@ -5,7 +5,7 @@ use crate::grammar::{Count, Key, Kind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::port;
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::vec::Vec;
 use postern_types::{Capability, OpError, PortSpec, ops};
 
@@ -24,39 +24,39 @@ pub const KEYS: &[Key] = &[
 ];
 
 impl Decide for ops::Bridge {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Ensure { name, mtu, vlan_filtering, promisc } => {
-                let rule = named(asked, grant, name)?;
-                options(asked, grant, name, *mtu, *vlan_filtering, *promisc)?;
+                let rule = named(input, grant, name)?;
+                options(input, grant, name, *mtu, *vlan_filtering, *promisc)?;
                 Ok(rule)
             }
-            Self::Find { name } => named(asked, grant, name),
+            Self::Find { name } => named(input, grant, name),
             // If nothing may be attached, nothing can be found.
             Self::PreviousLink => Ok(if grant.texts("attach").next().is_some() { "bridge.attach" } else { grant.name }),
-            Self::Attach { port, .. } => joins(asked, grant, port),
+            Self::Attach { port, .. } => joins(input, grant, port),
             Self::EnsureGateways { port, force, .. } => {
-                let rule = joins(asked, grant, port)?;
+                let rule = joins(input, grant, port)?;
                 if !grant.on("gateways") {
-                    return Err(asked.key("", vec![line::text("gateways", "true")]));
+                    return Err(input.key("", vec![line::text("gateways", "true")]));
                 }
                 match force {
                     true if grant.on("force-address") => Ok("bridge.force-address"),
-                    true => Err(asked.key("with force", vec![line::text("force-address", "true")])),
+                    true => Err(input.key("with force", vec![line::text("force-address", "true")])),
                     false => Ok(rule),
                 }
             }
         }
     }
 
-    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
             Self::Ensure { name, .. } | Self::Find { name } => line::object("names", name),
             Self::PreviousLink | Self::Attach { .. } | Self::EnsureGateways { .. } => Vec::new(),
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Ensure { .. }
             | Self::Find { .. }
@@ -67,36 +67,36 @@ impl Decide for ops::Bridge {
     }
 }
 
-fn named(asked: &Asked<'_>, grant: &Grant, name: &str) -> Result<&'static str, OpError> {
+fn named(input: &RuleInput<'_>, grant: &Grant, name: &str) -> Result<&'static str, OpError> {
     // A link can't be named "": the operation itself refuses it.
-    if name.is_empty() { Ok("bridge.names") } else { asked.one_of(grant, "names", Kind::Link, name, "bridge.names") }
+    if name.is_empty() { Ok("bridge.names") } else { input.one_of(grant, "names", Kind::Link, name, "bridge.names") }
 }
 
 /// VLAN filtering may always be switched on. This concerns only a bridge that is made now: all its ports are in one
 /// VLAN until the network sets others. Filtering may not be left out if the network has VLANs, because they would
 /// separate nothing.
 fn options(
-    asked: &Asked<'_>,
+    input: &RuleInput<'_>,
     grant: &Grant,
     name: &str,
     mtu: Option<u32>,
     vlan_filtering: bool,
     promisc: bool,
 ) -> Result<(), OpError> {
-    asked.mtu(grant, mtu, &format!("on {name:?} "))?;
+    input.mtu(grant, mtu, &format!("on {name:?} "))?;
     if promisc && !grant.on("promisc") {
         let what = format!("on {name:?} in promiscuous mode");
-        return Err(asked.key(&what, vec![line::text("promisc", "true")]));
+        return Err(input.key(&what, vec![line::text("promisc", "true")]));
     }
     if !vlan_filtering && port::has_vlans(grant) {
         let what = format!("on {name:?} without VLAN filtering");
-        return Err(asked.key(&what, vec![line::text("vlan", "0"), Change::Without("trunk")]));
+        return Err(input.key(&what, vec![line::text("vlan", "0"), Change::Without("trunk")]));
     }
     Ok(())
 }
 
-fn joins(asked: &Asked<'_>, grant: &Grant, port: &PortSpec) -> Result<&'static str, OpError> {
-    port::check(grant, port).map_err(|refused| asked.key(&refused.what, vec![line::text(refused.key, refused.value)]))
+fn joins(input: &RuleInput<'_>, grant: &Grant, port: &PortSpec) -> Result<&'static str, OpError> {
+    port::check(grant, port).map_err(|refused| input.key(&refused.what, vec![line::text(refused.key, refused.value)]))
 }
 
 impl Granted {

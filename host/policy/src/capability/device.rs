@@ -4,7 +4,7 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, key};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -36,26 +36,26 @@ pub fn key_of(by: DeviceKey) -> (&'static str, Kind, &'static str) {
 }
 
 impl Decide for ops::Device {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Find { by, value } | Self::Take { by, value } => {
                 let (key, kind, rule) = key_of(*by);
-                asked.one_of(grant, key, kind, value, rule)
+                input.one_of(grant, key, kind, value, rule)
             }
             Self::GiveBack => Ok(grant.name),
         }
     }
 
-    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
             Self::Find { by, value } | Self::Take { by, value } => line::object(key_of(*by).0, value),
             Self::GiveBack => Vec::new(),
         }
     }
 
-    fn gives_up(&self, asked: &Asked<'_>) -> bool {
+    fn gives_up(&self, input: &RuleInput<'_>) -> bool {
         match self {
-            Self::GiveBack => asked.question.owns_link,
+            Self::GiveBack => input.question.owns_link,
             Self::Find { .. } | Self::Take { .. } => false,
         }
     }

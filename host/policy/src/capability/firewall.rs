@@ -4,7 +4,7 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -53,32 +53,32 @@ impl Named {
 }
 
 impl Decide for ops::Firewall {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Admit { .. } => {
-                let named = Named::of(asked.question.conf);
+                let named = Named::of(input.question.conf);
                 match named.backend {
                     // The gate asks again when it knows which one runs ([`Granted::allows_filter`]).
                     None => Ok(grant.name),
                     Some(backend) => {
-                        allowed(asked.granted, grant, backend, &named)
-                            .map_err(|(object, hint)| asked.refuse(&object, &super::super::rules::on(&object), hint))?;
+                        allowed(input.granted, grant, backend, &named)
+                            .map_err(|(object, hint)| input.refuse(&object, &super::super::rules::on(&object), hint))?;
                         Ok("firewall.backends")
                     }
                 }
             }
             Self::Isolate { ingress } => {
-                asked.one_of(grant, "ingress", Kind::Ingress, ingress.name(), "firewall.ingress")
+                input.one_of(grant, "ingress", Kind::Ingress, ingress.name(), "firewall.ingress")
             }
             // Nothing is chosen here: the rules are the attachment's own.
             Self::Check { .. } | Self::Remove => Ok(grant.name),
         }
     }
 
-    fn objects(&self, asked: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
         match self {
             Self::Admit { .. } => {
-                let named = Named::of(asked.question.conf);
+                let named = Named::of(input.question.conf);
                 match named.backend {
                     Some(FirewallBackend::Firewalld) => {
                         [line::object("backends", "firewalld"), line::object("zones", &named.zone)].concat()
@@ -91,7 +91,7 @@ impl Decide for ops::Firewall {
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Remove => true,
             Self::Admit { .. } | Self::Isolate { .. } | Self::Check { .. } => false,

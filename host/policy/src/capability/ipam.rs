@@ -4,7 +4,7 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::string::String;
 use alloc::vec::Vec;
 use postern_types::{Capability, OpError, ops};
@@ -14,27 +14,27 @@ pub const KEYS: &[Key] =
     &[required("types", Kind::Plugin, "${config.ipam.type}"), key("native", Kind::Plugin, Count::Any)];
 
 impl Decide for ops::Ipam {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Add | Self::Del | Self::Check | Self::Status | Self::Gc => {
-                match asked.question.conf.ipam_type.as_str() {
+                match input.question.conf.ipam_type.as_str() {
                     // Without a type there is nothing to decide on: the operation itself says that it is missing.
                     "" => Ok(grant.name),
-                    name => asked.one_of(grant, "types", Kind::Plugin, name, "ipam.types"),
+                    name => input.one_of(grant, "types", Kind::Plugin, name, "ipam.types"),
                 }
             }
         }
     }
 
-    fn objects(&self, asked: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
         match self {
             Self::Add | Self::Del | Self::Check | Self::Status | Self::Gc => {
-                line::object("types", &asked.question.conf.ipam_type)
+                line::object("types", &input.question.conf.ipam_type)
             }
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Del => true,
             Self::Add | Self::Check | Self::Status | Self::Gc => false,

@@ -5,7 +5,7 @@ use crate::grammar::{Key, Kind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::ranges;
-use crate::rules::{Asked, on};
+use crate::rules::{RuleInput, on};
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -30,48 +30,48 @@ pub fn directory(conf: &NetConf) -> String {
 }
 
 impl Decide for ops::Leases {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
-        let directory = directory(asked.question.conf);
-        let rule = asked.one_of(grant, "directories", Kind::Directory, &directory, "leases.directories")?;
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        let directory = directory(input.question.conf);
+        let rule = input.one_of(grant, "directories", Kind::Directory, &directory, "leases.directories")?;
         match self {
-            Self::Reserve { sets, .. } | Self::Available { sets } => out_of(asked, grant, sets),
+            Self::Reserve { sets, .. } | Self::Available { sets } => out_of(input, grant, sets),
             Self::Held | Self::Release | Self::Retain => Ok(rule),
         }
     }
 
-    fn objects(&self, asked: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
         match self {
             Self::Reserve { .. } | Self::Available { .. } | Self::Held | Self::Release | Self::Retain => {
-                line::object("directories", &directory(asked.question.conf))
+                line::object("directories", &directory(input.question.conf))
             }
         }
     }
 
-    fn gives_up(&self, asked: &Asked<'_>) -> bool {
+    fn gives_up(&self, input: &RuleInput<'_>) -> bool {
         match self {
             // Only the plugin that the network names for its addresses gives them back.
-            Self::Release => asked.question.conf.ipam_type == asked.granted.plugin(),
+            Self::Release => input.question.conf.ipam_type == input.granted.plugin(),
             Self::Reserve { .. } | Self::Available { .. } | Self::Held | Self::Retain => false,
         }
     }
 }
 
-fn out_of(asked: &Asked<'_>, grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<&'static str, OpError> {
+fn out_of(input: &RuleInput<'_>, grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<&'static str, OpError> {
     match ranges::check(grant, sets) {
         Ok(()) => Ok("leases.ranges"),
         Err(ranges::Refused::NotGranted(range)) => {
             let object = ranges::show(&range);
             let subnet = range.subnet.trunc().to_string();
-            Err(asked.deny(Capability::Leases, &object, &on(&object), vec![line::text("ranges", subnet)]))
+            Err(input.deny(Capability::Leases, &object, &on(&object), vec![line::text("ranges", subnet)]))
         }
         Err(ranges::Refused::UsedUp(range)) => {
             let object = ranges::show(&range);
             let another = vec![line::text("ranges", range.subnet.trunc().to_string())];
             let hint = format!(
                 "each entry of [grant.leases] ranges is good for one address of an attachment; {}",
-                asked.granted.hint(Capability::Leases, another)
+                input.granted.hint(Capability::Leases, another)
             );
-            Err(asked.refuse(&object, &format!("{} for a second address", on(&object)), hint))
+            Err(input.refuse(&object, &format!("{} for a second address", on(&object)), hint))
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Decide;
 use crate::grammar::Key;
 use crate::granted::Grant;
 use crate::line::Change;
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::vec::Vec;
 use postern_types::{OpError, ops};
 
@@ -12,19 +12,19 @@ use postern_types::{OpError, ops};
 pub const KEYS: &[Key] = &[];
 
 impl Decide for ops::LinkSysctl {
-    fn rule(&self, _: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, _: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Set { .. } => Ok(grant.name),
         }
     }
 
-    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
             Self::Set { .. } => Vec::new(),
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Set { .. } => false,
         }

@@ -4,7 +4,7 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, key};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::string::String;
 use alloc::vec::Vec;
 use postern_types::{Capability, OpError, ops};
@@ -13,19 +13,19 @@ use postern_types::{Capability, OpError, ops};
 pub const KEYS: &[Key] = &[key("required", Kind::Flag, Count::One)];
 
 impl Decide for ops::MacGuard {
-    fn rule(&self, _: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, _: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Ensure { .. } | Self::Check { .. } | Self::Remove => Ok(grant.name),
         }
     }
 
-    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
             Self::Ensure { .. } | Self::Check { .. } | Self::Remove => Vec::new(),
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Remove => true,
             Self::Ensure { .. } | Self::Check { .. } => false,

@@ -4,7 +4,7 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key, required};
 use crate::granted::Grant;
 use crate::line::{self, Change};
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::vec::Vec;
 use postern_types::{OpError, ops};
 
@@ -17,25 +17,25 @@ pub const KEYS: &[Key] = &[
 ];
 
 impl Decide for ops::Macvlan {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Create { mode, mtu, .. } => {
-                let rule = asked.one_of(grant, "modes", Kind::Mode, mode.name(), "macvlan.modes")?;
-                asked.mtu(grant, *mtu, "")?;
-                asked.changes(grant).map(|_| rule)
+                let rule = input.one_of(grant, "modes", Kind::Mode, mode.name(), "macvlan.modes")?;
+                input.mtu(grant, *mtu, "")?;
+                input.changes(grant).map(|_| rule)
             }
             Self::Find => Ok(grant.name),
         }
     }
 
-    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
             Self::Create { mode, .. } => line::object("modes", mode.name()),
             Self::Find => Vec::new(),
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Create { .. } | Self::Find => false,
         }

@@ -4,7 +4,7 @@ use super::Decide;
 use crate::grammar::{Key, Kind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::vec::Vec;
 use postern_types::{Backend, Capability, OpError, ops};
 
@@ -12,11 +12,11 @@ use postern_types::{Backend, Capability, OpError, ops};
 pub const KEYS: &[Key] = &[required("backends", Kind::Backend, "${config.ipMasqBackend | nftables}")];
 
 impl Decide for ops::Masquerade {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Ensure { backend } => {
                 let backend = backend.unwrap_or(Backend::Nftables).name();
-                asked.one_of(grant, "backends", Kind::Backend, backend, "masquerade.backends")
+                input.one_of(grant, "backends", Kind::Backend, backend, "masquerade.backends")
             }
             // The backend matters only where rules are made. To compare and remove rules is always allowed: they are
             // the attachment's own. A native plugin may have made them with the other backend.
@@ -24,7 +24,7 @@ impl Decide for ops::Masquerade {
         }
     }
 
-    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
             // The default comes from the configuration.
             Self::Ensure { backend: Some(Backend::Iptables) } => line::object("backends", Backend::Iptables.name()),
@@ -32,7 +32,7 @@ impl Decide for ops::Masquerade {
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Remove => true,
             Self::Ensure { .. } | Self::Check { .. } => false,

@@ -28,7 +28,7 @@ mod veth;
 use crate::grammar::Key;
 use crate::granted::Grant;
 use crate::line::Change;
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::vec::Vec;
 use postern_types::{Capability, OpError, Operation};
 
@@ -36,18 +36,18 @@ use postern_types::{Capability, OpError, Operation};
 pub trait Decide {
     /// The capability whose grant is needed. It is the operation's own, except to look at an object that another
     /// capability gave out.
-    fn granted_by(&self, asked: &Asked<'_>) -> Capability {
-        asked.question.operation.capability()
+    fn granted_by(&self, input: &RuleInput<'_>) -> Capability {
+        input.question.operation.capability()
     }
 
     /// The rule that allows the operation under this grant: the capability, and the key if an object was chosen.
     ///
     /// # Errors
     /// The refusal, with the way out.
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError>;
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError>;
 
     /// The objects that the operation names, or the configuration names for it. A new table for it must contain them.
-    fn objects(&self, asked: &Asked<'_>) -> Vec<Change>;
+    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change>;
 
     /// True if the operation helps to remove the attachment's own effects, on its DEL.
     ///
@@ -56,7 +56,7 @@ pub trait Decide {
     ///
     /// It must not widen anything: such an operation names no object, and acts on the one attachment that the runtime
     /// wants to remove.
-    fn gives_up(&self, asked: &Asked<'_>) -> bool;
+    fn gives_up(&self, input: &RuleInput<'_>) -> bool;
 }
 
 /// Returns the decisions on an operation.

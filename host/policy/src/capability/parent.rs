@@ -4,7 +4,7 @@ use super::Decide;
 use crate::grammar::{Count, DEFAULT_LINK, Key, Kind, key, required};
 use crate::granted::Grant;
 use crate::line::{self, Change};
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::format;
 use alloc::vec::Vec;
 use postern_types::{OpError, ops};
@@ -16,29 +16,29 @@ pub const KEYS: &[Key] = &[
 ];
 
 impl Decide for ops::Parent {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Find { name, in_container } => {
                 // A network whose master is in the container has none on the host, and the other way round.
                 if *in_container != grant.on("in-container") {
                     let place = if *in_container { "in the container" } else { "on the host" };
                     let what = format!("on {name:?} {place}");
-                    return Err(asked.key(&what, vec![line::text("in-container", format!("{in_container}"))]));
+                    return Err(input.key(&what, vec![line::text("in-container", format!("{in_container}"))]));
                 }
                 // The link of the default route has no name here: what it is called the gate finds out.
                 if name.is_empty() && !grant.matches("names", "") {
                     let what = "on the link of the default route";
-                    return Err(asked.key(what, vec![line::text("names", format!("${{{DEFAULT_LINK}}}"))]));
+                    return Err(input.key(what, vec![line::text("names", format!("${{{DEFAULT_LINK}}}"))]));
                 }
                 if name.is_empty() {
                     return Ok("parent.names");
                 }
-                asked.one_of(grant, "names", Kind::Link, name, "parent.names")
+                input.one_of(grant, "names", Kind::Link, name, "parent.names")
             }
         }
     }
 
-    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
             Self::Find { name, in_container } => {
                 let mut objects = line::object("names", name);
@@ -50,7 +50,7 @@ impl Decide for ops::Parent {
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Find { .. } => false,
         }

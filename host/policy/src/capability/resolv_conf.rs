@@ -4,7 +4,7 @@ use super::Decide;
 use crate::grammar::{Key, Kind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::string::String;
 use alloc::vec::Vec;
 use postern_cni::NetConf;
@@ -21,19 +21,19 @@ pub fn file(conf: &NetConf) -> String {
 }
 
 impl Decide for ops::ResolvConf {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
-            Self::Read => asked.one_of(grant, "files", Kind::File, &file(asked.question.conf), "resolv-conf.files"),
+            Self::Read => input.one_of(grant, "files", Kind::File, &file(input.question.conf), "resolv-conf.files"),
         }
     }
 
-    fn objects(&self, asked: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
         match self {
-            Self::Read => line::object("files", &file(asked.question.conf)),
+            Self::Read => line::object("files", &file(input.question.conf)),
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Read => false,
         }

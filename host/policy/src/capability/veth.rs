@@ -4,7 +4,7 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key};
 use crate::granted::Grant;
 use crate::line::Change;
-use crate::rules::Asked;
+use crate::rules::RuleInput;
 use alloc::vec::Vec;
 use postern_types::{OpError, ops};
 
@@ -12,23 +12,23 @@ use postern_types::{OpError, ops};
 pub const KEYS: &[Key] = &[key("mtu", Kind::Mtu, Count::One), LOOK_ONLY];
 
 impl Decide for ops::Veth {
-    fn rule(&self, asked: &Asked<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Create { mtu, .. } => {
-                asked.mtu(grant, *mtu, "")?;
-                asked.changes(grant)
+                input.mtu(grant, *mtu, "")?;
+                input.changes(grant)
             }
             Self::Find | Self::WaitRunning { .. } => Ok(grant.name),
         }
     }
 
-    fn objects(&self, _: &Asked<'_>) -> Vec<Change> {
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
             Self::Create { .. } | Self::Find | Self::WaitRunning { .. } => Vec::new(),
         }
     }
 
-    fn gives_up(&self, _: &Asked<'_>) -> bool {
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
             Self::Create { .. } | Self::Find | Self::WaitRunning { .. } => false,
         }

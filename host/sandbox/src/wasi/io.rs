@@ -39,12 +39,12 @@ impl Input {
 pub struct Output {
     bytes: Vec<u8>,
     room: usize,
-    beyond: Beyond,
+    beyond: OverLimit,
 }
 
 /// The treatment of output beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beyond {
+pub enum OverLimit {
     /// It is dropped: the guest doesn't see that.
     Drop,
     /// The guest ends.
@@ -58,7 +58,7 @@ pub struct Flood;
 
 impl Output {
     /// Makes an output for `limit` bytes in total.
-    pub fn new(limit: usize, beyond: Beyond) -> Self {
+    pub fn new(limit: usize, beyond: OverLimit) -> Self {
         Self { bytes: Vec::new(), room: limit, beyond }
     }
 
@@ -73,7 +73,7 @@ impl Output {
     /// The output exceeds its limit, and must not be dropped.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Flood> {
         let kept = bytes.get(..self.room).unwrap_or(bytes);
-        if kept.len() < bytes.len() && self.beyond == Beyond::Trap {
+        if kept.len() < bytes.len() && self.beyond == OverLimit::Trap {
             return Err(Flood);
         }
         self.room -= kept.len();
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_limit_holds_over_several_takes() {
-        let mut output = Output::new(4, Beyond::Drop);
+        let mut output = Output::new(4, OverLimit::Drop);
         output.write(b"abc").unwrap();
         assert_eq!(output.take(), b"abc");
         output.write(b"def").unwrap();
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_output_is_an_error() {
-        let mut output = Output::new(4, Beyond::Trap);
+        let mut output = Output::new(4, OverLimit::Trap);
         output.write(b"abcd").unwrap();
         assert!(output.write(b"e").is_err());
         assert!(output.write(b"").is_ok());

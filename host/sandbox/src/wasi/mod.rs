@@ -14,7 +14,7 @@ pub use cli::Exit;
 pub use generated::FloorPre;
 #[cfg(feature = "wasi")]
 pub use io::BLOCK;
-pub use io::{Beyond, Input, Output};
+pub use io::{Input, Output, OverLimit};
 
 use generated::wasi;
 

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::files::Directory;
 use crate::lease_dir::Slot;
 use nix::sys::stat::SFlag;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -51,6 +52,32 @@ impl Leases {
             all.push(Held { address, path: self.directory.path_of(address), owner, slot });
         }
         Ok(all)
+    }
+
+    /// Returns the addresses that can't be given out, each with the text of its owner: empty where its file can't be read.
+    /// Takes no lock and changes nothing.
+    ///
+    /// # Errors
+    /// [`crate::StateError::Io`]: the directory can't be read.
+    pub fn texts(&self) -> Result<HashMap<IpAddr, String>> {
+        let addresses = self.directory.addresses()?;
+        let mut texts: HashMap<IpAddr, String> = addresses.iter().map(|ip| (*ip, String::new())).collect();
+        // Without the right to read the files, only their existence is known.
+        let all = self.read_all(addresses.clone(), false).map(|all| vec![all]);
+        let each = || addresses.into_iter().filter_map(|ip| self.read_all(vec![ip], false).ok()).collect();
+        for reading in all.unwrap_or_else(|_| each()) {
+            texts.extend(reading.leases.into_iter().map(|(entry, text)| (entry.address, text)));
+            for free in reading.free {
+                texts.remove(&free);
+            }
+        }
+        Ok(texts)
+    }
+
+    /// Returns the address last taken for a range set; `None` also for a file that says no address.
+    #[must_use]
+    pub fn last_reserved(&self, set: usize) -> Option<IpAddr> {
+        self.directory.last_reserved(set)
     }
 
     /// Releases a lease from such a list if it is unchanged; true if it was released. A file that is not a lease stays.

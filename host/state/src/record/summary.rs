@@ -2,7 +2,7 @@
 
 use super::lines::{Fault, parse};
 use super::{CORRUPT, Effect, Header, NetworkKey, RecordKey, Section, locked_file, name_in, open_directory};
-use crate::dir::How;
+use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
 use crate::files::{Directory, read_all};
 use nix::sys::stat::{FileStat, SFlag};
@@ -69,7 +69,7 @@ pub struct Valid {
 ///
 /// # Errors
 /// As [`list`].
-pub fn list_strangers(root: &Path, valid: &Valid) -> Result<Vec<Summary>> {
+pub fn list_collectable(root: &Path, valid: &Valid) -> Result<Vec<Summary>> {
     list_that(root, |key| !key.is_of_other(valid.network) && !valid.attachments.contains(key))
 }
 
@@ -162,7 +162,7 @@ pub(super) fn remove_empty(directory: &Directory, name: &str) -> Result<bool> {
         return Ok(false);
     }
     // Only under the lock, and if it is still empty: a process may be about to write.
-    match locked_file(directory, name, How::Change, Instant::now()) {
+    match locked_file(directory, name, OpenMode::Change, Instant::now()) {
         Ok(Some(file)) if file.metadata().is_ok_and(|meta| meta.len() == 0) => directory.unlink(name),
         _ => Ok(false),
     }
@@ -176,7 +176,7 @@ pub(super) fn remove_empty(directory: &Directory, name: &str) -> Result<bool> {
 pub fn is_busy(root: &Path, key: &RecordKey, time: u64) -> Result<bool> {
     let Some(directory) = open_directory(root, false)? else { return Ok(false) };
     let name = &name_in(&directory, key)?;
-    let file = match locked_file(&directory, name, How::Read, Instant::now()) {
+    let file = match locked_file(&directory, name, OpenMode::Read, Instant::now()) {
         Ok(Some(file)) => file,
         Ok(None) => return Ok(false),
         Err(StateError::Locked { .. }) => return Ok(true),

@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 use std::fmt;
 use table::table;
 
-pub use table::{Kind, Lasting, Row, Table, Takes, Where};
+pub use table::{ActsIn, Kind, Lasting, Row, Table, Takes};
 
 /// A guest's number for an object that the gate has given to one run. The number alone means nothing. The gate keeps
 /// namespace, index, name and permitted verbs for it, and checks them at every use.
@@ -172,8 +172,8 @@ impl Capability {
     /// True if some of its operations act in the container's namespace.
     pub fn acts_in_container(self) -> bool {
         self.rows().iter().any(|row| match row.acts {
-            Where::Container | Where::Both => true,
-            Where::Host | Where::Nowhere => false,
+            ActsIn::Container | ActsIn::Both => true,
+            ActsIn::Host | ActsIn::Nowhere => false,
         })
     }
 
@@ -185,8 +185,8 @@ impl Capability {
     /// True if some of its operations act in a network namespace: they use netlink or a sysctl.
     pub fn acts_in_kernel(self) -> bool {
         self.rows().iter().any(|row| match row.acts {
-            Where::Container | Where::Host | Where::Both => true,
-            Where::Nowhere => false,
+            ActsIn::Container | ActsIn::Host | ActsIn::Both => true,
+            ActsIn::Nowhere => false,
         })
     }
 }

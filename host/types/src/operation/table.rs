@@ -4,7 +4,7 @@ use crate::{Capability, Handle};
 
 /// The place where an operation acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
+pub enum ActsIn {
     /// In the container's network namespace.
     Container,
     /// In the host's network namespace.
@@ -116,7 +116,7 @@ pub struct Row {
     /// The WIT interface and function, for messages and the audit log.
     pub name: &'static str,
     /// The place where it acts.
-    pub acts: Where,
+    pub acts: ActsIn,
     /// The effect that it leaves.
     pub lasting: Lasting,
 }
@@ -147,7 +147,7 @@ macro_rules! table {
         impl super::table::Table for $operations {
             const ROWS: &'static [super::table::Row] = &[$(super::table::Row {
                 name: $name,
-                acts: super::table::Where::$acts,
+                acts: super::table::ActsIn::$acts,
                 lasting: super::table::Lasting::$lasting,
             }),+];
 
@@ -155,7 +155,7 @@ macro_rules! table {
                 match self {
                     $(Self::$variant { .. } => &super::table::Row {
                         name: $name,
-                        acts: super::table::Where::$acts,
+                        acts: super::table::ActsIn::$acts,
                         lasting: super::table::Lasting::$lasting,
                     }),+
                 }

@@ -22,7 +22,7 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 
 /// What the test asked for.
-struct Orders {
+struct TestRequest {
     behaviour: String,
     says: String,
     sequence: String,
@@ -54,7 +54,7 @@ fn follow() -> Result<ExitCode, Error> {
 }
 
 /// `None` if this verb is not the one to misbehave in.
-fn orders() -> Result<Option<Orders>, Error> {
+fn orders() -> Result<Option<TestRequest>, Error> {
     let mut stdin = Vec::new();
     std::io::stdin().read_to_end(&mut stdin).map_err(|error| Error::new(error.to_string()))?;
     let conf = Json::parse(&stdin, 1 << 20)?;
@@ -66,7 +66,7 @@ fn orders() -> Result<Option<Orders>, Error> {
     let behaviour = fields.string("hostile")?.unwrap_or_default();
     let says = fields.string("says")?.unwrap_or_default();
     let sequence = fields.string("sequence")?.unwrap_or_default();
-    Ok(Some(Orders { behaviour, says, sequence, make: fields.bool("make")?.unwrap_or_default() }))
+    Ok(Some(TestRequest { behaviour, says, sequence, make: fields.bool("make")?.unwrap_or_default() }))
 }
 
 /// A whole attachment, with everything that outlives the run.

@@ -27,6 +27,7 @@ pub fn measure(features: Features) -> Result<[Sample; 2]> {
     let own = std::env::current_exe()?;
     let flags = [features.masquerade.to_string(), features.guard.to_string()];
     let call = |verb: &str| -> Result<Sample> {
+        std::thread::sleep(crate::REST);
         let output = Command::new(&own).arg("floor").arg(verb).args(&flags).output()?;
         ensure!(output.status.success(), "floor {verb}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout)?;

@@ -38,7 +38,7 @@ fn other_networks_records_are_not_opened() {
     let network = NetworkKey::new(header().host_netns_cookie, &header().network);
     let valid = Valid { network, attachments: [header().key()].into_iter().collect() };
     let headers = |summaries: Vec<Summary>| summaries.into_iter().map(|summary| summary.header).collect::<Vec<_>>();
-    assert_eq!(headers(list_strangers(&root, &valid).unwrap()), [Some(stale)]);
+    assert_eq!(headers(list_collectable(&root, &valid).unwrap()), [Some(stale)]);
     assert_eq!(headers(list_of(&root, network).unwrap()).len(), 2);
 }
 
@@ -55,7 +55,7 @@ fn records_of_postern_0_1_are_found_by_their_names() {
     let network = NetworkKey::new(header().host_netns_cookie, "another");
     assert!(list_of(&root, network).unwrap().is_empty());
     let valid = Valid { network, attachments: [header().key()].into_iter().collect() };
-    assert!(list_strangers(&root, &valid).unwrap().is_empty(), "known by its attachment");
+    assert!(list_collectable(&root, &valid).unwrap().is_empty(), "known by its attachment");
     assert!(!is_busy(&root, &header().key(), 0).unwrap());
     let record = open(&scratch);
     assert!(is_busy(&root, &header().key(), 0).unwrap() && !path(&scratch).exists());

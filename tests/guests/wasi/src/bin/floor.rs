@@ -47,7 +47,7 @@ mod floor {
         )
     }
 
-    fn said<T: std::fmt::Debug>(answer: &Result<T, StreamError>) -> String {
+    fn shown<T: std::fmt::Debug>(answer: &Result<T, StreamError>) -> String {
         match answer {
             Ok(value) => format!("{value:?}"),
             Err(StreamError::Closed) => "closed".to_owned(),
@@ -58,14 +58,14 @@ mod floor {
     /// Several handles of one input share its place.
     fn input() -> String {
         let (one, two) = (stdin::get_stdin(), stdin::get_stdin());
-        let read = |from: &InputStream, length| said(&from.read(length));
+        let read = |from: &InputStream, length| shown(&from.read(length));
         let mut text = format!(
             "{} {} {} {} {} ",
             read(&one, 0),
             read(&one, 3),
-            said(&two.skip(2)),
-            said(&two.blocking_read(5)),
-            said(&one.blocking_skip(1)),
+            shown(&two.skip(2)),
+            shown(&two.blocking_read(5)),
+            shown(&one.blocking_skip(1)),
         );
         let pollable = one.subscribe();
         pollable.block();
@@ -75,7 +75,7 @@ mod floor {
         while let Ok(bytes) = one.blocking_read(1 << 20) {
             rest += bytes.len();
         }
-        let _ = write!(text, "{rest} {} {} {}", read(&two, 1), said(&one.skip(1)), said(&two.blocking_read(1)));
+        let _ = write!(text, "{rest} {} {} {}", read(&two, 1), shown(&one.skip(1)), shown(&two.blocking_read(1)));
         text
     }
 
@@ -84,17 +84,17 @@ mod floor {
         let room = matches!(out.check_write(), Ok(1..));
         let mut text = format!(
             "{room} {} {} {} {} ",
-            said(&out.write(b"written ")),
-            said(&out.flush()),
-            said(&out.blocking_write_and_flush(b"and flushed ")),
-            said(&out.write(b"")),
+            shown(&out.write(b"written ")),
+            shown(&out.flush()),
+            shown(&out.blocking_write_and_flush(b"and flushed ")),
+            shown(&out.write(b"")),
         );
         out.subscribe().block();
-        let _ = write!(text, "{:?} {} ", out.check_write().is_ok(), said(&out.write_zeroes(3)));
-        let _ = write!(text, "{} ", said(&out.blocking_write_zeroes_and_flush(2)));
-        let _ = write!(text, "{} ", said(&out.splice(&stdin::get_stdin(), 4)));
-        let _ = write!(text, "{} ", said(&out.blocking_splice(&stdin::get_stdin(), 2)));
-        let _ = write!(text, "{}", said(&error.blocking_write_and_flush(b"to standard error\n")));
+        let _ = write!(text, "{:?} {} ", out.check_write().is_ok(), shown(&out.write_zeroes(3)));
+        let _ = write!(text, "{} ", shown(&out.blocking_write_zeroes_and_flush(2)));
+        let _ = write!(text, "{} ", shown(&out.splice(&stdin::get_stdin(), 4)));
+        let _ = write!(text, "{} ", shown(&out.blocking_splice(&stdin::get_stdin(), 2)));
+        let _ = write!(text, "{}", shown(&error.blocking_write_and_flush(b"to standard error\n")));
         eprintln!("and by the library");
         text
     }

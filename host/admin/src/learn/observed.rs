@@ -1,7 +1,7 @@
 //! The operations of a plugin, read from the gate's own log.
 
 use super::runs::Run;
-use crate::capability::{Told, told};
+use crate::capability::{OperationTexts, operation_texts};
 use crate::lists::Network;
 use postern_types::Operation;
 use serde::Deserialize;
@@ -21,9 +21,9 @@ pub struct Used {
 
 /// Everything that was allowed, by capability. Denied operations are in [`Run::denied`].
 #[derive(Clone, Debug, Default)]
-pub struct Seen(pub BTreeMap<String, Used>);
+pub struct ObservedOperations(pub BTreeMap<String, Used>);
 
-impl Seen {
+impl ObservedOperations {
     /// Reads the runs, one for each network.
     pub fn of(runs: &[Run], networks: &[Network]) -> Self {
         let mut seen = Self::default();
@@ -38,9 +38,12 @@ impl Seen {
                 used.networks.insert(number);
                 // A request too long for the log has no objects there: the policy takes them from the configuration.
                 let request = line.get("request").and_then(|request| Operation::deserialize(request).ok());
-                let told = request.as_ref().map(told);
-                used.functions.insert(told.and_then(Told::function).unwrap_or_else(|| function.to_owned()));
-                for (key, object) in told.map(|told| told.objects(network)).unwrap_or_default() {
+                let operation_texts = request.as_ref().map(operation_texts);
+                used.functions
+                    .insert(operation_texts.and_then(OperationTexts::function).unwrap_or_else(|| function.to_owned()));
+                for (key, object) in
+                    operation_texts.map(|operation_texts| operation_texts.objects(network)).unwrap_or_default()
+                {
                     used.objects.entry(key).or_default().entry(number).or_default().insert(object);
                 }
             }
@@ -76,7 +79,7 @@ mod tests {
             ..Run::default()
         };
         let network = Network { label: "x".to_owned(), config: json!({}) };
-        let seen = Seen::of(&[run], &[network]);
+        let seen = ObservedOperations::of(&[run], &[network]);
         let of = |capability: &str, key: &str| {
             let objects = seen.0.get(capability).and_then(|used| used.objects.get(key)).and_then(|all| all.get(&0));
             objects.into_iter().flatten().cloned().collect::<Vec<_>>().join(" ")

@@ -30,9 +30,9 @@ const MADE: &str = "made-directories";
 
 /// The directory of a host executable and the files that belong to it.
 #[derive(Clone, Debug)]
-pub struct Home(PathBuf);
+pub struct InstallLayout(PathBuf);
 
-impl Home {
+impl InstallLayout {
     /// Returns the one of this program.
     ///
     /// # Errors

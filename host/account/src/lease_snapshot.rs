@@ -3,49 +3,36 @@
 //! It searches as [`Leases::reserve`] does (a test compares the two). A file that can't be read counts as held. All
 //! users can read the files of a native plugin, but only root can read those of Postern.
 
-use super::{LeaseStore, Leases, Owner, full_set, in_set};
-use crate::error::{Result, StateError};
+use postern_state::{Lease, LeaseStore, Leases, Owner, Result, StateError, full_set};
 use postern_types::{Range, RangeSet};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 /// The leases of one network at one time, and the addresses taken from them since, in memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct LeaseSnapshot {
     /// The taken addresses with the text of their lease; empty for a file that can't be read.
     taken: HashMap<IpAddr, String>,
     /// The address last taken for each range set.
     last: BTreeMap<usize, IpAddr>,
 }
 
-impl Snapshot {
+impl LeaseSnapshot {
     /// Reads the leases of a network; one without a directory has none. `sets` is the number of range sets.
     ///
     /// # Errors
     /// [`StateError::Untrusted`] as [`Leases::open`], [`StateError::Io`] for a directory that can't be read.
     pub fn read(store: &LeaseStore, sets: usize) -> Result<Self> {
         let Some(leases) = Leases::open_existing(store)? else { return Ok(Self::default()) };
-        let directory = &leases.directory;
-        let addresses = directory.addresses()?;
-        let mut taken: HashMap<IpAddr, String> = addresses.iter().map(|ip| (*ip, String::new())).collect();
-        // Without the right to read the files, only their existence is known.
-        let all = leases.read_all(addresses.clone(), false).map(|all| vec![all]);
-        let each = || addresses.into_iter().filter_map(|ip| leases.read_all(vec![ip], false).ok()).collect();
-        for reading in all.unwrap_or_else(|_| each()) {
-            taken.extend(reading.leases.into_iter().map(|(entry, text)| (entry.address, text)));
-            for free in reading.free {
-                taken.remove(&free);
-            }
-        }
-        let last = (0..sets).filter_map(|set| Some((set, directory.last_reserved(set)?))).collect();
-        Ok(Self { taken, last })
+        let last = (0..sets).filter_map(|set| Some((set, leases.last_reserved(set)?))).collect();
+        Ok(Self { taken: leases.texts()?, last })
     }
 
     /// Takes one address from each set, as [`Leases::reserve`] would.
     ///
     /// # Errors
     /// [`StateError::Exhausted`] and [`StateError::Refused`], in the same words; nothing is taken then.
-    pub fn reserve(&mut self, owner: &Owner, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<super::Lease>> {
+    pub fn reserve(&mut self, owner: &Owner, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<Lease>> {
         if requested.len() > 2 * sets.len() + 16 {
             let (requested, sets) = (requested.len(), sets.len());
             return Err(StateError::Refused(format!("{requested} addresses are requested of {sets} range sets")));
@@ -58,7 +45,7 @@ impl Snapshot {
         taken
     }
 
-    fn reserve_all(&mut self, owner: &Owner, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<super::Lease>> {
+    fn reserve_all(&mut self, owner: &Owner, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<Lease>> {
         let mut wanted: Vec<IpAddr> = Vec::new();
         for ip in requested.iter().map(IpAddr::to_canonical) {
             if !wanted.contains(&ip) {
@@ -72,9 +59,9 @@ impl Snapshot {
                 Some(ip) => self.requested(set, ip),
                 None => self.next(owner, set, number),
             };
-            let (ip, range) = found.map_err(|error| in_set(number, error))?;
+            let (ip, range) = found.map_err(|error| error.in_set(number))?;
             self.taken.insert(ip, owner.text());
-            leases.push(super::Lease { address: range.with_prefix(ip), gateway: range.gateway, set: number });
+            leases.push(Lease { address: range.with_prefix(ip), gateway: range.gateway, set: number });
         }
         if !wanted.is_empty() {
             let rest: Vec<String> = wanted.iter().map(IpAddr::to_string).collect();
@@ -125,7 +112,6 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::Scratch;
     use super::*;
     use postern_types::{RangeInput, canonicalize};
     use std::time::{Duration, Instant};
@@ -137,19 +123,20 @@ mod tests {
     /// Every call of a long sequence returns what the snapshot before it predicts, including errors and their text.
     #[test]
     fn it_gives_what_reserve_gives() {
-        let scratch = Scratch::new();
+        let scratch = std::env::temp_dir().join(format!("postern-lease-snapshot-{}", std::process::id()));
+        std::fs::create_dir(&scratch).unwrap();
         let store = LeaseStore {
-            data_dir: scratch.path("data"),
+            data_dir: scratch.join("data"),
             network: "net".to_owned(),
-            index_root: scratch.path("index"),
+            index_root: scratch.join("index"),
             boot_id: "one".to_owned(),
         };
-        assert_eq!(Snapshot::read(&store, 2).unwrap(), Snapshot::default());
-        assert!(!scratch.path("data").exists(), "looking made the directory");
+        assert_eq!(LeaseSnapshot::read(&store, 2).unwrap(), LeaseSnapshot::default());
+        assert!(!scratch.join("data").exists(), "looking made the directory");
         let sets = canonicalize(vec![set("10.0.0.0/28", "10.0.0.9"), set("fd00::/64", "")]).unwrap();
         let leases = Leases::open(&store).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
-        let directory = scratch.path("data/net");
+        let directory = scratch.join("data/net");
         let mut failures = 0;
         for round in 0..40_u32 {
             let owner = Owner::new(format!("c{}", round % 13), "eth0");
@@ -169,13 +156,13 @@ mod tests {
                 names
             };
             let before = files(&directory);
-            let mut snapshot = Snapshot::read(&store, sets.len()).unwrap();
+            let mut snapshot = LeaseSnapshot::read(&store, sets.len()).unwrap();
             let foretold = snapshot.reserve(&owner, &sets, &requested).map_err(|error| error.to_string());
             assert_eq!(files(&directory), before, "looking changed the directory");
             let given = leases.reserve(&owner, &sets, &requested, deadline).map_err(|error| error.to_string());
             assert_eq!(foretold, given, "round {round}");
             failures += u32::from(given.is_err());
-            let again = Snapshot::read(&store, sets.len()).unwrap();
+            let again = LeaseSnapshot::read(&store, sets.len()).unwrap();
             assert_eq!(again.held(&owner), snapshot.held(&owner), "round {round}");
             assert_eq!(
                 again.exhausted(&sets),
@@ -186,6 +173,7 @@ mod tests {
                 leases.release(&owner, deadline).unwrap();
             }
         }
+        std::fs::remove_dir_all(&scratch).unwrap();
         assert!((5..35).contains(&failures), "{failures} of 40 rounds failed: they were to be of both kinds");
     }
 }

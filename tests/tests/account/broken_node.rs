@@ -1,6 +1,6 @@
 //! A node to be broken, and the output of `postern ls`, `show` and `doctor` about it.
 
-use crate::table::{Broken, Mend};
+use crate::table::{Broken, Remedy};
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Call, Node, copy_bin, flat, plugin_bin};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub const CONTAINERS: [&str; 2] = ["c1", "c2"];
 
 /// A node with two containers and a separate catalog, so that the catalog can be broken too.
-pub struct Patient {
+pub struct BrokenNode {
     /// The node.
     pub node: Node,
     /// Its CNI bin directory.
@@ -18,7 +18,7 @@ pub struct Patient {
     config: Value,
 }
 
-impl Patient {
+impl BrokenNode {
     /// Makes a node whose containers are attached to this network.
     pub fn new(config: Value) -> Result<Self> {
         let node = Node::new()?;
@@ -32,12 +32,12 @@ impl Patient {
         if text(&config, "master") == "wire0" {
             node.sh("ip link add wire0 type veth peer name wire1; ip link set wire0 up; ip link set wire1 up")?;
         }
-        let patient = Self { node, bin, config };
+        let broken_node = Self { node, bin, config };
         for container in CONTAINERS {
-            patient.node.add_container(container)?;
-            patient.call("ADD", container)?;
+            broken_node.node.add_container(container)?;
+            broken_node.call("ADD", container)?;
         }
-        Ok(patient)
+        Ok(broken_node)
     }
 
     /// Calls the network's plugin for a container.
@@ -58,15 +58,18 @@ impl Patient {
 
     /// Returns the output of a verb and its exit status, whatever the status.
     pub fn postern(&self, arguments: &str) -> Result<(String, i64)> {
-        let said = self.node.sh(&format!("rc=0; {}/postern {arguments} 2>&1 || rc=$?; echo; echo $rc", self.bin))?;
-        let (said, status) = said.trim_end().rsplit_once('\n').context("no status")?;
-        ensure!(said.chars().all(|c| c == '\n' || !c.is_control()), "{arguments} speaks to the terminal: {said:?}");
-        Ok((said.to_owned(), status.parse()?))
+        let printed = self.node.sh(&format!("rc=0; {}/postern {arguments} 2>&1 || rc=$?; echo; echo $rc", self.bin))?;
+        let (printed, status) = printed.trim_end().rsplit_once('\n').context("no status")?;
+        ensure!(
+            printed.chars().all(|c| c == '\n' || !c.is_control()),
+            "{arguments} speaks to the terminal: {printed:?}"
+        );
+        Ok((printed.to_owned(), status.parse()?))
     }
 
     fn doctor(&self) -> Result<(Value, i64)> {
-        let (said, status) = self.postern(&format!("doctor --json --conf-dir /run/conf --bin {}", self.bin))?;
-        Ok((serde_json::from_str(&said).with_context(|| said.clone())?, status))
+        let (printed, status) = self.postern(&format!("doctor --json --conf-dir /run/conf --bin {}", self.bin))?;
+        Ok((serde_json::from_str(&printed).with_context(|| printed.clone())?, status))
     }
 
     /// Returns doctor's findings, without those about features that this kernel or this place lacks.
@@ -78,9 +81,9 @@ impl Patient {
 
     /// Returns the state of each container.
     pub fn states(&self) -> Result<Vec<(String, String)>> {
-        let (said, status) = self.postern("ls --json")?;
-        ensure!(status == 0, "ls: {said}");
-        let list: Vec<Value> = serde_json::from_str(&said)?;
+        let (printed, status) = self.postern("ls --json")?;
+        ensure!(status == 0, "ls: {printed}");
+        let list: Vec<Value> = serde_json::from_str(&printed)?;
         Ok(list.iter().map(|one| (text(one, "container").to_owned(), text(one, "state").to_owned())).collect())
     }
 
@@ -98,9 +101,12 @@ impl Patient {
             ensure!(table.contains(&broken.state.replace('-', " ")), "ls: {table}");
         }
         if !broken.show.is_empty() {
-            let (said, status) = self.postern("show c1")?;
-            ensure!(status == 0 && said.contains("DIFFERS") && flat(&said).contains(broken.show), "show: {said}");
-            ensure!(said.contains("remedy"), "show has no remedy: {said}");
+            let (printed, status) = self.postern("show c1")?;
+            ensure!(
+                status == 0 && printed.contains("DIFFERS") && flat(&printed).contains(broken.show),
+                "show: {printed}"
+            );
+            ensure!(printed.contains("remedy"), "show has no remedy: {printed}");
         }
         let (findings, status) = self.findings()?;
         let words = |finding: &Value| format!("{}: {}", text(finding, "place"), text(finding, "what"));
@@ -120,39 +126,39 @@ impl Patient {
             let remedy = text(found, "remedy");
             ensure!(remedy.find("`cat ") < remedy.find("`rm ") && remedy.contains("`cat "), "doctor: {found}");
         }
-        match broken.mend {
-            Mend::Doctor | Mend::Native => {
+        match broken.remedy {
+            Remedy::Doctor | Remedy::Native => {
                 ensure!(found.get("is_command") == Some(&json!(true)), "doctor: {found}");
                 let is_native = text(found, "remedy") == "postern gc --native";
-                ensure!(is_native == matches!(broken.mend, Mend::Native), "doctor: {found}");
+                ensure!(is_native == matches!(broken.remedy, Remedy::Native), "doctor: {found}");
                 // At a terminal the command asks.
                 let command = match text(found, "remedy") {
                     collect @ ("postern gc" | "postern gc --native") => format!("$bin/{collect} --yes"),
                     other => other.replace("postern add ", "$bin/postern add "),
                 };
                 self.script(&command).with_context(|| format!("remedy {command}"))?;
-                self.heal()?;
+                self.run_further_commands()?;
             }
-            Mend::Words(script) => {
+            Remedy::Words(script) => {
                 let remedy = text(found, "remedy");
                 let removes = ["rm ", "delete", "flush", "kill", "postern gc"].iter().any(|word| remedy.contains(word));
                 ensure!(found.get("is_command") == Some(&json!(false)) && !removes, "doctor: {found}");
                 self.script(script)?;
             }
-            Mend::Again => {}
-            Mend::Script(script) => drop(self.script(script)?),
-            Mend::Writer(script) => {
+            Remedy::Again => {}
+            Remedy::Script(script) => drop(self.script(script)?),
+            Remedy::Writer(script) => {
                 ensure!(text(found, "remedy") == "use the version of postern that wrote it", "doctor: {found}");
                 ensure!(found.get("is_command") != Some(&json!(true)), "doctor: {found}");
                 self.script(script)?;
             }
         }
-        let again = match broken.mend {
+        let again = match broken.remedy {
             // A defect of all attachments.
-            Mend::Again if ["the bridge was deleted", "masquerading was flushed"].contains(&broken.name) => {
+            Remedy::Again if ["the bridge was deleted", "masquerading was flushed"].contains(&broken.name) => {
                 &CONTAINERS[..]
             }
-            Mend::Again => &["c1"],
+            Remedy::Again => &["c1"],
             _ if ["container-gone", "previous-boot", "incomplete", "damaged"].contains(&broken.state) => &["c1"],
             _ => &[],
         };
@@ -168,7 +174,7 @@ impl Patient {
     }
 
     /// Runs doctor's further commands as it prints them: a link that was down has lost its routes, too.
-    fn heal(&self) -> Result<()> {
+    fn run_further_commands(&self) -> Result<()> {
         for _ in 0..3 {
             let findings = self.findings()?.0;
             let commands = findings.iter().filter(|finding| finding.get("is_command") == Some(&json!(true)));

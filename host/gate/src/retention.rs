@@ -9,27 +9,27 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 /// The rules of the node, read at the first request, or the reason why they can't be read.
-pub type Look = Rc<OnceCell<Result<Served, FirewallError>>>;
+pub type LazyServed = Rc<OnceCell<Result<Served, FirewallError>>>;
 
 /// The facts of a collection beside the record.
 #[derive(Clone, Debug)]
-pub struct Keeping {
+pub struct Retention {
     /// The rules.
-    pub served: Look,
+    pub served: LazyServed,
     /// The plugin that a runtime has called. Native IPAM programs read its configuration, and no other plugin's.
     pub called: Option<String>,
     /// The reason why plugins of the chain may have left objects that Postern can't remove.
     pub chain: Option<String>,
 }
 
-impl Keeping {
+impl Retention {
     /// For a collection by a runtime, which calls one plugin after the other.
-    pub fn of_runtime(served: Look, called: &str) -> Self {
+    pub fn of_runtime(served: LazyServed, called: &str) -> Self {
         Self { served, called: Some(called.to_owned()), chain: None }
     }
 
     /// For a collection by people. `chain` is the reason why plugins of the attachment's chain may have left objects.
-    pub fn of_people(served: Look, chain: Option<String>) -> Self {
+    pub fn of_people(served: LazyServed, chain: Option<String>) -> Self {
         Self { served, called: None, chain }
     }
 }

@@ -24,7 +24,7 @@ pub struct Container {
 }
 
 /// The node; see the module.
-pub struct Town {
+pub struct TestNode {
     pub node: Node,
     pub bin: PathBuf,
     pub containers: Vec<Container>,
@@ -56,7 +56,7 @@ fn networks() -> [Network; 3] {
     ]
 }
 
-impl Town {
+impl TestNode {
     /// Makes a node with this many containers, without attachments, and with all objects that attachments share.
     pub fn new(count: usize) -> Result<Self> {
         let [net, tables, pairs] = networks();
@@ -72,14 +72,14 @@ impl Town {
             .collect();
         let node = Node::new()?;
         node.sh(&format!("for number in $(seq 0 {}); do ip netns add c$number; done", count - 1))?;
-        let mut town = Self { node, bin: plugin_bin()?, containers, before: Value::Null };
-        for container in &town.containers {
+        let mut test_node = Self { node, bin: plugin_bin()?, containers, before: Value::Null };
+        for container in &test_node.containers {
             for verb in ["ADD", "DEL"] {
-                town.node.call(&town.call(verb, container, &Value::Null, &json!({})))?.success()?;
+                test_node.node.call(&test_node.call(verb, container, &Value::Null, &json!({})))?.success()?;
             }
         }
-        town.before = town.picture()?;
-        Ok(town)
+        test_node.before = test_node.picture()?;
+        Ok(test_node)
     }
 
     /// Makes a call for a container. `previous` is the output of its ADD, `patch` the change to its configuration.

@@ -14,7 +14,7 @@ const MOST: usize = 64;
 
 /// What was found of a container.
 #[derive(Debug)]
-pub enum Elsewhere {
+pub enum ContainerAccess {
     /// Its namespace is gone, and with it what was in there.
     Gone,
     /// Why that can't be told.
@@ -23,7 +23,7 @@ pub enum Elsewhere {
     In(Worker),
 }
 
-impl Elsewhere {
+impl ContainerAccess {
     fn look(header: &Header, confine: impl FnOnce() -> Result<(), String> + Send + 'static) -> Self {
         match Namespace::open(&header.netns_path) {
             Ok(namespace) => match Worker::start(&namespace, confine) {
@@ -41,40 +41,42 @@ impl Session {
     ///
     /// # Errors
     /// The records can't be listed.
-    pub fn enter_strangers<C>(&self, confine: impl Fn() -> C) -> Result<(), OpError>
+    pub fn enter_collectable_containers<C>(&self, confine: impl Fn() -> C) -> Result<(), OpError>
     where
         C: FnOnce() -> Result<(), String> + Send + 'static,
     {
         let network = &self.request.conf.name;
         let mut entered = 0;
-        for summary in collect::strangers(self)? {
+        for summary in collect::collectable_records(self)? {
             let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
             let effects = summary.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
             if header.network != *network || !needs_container(effects) {
                 continue;
             }
             let found = match entered < MOST {
-                true => Elsewhere::look(header, confine()),
-                false => Elsewhere::Hidden(format!("a collection enters {MOST} containers, and the next one others")),
+                true => ContainerAccess::look(header, confine()),
+                false => {
+                    ContainerAccess::Hidden(format!("a collection enters {MOST} containers, and the next one others"))
+                }
             };
-            entered += usize::from(matches!(found, Elsewhere::In(_)));
-            self.strangers_in.borrow_mut().insert(*key, found);
+            entered += usize::from(matches!(found, ContainerAccess::In(_)));
+            self.container_access_by_record.borrow_mut().insert(*key, found);
         }
         Ok(())
     }
 
     /// What was found of another attachment's container, for the session that removes it.
-    pub fn found_of(&self, key: &RecordKey) -> Option<Elsewhere> {
-        self.strangers_in.borrow_mut().remove(key)
+    pub fn access_of(&self, key: &RecordKey) -> Option<ContainerAccess> {
+        self.container_access_by_record.borrow_mut().remove(key)
     }
 
     /// Makes it the container of this session.
-    pub fn go_by(&mut self, found: Elsewhere) {
+    pub fn use_access(&mut self, found: ContainerAccess) {
         self.hidden = None;
         match found {
-            Elsewhere::Gone => {}
-            Elsewhere::Hidden(why) => self.hidden = Some(why),
-            Elsewhere::In(worker) => self.worker = Some(worker),
+            ContainerAccess::Gone => {}
+            ContainerAccess::Hidden(why) => self.hidden = Some(why),
+            ContainerAccess::In(worker) => self.worker = Some(worker),
         }
     }
 
@@ -82,8 +84,8 @@ impl Session {
     pub fn look_for_container(&mut self) {
         let Some(record) = self.record() else { return };
         if needs_container(record.effects(None).into_iter().map(|noted| noted.effect)) {
-            let found = Elsewhere::look(record.header(), || Ok(()));
-            self.go_by(found);
+            let found = ContainerAccess::look(record.header(), || Ok(()));
+            self.use_access(found);
         }
     }
 

@@ -11,7 +11,7 @@ mod wait;
 
 use crate::imports::Interface;
 use crate::state::State;
-use crate::wasi::{Beyond, Output};
+use crate::wasi::{Output, OverLimit};
 use postern_types::Start;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -32,7 +32,7 @@ pub use http::{is_request, refuse};
 
 /// The part of it that belongs to one run.
 #[derive(Default)]
-pub struct Whole {
+pub struct FullWasi {
     /// `Some` in runs that need all of WASI.
     context: Option<WasiCtx>,
     runtime: Option<Arc<Runtime>>,
@@ -40,11 +40,11 @@ pub struct Whole {
     stderr: Shared,
 }
 
-impl Whole {
+impl FullWasi {
     /// Makes it for a run with this input, and with the clock of `runtime`.
     pub fn new(start: &Start, runtime: Arc<Runtime>) -> Self {
-        let stdout = Shared::new(Output::new(start.limits.stdout, Beyond::Trap));
-        let stderr = Shared::new(Output::new(start.limits.stderr, Beyond::Drop));
+        let stdout = Shared::new(Output::new(start.limits.stdout, OverLimit::Trap));
+        let stderr = Shared::new(Output::new(start.limits.stderr, OverLimit::Drop));
         // Settings left out are absent: arguments, directories, networks, name resolution.
         let context = WasiCtx::builder()
             .stdin(MemoryInputPipe::new(start.stdin.clone()))

@@ -27,11 +27,11 @@ const NOW: [u8; 1] = *b"t";
 
 /// A running process. If this is dropped, the process ends and all directories stay.
 #[derive(Debug)]
-pub struct Tidier {
+pub struct DirectoryRemover {
     channel: UnixStream,
 }
 
-impl Tidier {
+impl DirectoryRemover {
     /// Forks the process. For a process with one thread that has given up nothing yet. The innermost directory comes
     /// first.
     ///

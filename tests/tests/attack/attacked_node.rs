@@ -39,22 +39,22 @@ const PREPARE: &str = "
 pub type Files = BTreeMap<String, String>;
 
 /// A node with bystanders; see the module.
-pub struct Fortress {
+pub struct AttackedNode {
     watched: Watched,
     before: Files,
     /// Files of the index of leases that were there before the attacker.
     indexes: Vec<String>,
 }
 
-impl Fortress {
+impl AttackedNode {
     /// Makes the node with its bystanders, and with the node objects of an attachment of the attacker (directories,
     /// base tables).
     pub fn new() -> Result<Self> {
         let watched = Watched::new(&["c1", "c2", "c3"])?;
         watched.node.sh(PRIVATE_ETC)?;
         watched.node.sh(PREPARE)?;
-        let mut fortress = Self { watched, before: BTreeMap::new(), indexes: Vec::new() };
-        fortress.bystander(
+        let mut attacked = Self { watched, before: BTreeMap::new(), indexes: Vec::new() };
+        attacked.bystander(
             "c2",
             &json!({
                 "cniVersion": "1.1.0", "name": "bystander", "type": "bridge", "bridge": "cni0", "isGateway": true,
@@ -62,13 +62,13 @@ impl Fortress {
                 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/24"}]]},
             }),
         )?;
-        fortress.indexes = files(&fortress.node().path("/var/lib/postern"), "/var/lib/postern")?.into_keys().collect();
-        fortress.bystander("c3", &good())?;
+        attacked.indexes = files(&attacked.node().path("/var/lib/postern"), "/var/lib/postern")?.into_keys().collect();
+        attacked.bystander("c3", &good())?;
         let mut bridge = crate::base();
         merge(&mut bridge, &json!({"type": "bridge", "bridge": "hostile0", "ipMasq": true}));
         for (plugin, config) in [("hostile", good()), ("bridge", bridge)] {
             for verb in ["ADD", "DEL"] {
-                fortress.plugin(plugin, verb, &config)?.success()?;
+                attacked.plugin(plugin, verb, &config)?.success()?;
             }
         }
         // The kernel remembers for a bridge which offloads its ports ever had.
@@ -76,10 +76,10 @@ impl Fortress {
             "a port that comes and goes",
             r#"["veth-create", {"op": "bridge-find", "name": "hostile0"}, {"op": "bridge-attach", "bridge": 2, "host": 1, "port": {"hairpin": false, "isolated": false, "trunk": [], "preserve_default_vlan": false}}, "link-up"]"#,
         );
-        port.call(&fortress)?;
-        fortress.look()?;
-        fortress.unchanged().context("the node is not at rest")?;
-        Ok(fortress)
+        port.call(&attacked)?;
+        attacked.look()?;
+        attacked.unchanged().context("the node is not at rest")?;
+        Ok(attacked)
     }
 
     fn bystander(&self, container: &str, config: &Value) -> Result<()> {

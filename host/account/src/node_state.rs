@@ -33,7 +33,7 @@ pub type Listed = Rc<Result<Vec<Held>, String>>;
 pub type Records = Result<Vec<Summary>, String>;
 
 /// The state of the node, read once, with which all attachments are compared.
-pub struct Sight {
+pub struct NodeState {
     /// The directories of the state.
     pub places: Places,
     /// The cookie of the host's network namespace.
@@ -58,25 +58,25 @@ pub struct Sight {
 }
 
 /// The node, and an account of its attachments or the reason why there is none.
-pub type Accounts = (Sight, Result<Vec<Account>, String>);
+pub type Accounts = (NodeState, Result<Vec<Account>, String>);
 
 /// Looks at the node and its attachments, and a second time if there is a deviation: a deviation of a current run is
 /// gone then.
 ///
 /// # Errors
-/// As [`Sight::look`].
+/// As [`NodeState::look`].
 pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
     let look = || -> Result<Accounts, String> {
-        let (sight, records) = Sight::look(places.clone(), within)?;
-        let accounts = records.map(|records| sight.accounts(records));
-        Ok((sight, accounts))
+        let (node_state, records) = NodeState::look(places.clone(), within)?;
+        let accounts = records.map(|records| node_state.accounts(records));
+        Ok((node_state, accounts))
     };
-    let (sight, first) = look()?;
-    let Ok(first) = first else { return Ok((sight, first)) };
+    let (node_state, first) = look()?;
+    let Ok(first) = first else { return Ok((node_state, first)) };
     if first.iter().all(|account| account.state == State::Ok) {
-        return Ok((sight, Ok(first)));
+        return Ok((node_state, Ok(first)));
     }
-    let (sight, second) = look()?;
+    let (node_state, second) = look()?;
     let confirmed = |mut account: Account| {
         let before = first.iter().find(|before| before.path == account.path);
         // Its duration changes from look to look.
@@ -90,10 +90,10 @@ pub fn settled(places: &Places, within: Duration) -> Result<Accounts, String> {
         }
         account
     };
-    Ok((sight, second.map(|accounts| accounts.into_iter().map(confirmed).collect())))
+    Ok((node_state, second.map(|accounts| accounts.into_iter().map(confirmed).collect())))
 }
 
-impl Sight {
+impl NodeState {
     /// Looks at the node; at its namespaces for at most `within`. The records are read first: their effects were made
     /// before that, unless a run is in progress.
     ///
@@ -109,15 +109,15 @@ impl Sight {
             Some(nft) => Rules::look(nft).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),
         };
-        let means = ProgramRunner { runner: &Direct, deadline };
+        let runner = ProgramRunner { runner: &Direct, deadline };
         let iptables = match &mut nft {
-            Some(nft) => Iptables::look(nft, means).map_err(|e| e.to_string()),
+            Some(nft) => Iptables::look(nft, runner).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),
         };
         let known = || records.iter().flatten();
         let routes_of = known().filter_map(|summary| summary.header.as_ref()?.netns_cookie).collect();
         let locked: Vec<File> = known().filter_map(|summary| crate::locked(&summary.path)).collect();
-        let sight = Self {
+        let node_state = Self {
             places,
             started,
             here: host.cookie().map_err(|e| e.to_string())?,
@@ -132,7 +132,7 @@ impl Sight {
             forwards: OnceCell::new(),
             leases: RefCell::default(),
         };
-        Ok((sight, records))
+        Ok((node_state, records))
     }
 
     /// Returns the filter tables of iptables, read once, at the first question.

@@ -1,6 +1,6 @@
 //! Standard output and error, kept in memory as `crate::wasi` keeps them: with the same limits, and the same beyond them.
 
-use crate::wasi::{BLOCK, Beyond, Output};
+use crate::wasi::{BLOCK, Output, OverLimit};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncWrite, sink};
 use wasmtime::component::{HasData, ResourceTable};
@@ -23,7 +23,7 @@ pub struct Shared(Arc<Mutex<Output>>);
 impl Default for Shared {
     /// Makes one that keeps nothing.
     fn default() -> Self {
-        Self::new(Output::new(0, Beyond::Drop))
+        Self::new(Output::new(0, OverLimit::Drop))
     }
 }
 
