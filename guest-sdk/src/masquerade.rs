@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::sys::{self, host};
 use postern_cni::Fields;
-use postern_types::{Backend, ErrorCode};
+use postern_types::Backend;
 
 #[cfg(not(target_arch = "wasm32"))]
 use postern_types::ops;
@@ -13,7 +13,7 @@ use postern_types::ops;
 pub enum MasqueradeConfig {
     /// No masquerading.
     No,
-    /// Masquerading by any packet filter.
+    /// Masquerading by the node's default packet filter.
     Yes,
     /// Masquerading by this packet filter.
     By(Backend),
@@ -46,23 +46,18 @@ impl MasqueradeConfig {
         }
     }
 
-    /// Compares the rules, if any are wanted. If no backend is named, the rules of either are accepted: a native plugin
-    /// may have made them, with another default.
+    /// Compares the rules, if any are wanted. If no backend is named, the rules of either are accepted: the default may
+    /// have changed since the ADD, or a native plugin may have made them.
     pub fn check(self) -> Result<(), Error> {
         match self {
             Self::No => Ok(()),
+            Self::Yes => check(None),
             Self::By(backend) => check(Some(backend)),
-            Self::Yes => match check(None) {
-                Err(error) if error.kind() == Some(ErrorCode::Mismatch) => {
-                    check(Some(Backend::Iptables)).map_err(|_| error)
-                }
-                outcome => outcome,
-            },
         }
     }
 }
 
-/// Makes the rules, if they are missing; `None` means nftables.
+/// Makes the rules, if they are missing; `None` means the node's default.
 pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
     host!(
         component: sys::masquerade::ensure(backend.map(translate)).map_err(sys::failure),
@@ -70,7 +65,7 @@ pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
     )
 }
 
-/// Compares the rules with the expected ones.
+/// Compares the rules with the expected ones; `None` means those that the attachment's record lists, or either's.
 ///
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].

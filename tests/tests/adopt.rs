@@ -10,7 +10,7 @@ fn config(number: u8, backend: &str) -> Value {
     let ranges = [format!("10.77.{number}.0/24"), format!("fd00:77:{number}::/64")];
     let ranges = ranges.map(|subnet| json!([{"subnet": subnet}]));
     json!({
-        "cniVersion": "1.0.0", "name": "native", "type": "bridge", "bridge": "br7", "isGateway": true, "ipMasq": true,
+        "cniVersion": "1.0.0", "name": "native", "type": "bridge", "bridge": "br7", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
         "ipMasqBackend": backend, "macspoofchk": true,
         "ipam": {"type": "host-local", "ranges": ranges},
     })

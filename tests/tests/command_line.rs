@@ -32,7 +32,7 @@ fn postern(node: &Node, arguments: &[&str]) -> Result<CommandOutput> {
 
 fn config() -> Value {
     json!({
-        "cniVersion": "1.0.0", "name": NETWORK, "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
+        "cniVersion": "1.0.0", "name": NETWORK, "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
         "ipMasqBackend": "nftables", "macspoofchk": true,
         "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:1234:5678:9abc::/64"}]]},
     })

@@ -131,7 +131,7 @@ fn what_a_native_program_did_is_undone_by_it() -> Result<()> {
 
 /// Attaches with all effects on the host, and then removes the usual sources of DEL.
 fn removed_by_record(lose: &str, netns: Option<&str>, del: &Value) -> Result<()> {
-    let place = Place::new(&json!({"ipMasq": true, "macspoofchk": true}))?;
+    let place = Place::new(&json!({"ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}))?;
     let result = place.add()?;
     ensure!(place.left()?.lines().count() >= 5, "{}", place.left()?);
     place.node.sh(lose)?;
@@ -206,7 +206,7 @@ fn del_without_policy_and_ipam() -> Result<()> {
 /// forged record must not choose either.
 #[test]
 fn people_collect_what_a_native_program_gave() -> Result<()> {
-    let place = Place::new(&script(json!({"ipMasq": true})))?;
+    let place = Place::new(&script(json!({"ipMasq": true, "ipMasqBackend": "nftables"})))?;
     place.allow_native()?;
     place.add()?;
     place.node.remove_container("c1")?;
@@ -275,7 +275,7 @@ const PAIRS: &str = "sed -i 's/^case/[ $CNI_COMMAND = DEL ] \\&\\& ip -o link | 
 #[test]
 fn a_native_program_gives_back_when_the_pair_is_gone() -> Result<()> {
     for operations in [0, 5] {
-        let place = Place::new(&script(json!({"ipMasq": true})))?;
+        let place = Place::new(&script(json!({"ipMasq": true, "ipMasqBackend": "nftables"})))?;
         place.allow_native()?;
         place.node.sh(PAIRS)?;
         let limit = format!("printf '\\n[limits]\\noperations = {operations}\\n' >> {BIN}/postern.d/bridge.toml");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 fn config(plugin: &str, network: &str, patch: &Value) -> Value {
     let mut config = json!({
-        "cniVersion": "1.1.0", "name": network, "type": plugin, "ipMasq": true,
+        "cniVersion": "1.1.0", "name": network, "type": plugin, "ipMasq": true, "ipMasqBackend": "nftables",
         "ipam": {"type": "host-local", "ranges": [[{"subnet": if network == "net" { "10.9.0.0/29" } else { "10.8.0.0/29" }}]]},
     });
     if plugin == "bridge" {

@@ -14,7 +14,7 @@ const BIN: &str = "/run/cni-bin";
 
 fn config() -> Value {
     json!({
-        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
+        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
         "macspoofchk": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
     })
 }

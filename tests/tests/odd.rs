@@ -73,7 +73,7 @@ const ODD: [Condition; 24] = [
 ];
 
 fn config(backend: &str) -> Value {
-    json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true,
+    json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
         "ipMasqBackend": backend, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}})
 }
 

@@ -213,14 +213,26 @@ fn foretold() -> Vec<(&'static str, Value, &'static str, &'static str)> {
         ("layer 2", network("1.0.0", bare), "eth0", ""),
         ("bridge", bridge(json!({})), "eth0", ""),
         ("gateway", bridge(json!({"isGateway": true, "mtu": 1400})), "eth0", ""),
-        ("masquerade", bridge(json!({"isDefaultGateway": true, "ipMasq": true, "hairpinMode": true})), "eth0", ""),
+        (
+            "masquerade",
+            bridge(json!({"isDefaultGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "hairpinMode": true})),
+            "eth0",
+            "",
+        ),
         ("iptables", bridge(json!({"ipMasq": true, "ipMasqBackend": "iptables"})), "eth0", ""),
         ("spoofing", bridge(json!({"macspoofchk": true, "portIsolation": true, "enabledad": true})), "eth0", ""),
-        ("dual", bridge(json!({"ipam": dual(), "isGateway": true, "ipMasq": true, "macspoofchk": true})), "net1", ""),
+        (
+            "dual",
+            bridge(
+                json!({"ipam": dual(), "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}),
+            ),
+            "net1",
+            "",
+        ),
         ("address", bridge(json!({"promiscMode": true})), "eth0", "IgnoreUnknown=1;MAC=02:11:22:33:44:55"),
         ("static", bridge(json!({"ipam": fixed(), "isGateway": true})), "eth0", ""),
         ("resolver", bridge(json!({"ipam": {"resolvConf": "/run/resolv.conf"}})), "eth0", ""),
-        ("ptp", ptp(json!({"ipMasq": true})), "eth0", ""),
+        ("ptp", ptp(json!({"ipMasq": true, "ipMasqBackend": "nftables"})), "eth0", ""),
         ("ptp dual", ptp(json!({"ipam": dual(), "mtu": 1300})), "eth0", ""),
         ("ptp static", ptp(json!({"ipam": fixed()})), "eth0", ""),
         ("macvlan", macvlan(json!({})), "eth0", ""),
@@ -323,7 +335,7 @@ fn a_device_that_the_node_needs_is_not_to_be_taken() -> Result<()> {
 #[test]
 fn it_says_what_is_there_already() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
-    let network = bridge(json!({"isGateway": true, "ipMasq": true}));
+    let network = bridge(json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables"}));
     let shared = ["bridge.ensure", "bridge.ensure-gateways", "forwarding.enable"];
     let (_, plan) = place.object(&network, &[])?;
     for name in shared {
@@ -377,7 +389,7 @@ fn what_policy_denies_is_shown_all_at_once() -> Result<()> {
         "/etc/postern/policy/host-local.toml",
         "[grant.leases]\ndirectories = [\"/var/lib/cni/networks\"]\nranges = [\"10.0.0.0/16\"]\n",
     )?;
-    let network = bridge(json!({"isGateway": true, "ipMasq": true, "macspoofchk": true}));
+    let network = bridge(json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}));
     let (status, plan) = place.object(&network, &["--container", "c1"])?;
     ensure!(status == 3 && plan["allowed"] == false, "status {status}: {plan:#}");
     let logged = as_logged(&plan);
@@ -456,7 +468,7 @@ fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
 /// itself is stopped. Both happen in a plan too, and nothing is made if no handle is left for it.
 #[test]
 fn what_a_run_may_use_up_ends_a_plan_as_it_ends_the_run() -> Result<()> {
-    let network = bridge(json!({"isGateway": true, "ipMasq": true}));
+    let network = bridge(json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables"}));
     for (key, from) in [("operations", 1), ("handles", 0)] {
         let place = Place::new(&["c1", "c2"])?;
         let mut failures = 0;

@@ -86,7 +86,7 @@ impl Place {
 }
 
 fn gateway() -> Value {
-    json!({"isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}})
+    json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}})
 }
 
 #[test]

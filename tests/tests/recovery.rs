@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 fn config() -> Value {
     json!({
-        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
+        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
         "macspoofchk": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/29"}]]},
     })
 }

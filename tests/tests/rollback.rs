@@ -10,7 +10,7 @@ use std::path::Path;
 
 fn config(backend: &str) -> Value {
     json!({
-        "cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
+        "cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
         "ipMasqBackend": backend, "macspoofchk": true,
         "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
     })

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Returns a network. Each test has its own: the namespaces of all tests that run at once can be seen.
 fn config(net: &str) -> Value {
     json!({
-        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
+        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
         "macspoofchk": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": format!("{net}.0/24")}]]},
     })
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 const COPY: &str = "/mnt/bin";
 
 /// A plugin with many effects, and one that it delegates to.
-const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "ptp", "ipMasq": true,
+const CONFIG: &str = r#"{"cniVersion": "1.0.0", "name": "net", "type": "ptp", "ipMasq": true, "ipMasqBackend": "nftables",
     "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}"#;
 
 /// Shell functions for changes to a manifest or a policy.

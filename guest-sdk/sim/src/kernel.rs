@@ -81,6 +81,8 @@ pub struct Kernel {
     pub userspace: Vec<String>,
     /// True if forwarding is on.
     pub forwarding: bool,
+    /// The packet filter of masquerading for which the guest names none.
+    pub packet_filter: Backend,
     /// The backends that have the attachment's masquerading.
     pub masquerade: Vec<Backend>,
     /// The addresses that the packet filter admits.
@@ -124,6 +126,7 @@ impl Default for Kernel {
             default_link_inside: None,
             userspace: Vec::new(),
             forwarding: false,
+            packet_filter: Backend::Iptables,
             masquerade: Vec::new(),
             admitted: Vec::new(),
             isolated: None,

@@ -8,7 +8,7 @@
 //! | `isDefaultGateway` | false | the same, and the container a default route through it |
 //! | `forceAddress` | false | replace a conflicting address of the bridge |
 //! | `ipMasq` | false | traffic to other networks leaves under the node's address; layer 3 only |
-//! | `ipMasqBackend` | nftables | `nftables` or `iptables` |
+//! | `ipMasqBackend` | the node's default | `nftables` or `iptables` |
 //! | `mtu` | kernel's | of the pair, and of the bridge when it is made |
 //! | `hairpinMode` | false | frames may leave by the port they came in by |
 //! | `promiscMode` | false | the bridge takes every frame; not together with `hairpinMode` |

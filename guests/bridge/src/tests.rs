@@ -136,7 +136,7 @@ fn layer_3_with_everything() {
             ]
         );
         assert_eq!((own.info.mtu, kernel.mac_guard), (1400, own.info.mac));
-        assert_eq!(kernel.masquerade, [Backend::Nftables]);
+        assert_eq!(kernel.masquerade, [Backend::Iptables]);
         assert!(kernel.forwarding);
         let bridge = kernel.find(Place::Host, "br0").unwrap();
         let nets: Vec<_> = bridge.addresses.iter().map(|address| address.net.to_string()).collect();

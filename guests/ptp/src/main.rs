@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `ipam` | – | required: every address must come with a gateway |
 //! | `ipMasq` | false | traffic to other networks leaves with the node's address |
-//! | `ipMasqBackend` | nftables | `nftables` or `iptables` |
+//! | `ipMasqBackend` | the node's default | `nftables` or `iptables` |
 //! | `mtu` | kernel's | of both ends, in bytes |
 //! | `dns` | IPAM's | replaces IPAM's, if it has any key |
 //!

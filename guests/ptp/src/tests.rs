@@ -55,7 +55,7 @@ fn add_with_ipv4() {
     );
     fake::with(|kernel| {
         assert!(kernel.forwarding);
-        assert_eq!(kernel.masquerade, [Backend::Nftables]);
+        assert_eq!(kernel.masquerade, [Backend::Iptables]);
         assert_eq!(kernel.own().unwrap().info.mtu, 1400);
         assert_eq!(kernel.host_end().unwrap().addresses.first().unwrap().net.to_string(), "10.1.2.1/32");
     });

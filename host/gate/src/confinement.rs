@@ -15,6 +15,7 @@ use crate::errors::internal;
 use crate::launcher::Launcher;
 use crate::native;
 use crate::need::Need;
+use crate::packet_filter;
 use crate::places;
 use crate::session::{Session, can_be_path};
 use nix::sys::resource::{Resource, setrlimit};
@@ -187,6 +188,8 @@ impl Needs {
             Need::Network | Need::Container => self.network = true,
             Need::Iptables => {
                 self.network = true;
+                // Its error is reported if the rules of this run depend on it.
+                let _ = packet_filter::settings(session);
                 self.add_programs(iptables::programs());
             }
             Need::Zone(zone) => self.add_zone(&zone),

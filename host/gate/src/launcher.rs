@@ -87,6 +87,13 @@ impl Launcher {
         self.ready.push((plugin.to_owned(), Ok(ready)));
     }
 
+    /// Ends the processes of all plugins that were started: nothing runs any more.
+    pub fn dismiss(&mut self) {
+        self.warm.clear();
+        self.ready.clear();
+        self.closed = true;
+    }
+
     /// Prepares all started plugins. From now on nothing else can be taken, and no code is open.
     pub fn close(&mut self, state: &Path) {
         for (name, started) in std::mem::take(&mut self.warm) {

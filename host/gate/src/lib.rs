@@ -37,6 +37,7 @@ mod native;
 mod need;
 pub mod node;
 mod outcome;
+pub mod packet_filter;
 pub mod places;
 mod plugin;
 mod plugin_error;

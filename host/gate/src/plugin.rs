@@ -70,9 +70,12 @@ fn run_once(
         gate.front.spent().map_or(Ok(reply), |words| Err(words.into()))
     });
     let granted = gate.front.into_granted();
-    // A delegate may be needed again. The process of the plugin that the runtime called is ended while the answer is
-    // being made.
-    if depth > 0 && !matches!(&ended, Err(BadEnd { lost: true, .. })) {
+    // A delegate may be needed again, but not once the plugin that the runtime called has ended. All processes end
+    // while the answer is being made.
+    if depth == 0 {
+        drop(sandbox);
+        launcher.dismiss();
+    } else if !matches!(&ended, Err(BadEnd { lost: true, .. })) {
         launcher.put_back(plugin, Plugin { policy, sandbox, digest });
     }
     let (stdout, status) = ended.map_err(|end| {

@@ -3,7 +3,7 @@
 
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
-use postern_policy::{OPERATOR_DIRECTORY, Policy, Text};
+use postern_policy::{NODE_FILE, NodeSettings, OPERATOR_DIRECTORY, Policy, Text};
 use postern_state::{Dir, OpenMode};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -21,6 +21,18 @@ pub fn load(catalog: &Path, plugin: &str) -> Result<Policy, PluginError> {
     let shipped = read(&path, open)?;
     // Errors of the shipped file are reported before the operator's file is read.
     Policy::of_both(shipped, || Ok(operators(Path::new(OPERATOR_DIRECTORY), &format!("{plugin}.toml"))?))
+}
+
+/// Reads the operator's settings for the whole node: all are absent if there is no file.
+///
+/// # Errors
+/// The file is not trusted, or can't be understood.
+pub fn node_settings() -> Result<NodeSettings, PluginError> {
+    let path = Path::new(NODE_FILE);
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Ok(NodeSettings::default());
+    };
+    Ok(operators(directory, name)?.map(|text| NodeSettings::parse(&text)).transpose()?.unwrap_or_default())
 }
 
 /// Returns the operator's file, if there is one. It may be a link: its owner decides where it leads, and is checked

@@ -9,7 +9,7 @@ use crate::inherited;
 use crate::plugin_error::PluginError;
 use crate::program;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 use postern_types::channel::{self, ChannelError};
 use postern_types::{FromSandbox, ToSandbox};
@@ -66,8 +66,6 @@ impl Sandbox {
     /// The kernel gives no process or no channel, or a limit is too low.
     pub fn start(code: OwnedFd, main: ChildMain, program: Option<File>) -> Result<Self, PluginError> {
         inherited::engine_limits()?;
-        // Earlier delegates' processes that have ended by now.
-        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status.pid().is_some()) {}
         let (ours, theirs) = UnixStream::pair().map_err(|e| PluginError::NoChannel(e.to_string()))?;
         // SAFETY: the child never returns here. It may allocate. This process starts its one helper thread after the
         // first fork, and glibc keeps its allocator usable in the child of a threaded process.
@@ -126,6 +124,9 @@ fn become_or_tell(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
 
 /// Waits until all sandboxes are gone, so that no other process has to reap them. The kernel needs time to free a
 /// guest's memory, so this is called after the answer was given.
+///
+/// Nothing reaps them before. A process that ended by itself keeps its ID until then, so that a later kill can't hit
+/// another process.
 pub fn reap() {
     while waitpid(None, None).is_ok() {}
 }

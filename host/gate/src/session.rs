@@ -24,7 +24,7 @@ use postern_confine::{Direct, Run};
 use postern_firewall::iptables::ProgramRunner;
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
 use postern_kernel::{Namespace, Netlink, Worker};
-use postern_policy::{Granted, Policy, PolicyError};
+use postern_policy::{Granted, NodeSettings, Policy, PolicyError};
 use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
@@ -222,6 +222,8 @@ pub struct Session {
     pub collectable_records: OnceCell<Vec<Summary>>,
     /// The addresses to which rules of the node lead traffic, read once for a whole collection.
     pub served: LazyServed,
+    /// The operator's settings for the node, or the reason why they can't be read.
+    pub settings: OnceCell<Result<NodeSettings, String>>,
     nft: SharedNft,
     worker: Option<Worker>,
     namespace: Option<Namespace>,
@@ -278,6 +280,7 @@ impl Session {
             hindered: false,
             collectable_records: OnceCell::new(),
             served: LazyServed::default(),
+            settings: OnceCell::new(),
             nft: SharedNft::default(),
             worker: None,
             namespace: None,

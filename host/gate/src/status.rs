@@ -8,6 +8,7 @@ use crate::capability::facts::Needed;
 use crate::capability::{facts, leases};
 use crate::disk;
 use crate::errors::kernel_error;
+use crate::packet_filter;
 use crate::session::Session;
 use postern_cni::{Error, Verb, code};
 use postern_firewall::{firewalld, iptables};
@@ -109,13 +110,14 @@ fn masquerading(session: &Session, policy: &Policy, granted: &Granted) -> Result
         Some(_) => return Ok(()),
     };
     asked(session, granted, &ops::Masquerade::Ensure { backend }.into()).map_err(refused)?;
-    match backend {
-        Some(Backend::Iptables) if iptables::installed() == [false, false] => Err(unavailable(
+    let by_default = || packet_filter::default(session, |backend| granted.allows_backend(backend));
+    match backend.map_or_else(by_default, Ok).map_err(refused)? {
+        Backend::Iptables if iptables::installed() == [false, false] => Err(unavailable(
             "the network wants masquerading by iptables, which is not installed: install it, or use the nftables backend"
                 .to_owned(),
         )),
-        Some(Backend::Iptables) => Ok(()),
-        _ => has_nftables(session, "masquerading"),
+        Backend::Iptables => Ok(()),
+        Backend::Nftables => has_nftables(session, "masquerading"),
     }
 }
 

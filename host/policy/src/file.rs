@@ -266,7 +266,7 @@ mod tests {
             ("[grant.masquerade]", ["[grant.masquerade] backends: it is missing", "nothing is granted"]),
             (
                 "[grant.masquerade]\nbackends = [\"pf\"]",
-                ["backends: \"pf\" is no backend", "\"nftables\" or \"iptables\""],
+                ["backends: \"pf\" is no backend", "\"nftables\", \"iptables\" or \"any\""],
             ),
             ("[grant.ipam]\ntypes = [\"../sh\"]", ["[grant.ipam] types: \"../sh\"", "can't have a `/`"]),
             ("[grant.ipam]\ntypes = [\"x\"]\nnative = [\".x\"]", ["[grant.ipam] native: \".x\"", "begin with a `.`"]),

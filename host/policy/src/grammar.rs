@@ -102,6 +102,9 @@ pub const LOOK_ONLY: Key = key("look-only", Kind::Flag, Count::One);
 /// The text in a policy for the link of the default route. It has no name there: the gate finds out its name.
 pub const DEFAULT_LINK: &str = "node.default-link";
 
+/// The text in a policy for every packet filter.
+pub const ANY: &str = "any";
+
 /// The keys of `[result]`.
 pub const RESULT: &[Key] = &[
     key("addresses", Kind::Address, Count::Some),
@@ -167,7 +170,7 @@ impl Kind {
             }
             Self::Link => validate_interface_name(text).is_ok(),
             Self::Plugin => !text.is_empty() && !text.contains('/') && !text.starts_with('.'),
-            Self::Backend => Backend::parse(text).is_some(),
+            Self::Backend => text == ANY || Backend::parse(text).is_some(),
             Self::Mode => MacvlanMode::parse(text).is_some(),
             Self::Filter => FirewallBackend::parse(text).is_some(),
             Self::Zone => is_zone(text),
@@ -212,7 +215,7 @@ impl Kind {
             }
             Self::Ingress => "ingress policy: it can be \"open\", \"same-bridge\" or \"isolated\"",
             Self::Mode => "mode: it can be \"bridge\", \"private\", \"vepa\" or \"passthru\"",
-            Self::Backend => "backend: it can be \"nftables\" or \"iptables\"",
+            Self::Backend => "backend: it can be \"nftables\", \"iptables\" or \"any\"",
             Self::Directory => "absolute directory: it can be \"/PATH\"; `*` is any part of a name in it",
             Self::File => "absolute path of a file: it can be \"/PATH/FILE\"; `*` is any part of a name in it",
             Self::Mtu => "MTU: it can be \"0\" (the kernel's default) or \"68\" to \"65535\"",

@@ -28,7 +28,7 @@
 //! The path from file to decision: [`file`] reads the TOML by the keys in each file of [`capability`]; [`grammar`] has
 //! the kinds of their values. [`template`] fills in the configuration of one run; [`granted`] is the outcome. [`rules`]
 //! decides by it, and by the rule of each operation in [`capability`]. [`port`] decides on VLANs, and [`ranges`] on
-//! leases. [`line`] makes the policy line that a refusal offers as the way out.
+//! leases. [`node`] has the operator's settings for the whole node. [`line`] makes the policy line that a refusal offers as the way out.
 //!
 //! This crate decides, and does nothing else. Its input is text. It has no standard library, and so no way to a file,
 //! the environment, a clock, a socket or a process. `postern_gate::policies` reads the files.
@@ -45,6 +45,7 @@ mod grammar;
 mod granted;
 mod limits;
 mod line;
+mod node;
 mod pattern;
 pub mod port;
 mod ranges;
@@ -55,6 +56,7 @@ mod view;
 pub use error::{Ambiguous, FileError, LimitError, ValueError};
 pub use granted::{Granted, limit_hint};
 pub use limits::Limits;
+pub use node::{NODE_FILE, NodeSettings};
 pub use rules::{Question, Rule, allows, decide, rule};
 pub use view::{GrantView, Origin};
 

@@ -175,17 +175,20 @@ pub enum DeviceKey {
     Id,
 }
 
-/// The packet filter that carries a masquerade.
+/// The packet filter that carries rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// nftables over netlink, the default.
+    /// nftables over netlink.
     Nftables,
-    /// The node's own iptables programs.
+    /// The node's own iptables.
     Iptables,
 }
 
 impl Backend {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Nftables, Self::Iptables];
+
     /// As configurations and policies write it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -196,7 +199,7 @@ impl Backend {
 
     /// The one of this name.
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Nftables, Self::Iptables].into_iter().find(|backend| backend.name() == name)
+        Self::ALL.into_iter().find(|backend| backend.name() == name)
     }
 }
 

@@ -20,6 +20,9 @@ use std::time::Instant;
 /// The link that others are stacked on.
 const WIRE: &str = "wire0";
 
+/// The link that is moved into the container.
+const DEVICE: &str = "device0";
+
 /// The number of runs before the first that counts.
 const WARM_UP: usize = 3;
 
@@ -66,10 +69,13 @@ fn main() -> Result<()> {
     let made = Command::new("sh")
         .args([
             "-ec",
-            &format!("ip link add {WIRE} type veth peer name wire1; ip link set {WIRE} up; ip link set wire1 up"),
+            &format!(
+                "ip link add {WIRE} type veth peer name wire1; ip link set {WIRE} up; ip link set wire1 up; \
+                 ip link add {DEVICE} type veth peer name device1"
+            ),
         ])
         .status()?;
-    ensure!(made.success(), "there is no link {WIRE}");
+    ensure!(made.success(), "there is no link {WIRE} or {DEVICE}");
     let plugin_sets = [plugin_set(native_bin()?, 1)?, plugin_set(plugin_bin()?, 2)?];
     println!(
         "{runs} interleaved runs, ours: {}, native: {}",
@@ -138,6 +144,18 @@ fn scenarios() -> Vec<Scenario> {
         scenario("macvlan L2", "macvlan", on_wire(&json!({})), ALL),
         scenario("macvlan + host-local", "macvlan", on_wire(&single), ALL),
         scenario("macvlan + host-local dual", "macvlan", on_wire(&dual), ALL),
+        scenario(
+            "host-device L2",
+            "host-device",
+            with("host-device", &json!({}), json!({"device": DEVICE, "bridge": null})),
+            ALL,
+        ),
+        scenario(
+            "host-device + host-local",
+            "host-device",
+            with("host-device", &single, json!({"device": DEVICE, "bridge": null})),
+            ALL,
+        ),
         scenario(
             "ptp + masq nft",
             "ptp",

@@ -44,7 +44,7 @@ fn what_is_broken_in_a_network_of_stacked_links_is_said_and_mended() -> Result<(
 fn living_containers_of_native_plugins_are_left_alone() -> Result<()> {
     let broken_node = BrokenNode::new(bridged())?;
     let native = json!({
-        "cniVersion": "1.0.0", "name": "native", "type": "bridge", "bridge": "br7", "isGateway": true, "ipMasq": true,
+        "cniVersion": "1.0.0", "name": "native", "type": "bridge", "bridge": "br7", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
         "ipMasqBackend": "nftables", "macspoofchk": true,
         "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.78.0.0/24"}]]},
     });

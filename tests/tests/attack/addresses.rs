@@ -55,7 +55,7 @@ fn addresses_that_nobody_gave() -> Result<()> {
 
 /// An IPAM plugin (the hostile component) that answers `plugin` with `result`.
 fn claims(name: &'static str, plugin: &'static str, result: &str) -> Attack {
-    honest(name, plugin, r#"{"bridge": "hostile0", "isGateway": true, "ipMasq": true, "ipam": {"type": "hostile"}}"#)
+    honest(name, plugin, r#"{"bridge": "hostile0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "ipam": {"type": "hostile"}}"#)
         .with(&serde_json::json!({"hostile": "says", "says": result}).to_string())
 }
 

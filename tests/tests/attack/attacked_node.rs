@@ -58,14 +58,17 @@ impl AttackedNode {
             "c2",
             &json!({
                 "cniVersion": "1.1.0", "name": "bystander", "type": "bridge", "bridge": "cni0", "isGateway": true,
-                "ipMasq": true, "macspoofchk": true,
+                "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true,
                 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/24"}]]},
             }),
         )?;
         attacked.indexes = files(&attacked.node().path("/var/lib/postern"), "/var/lib/postern")?.into_keys().collect();
         attacked.bystander("c3", &good())?;
         let mut bridge = crate::base();
-        merge(&mut bridge, &json!({"type": "bridge", "bridge": "hostile0", "ipMasq": true}));
+        merge(
+            &mut bridge,
+            &json!({"type": "bridge", "bridge": "hostile0", "ipMasq": true, "ipMasqBackend": "nftables"}),
+        );
         for (plugin, config) in [("hostile", good()), ("bridge", bridge)] {
             for verb in ["ADD", "DEL"] {
                 attacked.plugin(plugin, verb, &config)?.success()?;

@@ -41,7 +41,7 @@ fn namespaces_that_are_not_the_containers() -> Result<()> {
         honest(
             "the bystander's, to remove by another's name",
             "bridge",
-            r#"{"bridge": "cni0", "isGateway": true, "ipMasq": true}"#,
+            r#"{"bridge": "cni0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables"}"#,
         )
         .on("DEL")
         .env("CNI_NETNS", "/run/netns/none")
@@ -89,7 +89,7 @@ fn links_replaced_before_check_and_del() -> Result<()> {
     let mut bridge = crate::base();
     postern_tests::merge(
         &mut bridge,
-        &json!({"type": "bridge", "bridge": "hostile0", "ipMasq": true, "macspoofchk": true}),
+        &json!({"type": "bridge", "bridge": "hostile0", "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}),
     );
     let cases = REPLACED.iter().flat_map(|case| [("hostile", good(), case), ("bridge", bridge.clone(), case)]);
     crate::each(
@@ -153,10 +153,12 @@ fn a_pair_that_seems_to_be_the_bystanders() -> Result<()> {
     }
     // The real plugins remove the link in the container, and nothing of the bystander.
     for plugin in ["bridge", "ptp"] {
-        honest("", plugin, r#"{"bridge": "cni0", "ipMasq": true, "macspoofchk": true}"#).on("CHECK").call(&attacked)?;
+        honest("", plugin, r#"{"bridge": "cni0", "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}"#)
+            .on("CHECK")
+            .call(&attacked)?;
         attacked.unchanged()?;
     }
-    honest("", "bridge", r#"{"bridge": "cni0", "ipMasq": true, "macspoofchk": true}"#)
+    honest("", "bridge", r#"{"bridge": "cni0", "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}"#)
         .on("DEL")
         .call(&attacked)?
         .success()?;

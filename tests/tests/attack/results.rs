@@ -88,7 +88,7 @@ fn results_that_claim_what_is_not_so() -> Result<()> {
 fn earlier_results_that_were_tampered_with() -> Result<()> {
     let bystander = r#"{"cniVersion": "1.1.0", "interfaces": [{"name": "cni0"}, {"name": "op0"}, {"name": "eth0", "sandbox": "/run/netns/c2"}], "ips": [{"address": "10.77.0.2/24", "interface": 2}], "routes": [{"dst": "0.0.0.0/0"}]}"#;
     let previous = |name, plugin, verb, result: &str| {
-        honest(name, plugin, r#"{"bridge": "cni0", "isGateway": true, "ipMasq": true, "macspoofchk": true, "ipam": {"dataDir": "/var/lib/hostile"}}"#)
+        honest(name, plugin, r#"{"bridge": "cni0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true, "ipam": {"dataDir": "/var/lib/hostile"}}"#)
             .with(&format!(r#"{{"prevResult": {result}}}"#))
             .on(verb)
     };

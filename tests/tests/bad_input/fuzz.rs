@@ -144,7 +144,7 @@ fn damage(random: &mut Random, text: &mut Vec<u8>) {
 /// Makes a node with all node objects that a plugin may leave, so that everything else is noticed.
 fn node() -> Result<Watched> {
     let mut watched = Watched::new(&["c1"])?;
-    let gateway = json!({"isGateway": true, "ipMasq": true, "macspoofchk": true, "ipam": {"ranges": [[{"subnet": "fd00:9::/64"}], [{"subnet": "10.9.0.0/24"}]]}});
+    let gateway = json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true, "ipam": {"ranges": [[{"subnet": "fd00:9::/64"}], [{"subnet": "10.9.0.0/24"}]]}});
     for (plugin, backend) in [("bridge", "nftables"), ("bridge", "iptables"), ("ptp", "nftables"), ("loopback", "")] {
         let mut config = base(plugin);
         merge(&mut config, &gateway);
@@ -172,7 +172,10 @@ fn random_call(random: &mut Random, netns: &str) -> Result<Call> {
     let plugin = random.one_of(&["bridge", "bridge", "ptp", "host-local", "static", "loopback"]);
     let mut config = base(plugin);
     if random.index(2) == 0 {
-        merge(&mut config, &json!({"isGateway": true, "ipMasq": true, "macspoofchk": true}));
+        merge(
+            &mut config,
+            &json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}),
+        );
     }
     for _ in 0..random.index(3) {
         change(random, &mut config);

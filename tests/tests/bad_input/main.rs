@@ -41,7 +41,8 @@ fn call(
 fn used_node() -> Result<Watched> {
     let mut watched = Watched::new(&["c1"])?;
     for verb in ["ADD", "DEL"] {
-        call(&watched, "bridge", verb, with("bridge", r#"{"ipMasq": true}"#)?, &[])?.success()?;
+        call(&watched, "bridge", verb, with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?, &[])?
+            .success()?;
     }
     watched.look()?;
     Ok(watched)
@@ -278,11 +279,13 @@ fn long_names_are_refused_or_kept_whole() -> Result<()> {
     for length in [255, 4000, 4096, 5000, 60_000] {
         let name = "x".repeat(length);
         let env = [("CNI_CONTAINERID", name.as_str())];
-        let add = call(&watched, "bridge", "ADD", with("bridge", r#"{"ipMasq": true}"#)?, &env)?;
+        let add =
+            call(&watched, "bridge", "ADD", with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?, &env)?;
         if add.status != 0 {
             Refusal::of(&add)?;
         }
-        call(&watched, "bridge", "DEL", with("bridge", r#"{"ipMasq": true}"#)?, &env)?.success()?;
+        call(&watched, "bridge", "DEL", with("bridge", r#"{"ipMasq": true, "ipMasqBackend": "nftables"}"#)?, &env)?
+            .success()?;
         watched.unchanged().map_err(|changed| changed.context(format!("a container ID of {length} bytes")))?;
     }
     let long = format!(r#"{{"name": "{}"}}"#, "x".repeat(300));

@@ -36,7 +36,8 @@ pub struct TestNode {
 /// at the same time. The ranges are small, so that lost addresses are noticed.
 fn networks() -> [Network; 3] {
     let network = |name, plugin, patch: Value| {
-        let mut config = json!({"cniVersion": "1.1.0", "name": name, "type": plugin, "ipMasq": true});
+        let mut config =
+            json!({"cniVersion": "1.1.0", "name": name, "type": plugin, "ipMasq": true, "ipMasqBackend": "nftables"});
         merge(&mut config, &patch);
         Network { name, plugin, config }
     };

@@ -20,7 +20,7 @@ pub fn answer(kernel: &mut Kernel, operation: &ops::Masquerade) -> Result<Reply,
 
 impl Kernel {
     fn masquerade_ensure(&mut self, backend: Option<Backend>) -> Result<Reply, OpError> {
-        let backend = backend.unwrap_or(Backend::Nftables);
+        let backend = backend.unwrap_or(self.packet_filter);
         if !self.masquerade.contains(&backend) {
             self.masquerade.push(backend);
         }
@@ -28,7 +28,7 @@ impl Kernel {
     }
 
     fn masquerade_check(&self, backend: Option<Backend>) -> Result<Reply, OpError> {
-        if self.masquerade.contains(&backend.unwrap_or(Backend::Nftables)) {
+        if backend.map_or(!self.masquerade.is_empty(), |backend| self.masquerade.contains(&backend)) {
             return Ok(Reply::Done);
         }
         Err(OpError::new(ErrorCode::Mismatch, "", "the masquerade rules are missing"))

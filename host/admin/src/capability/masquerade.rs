@@ -22,7 +22,7 @@ pub const PAGE: Page = Page {
     ],
     keys: &[Key::list(
         "backends",
-        Source::Value("ipMasqBackend", Some("nftables")),
+        Source::Value("ipMasqBackend", Some("any")),
         WidestValue::Values(&["nftables", "iptables"]),
     )],
 };
@@ -31,10 +31,12 @@ impl OperationTexts for ops::Masquerade {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Ensure { backend } => {
-                format!("masquerade {} towards other networks, by {}", names.addresses(), filter(*backend))
+                let filter = backend.unwrap_or(names.kernel.packet_filter).name();
+                format!("masquerade {} towards other networks, by {filter}", names.addresses())
             }
             Self::Check { backend } => {
-                format!("compare the masquerading of {} in {}", names.addresses(), filter(*backend))
+                let filter = backend.map_or("the packet filter that has it", Backend::name);
+                format!("compare the masquerading of {} in {filter}", names.addresses())
             }
             Self::Remove => "remove the attachment's masquerading".to_owned(),
         }
@@ -42,12 +44,10 @@ impl OperationTexts for ops::Masquerade {
 
     fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
         match self {
-            Self::Ensure { backend } | Self::Check { backend } => vec![("backends", filter(*backend).to_owned())],
+            Self::Ensure { backend } | Self::Check { backend } => {
+                vec![("backends", backend.map_or("any", Backend::name).to_owned())]
+            }
             Self::Remove => Vec::new(),
         }
     }
-}
-
-fn filter(backend: Option<Backend>) -> &'static str {
-    backend.unwrap_or(Backend::Nftables).name()
 }

@@ -6,7 +6,11 @@ use ipnet::IpNet;
 use postern_account::node_state::NodeState;
 use postern_confine::{Direct, Environment, Program, Run as _, locate};
 use postern_firewall::account::forward_chains;
+use postern_firewall::iptables::{self, ProgramRunner};
 use postern_gate::effect::{Effect, Masquerade};
+use postern_gate::packet_filter;
+use postern_policy::NODE_FILE;
+use postern_types::Backend;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
@@ -22,6 +26,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let networks = networks(node);
     forward_policy(examination, node_state, &networks);
     backends(examination);
+    default_filter(examination);
     if value("net/ipv4/conf/all/rp_filter").as_deref() == Some("1") {
         let why = "packets that come in by another way than answers would go are dropped: networks with several ways out suffer";
         let remedy = set("net/ipv4/conf/all/rp_filter", "2");
@@ -123,7 +128,9 @@ fn forward_policy(examination: &mut Examination, node_state: &NodeState, network
     }
     if chains.iter().any(|(chain, _)| chain.starts_with("inet firewalld")) {
         let why = "a reload of firewalld may take rules of iptables away, masquerading among them";
-        let remedy = Remedy::Words("networks with \"ipMasqBackend\": \"nftables\" keep theirs".to_owned());
+        let remedy = Remedy::Words(format!(
+            "`packet-filter = \"nftables\"` in {NODE_FILE}: later ADDs make rules that it leaves alone"
+        ));
         examination.found(Severity::Note, "firewalld", "is in use", why, remedy);
     }
 }
@@ -201,6 +208,18 @@ fn backends(examination: &mut Examination) {
         let remedy =
             Remedy::Words("settle for one: `update-alternatives --config iptables`, then flush the other".to_owned());
         examination.found(Severity::Warning, "iptables", what, why, remedy);
+    }
+}
+
+/// Says when nftables would be the better default of this node.
+fn default_filter(examination: &mut Examination) {
+    let means = ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN };
+    if iptables::is_legacy() && packet_filter::of_node(means) == Ok(Backend::Iptables) {
+        let what = "networks that name no packet filter use legacy iptables, as native plugins do";
+        let why = "two programs run for each change, and wait for one lock of the node";
+        let remedy =
+            format!("if nothing else on the node needs them there: `packet-filter = \"nftables\"` in {NODE_FILE}");
+        examination.found(Severity::Note, "iptables", what, why, Remedy::Words(remedy));
     }
 }
 

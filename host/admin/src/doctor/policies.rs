@@ -3,6 +3,8 @@
 use super::{Examination, MOST, Node, Remedy, Severity};
 use crate::authority;
 use crate::subject::{Pin, Subject};
+use postern_gate::policies::node_settings;
+use postern_policy::NODE_FILE;
 use std::fs;
 use std::path::Path;
 
@@ -25,6 +27,11 @@ pub fn examine(examination: &mut Examination, node: &Node) {
                 examination.found(Severity::Error, plugin, reason, "every run of the plugin is refused", remedy);
             }
         }
+    }
+    if let Err(error) = node_settings() {
+        let why = "an ADD to a network that names no packet filter is refused";
+        let remedy = Remedy::Words("correct the file, or remove it".to_owned());
+        examination.found(Severity::Error, NODE_FILE, error.to_string(), why, remedy);
     }
     let own = Path::new(postern_policy::OPERATOR_DIRECTORY);
     for entry in fs::read_dir(own).into_iter().flatten().flatten().take(MOST) {

@@ -340,7 +340,7 @@ mod tests {
         }
         let text = policy(&seen, &networks, &[], 0).unwrap();
         Policy::parse(&text, "test.toml").unwrap();
-        assert!(text.contains("backends = [\"${config.ipMasqBackend | nftables}\"]"), "{text}");
+        assert!(text.contains("backends = [\"${config.ipMasqBackend | any}\"]"), "{text}");
         assert!(!text.contains("\nvlan") && !text.contains("\ntrunk"), "{text}");
     }
 

@@ -1,11 +1,18 @@
 //! The state of this node, read without privileges and without changing anything.
 
 use anyhow::{Context, Result};
+use postern_confine::Direct;
+use postern_firewall::iptables::ProgramRunner;
 use postern_gate::capability::{device, parent};
+use postern_gate::packet_filter;
 use postern_kernel::{Link, Namespace, Netlink, OpenError, Sysctl, Worker, sysctl};
 use postern_sim::{Kernel, Place};
 use postern_types::{Address, Handle, LinkInfo, Mac};
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// The longest time for a program that shows if legacy iptables can be used.
+const WITHIN: Duration = Duration::from_secs(5);
 
 /// The name that stands for the host end of a pair, which the gate chooses at random.
 pub const HOST_END: &str = "vethXXXXXXXX";
@@ -38,6 +45,8 @@ impl Node {
         let netlink = Netlink::open().context("this node's links cannot be read")?;
         seed(&mut kernel, &netlink, Place::Host).context("this node's links cannot be read")?;
         kernel.default_link = default_link(&netlink);
+        let means = ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN };
+        kernel.packet_filter = packet_filter::of_node(means).map_err(anyhow::Error::msg)?;
         Ok(Self { kernel, forwarding, notes: Vec::new() })
     }
 

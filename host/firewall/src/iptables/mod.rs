@@ -10,6 +10,7 @@
 //! | `set` | a set of rules with one owner, in any table and chains |
 //! | `masquerade` | the rules of `ipMasq` |
 //! | `forward` | the rules of the firewall plugin |
+//! | `variant` | nf_tables, or legacy iptables |
 //! | `presence` | a fast question to the kernel: can there be any rules? |
 
 pub mod forward;
@@ -18,10 +19,12 @@ mod presence;
 mod programs;
 pub(crate) mod saved;
 mod set;
+mod variant;
 
 pub use masquerade::{Seen, check, ensure, list, remove, remove_all, remove_seen, retain, validate};
 pub use presence::{any_may_exist, chains, has_legacy_nat, may_exist, others_may_exist};
-pub use programs::{ProgramRunner, installed, missing, programs, usable};
+pub use programs::{ProgramRunner, available, installed, missing, programs, usable};
+pub use variant::is_legacy;
 
 use crate::FirewallError;
 use ipnet::IpNet;

@@ -7,6 +7,7 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 
 use super::NAT;
 use super::masquerade::CHAIN_PREFIX;
+use super::variant::legacy_tables;
 use crate::nft::batch::Table;
 use crate::{AttachmentKey, FirewallError, Nft};
 
@@ -76,14 +77,5 @@ pub fn has_legacy_nat() -> bool {
 
 /// As [`has_legacy_nat`], for any table.
 pub(super) fn has_legacy(table: &str) -> bool {
-    for names in ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"] {
-        match std::fs::read_to_string(names) {
-            Ok(tables) if tables.lines().any(|name| name == table) => return true,
-            Ok(_) => {}
-            // The kernel has no legacy iptables.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(_) => return true,
-        }
-    }
-    false
+    [false, true].into_iter().any(|v6| legacy_tables(v6).is_none_or(|tables| tables.iter().any(|name| name == table)))
 }

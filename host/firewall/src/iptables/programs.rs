@@ -6,8 +6,9 @@ use std::time::Instant;
 use postern_confine::{Allowed, Rules, Run};
 
 use super::saved::SavedTable;
-use crate::FirewallError;
+use super::variant;
 use crate::program;
+use crate::{FirewallError, Nft};
 
 /// The tables that a helper may change for a gate: those in which a capability has rules.
 const TABLES: [&str; 2] = [super::NAT, super::FILTER];
@@ -119,6 +120,17 @@ impl<'a> Programs<'a> {
             }
         }
     }
+}
+
+/// True if rules can be made with iptables here. Only IPv4 is asked, as the native plugins do. A program is started only
+/// where its tables would be those of legacy iptables, and there are none yet.
+#[must_use]
+pub fn available(runner: ProgramRunner<'_>) -> bool {
+    let Ok(programs) = Programs::locate(false, runner) else { return false };
+    if variant::is_nft(false) {
+        return Nft::usable(runner.deadline);
+    }
+    variant::legacy_tables(false).is_some_and(|tables| !tables.is_empty()) || programs.look(super::NAT).is_ok()
 }
 
 /// True if iptables can be used here: the programs are installed, and the kernel answers them. Only IPv4 is tested, as

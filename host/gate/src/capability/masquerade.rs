@@ -6,6 +6,7 @@ use crate::effect::{Effect, Masquerade};
 use crate::errors::firewall_error;
 use crate::gate::Gate;
 use crate::need::Need;
+use crate::packet_filter;
 use crate::session::{OwnAddress, Session};
 use ipnet::IpNet;
 use postern_cni::Verb;
@@ -40,10 +41,11 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Masquerade) -> Result<Reply
 /// `masquerade.ensure`.
 fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
     let (key, own) = (gate.session.masquerade_key(), own(gate.session));
-    let backend = backend.unwrap_or(Backend::Nftables);
     if own.is_empty() {
         return Ok(Reply::Done);
     }
+    let allows = |backend| gate.front.granted().allows_backend(backend);
+    let backend = backend.map_or_else(|| packet_filter::default(gate.session, allows), Ok)?;
     if backend == Backend::Iptables {
         // An effect that can't be made must not be recorded: it could never be removed.
         iptables::validate(&key).map_err(firewall_error)?;
@@ -79,18 +81,38 @@ fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
     if own.is_empty() {
         return Ok(Reply::Done);
     }
-    let whole = match backend.unwrap_or(Backend::Nftables) {
-        Backend::Nftables => {
-            let handles = Masquerade { backend: Backend::Nftables, addresses: own.clone() }.handles(gate.session);
-            masquerade::nft_check_known(&mut *gate.session.nft()?, &key, &own, &handles)
-        }
-        Backend::Iptables => iptables::check(&key, &own, gate.session.program_runner()),
+    let mut whole = false;
+    for backend in backends(gate.session, backend) {
+        whole = whole
+            || match backend {
+                Backend::Nftables => {
+                    let handles = Masquerade { backend, addresses: own.clone() }.handles(gate.session);
+                    masquerade::nft_check_known(&mut *gate.session.nft()?, &key, &own, &handles)
+                }
+                Backend::Iptables => iptables::check(&key, &own, gate.session.program_runner()),
+            }
+            .map_err(firewall_error)?;
     }
-    .map_err(firewall_error)?;
     if whole {
         return Ok(Reply::Done);
     }
     Err(OpError::new(ErrorCode::Mismatch, key.network, "the masquerading rules of this attachment are not all there"))
+}
+
+/// Returns the packet filters of which one has the rules: the named one, or those that the record lists. A native plugin
+/// may have made the rules with either.
+fn backends(session: &Session, named: Option<Backend>) -> Vec<Backend> {
+    if let Some(named) = named {
+        return vec![named];
+    }
+    let noted = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let recorded: Vec<Backend> =
+        noted.iter().filter_map(|noted| Masquerade::of(&noted.effect)).map(|made| made.backend).collect();
+    match recorded.is_empty() {
+        true if iptables::installed().contains(&true) => Backend::ALL.to_vec(),
+        true => vec![Backend::Nftables],
+        false => recorded,
+    }
 }
 
 /// `masquerade.remove`.

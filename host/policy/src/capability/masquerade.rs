@@ -1,7 +1,7 @@
 //! `masquerade`: the packet filters that may carry it.
 
 use super::Decide;
-use crate::grammar::{Key, Kind, required};
+use crate::grammar::{ANY, Key, Kind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::rules::RuleInput;
@@ -9,14 +9,24 @@ use alloc::vec::Vec;
 use postern_types::{Backend, Capability, OpError, ops};
 
 /// The keys of its table.
-pub const KEYS: &[Key] = &[required("backends", Kind::Backend, "${config.ipMasqBackend | nftables}")];
+pub const KEYS: &[Key] = &[required("backends", Kind::Backend, "${config.ipMasqBackend | any}")];
 
 impl Decide for ops::Masquerade {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Ensure { backend } => {
-                let backend = backend.unwrap_or(Backend::Nftables).name();
-                input.one_of(grant, "backends", Kind::Backend, backend, "masquerade.backends")
+                // A guest that names no backend gets one of those that are granted: the gate chooses.
+                let granted = |backend: Backend| allows(grant, backend);
+                if backend.map_or_else(|| Backend::ALL.into_iter().any(granted), granted) {
+                    return Ok("masquerade.backends");
+                }
+                input.one_of(
+                    grant,
+                    "backends",
+                    Kind::Backend,
+                    backend.map_or(ANY, Backend::name),
+                    "masquerade.backends",
+                )
             }
             // The backend matters only where rules are made. To compare and remove rules is always allowed: they are
             // the attachment's own. A native plugin may have made them with the other backend.
@@ -43,6 +53,10 @@ impl Decide for ops::Masquerade {
 impl Granted {
     /// True if policy lets masquerading be made with this packet filter.
     pub fn allows_backend(&self, backend: Backend) -> bool {
-        self.grant(Capability::Masquerade).is_some_and(|grant| grant.matches("backends", backend.name()))
+        self.grant(Capability::Masquerade).is_some_and(|grant| allows(grant, backend))
     }
+}
+
+fn allows(grant: &Grant, backend: Backend) -> bool {
+    grant.matches("backends", backend.name()) || grant.matches("backends", ANY)
 }

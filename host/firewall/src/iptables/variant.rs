@@ -1,0 +1,33 @@
+//! The variant of the system's iptables: rules of nf_tables, or tables of legacy iptables.
+
+use std::fs;
+use std::io::ErrorKind;
+
+use crate::program;
+
+/// The program that all names of the nf_tables variant lead to.
+const NFT_PROGRAM: &str = "xtables-nft-multi";
+
+/// True if the system's programs of this family are installed, and are the nf_tables variant.
+pub(super) fn is_nft(v6: bool) -> bool {
+    let restore = program::locate(if v6 { "ip6tables-restore" } else { "iptables-restore" });
+    let real = restore.ok().and_then(|path| fs::canonicalize(path).ok());
+    real.is_some_and(|path| path.ends_with(NFT_PROGRAM))
+}
+
+/// True if the system's iptables is installed, and is not the nf_tables variant.
+#[must_use]
+pub fn is_legacy() -> bool {
+    program::locate("iptables-restore").is_ok() && !is_nft(false)
+}
+
+/// Returns the tables of legacy iptables in this thread's namespace, by the kernel's list. `None` if it can't be read.
+pub(super) fn legacy_tables(v6: bool) -> Option<Vec<String>> {
+    let names = if v6 { "/proc/thread-self/net/ip6_tables_names" } else { "/proc/thread-self/net/ip_tables_names" };
+    match fs::read_to_string(names) {
+        Ok(tables) => Some(tables.lines().map(str::to_owned).collect()),
+        // The kernel has no legacy iptables.
+        Err(error) if error.kind() == ErrorKind::NotFound => Some(Vec::new()),
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,46 @@
+//! The packet filter of rules for which the network's configuration names none.
+//!
+//! It is the native plugins' choice: iptables, unless only nftables can be used. An operator who prefers one of them
+//! says so in one line of the node's settings ([`postern_policy::NODE_FILE`]).
+
+use crate::policies;
+use crate::session::Session;
+use postern_firewall::Nft;
+use postern_firewall::iptables::{self, ProgramRunner};
+use postern_policy::NodeSettings;
+use postern_types::{Backend, ErrorCode, OpError};
+
+/// Returns the packet filter for new rules, of those that policy allows.
+///
+/// # Errors
+/// The node's settings can't be read or understood.
+pub fn default(session: &Session, allows: impl Fn(Backend) -> bool) -> Result<Backend, OpError> {
+    match Backend::ALL.map(allows) {
+        [true, false] => Ok(Backend::Nftables),
+        [false, true] => Ok(Backend::Iptables),
+        _ => {
+            let unread = |reason: &String| OpError::new(ErrorCode::Unsupported, "the packet filter", reason.clone());
+            let settings = settings(session).as_ref().map_err(unread)?;
+            Ok(settings.packet_filter.unwrap_or_else(|| native(session.program_runner())))
+        }
+    }
+}
+
+/// Returns the operator's settings for the node, read once in a run. A gate calls it before it is confined.
+pub fn settings(session: &Session) -> &Result<NodeSettings, String> {
+    session.settings.get_or_init(|| policies::node_settings().map_err(|error| error.to_string()))
+}
+
+/// As [`default`], for a caller without a session.
+///
+/// # Errors
+/// The node's settings can't be read or understood.
+pub fn of_node(means: ProgramRunner<'_>) -> Result<Backend, String> {
+    let settings = policies::node_settings().map_err(|error| error.to_string())?;
+    Ok(settings.packet_filter.unwrap_or_else(|| native(means)))
+}
+
+/// Returns the native plugins' choice. If neither can be used, the error is about iptables, as theirs is.
+fn native(means: ProgramRunner<'_>) -> Backend {
+    if iptables::available(means) || !Nft::usable(means.deadline) { Backend::Iptables } else { Backend::Nftables }
+}

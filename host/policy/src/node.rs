@@ -1,0 +1,77 @@
+//! The operator's settings for the whole node.
+//!
+//! ```toml
+//! packet-filter = "nftables"        # for networks that name none
+//! ```
+
+use crate::error::ValueError;
+use crate::{FileError, PolicyError, Text};
+use alloc::borrow::ToOwned;
+use alloc::string::ToString as _;
+use alloc::vec::Vec;
+use postern_types::Backend;
+use toml::Table;
+
+/// The file of the operator's settings for the whole node.
+pub const NODE_FILE: &str = "/etc/postern/node.toml";
+
+/// The one key that the file can have.
+const PACKET_FILTER: &str = "packet-filter";
+
+/// The operator's settings for the whole node; absent ones are `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// The packet filter for networks that name none.
+    pub packet_filter: Option<Backend>,
+}
+
+impl NodeSettings {
+    /// Reads the text of the file.
+    ///
+    /// # Errors
+    /// [`PolicyError::File`]: the key, its fault, and what is possible.
+    pub fn parse(file: &Text) -> Result<Self, PolicyError> {
+        let wrong = |reason: FileError| PolicyError::File { path: file.path.clone(), reason };
+        let table: Table =
+            toml::from_str(&file.text).map_err(|e| wrong(FileError::Toml(e.to_string().trim_end().to_owned())))?;
+        let mut settings = Self::default();
+        for (key, value) in &table {
+            if key != PACKET_FILTER {
+                let possible = Vec::from([PACKET_FILTER]);
+                return Err(wrong(FileError::Unknown { place: "the file".to_owned(), key: key.clone(), possible }));
+            }
+            let text = value.as_str().ok_or_else(|| {
+                let found = value.type_str().to_owned();
+                wrong(FileError::Type { place: PACKET_FILTER.to_owned(), wanted: "a text", found })
+            })?;
+            settings.packet_filter = Some(Backend::parse(text).ok_or_else(|| {
+                let possible = "packet filter: it can be \"nftables\" or \"iptables\"";
+                let error = ValueError::Kind { text: text.to_owned(), possible };
+                wrong(FileError::Value { place: PACKET_FILTER.to_owned(), error })
+            })?);
+        }
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_sets_the_default() {
+        let read = |text: &str| NodeSettings::parse(&Text { path: NODE_FILE.to_owned(), text: text.to_owned() });
+        assert_eq!(read("").unwrap().packet_filter, None);
+        assert_eq!(read("packet-filter = \"nftables\"").unwrap().packet_filter, Some(Backend::Nftables));
+        assert_eq!(read("packet-filter = \"iptables\"").unwrap().packet_filter, Some(Backend::Iptables));
+        for (text, words) in [
+            ("packet-filter = \"pf\"", "packet-filter: \"pf\" is no packet filter: it can be \"nftables\" or"),
+            ("packet-filter = true", "packet-filter: it must be a text, not boolean"),
+            ("packet_filter = \"nftables\"", "unknown field `packet_filter`, expected `packet-filter`"),
+            ("packet-filter", "TOML parse error"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.starts_with("policy /etc/postern/node.toml: ") && error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The order in which runs first use the functions of the host executable. The linker places them in that order, so
+//! that a run touches few pages of it.
+//!
+//! `postern-order run DIRECTORY FILE` calls each plugin in DIRECTORY with its verbs, in private namespaces, and writes
+//! the order to FILE, one symbol per line. DIRECTORY/postern must have its symbols. `tests/order` prepares that.
+//!
+//! `postern-order trace PROGRAM FILE COMMAND...` runs one command, and appends a line to FILE for each function that a
+//! process of PROGRAM uses for the first time. Each function has a breakpoint, which is removed when it is hit. A
+//! process that is forked has the breakpoints that its parent had left.
+
+#![allow(clippy::print_stderr, reason = "people read it")]
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
+use postern_tests::{Call, Node, merge, shipped};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{File, OpenOptions, read_link};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The breakpoint instruction of x86-64.
+const BREAKPOINT: u8 = 0xcc;
+
+fn main() -> Result<()> {
+    ensure!(cfg!(target_arch = "x86_64"), "only breakpoints of x86-64 are known");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["run", directory, file] => run(Path::new(directory), Path::new(file)),
+        ["trace", program, file, command, rest @ ..] => trace(Path::new(program), Path::new(file), command, rest),
+        _ => bail!("usage: postern-order run DIRECTORY FILE, or trace PROGRAM FILE COMMAND..."),
+    }
+}
+
+/// Calls the plugins, and writes the merged order.
+fn run(directory: &Path, file: &Path) -> Result<()> {
+    ensure!(std::env::var_os("POSTERN_PRIVATE").is_some(), "start it with tests/in-namespaces");
+    let mut traces = Vec::new();
+    for plugin in shipped()? {
+        for config in configurations(&plugin) {
+            traces.extend(calls(directory, &plugin, &config)?);
+        }
+    }
+    let order = merged(&traces);
+    let text: String = order.iter().flat_map(|symbol| [symbol, "\n"]).collect();
+    std::fs::write(file, text).with_context(|| file.display().to_string())?;
+    eprintln!("{} runs use {} functions", traces.len(), order.len());
+    Ok(())
+}
+
+/// Returns networks that take a plugin through most of its work.
+fn configurations(plugin: &str) -> Vec<Value> {
+    let base = json!({"cniVersion": "1.1.0", "name": "order", "type": plugin});
+    let lease = json!({"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd09::/64"}]],
+        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}});
+    let variants = match plugin {
+        "bridge" => vec![
+            json!({"bridge": "order0", "isDefaultGateway": true}),
+            json!({"bridge": "order0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}),
+            json!({"bridge": "order0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", "hairpinMode": true}),
+        ],
+        "ptp" => vec![json!({"mtu": 1400}), json!({"ipMasq": true, "ipMasqBackend": "nftables"})],
+        "macvlan" => vec![json!({"master": "parent0", "linkInContainer": false})],
+        "host-device" => vec![json!({"device": "spare0"})],
+        "static" => {
+            vec![json!({"ipam": {"type": "static", "addresses": [{"address": "10.9.0.2/24", "gateway": "10.9.0.1"}]}})]
+        }
+        _ => vec![json!({})],
+    };
+    let with = |variant: &Value| {
+        let mut config = base.clone();
+        if plugin != "loopback" && plugin != "static" {
+            merge(&mut config, &lease);
+        }
+        merge(&mut config, variant);
+        config
+    };
+    variants.iter().map(with).collect()
+}
+
+/// Takes one plugin through its verbs on a new node. Returns the functions of each run in the order of their use: those
+/// of the gate first, then those that a sandbox process uses besides.
+fn calls(directory: &Path, plugin: &str, config: &Value) -> Result<Vec<Vec<String>>> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh("ip link add parent0 type veth peer name parent1; ip link set parent0 up; ip link set parent1 up; \
+         ip link add spare0 type veth peer name spare1")?;
+    let traced = node.path("/run/trace");
+    let own = std::env::current_exe()?;
+    let program = directory.join("postern");
+    let words = |path: &Path| path.display().to_string();
+    let wrapper = [words(&own), "trace".to_owned(), words(&program), "/run/trace".to_owned()];
+    let mut previous = Value::Null;
+    let mut all = Vec::new();
+    for verb in ["VERSION", "STATUS", "ADD", "CHECK", "GC", "DEL"] {
+        let mut given = config.clone();
+        match verb {
+            "CHECK" | "DEL" => merge(&mut given, &json!({"prevResult": previous})),
+            "GC" => merge(&mut given, &json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]})),
+            _ => {}
+        }
+        let call = Call::new(directory, plugin, verb, given.to_string());
+        let interface = if plugin == "loopback" { "lo" } else { "eth0" };
+        let call = match verb {
+            "VERSION" | "STATUS" | "GC" => call,
+            _ => call.attachment("c1", &node.netns("c1"), interface),
+        };
+        let _ = std::fs::remove_file(&traced);
+        let answer = node.call_under(&wrapper, &call)?;
+        if answer.status != 0 {
+            eprintln!("{plugin} {verb}: status {}: {} {}", answer.status, answer.stdout, answer.stderr);
+        }
+        if verb == "ADD" {
+            previous = serde_json::from_str(&answer.stdout).unwrap_or_default();
+        }
+        let text = std::fs::read_to_string(&traced).unwrap_or_default();
+        let mut processes: Vec<(&str, Vec<String>)> = Vec::new();
+        for (process, symbol) in text.lines().filter_map(|line| line.split_once(' ')) {
+            match processes.iter_mut().find(|(known, _)| *known == process) {
+                Some((_, symbols)) => symbols.push(symbol.to_owned()),
+                None => processes.push((process, vec![symbol.to_owned()])),
+            }
+        }
+        ensure!(!processes.is_empty(), "{plugin} {verb}: nothing was traced: {}", answer.stderr);
+        all.push(processes.into_iter().flat_map(|(_, symbols)| symbols).collect());
+    }
+    Ok(all)
+}
+
+/// Returns all functions: those of most runs first, in the order of their first use. So the functions that all runs need
+/// lie together.
+fn merged(traces: &[Vec<String>]) -> Vec<&str> {
+    let mut users: HashMap<&str, usize> = HashMap::new();
+    let mut order = Vec::new();
+    for trace in traces {
+        // Two processes of a run can use one function.
+        let mut of_run: Vec<&str> = trace.iter().map(String::as_str).collect();
+        order.extend(of_run.iter().filter(|symbol| !users.contains_key(*symbol)));
+        of_run.sort_unstable();
+        of_run.dedup();
+        for symbol in of_run {
+            *users.entry(symbol).or_default() += 1;
+        }
+    }
+    let mut seen = HashSet::new();
+    order.retain(|symbol| seen.insert(*symbol));
+    // Four groups: a finer order would tear apart functions that are used together.
+    let group = |symbol: &&str| {
+        let share = users.get(symbol).copied().unwrap_or(0) * 100 / traces.len().max(1);
+        match share {
+            70.. => 0,
+            30.. => 1,
+            8.. => 2,
+            _ => 3,
+        }
+    };
+    order.sort_by_key(group);
+    order
+}
+
+/// The functions of a program: address in the file's own space, and symbol.
+struct Functions {
+    by_address: HashMap<u64, String>,
+    /// Address and length of the text.
+    text: (u64, u64),
+}
+
+impl Functions {
+    fn read(program: &Path) -> Result<Self> {
+        let data = std::fs::read(program).with_context(|| program.display().to_string())?;
+        let file = object::File::parse(data.as_slice())?;
+        let text = file.section_by_name(".text").context("no section .text")?;
+        let end = text.address() + text.size();
+        let is_text = |symbol: &object::Symbol<'_, '_>| {
+            symbol.kind() == SymbolKind::Text && symbol.size() > 0 && (text.address()..end).contains(&symbol.address())
+        };
+        let functions = file.symbols().filter(is_text);
+        let by_address: HashMap<u64, String> =
+            functions.filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?.to_owned()))).collect();
+        ensure!(text.kind() == SectionKind::Text && by_address.len() > 100, "{} has no symbols", program.display());
+        Ok(Self { by_address, text: (text.address(), text.size()) })
+    }
+}
+
+/// A traced process of the program.
+#[derive(Clone)]
+struct Process {
+    /// The address of the file's first byte.
+    base: u64,
+    /// The breakpoints that were not hit yet, with the bytes that they replaced.
+    left: BTreeMap<u64, u8>,
+}
+
+/// Runs a command, and writes down each function of the program that its processes use.
+fn trace(program: &Path, file: &Path, command: &str, rest: &[&str]) -> Result<()> {
+    let functions = Functions::read(program)?;
+    let program = program.canonicalize()?;
+    let mut output = OpenOptions::new().create(true).append(true).open(file)?;
+    // The shell waits for us before it becomes the command.
+    let child = Command::new("/bin/sh").args(["-c", "kill -STOP $$; exec \"$@\"", "sh", command]).args(rest).spawn()?;
+    let first = Pid::from_raw(i32::try_from(child.id())?);
+    waitpid(first, Some(WaitPidFlag::WUNTRACED))?;
+    let options = Options::PTRACE_O_TRACEEXEC
+        | Options::PTRACE_O_TRACEFORK
+        | Options::PTRACE_O_TRACEVFORK
+        | Options::PTRACE_O_TRACECLONE
+        | Options::PTRACE_O_EXITKILL;
+    ptrace::seize(first, options)?;
+    kill(first, Signal::SIGCONT)?;
+    let mut processes: HashMap<Pid, Process> = HashMap::new();
+    let mut status = 1;
+    loop {
+        let event = match waitpid(None, Some(WaitPidFlag::__WALL)) {
+            Ok(event) => event,
+            Err(nix::errno::Errno::ECHILD) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let Some(pid) = event.pid() else { continue };
+        let signal = match event {
+            WaitStatus::Exited(_, code) => {
+                processes.remove(&pid);
+                if pid == first {
+                    status = code;
+                }
+                continue;
+            }
+            WaitStatus::Signaled(..) => {
+                processes.remove(&pid);
+                continue;
+            }
+            // A process that was killed meanwhile can't be looked at any more. The next wait says that it has ended.
+            WaitStatus::PtraceEvent(_, Signal::SIGTRAP, number) => {
+                let _ = happened(pid, number, &program, &functions, &mut processes);
+                None
+            }
+            WaitStatus::PtraceEvent(..) => None,
+            WaitStatus::Stopped(_, Signal::SIGTRAP) => match hit(pid, &functions, &mut processes) {
+                Ok(Some(symbol)) => {
+                    writeln!(output, "{pid} {symbol}")?;
+                    None
+                }
+                Ok(None) => Some(Signal::SIGTRAP),
+                Err(_) => None,
+            },
+            WaitStatus::Stopped(_, signal) => Some(signal),
+            _ => None,
+        };
+        let _ = ptrace::cont(pid, signal);
+    }
+    std::process::exit(status);
+}
+
+/// Follows a fork or an exec.
+fn happened(
+    pid: Pid,
+    number: i32,
+    program: &Path,
+    functions: &Functions,
+    processes: &mut HashMap<Pid, Process>,
+) -> Result<()> {
+    use nix::libc::{PTRACE_EVENT_CLONE, PTRACE_EVENT_EXEC, PTRACE_EVENT_FORK, PTRACE_EVENT_VFORK};
+    match number {
+        PTRACE_EVENT_EXEC => {
+            processes.remove(&pid);
+            if read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program) {
+                processes.insert(pid, set_breakpoints(pid, program, functions)?);
+            }
+        }
+        PTRACE_EVENT_FORK | PTRACE_EVENT_VFORK | PTRACE_EVENT_CLONE => {
+            let child = Pid::from_raw(i32::try_from(ptrace::getevent(pid)?)?);
+            if let Some(parent) = processes.get(&pid).cloned() {
+                processes.insert(child, parent);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn memory(pid: Pid) -> Result<File> {
+    OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).context("memory of a traced process")
+}
+
+fn set_breakpoints(pid: Pid, program: &Path, functions: &Functions) -> Result<Process> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let own = maps.lines().find(|line| line.ends_with(&program.display().to_string())).context("program not mapped")?;
+    let base = u64::from_str_radix(own.split('-').next().unwrap_or_default(), 16)?;
+    let (start, length) = functions.text;
+    let memory = memory(pid)?;
+    let mut text = vec![0; usize::try_from(length)?];
+    memory.read_exact_at(&mut text, base + start)?;
+    let mut left = BTreeMap::new();
+    for address in functions.by_address.keys() {
+        if let Some(byte) = text.get_mut(usize::try_from(address - start)?) {
+            left.insert(*address, std::mem::replace(byte, BREAKPOINT));
+        }
+    }
+    memory.write_all_at(&text, base + start)?;
+    Ok(Process { base, left })
+}
+
+/// Removes the breakpoint at which a process has stopped. Returns the symbol of the function.
+fn hit(pid: Pid, functions: &Functions, processes: &mut HashMap<Pid, Process>) -> Result<Option<String>> {
+    let Some(process) = processes.get_mut(&pid) else { return Ok(None) };
+    let mut registers = ptrace::getregs(pid)?;
+    let address = (registers.rip - 1).wrapping_sub(process.base);
+    let Some(byte) = process.left.remove(&address) else { return Ok(None) };
+    memory(pid)?.write_all_at(&[byte], registers.rip - 1)?;
+    registers.rip -= 1;
+    ptrace::setregs(pid, registers)?;
+    Ok(functions.by_address.get(&address).cloned())
+}
