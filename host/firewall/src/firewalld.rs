@@ -9,6 +9,8 @@ use std::path::Path;
 use postern_confine::bus::{self, BUSCTL, FIREWALLD, Method};
 use postern_confine::{Program, locate};
 
+pub use postern_confine::bus::source;
+
 use crate::FirewallError;
 use crate::iptables::ProgramRunner;
 

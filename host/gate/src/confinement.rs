@@ -51,6 +51,8 @@ struct Needs {
     files: Vec<PathBuf>,
     /// Programs to run.
     programs: Vec<Allowed>,
+    /// True if firewalld is asked for.
+    bus: bool,
     /// Zones of firewalld.
     zones: Vec<String>,
 }
@@ -95,7 +97,7 @@ fn give_up(
     }
     // The boot ID is read while /proc can be reached. The answer is kept.
     postern_state::boot_id().map_err(|error| failed(&error))?;
-    let bus = if needs.zones.is_empty() { None } else { Bus::locate(needs.zones.clone()) };
+    let bus = if needs.bus { Bus::locate(needs.zones.clone()) } else { None };
     session.runner = if needs.programs.is_empty() && bus.is_none() {
         Rc::new(NoPrograms)
     } else {
@@ -225,6 +227,8 @@ impl Needs {
     }
 
     fn add_zone(&mut self, zone: &str) {
+        // Without a zone it can only be asked if firewalld runs.
+        self.bus = true;
         if is_zone(zone) && !self.zones.iter().any(|have| have == zone) {
             self.zones.push(zone.to_owned());
         }

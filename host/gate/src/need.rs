@@ -14,7 +14,7 @@ pub enum Need<'a> {
     Iptables,
     /// Sources in this zone of firewalld.
     Zone(Cow<'a, str>),
-    /// The programs of iptables, and sources in this zone of firewalld.
+    /// The programs of iptables, and sources in this zone of firewalld; in none if it is empty.
     Filters(Cow<'a, str>),
     /// A directory of leases.
     Leases(Cow<'a, str>),

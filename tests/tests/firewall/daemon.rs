@@ -110,9 +110,10 @@ fn firewalld_has_the_addresses_where_it_runs() -> Result<()> {
     // A reload forgets them.
     place.node.sh("firewall-cmd --reload")?;
     ensure!(firewalld.sources("trusted")?.is_empty(), "{:?}", firewalld.sources("trusted")?);
-    let words = |whose| Ok::<_, anyhow::Error>(Refusal::of(&place.call(whose, "CHECK", "c1", &config)?)?.text);
-    let (ours, native) = (words(Whose::Ours)?, words(Whose::Native)?);
-    ensure!(ours.starts_with(native.trim_end_matches([';', ' '])), "{ours}\n{native}");
+    // The native plugin does not read the answer to its own question.
+    place.call(Whose::Native, "CHECK", "c1", &config)?.success()?;
+    let refused = Refusal::of(&place.call(Whose::Ours, "CHECK", "c1", &config)?)?;
+    refused.expect(999, "failed to find the address 10.9.1.2/32 in trusted zone")?;
     let said = place.node.sh(&format!("{}/postern reapply", postern_tests::plugin_bin()?.display()))?;
     ensure!(said.contains("put back: sources in zone trusted of firewalld"), "{said}");
     ensure!(firewalld.sources("trusted")? == own(&config), "{:?}", firewalld.sources("trusted")?);
@@ -151,7 +152,7 @@ fn zones_are_granted() -> Result<()> {
     let config = place.add("c1", 1, &named)?;
     place.del("c1", 1, &config)?;
     for (zone, expected) in [
-        ("nonexistent", "INVALID_ZONE: nonexistent"),
+        ("nonexistent", "failed to add the address 10.9.1.…to nonexistent zone: INVALID_ZONE: nonexistent"),
         ("a b", "no policy can allow it"),
         ("-x", "no policy can allow it"),
     ] {

@@ -30,9 +30,9 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> 
         }
     };
     let is_possible = named.backend != Some(FirewallBackend::Iptables) && firewalld::installed();
-    Some(match zone.filter(|_| is_possible) {
-        Some(zone) => Need::Filters(Cow::Owned(zone)),
-        None => Need::Iptables,
+    Some(match is_possible {
+        true => Need::Filters(Cow::Owned(zone.unwrap_or_default())),
+        false => Need::Iptables,
     })
 }
 
@@ -145,7 +145,7 @@ fn check(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
     if backend == FirewallBackend::Firewalld {
         for address in addresses.iter().map(IpNet::addr) {
             if !firewalld::query(&zone, address, session.program_runner()).map_err(errors::firewall_error)? {
-                let message = format!("failed to find the address {address} in {zone} zone");
+                let message = format!("failed to find the address {} in {zone} zone", firewalld::source(address));
                 return Err(OpError::new(ErrorCode::Mismatch, address.to_string(), message));
             }
         }

@@ -35,8 +35,13 @@ impl Firewall {
                 iptables::forward::admit(&self.addresses, admin_chain, session.program_runner()).map_err(firewall_error)
             }
             (FirewallBackend::Firewalld, zone) => self.addresses.iter().try_for_each(|address| {
-                let zone = zone.as_deref().unwrap_or_default();
-                firewalld::add(zone, address.addr(), session.program_runner()).map_err(firewall_error)
+                let (zone, address) = (zone.as_deref().unwrap_or_default(), address.addr());
+                firewalld::add(zone, address, session.program_runner()).map_err(|error| {
+                    // The native plugin's words.
+                    let source = firewalld::source(address);
+                    let message = format!("failed to add the address {source} to {zone} zone: {}", error.hint);
+                    OpError { message, hint: String::new(), ..firewall_error(error) }
+                })
             }),
         }
     }
