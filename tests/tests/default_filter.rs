@@ -23,6 +23,10 @@ impl Place {
     }
 
     fn call(&self, verb: &str, container: &str, keys: &Value) -> Result<Answer> {
+        self.0.call(&self.request(verb, container, keys)?)
+    }
+
+    fn request(&self, verb: &str, container: &str, keys: &Value) -> Result<Call> {
         let mut config = json!({
             "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true,
             "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
@@ -31,7 +35,7 @@ impl Place {
             config.extend(keys.clone());
         }
         let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-        self.0.call(&call.attachment(container, &self.0.netns(container), "eth0"))
+        Ok(call.attachment(container, &self.0.netns(container), "eth0"))
     }
 
     /// Returns the packet filters that have rules of attachments.
@@ -121,5 +125,47 @@ fn wrong_settings_refuse_only_what_depends_on_them() -> Result<()> {
     ensure!(refused.status != 0 && refused.stdout.contains("can be written by others"), "{refused:?}");
     let doctor = place.0.sh(&format!("{} doctor --json || true", plugin_bin()?.join("postern").display()))?;
     ensure!(doctor.contains("node.toml"), "doctor tells it: {doctor}");
+    Ok(())
+}
+
+/// Where iptables is the nf_tables variant, no program runs, and no helper is there that could run one.
+#[test]
+fn iptables_needs_no_program_and_no_helper() -> Result<()> {
+    const TRACE: &str = "/var/log/trace";
+    let place = Place::new()?;
+    let traced = |verb: &str, keys: &Value| -> Result<(Value, usize, usize)> {
+        let forks = "trace=execve,fork,vfork,clone,clone3";
+        let wrapper = ["strace", "-f", "-qq", "-o", TRACE, "-e", forks, "-e", "signal=none"].map(str::to_owned);
+        let result = place.0.call_under(&wrapper, &place.request(verb, "c1", keys)?)?.success()?;
+        let trace = std::fs::read_to_string(place.0.path(TRACE))?;
+        let count = |is: &dyn Fn(&str) -> bool| trace.lines().filter(|line| is(line)).count();
+        let programs = count(&|line| line.contains("execve(") && line.contains("tables"));
+        Ok((result, programs, count(&|line| line.contains("fork(") || line.contains("clone"))))
+    };
+    let life = |backend: &str| -> Result<Vec<(usize, usize)>> {
+        let mut keys = json!({"ipMasqBackend": backend});
+        let mut counts = Vec::new();
+        for verb in ["ADD", "CHECK", "DEL"] {
+            let (result, programs, processes) = traced(verb, &keys)?;
+            counts.push((programs, processes));
+            if verb == "ADD" {
+                ensure!(place.filters()? == [backend], "{backend}: {:?}", place.filters()?);
+                keys = json!({"ipMasqBackend": backend, "prevResult": result});
+            }
+        }
+        ensure!(place.filters()?.is_empty(), "left by {backend}");
+        Ok(counts)
+    };
+    // The first ADD makes directories, and has a process that removes them if it fails.
+    life("nftables")?;
+    let (nftables, iptables) = (life("nftables")?, life("iptables")?);
+    ensure!(iptables == nftables && iptables.iter().all(|(programs, _)| *programs == 0), "{nftables:?}, {iptables:?}");
+    // A rule in a form that nobody writes for masquerading: it might take the program to tell what it is.
+    let (result, ..) = traced("ADD", &json!({}))?;
+    let odd = "iptables -t nat -A $(nft list chains | grep -o 'CNI-[0-9a-f]*') -m limit --limit 1/s -j RETURN";
+    place.0.sh(odd)?;
+    let (_, _, processes) = traced("DEL", &json!({"prevResult": result}))?;
+    ensure!(nftables.last().is_some_and(|(_, without)| processes > *without), "there is a helper");
+    ensure!(place.filters()?.is_empty(), "left: {:?}", place.filters()?);
     Ok(())
 }

@@ -50,8 +50,11 @@ fn cost(node: &Node, verb: &str, ifname: &str, config: &Value) -> Result<(Cost, 
 
 /// ADD, CHECK and DEL of one attachment.
 fn life(node: &Node) -> Result<[Cost; 3]> {
-    let (add, result) = cost(node, "ADD", "eth0", &config())?;
-    let mut config = config();
+    life_of(node, config())
+}
+
+fn life_of(node: &Node, mut config: Value) -> Result<[Cost; 3]> {
+    let (add, result) = cost(node, "ADD", "eth0", &config)?;
     merge(&mut config, &json!({"prevResult": result}));
     Ok([add, cost(node, "CHECK", "eth0", &config)?.0, cost(node, "DEL", "eth0", &config)?.0])
 }
@@ -115,5 +118,31 @@ fn a_run_does_the_same_on_a_full_node() -> Result<()> {
     );
     let status = node.sh("ls /run/postern/attachments | wc -l")?;
     ensure!(status.trim() == (2 * OTHERS).to_string(), "{status} records of {} are left", 2 * OTHERS);
+    Ok(())
+}
+
+/// With iptables too, no rules of other attachments are read.
+#[test]
+fn rules_of_others_in_iptables_are_not_read() -> Result<()> {
+    let mut config = config();
+    merge(&mut config, &json!({"ipMasqBackend": "iptables", "macspoofchk": false}));
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    life_of(&node, config.clone())?;
+    let empty = life_of(&node, config.clone())?;
+    // A transaction of an ordinary user is short.
+    for chunk in (0..RULES).collect::<Vec<_>>().chunks(50) {
+        let rules = chunk.iter().map(|number| {
+            let (chain, address) = (format!("CNI-{number:024x}"), format!("10.8.{}.{}", number / 250, number % 250));
+            format!("-N {chain}\n-A {chain} -j ACCEPT\n-A POSTROUTING -s {address} -j {chain}\n")
+        });
+        std::fs::write(node.path("/var/log/rules"), format!("*nat\n{}COMMIT\n", rules.collect::<String>()))?;
+        node.sh("iptables-restore --noflush < /var/log/rules")?;
+    }
+    let full = life_of(&node, config)?;
+    for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
+        ensure!(full.received <= empty.received + SLACK, "{verb} looks at others: {empty:?}, on a full node {full:?}");
+    }
+    ensure!(node.sh("iptables-save -t nat | grep -c '^:CNI-'")?.trim() == RULES.to_string(), "others lost a chain");
     Ok(())
 }

@@ -359,7 +359,7 @@ fn rules() -> Result<Vec<LeftoverObject>, FirewallError> {
 }
 
 fn program_runner() -> ProgramRunner<'static> {
-    ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN }
+    ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None }
 }
 
 /// Removes the leftovers that were found and still are leftovers, each with a line in the audit log. Returns the number

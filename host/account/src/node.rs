@@ -256,7 +256,7 @@ pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<U
         let start = Instant::now();
         let outcome = match &object.what {
             UnusedObject::Isolation => {
-                let runner = ProgramRunner { runner: &Direct, deadline: start + WITHIN };
+                let runner = ProgramRunner { runner: &Direct, nft: None, deadline: start + WITHIN };
                 forward::open(&object.name, runner).map(drop).map_err(|e| text(&e))
             }
             UnusedObject::Link(index) => host.delete_link(*index).map(drop).map_err(|e| text(&e)),

@@ -109,7 +109,7 @@ impl NodeState {
             Some(nft) => Rules::look(nft).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),
         };
-        let runner = ProgramRunner { runner: &Direct, deadline };
+        let runner = ProgramRunner { runner: &Direct, deadline, nft: None };
         let iptables = match &mut nft {
             Some(nft) => Iptables::look(nft, runner).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),
@@ -146,7 +146,7 @@ impl NodeState {
 
     /// Returns the runner of the packet filters' programs.
     pub(crate) fn means() -> ProgramRunner<'static> {
-        ProgramRunner { runner: &Direct, deadline: Instant::now() + FILTERS_WITHIN }
+        ProgramRunner { runner: &Direct, nft: None, deadline: Instant::now() + FILTERS_WITHIN }
     }
 
     /// Returns the leases of a network in a data directory.

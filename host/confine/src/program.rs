@@ -70,6 +70,11 @@ pub trait Run {
     /// It can't be started, or it prints too much, or the deadline passes (`ETIMEDOUT`). A program that runs then is
     /// killed.
     fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output>;
+
+    /// False if it starts no program at all.
+    fn can_start(&self) -> bool {
+        true
+    }
 }
 
 /// A runner that starts programs as children of this process.
@@ -130,6 +135,10 @@ impl Run for NoPrograms {
             program.path.display()
         );
         Err(io::Error::new(ErrorKind::PermissionDenied, text))
+    }
+
+    fn can_start(&self) -> bool {
+        false
     }
 }
 

@@ -4,6 +4,7 @@
 //! of 40 rounds per line. It runs in its own network namespace (the cargo runner's), with 0 and with 100 other
 //! attachments.
 
+use std::cell::RefCell;
 use std::error::Error;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -101,19 +102,32 @@ fn programs() -> Outcome {
     }
     report(&["add two rules", "the same, declaring table and chains", "list the chain"], times);
 
-    println!("masquerade, one address, iptables-save and iptables-restore");
-    let mut nft = open()?;
-    let mut times = [const { Vec::new() }; 4];
     let (ours, addrs) = (key("cid1"), addresses()?);
     let one = addrs.get(..1).unwrap_or_default();
-    for _ in 0..ROUNDS {
-        let deadline = iptables::ProgramRunner { runner: &postern_confine::Direct, deadline: soon() };
-        times[0].push(timed(|| Ok(iptables::ensure(&ours, one, deadline)?))?);
-        times[1].push(timed(|| check(iptables::check(&ours, one, deadline)?))?);
-        times[2].push(timed(|| check(iptables::remove(&ours, one, deadline)? > 0))?);
-        times[3].push(timed(|| check(!iptables::may_exist(&mut nft, &ours)?))?);
+    let mut nft = open()?;
+    for (how, by_program) in [("iptables over netlink", false), ("iptables-save and iptables-restore", true)] {
+        println!("masquerade, one address, {how}");
+        let mut times = [const { Vec::new() }; 5];
+        for _ in 0..ROUNDS {
+            let own = RefCell::new(None);
+            let deadline = soon();
+            let nft_of = (!by_program).then_some(&own);
+            let runner = iptables::ProgramRunner { runner: &postern_confine::Direct, deadline, nft: nft_of };
+            let mut handles = Vec::new();
+            times[0].push(timed(|| {
+                handles = iptables::ensure(&ours, one, runner)?;
+                Ok(())
+            })?);
+            times[1].push(timed(|| check(iptables::check_known(&ours, one, &handles, runner)?))?);
+            times[2].push(timed(|| check(iptables::remove_known(&ours, one, &handles, runner)? > 0))?);
+            times[3].push(timed(|| check(!iptables::may_exist(&mut nft, &ours)?))?);
+            times[4].push(timed(|| {
+                drop(own.take());
+                Ok(())
+            })?);
+        }
+        report(&["ensure", "check", "remove", "the look that saves it (may_exist)", "close"], times);
     }
-    report(&["ensure", "check", "remove", "the look that saves it (may_exist)"], times);
     Ok(())
 }
 

@@ -94,7 +94,7 @@ fn one_look_tells_what_each_check_tells() {
 #[test]
 fn unrecorded_chains_are_found_with_the_commands_that_remove_them() {
     own_namespace();
-    let runner = ProgramRunner { runner: &Direct, deadline: soon() };
+    let runner = ProgramRunner { runner: &Direct, deadline: soon(), nft: None };
     let none = Iptables::look(&mut nft(), runner).unwrap();
     assert!(none.unrecorded(&[]).is_empty() && !none.has(&key("known"), &addrs(&DUAL)).unwrap());
     for id in ["known", "unknown"] {

@@ -7,12 +7,16 @@ mod common;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::Instant;
+
 use common::{addrs, key, nft, own_namespace, tool};
-use postern_confine::Direct;
-use postern_firewall::AttachmentKey;
+use postern_confine::{Direct, NoPrograms, Output, Program, Run};
 use postern_firewall::iptables::{
-    ProgramRunner, check, ensure, list, may_exist, remove, remove_all, remove_seen, retain, usable,
+    ProgramRunner, check, ensure, list, may_exist, needs_program, remove, remove_all, remove_seen, retain, usable,
 };
+use postern_firewall::{AttachmentKey, Nft};
 
 const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
 
@@ -26,24 +30,60 @@ const NATIVE: [&str; 6] = [
     r#"-A CNI-a631aa8e1549a3b129110fd2 ! -d ff00::/8 -m comment --comment "name: \"mynet\" id: \"cid1\"" -j MASQUERADE"#,
 ];
 
-/// Returns a runner in this process, with some seconds for its programs.
-fn soon() -> ProgramRunner<'static> {
-    ProgramRunner { runner: &Direct, deadline: common::soon() }
+/// A mount namespace with this file uses the nf_tables variant by its programs.
+const BY_PROGRAM: &str = "/mnt/by-program";
+
+/// A runner in this process that starts no program where none is needed.
+struct Witness;
+
+impl Run for Witness {
+    fn run(&self, program: &Program, deadline: Instant) -> std::io::Result<Output> {
+        let is_nft = std::fs::canonicalize(&program.path)?.ends_with("xtables-nft-multi");
+        let tables = std::fs::read_to_string("/proc/thread-self/net/ip_tables_names").unwrap_or_default();
+        let is_needed = !is_nft || !tables.is_empty() || Path::new(BY_PROGRAM).exists();
+        assert!(is_needed, "{program:?} was started");
+        Direct.run(program, deadline)
+    }
 }
 
-/// Runs a test twice, each time in its own namespace: with iptables on nf_tables, and with legacy iptables.
+/// Returns a runner in this process, with some seconds for its programs.
+fn soon() -> ProgramRunner<'static> {
+    // It is closed with the process.
+    let nft: &'static RefCell<Option<Nft>> = Box::leak(Box::default());
+    let nft = (!Path::new(BY_PROGRAM).exists()).then_some(nft);
+    ProgramRunner { runner: &Witness, deadline: common::soon(), nft }
+}
+
+/// Runs a test three times, each time in its own namespace: with iptables on nf_tables, without and with its programs,
+/// and with legacy iptables.
 fn both(test: impl Fn() + Sync) {
+    let none = None::<&str>;
+    let tmpfs = |onto: &str| mount(Some("t"), onto, Some("tmpfs"), MsFlags::empty(), none).expect("mount a tmpfs");
+    let own_mounts = || {
+        own_namespace();
+        unshare(CloneFlags::CLONE_NEWNS).expect("unshare the mount namespace");
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).expect("make mounts private");
+    };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             own_namespace();
             test();
         });
         scope.spawn(|| {
-            own_namespace();
-            unshare(CloneFlags::CLONE_NEWNS).expect("unshare the mount namespace");
-            // One program has many names, and acts by the name that it is called by.
-            let [from, onto] = ["/usr/sbin/xtables-legacy-multi", "/usr/sbin/xtables-nft-multi"];
-            mount(Some(from), onto, None::<&str>, MsFlags::MS_BIND, None::<&str>).expect("apt-get install iptables");
+            own_mounts();
+            tmpfs("/mnt");
+            std::fs::write(BY_PROGRAM, "").expect("mark the namespace");
+            test();
+        });
+        scope.spawn(|| {
+            own_mounts();
+            tmpfs("/etc/alternatives");
+            for name in ["iptables", "ip6tables"] {
+                for tool in ["", "-save", "-restore"] {
+                    let link = format!("/etc/alternatives/{name}{tool}");
+                    std::os::unix::fs::symlink(format!("/usr/sbin/{name}-legacy{tool}"), link).expect("choose legacy");
+                }
+            }
             assert!(tool("iptables", "iptables --version").contains("legacy"));
             test();
         });
@@ -78,7 +118,8 @@ fn make_native(iptables: &str, address: &str, network: &str, multicast: &str) {
 #[test]
 fn is_usable() {
     both(|| {
-        assert!(usable(soon()), "a program is missing, try: apt-get install iptables");
+        let runner = ProgramRunner { runner: &Direct, ..soon() };
+        assert!(usable(runner), "a program is missing, try: apt-get install iptables");
     });
 }
 
@@ -341,4 +382,63 @@ fn rules_are_listed_with_their_owners_and_removed_one_by_one() {
         remove_seen(&others, soon()).unwrap();
         assert_eq!((rules().len(), chains()), (2, 2), "those of others");
     });
+}
+
+/// Batches and programs change one table at the same time: all rules are there afterwards.
+#[test]
+fn batches_and_programs_lose_nothing_of_each_other() {
+    own_namespace();
+    let number = |of: usize| format!("10.1.0.{of}/16");
+    std::thread::scope(|scope| {
+        for of in 0..16 {
+            scope.spawn(move || ensure(&key(&format!("id{of}")), &addrs(&[&number(of)]), soon()).unwrap());
+        }
+        for of in 16..24 {
+            scope.spawn(move || {
+                let by_program = ProgramRunner { runner: &Direct, nft: None, ..soon() };
+                ensure(&key(&format!("id{of}")), &addrs(&[&number(of)]), by_program).unwrap();
+            });
+        }
+    });
+    assert_eq!((rules().len(), chains()), (72, 24));
+    std::thread::scope(|scope| {
+        for of in 0..24 {
+            scope.spawn(move || {
+                let runner = ProgramRunner { runner: &Direct, ..soon() };
+                let runner = if of % 3 == 0 { ProgramRunner { nft: None, ..runner } } else { runner };
+                remove(&key(&format!("id{of}")), &addrs(&[&number(of)]), runner).unwrap();
+            });
+        }
+    });
+    assert_eq!((rules().len(), chains()), (0, 0));
+}
+
+/// Rules that can't be read are no obstacle where they are nobody's business. Where one leads to the chain, it is left to
+/// the program, or counts as a rule of others if there is none.
+#[test]
+fn rules_in_another_form() {
+    own_namespace();
+    let odd = "-m limit --limit 1/sec";
+    tool("iptables", &format!("iptables -t nat -A POSTROUTING {odd} -j ACCEPT"));
+    ensure(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap();
+    assert!(check(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap());
+    let chain = "CNI-a631aa8e1549a3b129110fd2";
+    tool("iptables", &format!("iptables -t nat -A POSTROUTING {odd} -j {chain}"));
+    let none = ProgramRunner { runner: &NoPrograms, ..soon() };
+    let program = ProgramRunner { runner: &Direct, ..soon() };
+    let [with, without] = [program, none].map(|runner| check(&key("cid1"), &addrs(&["10.1.0.3/16"]), runner).unwrap());
+    assert_eq!((with, without), (false, false), "a rule of others has the name");
+    remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
+    assert_eq!(chains(), 1, "a rule of others leads to it");
+    tool("iptables", &format!("iptables -t nat -D POSTROUTING {odd} -j {chain}"));
+    remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
+    assert_eq!((rules().len(), chains()), (1, 0), "{:?}", rules());
+    // An odd rule inside the chain goes with it, but only the program can compare.
+    ensure(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
+    assert!(!needs_program(none, &key("cid1"), false) && !needs_program(none, &key("cid1"), true));
+    tool("iptables", &format!("iptables -t nat -A {chain} {odd} -j RETURN"));
+    assert!(needs_program(none, &key("cid1"), false) && needs_program(none, &key("cid1"), true));
+    assert!(!needs_program(none, &key("cid2"), false));
+    remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
+    assert_eq!((rules().len(), chains()), (1, 0), "{:?}", rules());
 }

@@ -41,7 +41,7 @@ use std::sync::Arc;
 /// The needs of the plugins of this run, and of the records that it works on.
 #[derive(Debug, Default)]
 struct Needs {
-    /// True if there are rules of legacy iptables.
+    /// True if this run looks at the tables of legacy iptables.
     legacy: bool,
     /// Netlink and sysctls.
     network: bool,
@@ -159,7 +159,9 @@ impl Needs {
             let asks =
                 |policy: &Policy| session.grants(policy).is_ok_and(|granted| granted.has(Capability::Masquerade));
             let may_run = verb != Verb::Gc || launcher.policies().any(asks) || iptables::has_legacy_nat();
-            needs.add_programs(if needs.legacy && may_run { iptables::programs() } else { Vec::new() });
+            if needs.legacy && may_run {
+                needs.add_iptables(session);
+            }
         }
         // The host itself gives leases back if the delegate can't be asked.
         let ipam = &session.request.conf.ipam_type;
@@ -192,11 +194,12 @@ impl Needs {
                 self.network = true;
                 // Its error is reported if the rules of this run depend on it.
                 let _ = packet_filter::settings(session);
-                self.add_programs(iptables::programs());
+                self.add_iptables(session);
             }
             Need::Zone(zone) => self.add_zone(&zone),
+            Need::Forwarding => self.add_forwarding(session),
             Need::Filters(zone) => {
-                self.add(session, Need::Iptables);
+                self.add_forwarding(session);
                 self.add_zone(&zone);
             }
             Need::Leases(directory) => self.add_leases(session, &directory),
@@ -226,11 +229,28 @@ impl Needs {
         }
     }
 
+    /// As `add_iptables`, for the rules of the firewall plugin.
+    fn add_forwarding(&mut self, session: &Session) {
+        (self.network, self.legacy) = (true, true);
+        if iptables::forward::needs_program(session.program_runner()) {
+            self.add_programs(iptables::programs());
+        }
+    }
+
     fn add_zone(&mut self, zone: &str) {
         // Without a zone it can only be asked if firewalld runs.
         self.bus = true;
         if is_zone(zone) && !self.zones.iter().any(|have| have == zone) {
             self.zones.push(zone.to_owned());
+        }
+    }
+
+    /// Adds the programs of iptables, where its rules can't be read and written without them.
+    fn add_iptables(&mut self, session: &Session) {
+        self.legacy = true;
+        let all = session.request.verb == Verb::Gc;
+        if iptables::needs_program(session.program_runner(), &session.masquerade_key(), all) {
+            self.add_programs(iptables::programs());
         }
     }
 

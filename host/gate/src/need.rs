@@ -12,9 +12,11 @@ pub enum Need<'a> {
     Container,
     /// The kernel's network, and the programs of iptables.
     Iptables,
+    /// The filter tables of iptables, with its programs where only these can read them.
+    Forwarding,
     /// Sources in this zone of firewalld.
     Zone(Cow<'a, str>),
-    /// The programs of iptables, and sources in this zone of firewalld; in none if it is empty.
+    /// Both, in no zone if it is empty.
     Filters(Cow<'a, str>),
     /// A directory of leases.
     Leases(Cow<'a, str>),

@@ -501,7 +501,7 @@ impl Session {
 
     /// Returns the runner of iptables programs, with its deadline.
     pub fn program_runner(&self) -> ProgramRunner<'_> {
-        ProgramRunner { runner: &*self.runner, deadline: self.deadline }
+        ProgramRunner { runner: &*self.runner, deadline: self.deadline, nft: Some(&self.nft) }
     }
 
     /// Returns the leases of the network in a data directory; `create` makes it if it is missing.

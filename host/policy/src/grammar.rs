@@ -301,9 +301,9 @@ mod tests {
             ),
             (
                 Kind::Backend,
-                &["nftables", "iptables"],
+                &["nftables", "iptables", "any"],
                 &["pf", "", "*", "${config.x | pf}"],
-                "\"nftables\" or \"iptables\"",
+                "\"nftables\", \"iptables\" or \"any\"",
             ),
             (
                 Kind::Directory,

@@ -602,7 +602,15 @@ mod tests {
         }
         let iptables = r#"{"ipMasqBackend":"iptables"}"#;
         assert_eq!(decided(policy, iptables, &asked(Some(Backend::Iptables))), rule);
-        assert!(decided(policy, iptables, &asked(None)).is_err());
+        // A guest that names none gets one that is granted.
+        assert_eq!(decided(policy, iptables, &asked(None)), rule);
+        let any = "[grant.masquerade]\nbackends = [\"${config.ipMasqBackend | any}\"]";
+        for backend in [None, Some(Backend::Nftables), Some(Backend::Iptables)] {
+            assert_eq!(decided(any, "{}", &asked(backend)), rule);
+            assert_eq!(decided(any, iptables, &asked(backend)).is_ok(), backend != Some(Backend::Nftables));
+        }
+        let none = decided("[grant.masquerade]\nbackends = [\"${config.x}\"]", "{}", &asked(None)).unwrap_err();
+        assert!(none.contains("backends = [\"${config.x}\", \"any\"] }`"), "{none}");
         let check = ops::Masquerade::Check { backend: Some(Backend::Iptables) }.into();
         assert_eq!(decided(policy, "{}", &check), Ok("masquerade"));
     }

@@ -213,7 +213,7 @@ fn backends(examination: &mut Examination) {
 
 /// Says when nftables would be the better default of this node.
 fn default_filter(examination: &mut Examination) {
-    let means = ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN };
+    let means = ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None };
     if iptables::is_legacy() && packet_filter::of_node(means) == Ok(Backend::Iptables) {
         let what = "networks that name no packet filter use legacy iptables, as native plugins do";
         let why = "two programs run for each change, and wait for one lock of the node";

@@ -102,10 +102,11 @@ fn inside(trials: &mut Trials) {
     let none = None::<&str>;
     let private = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
         .and_then(|()| mount(Some("probe"), "/run", Some("tmpfs"), MsFlags::empty(), none));
-    trials.iptables = private.ok().map(|()| match iptables::usable(ProgramRunner { runner: &Direct, deadline }) {
-        true => Ok(()),
-        false => Err("iptables is not installed, or the kernel does not answer it".to_owned()),
-    });
+    trials.iptables =
+        private.ok().map(|()| match iptables::usable(ProgramRunner { runner: &Direct, deadline, nft: None }) {
+            true => Ok(()),
+            false => Err("iptables is not installed, or the kernel does not answer it".to_owned()),
+        });
 }
 
 fn pair(netlink: &Netlink) -> Trial {

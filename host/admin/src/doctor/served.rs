@@ -13,7 +13,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 pub fn examine(examination: &mut Examination, node: &Node) {
     let Ok(node_state) = &node.node_state else { return };
     examination.look("served", "rules that lead to addresses: nftables, iptables");
-    let runner = || ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN };
+    let runner = || ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None };
     let served = match node_state.nft(|nft| Served::look(nft, runner()).map_err(|error| error.to_string())) {
         Ok(served) => served,
         Err(reason) => return examination.leave_out(format!("rules that lead to addresses: {reason}")),

@@ -45,7 +45,7 @@ impl Node {
         let netlink = Netlink::open().context("this node's links cannot be read")?;
         seed(&mut kernel, &netlink, Place::Host).context("this node's links cannot be read")?;
         kernel.default_link = default_link(&netlink);
-        let means = ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN };
+        let means = ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None };
         kernel.packet_filter = packet_filter::of_node(means).map_err(anyhow::Error::msg)?;
         Ok(Self { kernel, forwarding, notes: Vec::new() })
     }

@@ -26,8 +26,10 @@ use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use postern_types::IngressPolicy;
 
+use super::netlink;
 use super::programs::{ProgramRunner, Programs, families};
 use super::saved::{Rule, SavedTable};
+use super::scope::Scope;
 use super::set::{Owner, Place, Placed, RuleSet};
 use super::{FILTER, Tables, by_family, has_legacy};
 use crate::nft::batch::Table;
@@ -218,6 +220,20 @@ fn spec(rule: &Rule) -> String {
     words.join(" ")
 }
 
+/// Removes these rules, each as often as it is there.
+fn take_away(rules: &[Rule], programs: &Programs<'_>) -> Result<usize, FirewallError> {
+    programs.change(FILTER, |saved| owner().removals(saved, |rule| rules.contains(rule)))
+}
+
+/// True if only programs can read or change these rules. It is false if no program is installed.
+#[must_use]
+pub fn needs_program(runner: ProgramRunner<'_>) -> bool {
+    families(runner).unwrap_or_default().iter().any(|programs| {
+        let read = |nft: &mut Nft| netlink::look(nft, programs.v6, FILTER, &Scope::whole(), false).map(drop);
+        programs.without(read) != Some(Ok(()))
+    })
+}
+
 /// Removes the rules of these addresses. Returns the number of changes.
 ///
 /// # Errors
@@ -227,7 +243,7 @@ pub fn withdraw(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<usize, Fir
     for (v6, addrs) in by_family(addrs) {
         let own: Vec<Rule> = addrs.iter().flat_map(|address| of_address(address.addr())).collect();
         match Programs::locate(v6, runner) {
-            Ok(programs) => changes += RuleSet::remove(&[owner()], &programs, |rule| own.contains(rule))?,
+            Ok(programs) => changes += take_away(&own, &programs)?,
             Err(error) if Programs::locate(!v6, runner).is_err() => return Err(error),
             // No program on this node could have made rules of this family.
             Err(_) => {}
@@ -247,7 +263,7 @@ pub fn open(bridge: &str, runner: ProgramRunner<'_>) -> Result<usize, FirewallEr
         .collect();
     let mut changes = 0;
     for programs in families(runner)? {
-        changes += RuleSet::remove(&[owner()], &programs, |rule| own.contains(rule))?;
+        changes += take_away(&own, &programs)?;
     }
     Ok(changes)
 }

@@ -88,16 +88,18 @@ fn begins(rule: &Rule, owners: &[Owner], source: IpNet) -> bool {
 }
 
 /// Makes sure that traffic from each address to outside its network is masqueraded. `addrs` are host addresses with
-/// their network's prefix length.
+/// their network's prefix length. Returns the handles of the new rules that lead to the container's chain, where no
+/// program made them. The record keeps them, to find the rules again.
 ///
 /// # Errors
 /// A name doesn't fit, a program is missing or fails, or the deadline passes.
-pub fn ensure(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<(), FirewallError> {
+pub fn ensure(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<Vec<u64>, FirewallError> {
     validate(key)?;
+    let mut handles = Vec::new();
     for (v6, addrs) in by_family(addrs) {
-        RuleSet::ensure(&sets(key, &addrs, v6)?, &Programs::locate(v6, runner)?)?;
+        handles.extend(RuleSet::ensure(&sets(key, &addrs, v6)?, &Programs::locate(v6, runner)?)?);
     }
-    Ok(())
+    Ok(handles)
 }
 
 /// True if all that [`ensure`] makes is there.
@@ -105,11 +107,24 @@ pub fn ensure(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -
 /// # Errors
 /// As [`ensure`].
 pub fn check(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
+    check_known(key, addrs, &[], runner)
+}
+
+/// As [`check`], with handles from [`ensure`]. If they are all that lead to the chain, no other rules are read.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn check_known(
+    key: &AttachmentKey,
+    addrs: &[IpNet],
+    handles: &[u64],
+    runner: ProgramRunner<'_>,
+) -> Result<bool, FirewallError> {
     if validate(key).is_err() {
         return Ok(addrs.is_empty());
     }
     for (v6, addrs) in by_family(addrs) {
-        if !RuleSet::is_complete(&sets(key, &addrs, v6)?, &Programs::locate(v6, runner)?.look(NAT)?) {
+        if !RuleSet::check(&sets(key, &addrs, v6)?, handles, &Programs::locate(v6, runner)?)? {
             return Ok(false);
         }
     }
@@ -123,6 +138,19 @@ pub fn check(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) ->
 /// As [`ensure`]. A family with missing programs is skipped, unless both families miss them. It is no error if nothing
 /// is there, or if nothing can be there because no rules can have the name.
 pub fn remove(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+    remove_known(key, addrs, &[], runner)
+}
+
+/// As [`remove`], with handles from [`ensure`]. If they are all that lead to the chain, no other rules are read.
+///
+/// # Errors
+/// As [`remove`].
+pub fn remove_known(
+    key: &AttachmentKey,
+    addrs: &[IpNet],
+    handles: &[u64],
+    runner: ProgramRunner<'_>,
+) -> Result<usize, FirewallError> {
     let owners = owners(key);
     let mut changes = 0;
     for (v6, addrs) in by_family(addrs).filter(|_| !owners.is_empty()) {
@@ -133,7 +161,7 @@ pub fn remove(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -
             })
         };
         match Programs::locate(v6, runner) {
-            Ok(programs) => changes += RuleSet::remove(&owners, &programs, goes)?,
+            Ok(programs) => changes += RuleSet::remove_known(&owners, handles, &programs, goes)?,
             Err(error) if Programs::locate(!v6, runner).is_err() => return Err(error),
             // No program on this node could have made rules of this family.
             Err(_) => {}

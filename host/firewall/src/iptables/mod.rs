@@ -13,16 +13,25 @@
 //! | `variant` | nf_tables, or legacy iptables |
 //! | `presence` | a fast question to the kernel: can there be any rules? |
 
+mod forms;
 pub mod forward;
 mod masquerade;
+mod netlink;
+#[cfg(test)]
+mod oracle;
+mod parts;
 mod presence;
 mod programs;
 pub(crate) mod saved;
+mod scope;
 mod set;
 mod variant;
+mod xt;
 
-pub use masquerade::{Seen, check, ensure, list, remove, remove_all, remove_seen, retain, validate};
-pub use presence::{any_may_exist, chains, has_legacy_nat, may_exist, others_may_exist};
+pub use masquerade::{
+    Seen, check, check_known, ensure, list, remove, remove_all, remove_known, remove_seen, retain, validate,
+};
+pub use presence::{any_may_exist, chains, has_legacy_nat, may_exist, needs_program, others_may_exist};
 pub use programs::{ProgramRunner, available, installed, missing, programs, usable};
 pub use variant::is_legacy;
 

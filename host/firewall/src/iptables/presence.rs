@@ -7,6 +7,9 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 
 use super::NAT;
 use super::masquerade::CHAIN_PREFIX;
+use super::netlink;
+use super::programs::{ProgramRunner, families};
+use super::scope::Scope;
 use super::variant::legacy_tables;
 use crate::nft::batch::Table;
 use crate::{AttachmentKey, FirewallError, Nft};
@@ -20,6 +23,20 @@ use crate::{AttachmentKey, FirewallError, Nft};
 /// The kernel refuses to show its nftables, or the deadline passes.
 pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallError> {
     Ok(has_legacy_nat() || chains(nft, key)?.contains(&true))
+}
+
+/// True if only programs can read or change the rules of this container and network. With `all`, the rules of all
+/// plugins are meant. It is false if no program is installed.
+#[must_use]
+pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey, all: bool) -> bool {
+    let chains = key.iptables_chains();
+    families(runner).unwrap_or_default().iter().any(|programs| {
+        let readable = programs.without(|nft| match all {
+            true => netlink::look(nft, programs.v6, NAT, &Scope::whole(), false).map(|_| true),
+            false => netlink::can_read(nft, programs.v6, NAT, &chains),
+        });
+        readable != Some(Ok(true))
+    })
 }
 
 /// True, for IPv4 and for IPv6, if iptables over nftables has a chain of this container and network.

@@ -1,11 +1,15 @@
-//! The system's programs for iptables: one `iptables-save` to read, one `iptables-restore` to make all changes at once.
+//! The rules of one table of iptables: read and changed without a program where that is possible ([`super::netlink`]), or
+//! else by the system's programs: one `iptables-save` to read, one `iptables-restore` to make all changes at once.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use postern_confine::{Allowed, Rules, Run};
 
+use super::netlink::{self, Unable};
 use super::saved::SavedTable;
+use super::scope::Scope;
 use super::variant;
 use crate::program;
 use crate::{FirewallError, Nft};
@@ -23,6 +27,9 @@ pub struct ProgramRunner<'a> {
     pub runner: &'a dyn Run,
     /// The moment when a running program is killed.
     pub deadline: Instant,
+    /// The connection to nf_tables, of the same network namespace. With it, no program is started where iptables is the
+    /// nf_tables variant and its rules can be read and written without. It is opened when it is needed.
+    pub nft: Option<&'a RefCell<Option<Nft>>>,
 }
 
 /// Returns the programs that this module may run, if they are installed.
@@ -87,9 +94,37 @@ impl<'a> Programs<'a> {
     }
 
     pub(super) fn look(&self, table: &str) -> Result<SavedTable, FirewallError> {
-        let ProgramRunner { runner, deadline } = self.runner;
-        let text = program::run(runner, &self.save, &["-t", table], "", deadline)?;
+        self.look_around(table, &Scope::whole())
+    }
+
+    /// Reads at least the part of a table that a question is about.
+    pub(super) fn look_around(&self, table: &str, scope: &Scope<'_>) -> Result<SavedTable, FirewallError> {
+        let without = self.without(|nft| netlink::look(nft, self.v6, table, scope, !self.runner.runner.can_start()));
+        match without {
+            Some(Ok(saved)) => Ok(saved),
+            Some(Err(Unable(error))) if error.is_timeout() || !self.runner.runner.can_start() => Err(error),
+            _ => self.printed(table),
+        }
+    }
+
+    fn printed(&self, table: &str) -> Result<SavedTable, FirewallError> {
+        let text = program::run(self.runner.runner, &self.save, &["-t", table], "", self.runner.deadline)?;
         Ok(SavedTable::parse(&text))
+    }
+
+    /// Does something without a program. `None` if iptables is not the nf_tables variant here, or the caller has no
+    /// connection.
+    pub(super) fn without<T>(&self, act: impl FnOnce(&mut Nft) -> Result<T, Unable>) -> Option<Result<T, Unable>> {
+        // The caller may be using the connection.
+        let mut nft = self.runner.nft.filter(|_| variant::serves(self.v6))?.try_borrow_mut().ok()?;
+        let nft = match &mut *nft {
+            Some(nft) => {
+                nft.set_deadline(self.runner.deadline);
+                nft
+            }
+            none => none.insert(Nft::open(self.runner.deadline).ok()?),
+        };
+        Some(act(nft))
     }
 
     /// Makes the changes that `plan` finds necessary, all or none. It plans again if they fail: the usual cause is that
@@ -99,22 +134,39 @@ impl<'a> Programs<'a> {
         table: &str,
         plan: impl Fn(&SavedTable) -> Vec<String>,
     ) -> Result<usize, FirewallError> {
+        self.change_around(table, &Scope::whole(), plan).map(|(count, _)| count)
+    }
+
+    /// As [`Programs::change`], for a plan that looks at a part of the table only. It also returns the handles of the new
+    /// rules that lead to the owners' chains; none if a program made them.
+    pub(super) fn change_around(
+        &self,
+        table: &str,
+        scope: &Scope<'_>,
+        plan: impl Fn(&SavedTable) -> Vec<String>,
+    ) -> Result<(usize, Vec<u64>), FirewallError> {
+        let lenient = !self.runner.runner.can_start();
+        match self.without(|nft| netlink::change(nft, self.v6, table, scope, lenient, &plan)) {
+            Some(Ok(made)) => return Ok(made),
+            Some(Err(Unable(error))) if error.is_timeout() || lenient => return Err(error),
+            _ => {}
+        }
         let mut attempt = 0;
         loop {
-            let changes = plan(&self.look(table)?);
+            let changes = plan(&self.printed(table)?);
             if changes.is_empty() {
-                return Ok(0);
+                return Ok((0, Vec::new()));
             }
             let input = format!("*{table}\n{}\nCOMMIT\n", changes.join("\n"));
             // `-w` waits for the lock that legacy iptables takes. Our own deadline ends the wait in any case.
-            let ProgramRunner { runner, deadline } = self.runner;
+            let ProgramRunner { runner, deadline, .. } = self.runner;
             let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().max(1);
             let wait = seconds.to_string();
             let [noflush, lock] = RESTORE;
             let outcome = program::run(runner, &self.restore, &[noflush, lock, &wait], &input, deadline);
             attempt += 1;
             match outcome {
-                Ok(_) => return Ok(changes.len()),
+                Ok(_) => return Ok((changes.len(), Vec::new())),
                 Err(error) if error.is_timeout() || attempt > RETRIES => return Err(error),
                 Err(_) => {}
             }

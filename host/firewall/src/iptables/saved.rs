@@ -24,6 +24,8 @@ pub(crate) struct Rule {
 pub(crate) struct SavedRule {
     pub(crate) rule: Rule,
     pub(crate) line: String,
+    /// Its handle in nf_tables; 0 if a program printed it.
+    pub(crate) handle: u64,
 }
 
 /// The rules and chains of a table, in their order.
@@ -40,7 +42,7 @@ impl SavedTable {
             if let Some(chain) = line.strip_prefix(':') {
                 table.chains.extend(chain.split_whitespace().next().map(str::to_owned));
             } else if let Some(line) = line.strip_prefix("-A ") {
-                table.rules.push(SavedRule { rule: Rule::parse(line), line: line.to_owned() });
+                table.rules.push(SavedRule { rule: Rule::parse(line), line: line.to_owned(), handle: 0 });
             }
         }
         table
@@ -112,12 +114,12 @@ fn push_words(line: &mut String, words: &[String]) {
     }
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Splits a line as iptables-restore does: blanks separate, double quotes join, a backslash in quotes escapes.
-fn words(line: &str) -> Vec<String> {
+pub(super) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut in_quotes = false;

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use super::programs::Programs;
 use super::saved::{Rule, SavedTable};
+use super::scope::Scope;
 use crate::FirewallError;
 
 /// The place for a rule that is missing.
@@ -118,13 +119,23 @@ impl RuleSet {
         changes
     }
 
-    /// Completes the one of two sets that the owner uses ([`RuleSet::choose`]). Returns the number of changes.
-    pub(crate) fn ensure(sets: &[Self; 2], programs: &Programs<'_>) -> Result<usize, FirewallError> {
+    /// Completes the one of two sets that the owner uses ([`RuleSet::choose`]). Returns the handles of the new rules that
+    /// lead to the owner's chains, if they are known.
+    pub(crate) fn ensure(sets: &[Self; 2], programs: &Programs<'_>) -> Result<Vec<u64>, FirewallError> {
         let table = sets.first().map_or("", |set| set.owner.table);
-        programs.change(table, |saved| Self::choose(sets, saved).additions(saved))
+        let made =
+            programs.change_around(table, &Scope::of_sets(sets), |saved| Self::choose(sets, saved).additions(saved));
+        made.map(|(_, handles)| handles)
     }
 
-    /// True if the one of two sets that the owner uses is complete.
+    /// True if the one of two sets that the owner uses is complete. Only the chains that matter are read. `handles` are
+    /// those of [`RuleSet::ensure`].
+    pub(crate) fn check(sets: &[Self; 2], handles: &[u64], programs: &Programs<'_>) -> Result<bool, FirewallError> {
+        let table = sets.first().map_or("", |set| set.owner.table);
+        Ok(Self::is_complete(sets, &programs.look_around(table, &Scope::of_sets(sets).knowing(handles))?))
+    }
+
+    /// As [`RuleSet::check`], in a table that was read.
     pub(crate) fn is_complete(sets: &[Self; 2], saved: &SavedTable) -> bool {
         Self::choose(sets, saved).additions(saved).is_empty()
     }
@@ -135,8 +146,20 @@ impl RuleSet {
         programs: &Programs<'_>,
         goes: impl Fn(&Rule) -> bool,
     ) -> Result<usize, FirewallError> {
+        Self::remove_known(owners, &[], programs, goes)
+    }
+
+    /// As [`RuleSet::remove`], with handles from [`RuleSet::ensure`].
+    pub(crate) fn remove_known(
+        owners: &[Owner],
+        handles: &[u64],
+        programs: &Programs<'_>,
+        goes: impl Fn(&Rule) -> bool,
+    ) -> Result<usize, FirewallError> {
         let Some(table) = owners.first().map(|owner| owner.table) else { return Ok(0) };
-        programs.change(table, |saved| owners.iter().flat_map(|owner| owner.removals(saved, &goes)).collect())
+        let scope = Scope::of_owners(owners).knowing(handles);
+        let plan = |saved: &SavedTable| owners.iter().flat_map(|owner| owner.removals(saved, &goes)).collect();
+        programs.change_around(table, &scope, plan).map(|(count, _)| count)
     }
 }
 

@@ -15,6 +15,11 @@ pub(super) fn is_nft(v6: bool) -> bool {
     real.is_some_and(|path| path.ends_with(NFT_PROGRAM))
 }
 
+/// True if this family's rules are nf_tables' alone: the programs are that variant, and legacy iptables has no table.
+pub(super) fn serves(v6: bool) -> bool {
+    is_nft(v6) && legacy_tables(v6).is_some_and(|tables| tables.is_empty())
+}
+
 /// True if the system's iptables is installed, and is not the nf_tables variant.
 #[must_use]
 pub fn is_legacy() -> bool {

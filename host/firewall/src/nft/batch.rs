@@ -146,6 +146,15 @@ impl Batch {
         self.new_rule(table, chain, NLM_F_CREATE, rule, comment);
     }
 
+    /// Adds a rule that another module has written, at the chain's beginning or end. If it is to be `seen`, the kernel
+    /// returns it with its handle.
+    pub(crate) fn add_rule(&mut self, table: Table, chain: &str, first: bool, seen: bool, rule: Vec<RuleAttribute>) {
+        let attributes = rule_place(table, chain).into_iter().chain(rule).collect();
+        let (place, echo) = (if first { 0 } else { NLM_F_APPEND }, if seen { NLM_F_ECHO } else { 0 });
+        let flags = NLM_F_CREATE | place | echo;
+        self.push("add rule to", table, Some(chain), flags, NfTablesMessage::NewRule(RuleMessage { attributes }));
+    }
+
     fn new_rule(&mut self, table: Table, chain: &str, flags: u16, rule: &[Expression], comment: Option<&[u8]>) {
         let mut attributes = rule_place(table, chain);
         attributes.push(RuleAttribute::Expressions(rule.iter().map(Expression::write).collect()));

@@ -229,6 +229,16 @@ impl Rule {
         rule
     }
 
+    /// Returns a rule of these expressions, in netlink attributes.
+    pub(crate) fn of_expressions(expressions: Vec<u8>) -> Self {
+        Self { handle: 0, comment: None, expressions }
+    }
+
+    /// Returns the rule's expressions in netlink attributes.
+    pub(crate) fn into_expressions(self) -> Vec<u8> {
+        self.expressions
+    }
+
     /// True if the rule consists of these expressions.
     pub(crate) fn is(&self, expressions: &[Expression]) -> bool {
         self.parts().eq(expressions.iter().cloned())
@@ -296,7 +306,7 @@ impl Expression {
     }
 
     /// Reads the attributes of one expression (`NFTA_EXPR_NAME`, `NFTA_EXPR_DATA`).
-    fn read(expression: &Attribute<'_>) -> Self {
+    pub(crate) fn read(expression: &Attribute<'_>) -> Self {
         let parts = expression.nested();
         let data = parts.first(2).map_or(Attributes(&[]), |data| data.nested());
         let read = match parts.first(1).map(|name| name.value) {

@@ -32,7 +32,7 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> 
     let is_possible = named.backend != Some(FirewallBackend::Iptables) && firewalld::installed();
     Some(match is_possible {
         true => Need::Filters(Cow::Owned(zone.unwrap_or_default())),
-        false => Need::Iptables,
+        false => Need::Forwarding,
     })
 }
 

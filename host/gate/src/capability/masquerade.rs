@@ -61,7 +61,11 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
             Ok(())
         }
         Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own).map(drop),
-        Backend::Iptables => iptables::ensure(&key, &own, gate.session.program_runner()),
+        Backend::Iptables => {
+            let handles = iptables::ensure(&key, &own, gate.session.program_runner()).map_err(firewall_error)?;
+            gate.session.known_by(&effect, &handles);
+            Ok(())
+        }
     }
     .map_err(firewall_error)?;
     Ok(Reply::Done)
@@ -83,13 +87,11 @@ fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
     }
     let mut whole = false;
     for backend in backends(gate.session, backend) {
+        let handles = Masquerade { backend, addresses: own.clone() }.handles(gate.session);
         whole = whole
             || match backend {
-                Backend::Nftables => {
-                    let handles = Masquerade { backend, addresses: own.clone() }.handles(gate.session);
-                    masquerade::nft_check_known(&mut *gate.session.nft()?, &key, &own, &handles)
-                }
-                Backend::Iptables => iptables::check(&key, &own, gate.session.program_runner()),
+                Backend::Nftables => masquerade::nft_check_known(&mut *gate.session.nft()?, &key, &own, &handles),
+                Backend::Iptables => iptables::check_known(&key, &own, &handles, gate.session.program_runner()),
             }
             .map_err(firewall_error)?;
     }

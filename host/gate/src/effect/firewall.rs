@@ -139,7 +139,7 @@ impl Leaves for Firewall {
     fn needs(&self) -> Need<'_> {
         match (self.backend, &self.zone) {
             (FirewallBackend::Firewalld, Some(zone)) => Need::Zone(Cow::Borrowed(zone)),
-            (FirewallBackend::Firewalld | FirewallBackend::Iptables, _) => Need::Iptables,
+            (FirewallBackend::Firewalld | FirewallBackend::Iptables, _) => Need::Forwarding,
         }
     }
 }

@@ -50,7 +50,7 @@ impl Masquerade {
                 if iptables::has_legacy_nat() || session.unless_absent(|nft| iptables::may_exist(nft, &key))? {
                     match self.addresses.as_slice() {
                         [] => iptables::remove_all(&key, &addresses_of_others(session)?, session.program_runner()),
-                        some => iptables::remove(&key, some, session.program_runner()),
+                        some => iptables::remove_known(&key, some, &self.handles(session), session.program_runner()),
                     }
                     .map_err(firewall_error)?;
                     // If only one family's programs are installed, the other family is skipped: it can't have rules.

@@ -1,0 +1,324 @@
+//! An iptables rule as expressions of nf_tables.
+//!
+//! It is written in the form of iptables 1.8.7: every later version lists, finds and deletes that form. It is read in the
+//! forms of 1.8.7, 1.8.9 and 1.8.11: they differ in what is an expression, and what a match of iptables.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use netlink_packet_core::DefaultNla;
+use netlink_packet_netfilter::nftables::{
+    ExpressionAttribute, Expressions, ListAttribute, MetaKey, RuleAttribute, Verdict,
+};
+use postern_netlink::{Attribute, Attributes};
+
+use super::parts::{Is, Match, PROTOCOLS, Parts, Target};
+use super::xt::Extension;
+use crate::nft::rule::{Expression, Side, address};
+
+/// `NFT_PAYLOAD_NETWORK_HEADER`, `_TRANSPORT_HEADER` (linux/netfilter/nf_tables.h).
+const NETWORK_HEADER: u32 = 1;
+const TRANSPORT_HEADER: u32 = 2;
+/// `NF_DROP`, `NF_ACCEPT` (linux/netfilter.h).
+const DROP: u32 = 0;
+const ACCEPT: u32 = 1;
+/// `NFTA_RULE_COMPAT_PROTO`, `_FLAGS`, and `NFT_RULE_COMPAT_F_INV`.
+const COMPAT_PROTOCOL: u16 = 1;
+const COMPAT_FLAGS: u16 = 2;
+const COMPAT_INVERTED: u32 = 2;
+
+/// One expression of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Plain(Expression),
+    Counter,
+    Match(Extension),
+    Target(Extension),
+}
+
+impl Parts {
+    /// Returns the attributes of the rule, without its table and chain. `None` if a part has no form of 1.8.7.
+    pub(super) fn write(&self, v6: bool) -> Option<Vec<RuleAttribute>> {
+        let mut steps = Vec::new();
+        let plain = |expressions: Vec<Expression>| expressions.into_iter().map(Step::Plain);
+        for (key, part) in [(MetaKey::Iifname, &self.input), (MetaKey::Oifname, &self.output)] {
+            if let Some((is, name)) = part {
+                let value = match name.strip_suffix('+') {
+                    Some(beginning) => beginning.as_bytes().to_vec(),
+                    None => [name.as_bytes(), &[0]].concat(),
+                };
+                steps.extend(plain(vec![Expression::Meta(key), Expression::Compare { equal: *is, value }]));
+            }
+        }
+        if let Some((is, protocol)) = self.protocol {
+            let value = vec![protocol];
+            steps.extend(plain(vec![Expression::Meta(MetaKey::L4Proto), Expression::Compare { equal: is, value }]));
+        }
+        for (side, part) in [(Side::Source, &self.source), (Side::Destination, &self.destination)] {
+            if let Some((is, network)) = part {
+                if network.addr().is_ipv6() != v6 {
+                    return None;
+                }
+                steps.extend(plain(address(side, *is, *network)));
+            }
+        }
+        for part in &self.matches {
+            steps.push(Step::Match(part.write()?));
+        }
+        steps.push(Step::Counter);
+        let verdict =
+            |verdict, chain: Option<&String>| Step::Plain(Expression::Verdict { verdict, chain: chain.cloned() });
+        steps.extend(match &self.target {
+            None => None,
+            Some(Target::Accept) => Some(verdict(Verdict::Other(ACCEPT), None)),
+            Some(Target::Drop) => Some(verdict(Verdict::Other(DROP), None)),
+            Some(Target::Return) => Some(verdict(Verdict::Return, None)),
+            Some(Target::Jump(chain)) => Some(verdict(Verdict::Jump, Some(chain))),
+            Some(target) => Some(Step::Target(target.write(v6)?)),
+        });
+        let mut attributes = vec![RuleAttribute::Expressions(steps.into_iter().map(Step::write).collect())];
+        if let Some((is, protocol)) = self.protocol {
+            let number = |kind, value: u32| DefaultNla::new(kind, value.to_be_bytes().to_vec());
+            let flags = if is { 0 } else { COMPAT_INVERTED };
+            attributes.push(RuleAttribute::Compat(vec![
+                number(COMPAT_PROTOCOL, u32::from(protocol)),
+                number(COMPAT_FLAGS, flags),
+            ]));
+        }
+        Some(attributes)
+    }
+
+    /// Reads the expressions of a rule (`NFTA_RULE_EXPRESSIONS`). `None` if one of them is not understood.
+    pub(super) fn read(expressions: Attributes<'_>, v6: bool) -> Option<Self> {
+        let mut reader = Reader { parts: Self::default(), v6 };
+        let mut loaded: Option<(Expression, Option<Vec<u8>>)> = None;
+        for element in expressions {
+            match Step::read(&element)? {
+                Step::Plain(Expression::Mask(mask)) => match &mut loaded {
+                    Some((_, masked @ None)) => *masked = Some(mask),
+                    _ => return None,
+                },
+                Step::Plain(Expression::Compare { equal, value }) => {
+                    let (from, mask) = loaded.take()?;
+                    reader.compare(from, mask, (equal, value))?;
+                }
+                Step::Plain(load @ (Expression::Meta(_) | Expression::Payload { .. })) if loaded.is_none() => {
+                    loaded = Some((load, None));
+                }
+                Step::Plain(Expression::Verdict { verdict, chain }) => reader.target(match (verdict, chain) {
+                    (Verdict::Jump, Some(chain)) => Target::Jump(chain),
+                    (Verdict::Return, None) => Target::Return,
+                    (Verdict::Other(ACCEPT), None) => Target::Accept,
+                    (Verdict::Other(DROP), None) => Target::Drop,
+                    _ => return None,
+                })?,
+                Step::Plain(_) => return None,
+                Step::Counter => {}
+                Step::Match(part) => reader.parts.matches.push(Match::read(&part)?),
+                Step::Target(target) => reader.target(Target::read(&target, v6)?)?,
+            }
+        }
+        loaded.is_none().then_some(reader.parts)
+    }
+}
+
+/// The parts of a rule that have been read.
+struct Reader {
+    parts: Parts,
+    v6: bool,
+}
+
+impl Reader {
+    fn target(&mut self, target: Target) -> Option<()> {
+        self.parts.target.is_none().then(|| self.parts.target = Some(target))
+    }
+
+    /// Takes one comparison: what was loaded, its mask, and the value.
+    fn compare(&mut self, from: Expression, mask: Option<Vec<u8>>, (is, value): Is<Vec<u8>>) -> Option<()> {
+        let parts = &mut self.parts;
+        match from {
+            Expression::Meta(MetaKey::Iifname) if mask.is_none() => once(&mut parts.input, (is, link(&value)?)),
+            Expression::Meta(MetaKey::Oifname) if mask.is_none() => once(&mut parts.output, (is, link(&value)?)),
+            Expression::Meta(MetaKey::L4Proto) if mask.is_none() => once(&mut parts.protocol, (is, protocol(&value)?)),
+            Expression::Meta(MetaKey::Mark) => {
+                let number = |bytes: &[u8]| bytes.try_into().ok().map(u32::from_ne_bytes);
+                let mask = mask.map_or(Some(u32::MAX), |mask| number(&mask))?;
+                parts.matches.push(Match::Mark((is, (number(&value)?, mask))));
+                Some(())
+            }
+            Expression::Payload { base: NETWORK_HEADER, offset, length } => match (offset, length, self.v6) {
+                (9, 1, false) | (6, 1, true) if mask.is_none() => once(&mut parts.protocol, (is, protocol(&value)?)),
+                (12, _, false) | (8, _, true) => once(&mut parts.source, (is, network(length, mask, &value, self.v6)?)),
+                (16, _, false) | (24, _, true) => {
+                    once(&mut parts.destination, (is, network(length, mask, &value, self.v6)?))
+                }
+                _ => None,
+            },
+            Expression::Payload { base: TRANSPORT_HEADER, offset, length: 2 } if mask.is_none() => {
+                let port = u16::from_be_bytes(value.as_slice().try_into().ok()?);
+                self.port(offset, (is, port))
+            }
+            // Both ports at once.
+            Expression::Payload { base: TRANSPORT_HEADER, offset: 0, length: 4 } if mask.is_none() && is => {
+                let [source @ .., c, d] = <[u8; 4]>::try_from(value).ok()?;
+                self.port(0, (true, u16::from_be_bytes(source)))?;
+                self.port(2, (true, u16::from_be_bytes([c, d])))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a comparison of the port at this offset of the header. Both ports of a rule are one match.
+    fn port(&mut self, offset: u32, port: Is<u16>) -> Option<()> {
+        let (true, of) = self.parts.protocol? else { return None };
+        if !matches!(self.parts.matches.last(), Some(Match::Ports { protocol, .. }) if *protocol == of) {
+            self.parts.matches.push(Match::Ports { protocol: of, source: None, destination: None });
+        }
+        match (offset, self.parts.matches.last_mut()?) {
+            (0, Match::Ports { source, .. }) => once(source, port),
+            (2, Match::Ports { destination, .. }) => once(destination, port),
+            _ => None,
+        }
+    }
+}
+
+impl Step {
+    fn write(self) -> ListAttribute<ExpressionAttribute> {
+        let named = |expression_type: &str, attributes| {
+            Expressions::Other { expression_type: expression_type.to_owned(), attributes }.into()
+        };
+        // NFTA_MATCH_NAME, _REV, _INFO; the same numbers for targets.
+        let extension = |extension: Extension| {
+            vec![
+                DefaultNla::new(1, [extension.name.as_bytes(), &[0]].concat()),
+                DefaultNla::new(2, extension.revision.to_be_bytes().to_vec()),
+                DefaultNla::new(3, extension.data),
+            ]
+        };
+        match self {
+            Self::Plain(expression) => expression.write(),
+            Self::Counter => named("counter", Vec::new()),
+            Self::Match(of) => named("match", extension(of)),
+            Self::Target(of) => named("target", extension(of)),
+        }
+    }
+
+    fn read(element: &Attribute<'_>) -> Option<Self> {
+        let parts = element.nested();
+        let extension = || {
+            let data = parts.first(2)?.nested();
+            let name = data.first(1)?.value;
+            Some(Extension {
+                name: std::str::from_utf8(name.strip_suffix(&[0]).unwrap_or(name)).ok()?.to_owned(),
+                revision: data.first(2)?.be32()?,
+                data: data.first(3)?.value.to_vec(),
+            })
+        };
+        match parts.first(1)?.value {
+            b"counter\0" => Some(Self::Counter),
+            b"match\0" => extension().map(Self::Match),
+            b"target\0" => extension().map(Self::Target),
+            _ => Some(Self::Plain(Expression::read(element))),
+        }
+    }
+}
+
+/// Sets a part that a rule can have once.
+fn once<T>(part: &mut Option<T>, value: T) -> Option<()> {
+    part.is_none().then(|| *part = Some(value))
+}
+
+/// Reads the name of a link. Without a zero at its end it is a beginning.
+fn link(value: &[u8]) -> Option<String> {
+    let end = value.iter().position(|byte| *byte == 0);
+    let name = std::str::from_utf8(value.get(..end.unwrap_or(value.len()))?).ok()?;
+    let is_rest_empty = end.is_none_or(|end| value.iter().skip(end).all(|byte| *byte == 0));
+    (!name.is_empty() && is_rest_empty).then(|| if end.is_none() { format!("{name}+") } else { name.to_owned() })
+}
+
+fn protocol(value: &[u8]) -> Option<u8> {
+    match value {
+        [number] if PROTOCOLS.iter().any(|(known, _)| known == number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// Reads a network: its first bytes, or all of it with a mask.
+fn network(length: u32, mask: Option<Vec<u8>>, value: &[u8], v6: bool) -> Option<IpNet> {
+    let size = if v6 { 16 } else { 4 };
+    let length = usize::try_from(length).ok().filter(|length| *length == value.len() && *length <= size)?;
+    let address = |bytes: &[u8]| -> Option<IpAddr> {
+        let mut octets = bytes.to_vec();
+        octets.resize(size, 0);
+        match v6 {
+            false => <[u8; 4]>::try_from(octets).ok().map(IpAddr::from),
+            true => <[u8; 16]>::try_from(octets).ok().map(IpAddr::from),
+        }
+    };
+    let network = match mask {
+        None => IpNet::new(address(value)?, u8::try_from(length * 8).ok()?).ok()?,
+        Some(mask) if mask.len() == size && length == size => {
+            IpNet::with_netmask(address(value)?, address(&mask)?).ok()?
+        }
+        Some(_) => return None,
+    };
+    (network.trunc() == network && network.prefix_len() > 0).then_some(network)
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_core::Nla as _;
+
+    use super::*;
+
+    /// Returns the expressions of a rule as the kernel would report them.
+    fn written(line: &str, v6: bool) -> Option<Vec<u8>> {
+        let (_, parts) = Parts::parse(line).unwrap_or_else(|| panic!("{line}"));
+        let attributes = parts.write(v6)?;
+        let expressions = attributes.first().unwrap();
+        let mut bytes = vec![0; expressions.value_len()];
+        expressions.emit_value(&mut bytes);
+        Some(bytes)
+    }
+
+    const LINES: [&str; 4] = [
+        "C -s 10.1.0.2/32 -d 10.1.0.0/20 -i cni0 ! -o br+ -p tcp -m comment --comment \"a b\" -m tcp --dport 80 -j D",
+        "C -m mark --mark 0x2000/0x2000 -m addrtype --dst-type LOCAL -j MASQUERADE --random-fully",
+        "C -p sctp -m sctp ! --sport 1 --dport 2 -m conntrack --ctstate RELATED,ESTABLISHED -j DNAT --to-destination 10.1.0.2:1",
+        "C -p udp -m multiport --dports 1,2 -j MARK --set-xmark 0x1/0x1",
+    ];
+
+    #[test]
+    fn what_is_written_is_read() {
+        for line in LINES {
+            let bytes = written(line, false).unwrap();
+            let parts = Parts::read(Attributes(&bytes), false).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(parts.line("C"), line);
+        }
+        assert_eq!(written("C -s 10.1.0.2/32 -j D", true), None, "an address of the other family");
+        assert_eq!(written("C -j DNAT --to-destination 10.1.0.2", true), None);
+        let long = format!("C -m comment --comment {} -j D", "x".repeat(256));
+        assert_eq!(written(&long, false), None, "the kernel has no room for it");
+    }
+
+    /// A rule with any other byte is read as itself, or not at all; nothing panics.
+    #[test]
+    fn no_byte_is_overlooked() {
+        for line in LINES {
+            let bytes = written(line, false).unwrap();
+            for at in 0..bytes.len() {
+                for bit in [1, 0x80] {
+                    let mut changed = bytes.clone();
+                    changed[at] ^= bit;
+                    let Some(parts) = Parts::read(Attributes(&changed), false) else { continue };
+                    let again = written(&parts.line("C"), false);
+                    let same = again.is_some_and(|again| Parts::read(Attributes(&again), false) == Some(parts.clone()));
+                    assert!(same, "byte {at} of {line}: {parts:?}");
+                }
+            }
+            for length in 0..bytes.len() {
+                let _ = Parts::read(Attributes(&bytes[..length]), false);
+            }
+        }
+    }
+}

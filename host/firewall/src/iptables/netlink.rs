@@ -1,0 +1,325 @@
+//! iptables without its program: rules of the nf_tables variant are read and changed over nfnetlink.
+//!
+//! A change is one batch: the kernel makes all of it or nothing, for the rules that were read. What can't be read or
+//! written this way is [`Unable`], and left to the program.
+
+use std::collections::HashMap;
+
+use netlink_packet_netfilter::NetfilterProtoFamily;
+use netlink_packet_netfilter::nftables::{InetHookNumber, NfTablesMessage, RuleAttribute, RuleMessage};
+use postern_netlink::Attributes;
+
+use super::parts::{Parts, Target};
+use super::saved::{Rule, SavedRule, SavedTable};
+use super::scope::Scope;
+use crate::nft::batch::{BaseChain, Batch, Table};
+use crate::nft::rule::Rule as NftRule;
+use crate::{FirewallError, Nft};
+
+/// `NFTA_RULE_CHAIN`, `_HANDLE`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
+const RULE_CHAIN: u16 = 2;
+const RULE_HANDLE: u16 = 3;
+const RULE_EXPRESSIONS: u16 = 4;
+
+/// The chains that iptables has itself, with hook and priority, by table.
+const NAT_CHAINS: [(&str, InetHookNumber, i32); 4] = [
+    ("PREROUTING", InetHookNumber::PreRouting, -100),
+    ("INPUT", InetHookNumber::LocalIn, 100),
+    ("OUTPUT", InetHookNumber::LocalOut, -100),
+    ("POSTROUTING", InetHookNumber::PostRouting, 100),
+];
+const FILTER_CHAINS: [(&str, InetHookNumber, i32); 3] = [
+    ("INPUT", InetHookNumber::LocalIn, 0),
+    ("FORWARD", InetHookNumber::Forward, 0),
+    ("OUTPUT", InetHookNumber::LocalOut, 0),
+];
+
+/// The chains in which rules that lead to an attachment's own chains are.
+const HOMES: [&str; 2] = ["POSTROUTING", "CNI-HOSTPORT-DNAT"];
+
+/// The beginning of the names of all chains that the plugins make.
+const PLUGINS: &str = "CNI-";
+
+/// The reason why only the program can do it. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unable(pub(super) FirewallError);
+
+impl From<FirewallError> for Unable {
+    fn from(error: FirewallError) -> Self {
+        Self(error)
+    }
+}
+
+/// A rule as the kernel reported it.
+struct Raw {
+    chain: String,
+    handle: u64,
+    expressions: Vec<u8>,
+}
+
+/// One change, ready for a batch.
+enum Change<'a> {
+    NewChain(&'a str),
+    NewRule { chain: String, first: bool, target: Option<String>, attributes: Vec<RuleAttribute> },
+    DeleteRule { chain: String, handle: u64 },
+    Flush(&'a str),
+    DeleteChain(&'a str),
+}
+
+/// Returns a table of a family; `None` if no rules of the plugins are in a table of this name.
+fn table(v6: bool, name: &str) -> Option<Table> {
+    let family = if v6 { NetfilterProtoFamily::IPv6 } else { NetfilterProtoFamily::IPv4 };
+    let name = ["nat", "filter"].into_iter().find(|known| *known == name)?;
+    Some(Table { family, name })
+}
+
+/// Returns the form of a chain that iptables has itself.
+fn base(table: Table, chain: &str) -> Option<BaseChain> {
+    let known = if table.name == "nat" { NAT_CHAINS.as_slice() } else { FILTER_CHAINS.as_slice() };
+    let (_, hook, priority) = known.iter().find(|(name, ..)| *name == chain)?;
+    Some(BaseChain { kind: table.name, hook: *hook, priority: *priority })
+}
+
+fn unable(what: impl Into<String>) -> Unable {
+    Unable(FirewallError::new("use without its program", "iptables", what))
+}
+
+/// Reads the part of a table that a question is about. If `lenient`, a rule that can't be read is a rule of others.
+pub(super) fn look(
+    nft: &mut Nft,
+    v6: bool,
+    name: &str,
+    scope: &Scope<'_>,
+    lenient: bool,
+) -> Result<SavedTable, Unable> {
+    let table = table(v6, name).ok_or_else(|| unable(format!("it has no rules in table {name}")))?;
+    let (chains, rules) =
+        if scope.whole { (nft.chain_names(table)?, dump(nft, table, None)?) } else { look_around(nft, table, scope)? };
+    let mut saved = SavedTable { chains, rules: Vec::new() };
+    for Raw { chain, handle, expressions } in rules {
+        let rule = match Parts::read(Attributes(&expressions), v6) {
+            Some(parts) => {
+                let line = parts.line(&chain);
+                SavedRule { rule: Rule::parse(&line), line, handle }
+            }
+            None => {
+                let target = NftRule::of_expressions(expressions).target();
+                if !scope.concerns(&chain, target.as_deref(), PLUGINS) {
+                    continue;
+                }
+                if !lenient {
+                    return Err(unable(format!("a rule of {table} {chain} (handle {handle}) has another form")));
+                }
+                let rule = Rule { chain, target, matches: vec!["?".to_owned()], ..Rule::default() };
+                SavedRule { line: rule.line(), rule, handle }
+            }
+        };
+        saved.rules.push(rule);
+    }
+    Ok(saved)
+}
+
+/// True if all rules in these chains can be read.
+pub(super) fn can_read(nft: &mut Nft, v6: bool, name: &str, chains: &[String]) -> Result<bool, Unable> {
+    let table = table(v6, name).ok_or_else(|| unable(format!("it has no rules in table {name}")))?;
+    for chain in chains {
+        let rules = dump(nft, table, Some(chain))?;
+        if !rules.iter().all(|rule| Parts::read(Attributes(&rule.expressions), v6).is_some()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Reads the chains that matter, and all rules that lead to the owner's own chains.
+fn look_around(nft: &mut Nft, table: Table, scope: &Scope<'_>) -> Result<(Vec<String>, Vec<Raw>), FirewallError> {
+    let mut uses = HashMap::new();
+    for chain in scope.chains() {
+        if let Some(state) = nft.chain(table, chain)? {
+            uses.insert(chain, state.uses);
+        }
+    }
+    let own: Vec<(&str, u32)> = scope.own.iter().filter_map(|chain| Some((*chain, *uses.get(chain)?))).collect();
+    let mut looked: Vec<&str> = Vec::new();
+    let mut rules: Vec<Raw> = Vec::new();
+    let mut read = |nft: &mut Nft, rules: &mut Vec<Raw>, chain| -> Result<(), FirewallError> {
+        if !looked.contains(&chain) {
+            looked.push(chain);
+            rules.retain(|rule| rule.chain != chain);
+            rules.extend(dump(nft, table, Some(chain))?);
+        }
+        Ok(())
+    };
+    let mut homes = HOMES.iter().copied();
+    // Nothing leads to a chain that is not there.
+    if !own.is_empty() {
+        for (chain, _) in &own {
+            read(nft, &mut rules, chain)?;
+        }
+        rules.extend(known(nft, table, scope)?);
+        while !all_found(&own, &rules) {
+            match homes.next() {
+                Some(home) => read(nft, &mut rules, home)?,
+                None => {
+                    // Another rule leads there, from anywhere.
+                    let is_new =
+                        |rule: &Raw| !rules.iter().any(|read| (&read.chain, read.handle) == (&rule.chain, rule.handle));
+                    let more: Vec<Raw> = dump(nft, table, None)?;
+                    let more: Vec<Raw> =
+                        more.into_iter().filter(|rule| is_new(rule) && scope.leads(target(rule).as_deref())).collect();
+                    rules.extend(more);
+                    break;
+                }
+            }
+        }
+    }
+    for chain in scope.compared().filter(|chain| uses.contains_key(chain)) {
+        read(nft, &mut rules, chain)?;
+    }
+    Ok((uses.into_keys().map(str::to_owned).collect(), rules))
+}
+
+/// Reads the rules with known handles that still lead to the owners' chains.
+fn known(nft: &mut Nft, table: Table, scope: &Scope<'_>) -> Result<Vec<Raw>, FirewallError> {
+    let mut found = Vec::new();
+    for handle in scope.known {
+        for home in HOMES {
+            let rule = nft.rule(table, home, *handle)?.map(|rule| Raw {
+                chain: home.to_owned(),
+                handle: rule.handle,
+                expressions: rule.into_expressions(),
+            });
+            let rule = rule.filter(|rule| rule.handle == *handle && scope.leads(target(rule).as_deref()));
+            if let Some(rule) = rule {
+                found.push(rule);
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// True if all rules that lead to these chains are among those that were read: the kernel counts them, and the rules in
+/// a chain with them.
+fn all_found(chains: &[(&str, u32)], rules: &[Raw]) -> bool {
+    let targets: Vec<Option<String>> = rules.iter().map(target).collect();
+    chains.iter().all(|(chain, uses)| {
+        let inside = rules.iter().filter(|rule| rule.chain == *chain).count();
+        let leading = targets.iter().filter(|target| target.as_deref() == Some(*chain)).count();
+        usize::try_from(*uses).is_ok_and(|uses| uses == inside + leading)
+    })
+}
+
+fn target(rule: &Raw) -> Option<String> {
+    NftRule::of_expressions(rule.expressions.clone()).target()
+}
+
+fn dump(nft: &mut Nft, table: Table, chain: Option<&str>) -> Result<Vec<Raw>, FirewallError> {
+    let mut attributes = vec![RuleAttribute::Table(table.name.to_owned())];
+    attributes.extend(chain.map(|chain| RuleAttribute::Chain(chain.to_owned())));
+    let request = NfTablesMessage::GetRule(RuleMessage { attributes });
+    nft.dump(table.family, request, |rule| {
+        Some(Raw {
+            chain: rule.first(RULE_CHAIN)?.text_lossy().into_owned(),
+            handle: rule.first(RULE_HANDLE)?.be64()?,
+            expressions: rule.first(RULE_EXPRESSIONS).map(|all| all.value.to_vec()).unwrap_or_default(),
+        })
+    })
+    .map_err(|errno| FirewallError::errno("list rules of", table.to_string(), errno))
+}
+
+/// Makes the changes that `plan` finds necessary, in one transaction. If another program changes a rule meanwhile, all
+/// of it is done again. Returns the number of changes, and the handles of the new rules that lead to the owners' chains.
+pub(super) fn change(
+    nft: &mut Nft,
+    v6: bool,
+    name: &str,
+    scope: &Scope<'_>,
+    lenient: bool,
+    plan: &impl Fn(&SavedTable) -> Vec<String>,
+) -> Result<(usize, Vec<u64>), Unable> {
+    let of = table(v6, name).ok_or_else(|| unable(format!("it has no rules in table {name}")))?;
+    let (outcome, made) = nft.change_and_see(|nft, batch| {
+        let saved = match look(nft, v6, name, scope, lenient) {
+            Ok(saved) => saved,
+            Err(unable) => return Ok(Err(unable)),
+        };
+        let lines = plan(&saved);
+        let mut remaining = saved;
+        let changes: Option<Vec<Change<'_>>> = lines.iter().map(|line| encode(line, v6, &mut remaining)).collect();
+        let Some(changes) = changes else { return Ok(Err(unable("a change has no form that all its versions read"))) };
+        let count = changes.len();
+        if count > 0 {
+            write(nft, batch, of, changes, &remaining.chains, scope)?;
+        }
+        Ok(Ok(count))
+    })?;
+    Ok((outcome?, made.iter().map(|rule| rule.handle).collect()))
+}
+
+/// Reads one line of a change. A rule that is deleted is taken out of `saved`: two rules can be the same.
+fn encode<'a>(line: &'a str, v6: bool, saved: &mut SavedTable) -> Option<Change<'a>> {
+    let (flag, rest) = line.split_once(' ')?;
+    Some(match flag {
+        "-N" => Change::NewChain(rest),
+        "-F" => Change::Flush(rest),
+        "-X" => Change::DeleteChain(rest),
+        "-A" | "-I" => {
+            let (chain, parts) = Parts::parse(rest)?;
+            let attributes = parts.write(v6)?;
+            let target = match parts.target {
+                Some(Target::Jump(chain)) => Some(chain),
+                _ => None,
+            };
+            Change::NewRule { chain, first: flag == "-I", target, attributes }
+        }
+        "-D" => {
+            let same = |by: &dyn Fn(&SavedRule) -> bool| saved.rules.iter().position(by);
+            // A caller may have put the line together itself.
+            let at = same(&|saved| saved.line == rest).or_else(|| {
+                let rule = Rule::parse(rest);
+                same(&|saved| saved.rule == rule)
+            })?;
+            let SavedRule { rule, handle, .. } = saved.rules.remove(at);
+            Change::DeleteRule { chain: rule.chain, handle }
+        }
+        _ => return None,
+    })
+}
+
+/// Puts the changes into a batch, with the table and the chains of iptables' own that they need. `chains` are there.
+fn write(
+    nft: &mut Nft,
+    batch: &mut Batch,
+    table: Table,
+    changes: Vec<Change<'_>>,
+    chains: &[String],
+    scope: &Scope<'_>,
+) -> Result<(), FirewallError> {
+    let mut made: Vec<String> = Vec::new();
+    let adds = changes.iter().any(|change| matches!(change, Change::NewChain(_) | Change::NewRule { .. }));
+    if adds && chains.is_empty() && nft.table(table)?.is_none() {
+        batch.add_table(table, None);
+    }
+    for change in changes {
+        match change {
+            Change::NewChain(chain) => batch.add_chain(table, chain, None, None),
+            Change::NewRule { chain, first, target, attributes } => {
+                // A chain that is there is never declared again: that could change its policy.
+                if let Some(form) = base(table, &chain)
+                    && !chains.contains(&chain)
+                    && !made.contains(&chain)
+                {
+                    batch.add_chain(table, &chain, Some(form), None);
+                    made.push(chain.clone());
+                }
+                let seen = scope.leads(target.as_deref()) && !scope.own.contains(&chain.as_str());
+                batch.add_rule(table, &chain, first, seen, attributes);
+            }
+            Change::DeleteRule { chain, handle } => batch.delete_rule(table, &chain, handle),
+            Change::Flush(chain) => batch.flush_chain(table, chain),
+            Change::DeleteChain(chain) => batch.delete_chain(table, chain),
+        }
+    }
+    Ok(())
+}

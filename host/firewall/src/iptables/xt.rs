@@ -1,0 +1,238 @@
+//! The matches and targets of an iptables rule that are no expressions of nf_tables: their data, as the kernel and the
+//! programs lay it out (linux/netfilter/xt_*.h, nf_nat.h).
+//!
+//! Numbers are in host byte order where nothing else is said. Data is padded to 8 bytes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::parts::{Match, Target};
+
+/// `XT_MAX_COMMENT_LEN`.
+const COMMENT: usize = 256;
+/// `XT_MULTIPORT_DESTINATION`.
+const DESTINATION: u8 = 1;
+/// `RTN_LOCAL` as a bit (linux/rtnetlink.h).
+const LOCAL: u16 = 1 << 2;
+/// `XT_CONNTRACK_STATE`.
+const STATE: u16 = 1;
+/// Where `struct xt_conntrack_mtinfo3` has its flags, inverted flags, and mask of states.
+const MATCH_FLAGS: usize = 146;
+const INVERTED_FLAGS: usize = 148;
+const STATE_MASK: usize = 150;
+/// `NF_NAT_RANGE_MAP_IPS`, `_PROTO_SPECIFIED`, `_PROTO_RANDOM_FULLY`.
+const MAP_IPS: u32 = 1;
+const PORTS: u32 = 2;
+const RANDOM_FULLY: u32 = 0x10;
+/// `XT_SCTP_SRC_PORTS`, `_DEST_PORTS`.
+const SCTP_SOURCE: u32 = 1;
+const SCTP_DESTINATION: u32 = 2;
+
+/// A match or a target in the kernel's form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Extension {
+    pub(super) name: String,
+    pub(super) revision: u32,
+    pub(super) data: Vec<u8>,
+}
+
+/// Data that is written number by number.
+#[derive(Default)]
+struct Data(Vec<u8>);
+
+impl Data {
+    fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn u8(self, value: u8) -> Self {
+        self.bytes(&[value])
+    }
+
+    fn u16(self, value: u16) -> Self {
+        self.bytes(&value.to_ne_bytes())
+    }
+
+    fn u32(self, value: u32) -> Self {
+        self.bytes(&value.to_ne_bytes())
+    }
+
+    /// Fills with zeroes up to this length.
+    fn up_to(mut self, length: usize) -> Self {
+        self.0.resize(length.max(self.0.len()), 0);
+        self
+    }
+
+    fn of(self, name: &str, revision: u32) -> Extension {
+        let length = self.0.len().next_multiple_of(8);
+        Extension { name: name.to_owned(), revision, data: self.up_to(length).0 }
+    }
+}
+
+impl Match {
+    /// Returns the form that iptables 1.8.7 gives it. `None` if it has none.
+    pub(super) fn write(&self) -> Option<Extension> {
+        let flag = |is: &bool| u8::from(!is);
+        Some(match self {
+            // The last byte ends the text.
+            Self::Comment(text) => {
+                let fits = text.len() < COMMENT && !text.as_bytes().contains(&0);
+                return fits.then(|| Data(text.clone().into_bytes()).up_to(COMMENT).of("comment", 0));
+            }
+            Self::Ports { protocol, source, destination } => {
+                let range = |part: &Option<(bool, u16)>, all: u16| part.map_or((0, all), |(_, port)| (port, port));
+                let inverted = |part: &Option<(bool, u16)>| part.is_some_and(|(is, _)| !is);
+                let flags = [source, destination].map(inverted);
+                if *protocol == 132 {
+                    let (source_range, destination_range) = (range(source, 0), range(destination, 0));
+                    let bits = |of: [bool; 2]| (u32::from(of[0]) * SCTP_SOURCE) | (u32::from(of[1]) * SCTP_DESTINATION);
+                    // No chunk types: -1 in each of the four.
+                    return Some(
+                        Data::default()
+                            .u16(destination_range.0)
+                            .u16(destination_range.1)
+                            .u16(source_range.0)
+                            .u16(source_range.1)
+                            .up_to(268)
+                            .bytes(&[u8::MAX, 0, 0].repeat(4))
+                            .u32(0)
+                            .u32(bits([source.is_some(), destination.is_some()]))
+                            .u32(bits(flags))
+                            .of("sctp", 0),
+                    );
+                }
+                let (source, destination) = (range(source, u16::MAX), range(destination, u16::MAX));
+                let data = Data::default().u16(source.0).u16(source.1).u16(destination.0).u16(destination.1);
+                let inverted = u8::from(flags[0]) | u8::from(flags[1]) << 1;
+                match protocol {
+                    // TCP has an option, and a mask and value of flags, before it.
+                    6 => data.u8(0).u8(0).u8(0).u8(inverted).of("tcp", 0),
+                    17 => data.u8(inverted).of("udp", 0),
+                    _ => return None,
+                }
+            }
+            Self::DestinationPorts((is, ports)) => {
+                let count = u8::try_from(ports.len()).ok().filter(|count| *count <= 15)?;
+                let data = ports.iter().fold(Data::default().u8(DESTINATION).u8(count), |data, port| data.u16(*port));
+                data.up_to(47).u8(flag(is)).of("multiport", 1)
+            }
+            Self::Mark((is, (mark, mask))) => Data::default().u32(*mark).u32(*mask).u8(flag(is)).of("mark", 1),
+            Self::LocalAddress { source, destination } => {
+                let part = |part: &Option<bool>| if part.is_some() { LOCAL } else { 0 };
+                let inverted = u32::from(*source == Some(false)) | u32::from(*destination == Some(false)) << 1;
+                Data::default().u16(part(source)).u16(part(destination)).u32(inverted).of("addrtype", 1)
+            }
+            Self::State((is, mask)) => Data::default()
+                .up_to(MATCH_FLAGS)
+                .u16(STATE)
+                .u16(if *is { 0 } else { STATE })
+                .u16(*mask)
+                .up_to(168)
+                .of("conntrack", 3),
+        })
+    }
+
+    /// Reads a match. `None` if it has more than the parts that are understood: it is compared with what would be
+    /// written for those.
+    pub(super) fn read(from: &Extension) -> Option<Self> {
+        let data = from.data.as_slice();
+        let read = match from.name.as_str() {
+            "comment" => {
+                let end = data.iter().position(|byte| *byte == 0)?;
+                Self::Comment(std::str::from_utf8(data.get(..end)?).ok()?.to_owned())
+            }
+            "tcp" | "udp" => {
+                let (protocol, at) = if from.name == "tcp" { (6, 11) } else { (17, 8) };
+                let inverted = *data.get(at)?;
+                let port = |at: usize, bit: u8| match (u16_at(data, at)?, u16_at(data, at + 2)?) {
+                    (0, u16::MAX) => Some(None),
+                    (first, last) => (first == last).then_some(Some((inverted & bit == 0, first))),
+                };
+                Self::Ports { protocol, source: port(0, 1)?, destination: port(4, 2)? }
+            }
+            "sctp" => {
+                let (flags, inverted) = (u32_at(data, 284)?, u32_at(data, 288)?);
+                let port = |at: usize, bit: u32| {
+                    let port = u16_at(data, at)?;
+                    Some((flags & bit != 0).then_some((inverted & bit == 0, port)))
+                };
+                Self::Ports { protocol: 132, source: port(4, SCTP_SOURCE)?, destination: port(0, SCTP_DESTINATION)? }
+            }
+            "multiport" => {
+                let count = usize::from(*data.get(1)?);
+                let ports = (0..count).map(|index| u16_at(data, 2 + 2 * index)).collect::<Option<Vec<u16>>>()?;
+                Self::DestinationPorts((*data.get(47)? == 0, ports))
+            }
+            "mark" => Self::Mark((*data.get(8)? == 0, (u32_at(data, 0)?, u32_at(data, 4)?))),
+            "addrtype" => {
+                let inverted = u32_at(data, 4)?;
+                let part = |at: usize, bit: u32| Some((u16_at(data, at)? == LOCAL).then_some(inverted & bit == 0));
+                Self::LocalAddress { source: part(0, 1)?, destination: part(2, 2)? }
+            }
+            "conntrack" => {
+                let mask = u16_at(data, STATE_MASK).filter(|mask| Self::is_known_state(*mask))?;
+                Self::State((u16_at(data, INVERTED_FLAGS)? == 0, mask))
+            }
+            _ => return None,
+        };
+        // Bytes after a comment's end are nothing.
+        let is_same = matches!(read, Self::Comment(_)) || read.write().as_ref() == Some(from);
+        (is_same && read.is_whole()).then_some(read)
+    }
+}
+
+impl Target {
+    /// Returns the form that iptables 1.8.7 gives it. `None` for a verdict, or if it has none.
+    pub(super) fn write(&self, v6: bool) -> Option<Extension> {
+        Some(match self {
+            Self::Accept | Self::Drop | Self::Return | Self::Jump(_) => return None,
+            Self::SetMark(mark, mask) => Data::default().u32(*mark).u32(*mask).of("MARK", 2),
+            Self::Dnat(address, port) => {
+                let octets = match (address, v6) {
+                    (IpAddr::V4(address), false) => address.octets().to_vec(),
+                    (IpAddr::V6(address), true) => address.octets().to_vec(),
+                    _ => return None,
+                };
+                let data = Data::default().u32(if port.is_some() { MAP_IPS | PORTS } else { MAP_IPS });
+                let port = port.unwrap_or(0).to_be_bytes();
+                data.bytes(&octets).up_to(20).bytes(&octets).up_to(36).bytes(&port).bytes(&port).up_to(44).of("DNAT", 2)
+            }
+            Self::Masquerade { random_fully } => {
+                let flags = if *random_fully { RANDOM_FULLY } else { 0 };
+                // IPv4 has a number of ranges before the one.
+                match v6 {
+                    false => Data::default().u32(1).u32(flags).up_to(20),
+                    true => Data::default().u32(flags).up_to(40),
+                }
+                .of("MASQUERADE", 0)
+            }
+        })
+    }
+
+    /// As [`Match::read`].
+    pub(super) fn read(from: &Extension, v6: bool) -> Option<Self> {
+        let data = from.data.as_slice();
+        let read = match from.name.as_str() {
+            "MARK" => Self::SetMark(u32_at(data, 0)?, u32_at(data, 4)?),
+            "DNAT" => {
+                let address = match v6 {
+                    false => Ipv4Addr::from(<[u8; 4]>::try_from(data.get(4..8)?).ok()?).into(),
+                    true => Ipv6Addr::from(<[u8; 16]>::try_from(data.get(4..20)?).ok()?).into(),
+                };
+                let port = u16::from_be_bytes(<[u8; 2]>::try_from(data.get(36..38)?).ok()?);
+                Self::Dnat(address, (u32_at(data, 0)? & PORTS != 0).then_some(port))
+            }
+            "MASQUERADE" => Self::Masquerade { random_fully: u32_at(data, if v6 { 0 } else { 4 })? == RANDOM_FULLY },
+            _ => return None,
+        };
+        (read.is_whole() && read.write(v6).as_ref() == Some(from)).then_some(read)
+    }
+}
+
+fn u16_at(data: &[u8], at: usize) -> Option<u16> {
+    data.get(at..at + 2).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes)
+}
+
+fn u32_at(data: &[u8], at: usize) -> Option<u32> {
+    data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes)
+}
