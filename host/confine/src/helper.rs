@@ -146,6 +146,10 @@ impl Helper {
 }
 
 impl Run for Helper {
+    fn can_start(&self) -> bool {
+        !self.programs.is_empty()
+    }
+
     fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output> {
         let listed = self.programs.iter().position(|allowed| allowed.path == program.path);
         let is_call = self.bus.as_ref().is_some_and(|bus| *bus.path() == program.path);

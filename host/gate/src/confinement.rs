@@ -154,12 +154,13 @@ impl Needs {
             };
             // Every collection looks at the node's rules before it gives an address back, whichever plugin was called.
             needs.network |= verb == Verb::Gc;
-            needs.legacy = verb == Verb::Gc || launcher.policies().any(masquerades);
+            let looks = verb == Verb::Gc || launcher.policies().any(masquerades);
+            needs.legacy |= looks;
             // A collection of a network without masquerading only has to see which legacy tables there are.
             let asks =
                 |policy: &Policy| session.grants(policy).is_ok_and(|granted| granted.has(Capability::Masquerade));
             let may_run = verb != Verb::Gc || launcher.policies().any(asks) || iptables::has_legacy_nat();
-            if needs.legacy && may_run {
+            if looks && may_run {
                 needs.add_iptables(session);
             }
         }

@@ -13,7 +13,7 @@ use postern_cni::Verb;
 use postern_firewall::{firewalld, iptables};
 use postern_kernel::Link;
 use postern_policy::Granted;
-use postern_policy::capability::firewall::Named;
+use postern_policy::capability::firewall::{Named, is_zone};
 use postern_types::{ErrorCode, FirewallBackend, IngressPolicy, OpError, Reply, ops};
 use std::borrow::Cow;
 
@@ -217,7 +217,8 @@ fn revert_unrecorded(session: &Session) -> Result<(), OpError> {
         return Ok(());
     }
     let named = Named::of(&session.request.conf);
-    if named.backend != Some(FirewallBackend::Iptables) && firewalld::installed() {
+    // Nothing is in a zone that can't exist.
+    if named.backend != Some(FirewallBackend::Iptables) && firewalld::installed() && is_zone(&named.zone) {
         let zone = Some(named.zone);
         let backend = FirewallBackend::Firewalld;
         Firewall { backend, admin_chain: None, zone, addresses: addresses.clone() }.revert(session)?;
