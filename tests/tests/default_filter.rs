@@ -169,3 +169,20 @@ fn iptables_needs_no_program_and_no_helper() -> Result<()> {
     ensure!(place.filters()?.is_empty(), "left: {:?}", place.filters()?);
     Ok(())
 }
+
+/// Legacy iptables is used as native plugins use it, and `doctor` says that there is a better way.
+#[test]
+fn legacy_iptables_is_used_by_its_programs() -> Result<()> {
+    let place = Place::new()?;
+    place.0.sh("for family in iptables ip6tables; do for tool in '' -save -restore; do
+            ln -sf /usr/sbin/$family-legacy$tool /etc/alternatives/$family$tool; done; done")?;
+    let rules = || place.0.sh("iptables-legacy-save -t nat | grep CNI- || true");
+    let result = place.call("ADD", "c1", &json!({}))?.success()?;
+    ensure!(rules()?.lines().count() == 4 && place.filters()?.is_empty(), "{}", rules()?);
+    place.call("CHECK", "c1", &json!({"prevResult": result}))?.success()?;
+    let doctor = place.0.sh(&format!("{} doctor --json || true", plugin_bin()?.join("postern").display()))?;
+    ensure!(doctor.contains("use legacy iptables") && doctor.contains("packet-filter"), "doctor: {doctor}");
+    place.call("DEL", "c1", &json!({"prevResult": result}))?.success()?;
+    ensure!(rules()?.is_empty(), "left: {}", rules()?);
+    Ok(())
+}

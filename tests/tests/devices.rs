@@ -3,7 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, merge, plugin_bin};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 /// A link of the node, with its state, and one that stays at its other end.
 const DEVICES: &str = "ip link add dev1 address 02:00:00:00:ee:01 mtu 1400 type veth peer name wire1
@@ -95,6 +97,104 @@ fn it_comes_home_as_it_went() -> Result<()> {
     place.is_as_it_was()
 }
 
+/// The container's namespace can't be opened, and may be alive. DEL fails, and gives nothing up.
+#[test]
+fn a_namespace_that_cannot_be_opened_is_not_taken_for_gone() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.call("ADD", "c1")?.success()?;
+    place.node.sh("ln -s loop /run/loop")?;
+    let hidden = place.request("DEL", "c1", &json!({}))?.env("CNI_NETNS", "/run/loop");
+    let answer = place.node.call(&hidden)?;
+    let error: Value = serde_json::from_str(&answer.stdout).with_context(|| format!("{answer:?}"))?;
+    ensure!(error["code"] == 11 && answer.stdout.contains("its namespace may be alive"), "{answer:?}");
+    place.node.sh_in("c1", "ip -o -4 addr show dev eth0 | grep -q 10.9.0.2/24")?;
+    place.node.sh("ls /var/lib/cni/networks/net/10.9.0.2")?;
+    place.call("DEL", "c1")?.success()?;
+    place.is_as_it_was()
+}
+
+/// A link that root in the container stacks on the device would keep the device's wire after DEL.
+#[test]
+fn a_link_of_the_containers_choice_does_not_keep_its_wire() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.call("ADD", "c1")?.success()?;
+    place.node.sh_in("c1", "ip link add up1 link eth0 type macvlan mode bridge; ip link set up1 up")?;
+    let answer = place.call("DEL", "c1")?;
+    ensure!(
+        answer.status == 0 && answer.stderr.contains("the link \"up1\", which the container stacked on it"),
+        "{answer:?}"
+    );
+    place.node.sh_in("c1", "! ip link show dev up1 2> /dev/null")?;
+    place.is_as_it_was()
+}
+
+/// Puts an XDP program that passes all packets on eth0. In mode "held" a process holds it there, and netlink can't
+/// remove it. Prints "ready", or "not permitted" for a user who may load no program. Ends at the end of standard input.
+const XDP: &str = r#"
+import ctypes, os, platform, socket, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+number = {"x86_64": 321, "aarch64": 280}[platform.machine()]
+def bpf(command, attributes):
+    buffer = ctypes.create_string_buffer(attributes, 128)
+    result = libc.syscall(number, command, buffer, 128)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+code = ctypes.create_string_buffer(struct.pack("<BBhiBBhi", 0xb7, 0, 0, 2, 0x95, 0, 0, 0))
+license = ctypes.create_string_buffer(b"GPL")
+try:
+    program = bpf(5, struct.pack("<IIQQ", 6, 2, ctypes.addressof(code), ctypes.addressof(license)))
+except PermissionError:
+    print("not permitted")
+    sys.exit()
+index = socket.if_nametoindex("eth0")
+if sys.argv[1] == "held":
+    bpf(28, struct.pack("<IIII", program, index, 37, 2))
+else:
+    xdp = struct.pack("<HHiHHI", 8, 1, program, 8, 3, 2)
+    body = struct.pack("<BBHiII", 0, 0, 0, index, 0, 0) + struct.pack("<HH", 4 + len(xdp), 0x8000 | 43) + xdp
+    netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    netlink.send(struct.pack("<IHHII", 16 + len(body), 19, 5, 1, 0) + body)
+    error, = struct.unpack("<i", netlink.recv(4096)[16:20])
+    if error:
+        raise OSError(-error, os.strerror(-error))
+print("ready", flush=True)
+sys.stdin.read()
+"#;
+
+/// A program that reads the device's packets does not come home with it. One that can't be removed keeps it down.
+#[test]
+fn no_program_of_the_container_reads_the_nodes_packets() -> Result<()> {
+    for mode in ["plain", "held"] {
+        let place = Place::new(&json!({}))?;
+        place.call("ADD", "c1")?.success()?;
+        let mut command = place.node.command_in("c1", "python3");
+        let mut holder = command.args(["-c", XDP, mode]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().context("stdout")?).read_line(&mut line)?;
+        if line == "not permitted\n" {
+            println!(
+                "SKIPPED: only root of the machine may load BPF programs; `tests/all` runs this once more, as root"
+            );
+            return Ok(());
+        }
+        ensure!(line == "ready\n", "{mode}: the program can't be put on the device: {line:?}");
+        place.node.sh_in("c1", "ip -j -d link show dev eth0 | grep -q '\"xdp\"'")?;
+        let answer = place.call("DEL", "c1")?;
+        let text = place.node.sh("ip -j -d link show dev dev1")?;
+        let links: Value = serde_json::from_str(&text)?;
+        let (up, has_program) = (links[0]["flags"].to_string().contains("\"UP\""), links[0]["xdp"].is_object());
+        drop(holder.stdin.take());
+        holder.wait()?;
+        ensure!(answer.status == 0, "{mode}: {answer:?}");
+        match mode {
+            "plain" => ensure!(up && !has_program && answer.stderr.contains("is taken off"), "{text}{answer:?}"),
+            _ => ensure!(!up && has_program && answer.stderr.contains("it stays down"), "{text}{answer:?}"),
+        }
+    }
+    Ok(())
+}
+
 /// The device comes home under any name that it got in the container.
 #[test]
 fn a_name_of_the_containers_choice_is_no_way_to_keep_it() -> Result<()> {
@@ -168,6 +268,19 @@ fn what_the_node_or_another_uses_stays() -> Result<()> {
     for (prepare, words, policy) in [
         ("ip addr add 192.0.2.1/24 dev dev1; ip route add default via 192.0.2.254", "default route", "default-link"),
         ("ip link add br7 type bridge; ip link set dev1 master br7", "which is a port", "ports"),
+        // The same for a link of the node that is stacked on the device, and for one on that.
+        (
+            "ip link add up1 link dev1 type macvlan mode bridge; ip addr add 192.0.2.1/24 dev up1; ip link set up1 up
+             ip route add default via 192.0.2.254",
+            "default route",
+            "default-link",
+        ),
+        (
+            "ip link add up1 link dev1 type macvlan mode bridge; ip link add up2 link up1 type macvlan mode bridge
+             ip link add br8 type bridge; ip link set up2 master br8",
+            "which is a port",
+            "ports",
+        ),
     ] {
         let place = Place::new(&json!({}))?;
         place.node.sh(prepare)?;
@@ -179,7 +292,7 @@ fn what_the_node_or_another_uses_stays() -> Result<()> {
         place.call("ADD", "c1")?.success()?;
         place.call("DEL", "c1")?.success()?;
         place.is_as_it_was()?;
-        if policy == "ports" {
+        if prepare.contains("br7") {
             place.node.sh("ip -o link show dev dev1 | grep -q 'master br7'")?;
         }
     }

@@ -563,7 +563,26 @@ fn a_namespace_is_looked_into_where_that_is_allowed() -> Result<()> {
         status == 0 && flat(&text).contains("/run/netns/none is taken as an empty namespace: it is not there yet"),
         "{text}"
     );
+    // A master in the container may be there: the plan says that it can't look, and that root could.
+    place.node.sh_in("c1", "ip link add net1 type veth peer name net2")?;
+    let inside = macvlan(json!({"master": "net1", "linkInContainer": true}));
+    let (status, text, _) = place.plan(&inside, &["--netns", &netns])?;
+    let text = flat(&text);
+    ensure!(
+        status == 1
+            && text.contains("failed to lookup master \"net1\": this user can't look for it in the container: "),
+        "status {status}: {text}"
+    );
+    ensure!(text.ends_with("run `postern plan` as root") && !text.contains("Link not found"), "{text}");
+    place.write("/run/plan.conflist", &inside.to_string())?;
+    let output = place
+        .node
+        .command(plugin_bin()?.join("postern"))
+        .args(["plan", "/run/plan.conflist", "--netns", &netns, "--ifname", "eth1"])
+        .output()?;
+    ensure!(output.status.success(), "{output:?}");
     // A user who may enter it sees the obstacle there.
+    place.write("/run/plan.conflist", &network.to_string())?;
     let before = place.looks()?;
     let postern = plugin_bin()?.join("postern");
     let plan = |netns: &str| -> Result<(i32, String)> {

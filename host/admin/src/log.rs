@@ -21,25 +21,25 @@ const HANG: usize = 16;
 /// The pause between two looks at a log that is followed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What people ask for.
+/// The options of `log`.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Only this container: its ID, or the beginning of it.
     #[arg(long, value_name = "ID")]
     container: Option<String>,
-    /// Only what was refused.
+    /// Only refused operations.
     #[arg(long)]
     denied: bool,
-    /// Only from then on: an age (`10m`, `2h 30m`, `1day`), or a time in UTC (`2026-11-21 14:18:22`).
+    /// Only lines since then: an age (`10m`, `2h 30m`, `1day`), or a time in UTC (`2026-11-21 14:18:22`).
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
-    /// Only the last N lines of what is asked for.
+    /// Only the last N of these lines.
     #[arg(short = 'n', long, value_name = "N")]
     lines: Option<usize>,
-    /// Go on with what is written from now on, until this is interrupted.
+    /// Print new lines as they are written, until this is interrupted.
     #[arg(short, long)]
     follow: bool,
-    /// The lines of the log as they are, one JSON object each.
+    /// Print the lines of the log unchanged, one JSON object each.
     #[arg(long)]
     json: bool,
 }

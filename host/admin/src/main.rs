@@ -44,9 +44,9 @@ const USAGE: u8 = 2;
 ///   0  done; nothing is wrong
 ///   1  an error: it could not be done, or something is wrong
 ///   2  the command line makes no sense
-///   3  done, and the answer is a no: policy and imports disagree (inspect), a
-///      new component can do more (inspect --diff), policy refuses something
-///      (plan), there are warnings only (doctor)
+///   3  done, and the answer is no. inspect: policy and imports disagree.
+///      inspect --diff: the new component can do more. plan: policy refuses
+///      an operation. doctor: there are warnings only.
 #[derive(Parser)]
 #[command(name = "postern", bin_name = "postern", version, propagate_version = true)]
 #[command(term_width = output::WIDTH, verbatim_doc_comment)]
@@ -57,12 +57,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Compile a plugin and place it: code, policy, and a file under its name in the CNI bin directory, all or nothing.
+    /// Compile and install a plugin: its code, its policy, and its file in the CNI bin directory. All of it or nothing.
     ///
-    /// Refuses a component that imports anything but `postern:cni` of this version and what every WASI command needs. A file
-    /// in the CNI bin directory that is not Postern's is kept as PLUGIN.native.
+    /// A component may import only `postern:cni` of this version and WASI; any other is refused. A foreign file of the
+    /// plugin's name in the CNI bin directory is kept as PLUGIN.native.
     ///
-    /// With the name of an installed plugin instead of a component, and --bin: places that plugin's file there.
+    /// With the name of an installed plugin and --bin, only that plugin's file is placed in the directory.
     Add {
         /// The component, built for wasm32-wasip2; or an installed plugin.
         #[arg(value_name = "FILE.wasm|PLUGIN")]
@@ -73,30 +73,32 @@ enum Verb {
         /// The plugin's name: the `type` of network configurations [default: the file's name].
         #[arg(long)]
         name: Option<String>,
-        /// Where code and policy go [default: the catalog of this postern].
+        /// The directory for code and policy [default: the catalog of this postern].
         #[arg(long)]
         catalog: Option<PathBuf>,
         /// CNI bin directory to place the plugin's file in; none is placed without it.
         #[arg(long)]
         bin: Option<PathBuf>,
-        /// One JSON object, to which keys are only ever added.
+        /// Print one JSON object. Later versions may add keys.
         ///
-        /// plugin, digest, imports, engine, size (bytes of the code), catalog, file (in the CNI bin directory, or null), kept
-        /// (the new name of what was there and isn't ours, or null).
+        /// Keys: plugin, digest, imports, engine, size (bytes of the code), catalog, file (in the CNI bin directory, or
+        /// null), kept (the new name of a foreign file, or null).
         #[arg(long)]
         json: bool,
     },
-    /// What a plugin can ask for (its imports), what it may do (its policy), and what that comes to in plain sentences.
+    /// Show a plugin's imports and its policy, and in plain sentences what it may do.
     ///
-    /// Exit status: 0 imports and policy agree; 1 error (no such plugin, not to be trusted, not to be understood); 3 they
-    /// disagree: a grant that no import uses, an import that nothing grants, or a pin to another component. With --diff:
-    /// 0 the new component can do nothing that the old one could not; 1 error; 3 it can.
+    /// Exit status: 0 imports and policy agree; 1 error; 3 they disagree. They disagree if no import uses a grant, if no
+    /// grant covers an import, or if the policy is pinned to another component.
+    ///
+    /// With --diff: 0 the new component can do no more than the old one; 1 error; 3 it can do more.
     Inspect {
         /// An installed plugin, or a component file (a name with a slash or ending in .wasm).
         #[arg(value_name = "PLUGIN|FILE.wasm", required_unless_present = "diff")]
         target: Option<String>,
-        /// Compare two components, each a file or an installed plugin: what could NEW do that OLD could not, whatever
-        /// policy says, and under the policy in force? A file without --policy is judged by the other one's policy.
+        /// Compare two components: list what NEW could do and OLD could not. Each is a file or an installed plugin. The
+        /// list is made twice: under any policy, and under the policy in force. A file without --policy is judged by the
+        /// policy of the other one.
         #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["target", "network"])]
         diff: Option<Vec<String>>,
         /// Use this policy instead of the installed one.
@@ -108,9 +110,9 @@ enum Verb {
         /// The plugin's `type` in the list [default: the plugin's or the file's name].
         #[arg(long)]
         name: Option<String>,
-        /// One JSON object, to which keys are only ever added.
+        /// Print one JSON object. Later versions may add keys.
         ///
-        /// plugin, digest, pin {digest, file, matches}, engine, postern, imports {authority {INTERFACE: functions}, floor},
+        /// Keys: plugin, digest, pin {digest, file, matches}, engine, postern, imports {authority {INTERFACE: functions}, floor},
         /// has_policy, policy [{capability, from, file, objects {KEY: values}}], withdrawn, versions, network, can
         /// [{capability, functions, sentence, host_privileges}], always, cannot, unused_grants, ungranted_imports, limits
         /// [{name, value, set}], agree. With --diff: old and new {name, digest}, added and removed {INTERFACE: functions},
@@ -118,17 +120,17 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// The smallest policy under which a plugin can do what it did for these networks.
+    /// Print the smallest policy under which a plugin works for these networks.
     ///
-    /// Runs the plugin as a runtime does (STATUS, ADD, CHECK, GC, DEL, as far as the configuration's version has them) in
-    /// namespaces and a file system of its own, which nothing of this node is in, under the widest policy that can be
-    /// written; prints the policy that covers what it was seen to do; and runs it again under that one.
+    /// The plugin runs as under a runtime, first under the widest policy, then under the printed one. The verbs are STATUS,
+    /// ADD, CHECK, GC and DEL, as far as the configuration's version has them. It runs in separate namespaces with a
+    /// separate file system, and reaches nothing of this node.
     ///
-    /// It proves that these configurations work under the printed policy. It does not prove that others do, or that a
-    /// plugin which did no harm here means none: that is what `postern inspect` is for. The gate has no mode that lets
-    /// through what a policy denies. Native IPAM programs are not run.
+    /// The second run proves that these configurations work under the printed policy. It does not prove that other
+    /// configurations work, or that the plugin is harmless: see `postern inspect`. The gate enforces the policy in both
+    /// runs. Native IPAM programs are not run.
     ///
-    /// Exit status: 0 the same runs succeed under the printed policy; 1 they don't, or an error.
+    /// Exit status: 0 the second run succeeds like the first; 1 it does not, or an error.
     Learn {
         /// An installed plugin, or a component file (a name with a slash or ending in .wasm).
         #[arg(value_name = "PLUGIN|FILE.wasm")]
@@ -136,68 +138,69 @@ enum Verb {
         /// Network configurations, or lists that have an entry for the plugin.
         #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
         network: Vec<PathBuf>,
-        /// The name to run it by: the `type` of the configurations [default: the plugin's or the file's name].
+        /// The plugin's name in the runs: the `type` of the configurations [default: the plugin's or the file's name].
         #[arg(long)]
         name: Option<String>,
-        /// One JSON object, to which keys are only ever added.
+        /// Print one JSON object. Later versions may add keys.
         ///
-        /// plugin, digest, networks [{network, outcomes [{verb, error}], denied}], unused {CAPABILITY: functions}, policy (the
-        /// TOML), denied (under that policy), verified.
+        /// Keys: plugin, digest, networks [{network, outcomes [{verb, error}], denied}], unused {CAPABILITY: functions},
+        /// policy (the TOML), denied (under that policy), verified.
         #[arg(long)]
         json: bool,
     },
-    /// What an ADD to a network would do on this node: every operation of every plugin, in order, with policy's verdict.
+    /// Show each operation that an ADD to a network would do on this node, with the policy's verdict. Changes nothing.
     ///
-    /// Runs the installed plugins, sandboxed as always, against a simulation of this node that is seeded with what this
-    /// user can read: links, addresses, forwarding, leases. Nothing is changed anywhere, and root is not needed. What
-    /// policy denies is shown with the line that would allow it, and the plan goes on as if it were allowed. Native
-    /// plugins are not run. What the host chooses at random is shown as X.
+    /// The installed plugins run in their sandboxes against a simulation of this node. The simulation starts with what this
+    /// user can read: links, addresses, forwarding, leases. Root is needed only to look into the container.
+    ///
+    /// A denied operation is shown with the policy line that would allow it. The plan then goes on as if it were allowed.
+    /// Native plugins are not run. X stands for values that the host chooses at random.
     ///
     /// Exit status: 0 policy allows all of it; 1 a plugin fails, or an error; 3 policy refuses something.
     Plan {
         /// A network list (.conflist) or a single configuration (.conf).
         #[arg(value_name = "CONFLIST")]
         list: PathBuf,
-        /// Show this plugin of the list alone; those before it are run for their result, those behind it not at all.
+        /// Show this plugin of the list only. Earlier plugins run for their results, later ones do not run.
         #[arg(long, value_name = "TYPE")]
         plugin: Option<String>,
         #[command(flatten)]
         attachment: plan::Attachment,
-        /// One JSON object, to which keys are only ever added.
+        /// Print one JSON object. Later versions may add keys.
         ///
-        /// network, version, container, ifname, plugins [{plugin, native, digest, policy [files], delegates [{plugin, digest,
+        /// Keys: network, version, container, ifname, plugins [{plugin, native, digest, policy [files], delegates [{plugin, digest,
         /// policy}], operations [{operation, request, words, lasting (nothing, attachment, part, namespace, node, ...),
         /// verdict (allow, deny), rule, from (shipped, operator), missing, outcome, changes, plugin, depth}], error {code,
         /// msg, details}}], result, notes, allowed.
         #[arg(long)]
         json: bool,
     },
-    /// What plugins asked for on this node, and how it ended.
+    /// Show the operations that plugins asked for on this node, and their outcomes.
     ///
-    /// A container of which the log has no line is an error, but with --follow.
+    /// A container without a line in the log is an error, except with --follow.
     Log(log::Options),
-    /// The attachments of this node, and how they are.
+    /// List the attachments of this node and their states.
     ///
-    /// States: ok; stuck (a run for it does not end: `postern show` says which process); incomplete (its ADD or DEL has not
-    /// ended); container gone; previous boot; drift (record and kernel differ: `postern show` says where); damaged (the record
-    /// can't be read).
+    /// States: ok; stuck (a run for it does not end: `postern show` names the process); incomplete (its ADD or DEL has not
+    /// ended); container gone; previous boot; drift (record and kernel differ: `postern show` says where); damaged (the
+    /// record can't be read).
     Ls {
-        /// A list of objects, to which keys are only ever added.
+        /// Print a list of JSON objects. Later versions may add keys.
         ///
-        /// network, container, interface, netns, since (milliseconds since 1970), addresses, plugins [{plugin, digest,
-        /// installed, stage}], state, under_way, held_by [{pid, name, since, is_stopped}], record, facts [{plugin, kind, found}], differences [{what, remedy,
-        /// is_command}].
+        /// Keys: network, container, interface, netns, since (milliseconds since 1970), addresses, plugins [{plugin, digest,
+        /// installed, stage}], state, under_way, held_by [{pid, name, since, is_stopped}], record, facts [{plugin, kind,
+        /// found}], differences [{what, remedy, is_command}].
         #[arg(long)]
         json: bool,
-        /// Nothing is shortened: whole IDs, digests and dates, however wide the table becomes.
+        /// Print whole IDs, digests and dates, however wide the table becomes.
         #[arg(long)]
         no_trunc: bool,
     },
-    /// All that belongs to a container: what its records say, what the kernel has, and where the two differ.
+    /// Show a container's records and its objects in the kernel, and where they differ.
     Show {
-        /// The container's ID, or the beginning of it.
+        /// The container's ID, or its beginning.
         container: String,
-        /// As that of `ls`, for this container.
+        /// Print the JSON of `ls` for this container.
         #[arg(long)]
         json: bool,
     },
@@ -212,33 +215,33 @@ enum Verb {
         /// Show what is missing, and change nothing.
         #[arg(long)]
         dry_run: bool,
-        /// One JSON object, to which keys are only ever added.
+        /// Print one JSON object. Later versions may add keys.
         ///
-        /// restored [{network, container, interface, missing [words], rules [words]}], skipped [{network, container,
-        /// interface, reason}], complete (attachments), problems, done (whether anything could be changed).
+        /// Keys: restored [{network, container, interface, missing [words], rules [words]}], skipped [{network, container,
+        /// interface, reason}], complete (attachments), problems, done (true if anything could be changed).
         #[arg(long)]
         json: bool,
     },
-    /// What is wrong with this node, why it matters, and what mends it. Changes nothing.
+    /// Find faults of this node: each with its effect and its remedy. Changes nothing.
     ///
-    /// What the kernel can do is tried out in namespaces that are thrown away; it may load modules for that.
+    /// The kernel's features are tested in temporary namespaces. The kernel may load modules for that.
     ///
-    /// Exit status: 0 healthy (there may be notes); 1 errors: runs fail, or state leaks; 3 warnings only.
+    /// Exit status: 0 healthy (notes are possible); 1 errors: runs fail, or state leaks; 3 warnings only.
     Doctor {
-        /// Where the runtime's network lists are.
+        /// The directory of the runtime's network lists.
         #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
         conf_dir: PathBuf,
         /// CNI bin directory.
         #[arg(long, value_name = "DIR", default_value = lists::CNI_BIN)]
         bin: PathBuf,
-        /// One JSON object, to which keys are only ever added.
+        /// Print one JSON object. Later versions may add keys.
         ///
-        /// healthy, findings [{severity (error, warning, note), area, place, what, why, remedy, is_command}], looked_at,
+        /// Keys: healthy, findings [{severity (error, warning, note), area, place, what, why, remedy, is_command}], looked_at,
         /// left_out.
         #[arg(long)]
         json: bool,
     },
-    /// What `make install` does with a build.
+    /// Install a build (`make install`).
     #[command(hide = true)]
     Install {
         /// The build: a directory with postern, postern-admin and postern.d.
@@ -247,54 +250,56 @@ enum Verb {
         #[command(flatten)]
         place: install::InstallPaths,
     },
-    /// What `make uninstall` does.
+    /// Remove an installation (`make uninstall`).
     #[command(hide = true)]
     Uninstall {
         #[command(flatten)]
         place: install::InstallPaths,
     },
-    /// What `doctor` tries out, in a process of its own.
+    /// Test the kernel's features for `doctor`, in a separate process.
     #[command(hide = true)]
     Probe,
-    /// Remove what attachments left that are gone, or, with --node, what no attachment uses any more.
+    /// Remove the garbage of attachments that are gone. With --node, remove objects that no attachment uses.
     ///
-    /// Shows what would be removed, and removes it after a yes (on a terminal) or with --yes. It goes by Postern's own records:
-    /// of attachments whose network namespace is gone, which were made before the machine was last started, or whose ADD was
-    /// killed before the runtime had an answer. What a live namespace uses stays, and where that can't be told, too.
+    /// The objects are shown first. They are removed after a yes on a terminal, or with --yes.
     ///
-    /// With --native also what native plugins (bridge, ptp, host-local) left, known by the names that they give: leases and
-    /// masquerading rules whose address no live namespace has, and spoofing protection of ports that are gone. What the
-    /// runtime's cache (/var/lib/cni/results) has a living namespace for stays, and a lease of the last five minutes.
+    /// Postern's records decide. An attachment is garbage in three cases: its network namespace is gone, it was made before
+    /// the last boot, or its ADD was killed before it answered. Objects in use by a live namespace stay. They also stay
+    /// if their use is unknown.
     ///
-    /// Exit status: 0 all that was to be removed is, or was shown; 1 something could not be removed or looked at.
+    /// With --native, leftovers of native plugins (bridge, ptp, host-local) are removed too, found by their names: leases
+    /// and masquerading rules of addresses that no live namespace has, and spoofing protection of ports that are gone.
+    /// Leases of the last five minutes stay, and so do attachments in the runtime's cache (/var/lib/cni/results) with a
+    /// live namespace.
+    ///
+    /// Exit status: 0 everything was removed, or shown; 1 an object could not be removed or looked at.
     Gc {
         /// Remove without asking.
         #[arg(long)]
         yes: bool,
-        /// One JSON object, to which keys are only ever added.
+        /// Print one JSON object. Later versions may add keys.
         ///
-        /// garbage [{network, container, interface, plugin (null: all), reason, removes [words]}], kept [{network, container,
-        /// interface, reason}], live (attachments in use), problems, done (whether anything was removed). With --native, else
-        /// null: native [{kind, network, container, interface (each null where the names don't tell), object, reason}],
+        /// Keys: garbage [{network, container, interface, plugin (null: all), reason, removes [words]}], kept [{network, container,
+        /// interface, reason}], live (attachments in use), problems, done (true if anything was removed). With --native, else
+        /// null: native [{kind, network, container, interface (each null if unknown), object, reason}],
         /// native_kept [{object, reason}].
         #[arg(long)]
         json: bool,
-        /// Adopt what native plugins left, too.
+        /// Remove leftovers of native plugins too.
         #[arg(long)]
         native: bool,
-        /// Look for leases of native plugins here as well as in /var/lib/cni/networks: host-local's `dataDir`.
+        /// A further directory with leases of native plugins (host-local's `dataDir`), beside /var/lib/cni/networks.
         #[arg(long, value_name = "DIR", requires = "native")]
         data_dir: Vec<PathBuf>,
-        /// Where the network lists are: what a native IPAM program is run again with to give its addresses back.
+        /// The directory of network lists. A native IPAM program gets its list again to give its addresses back.
         #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
         conf_dir: PathBuf,
-        /// Where native plugins are: directories, separated by colons [default: CNI_PATH, or where distributions have
-        /// them].
+        /// Directories of native plugins, separated by colons [default: CNI_PATH, or those of distributions].
         #[arg(long, value_name = "DIRS")]
         cni_path: Option<String>,
-        /// Instead: bridges, VLAN gateways and nftables tables that Postern made and that no attachment uses.
+        /// Remove only bridges, VLAN gateways and nftables tables that Postern made and no attachment uses.
         ///
-        /// With --json: unused [{kind, name}], kept [words], problems, removed [{kind, name}], done.
+        /// JSON keys: unused [{kind, name}], kept [words], problems, removed [{kind, name}], done.
         #[arg(long, conflicts_with = "native")]
         node: bool,
         /// Switch IP forwarding off as well, if Postern switched it on.

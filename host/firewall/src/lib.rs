@@ -12,8 +12,9 @@
 //! | [`account`] | a list of the rules on the node, with their owners |
 //!
 //! nftables is used over netlink ([`Nft`], by `postern-netlink`): a rule costs tens of microseconds that way, and
-//! milliseconds through the `nft` program. iptables has no such way: the distribution chooses one of its two kernel
-//! interfaces. So the system's own programs are run, once per family and change.
+//! milliseconds through the `nft` program. The distribution chooses one of two kernel interfaces for iptables. Rules of
+//! the nf_tables variant are read and written over netlink too. For legacy iptables the system's own programs are run,
+//! once per family and change.
 //!
 //! ```no_run
 //! use std::time::{Duration, Instant};

@@ -250,6 +250,9 @@ impl Needs {
     fn add_iptables(&mut self, session: &Session) {
         self.legacy = true;
         let all = session.request.verb == Verb::Gc;
+        if all && !has_others(session) {
+            return;
+        }
         if iptables::needs_program(session.program_runner(), &session.masquerade_key(), all) {
             self.add_programs(iptables::programs());
         }
@@ -310,6 +313,15 @@ impl Needs {
             filter: Filter::new(&calls(sandboxes), Refusal::Absent),
         })
     }
+}
+
+/// True if iptables may have chains of other attachments than the valid ones: something for a collection to look at.
+fn has_others(session: &Session) -> bool {
+    let conf = &session.request.conf;
+    let valid = conf.valid_attachments.iter().flatten();
+    let valid: Vec<(String, String)> = valid.map(|valid| (valid.container_id.clone(), valid.ifname.clone())).collect();
+    iptables::has_legacy_nat()
+        || session.unless_absent(|nft| iptables::others_may_exist(nft, &conf.name, &valid)).unwrap_or(true)
 }
 
 /// True if a delegate is a native program, and not an incompletely installed plugin of the catalog.

@@ -219,11 +219,11 @@ fn begin(
     let namespace = match namespace {
         Ok(namespace) => namespace,
         // An attachment with a record can be removed without its namespace, wherever the path leads by now.
-        Err(error) if verb != Verb::Add && session.record().is_some() => {
-            crate::say!("postern: taking the container for gone: {error}");
+        Err(missing) if verb != Verb::Add && session.record().is_some() => {
+            missing.accept(&mut session);
             None
         }
-        Err(error) => return Err(error),
+        Err(missing) => return Err(missing.into_error()),
     };
     if let Some(policy) = &policy {
         // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
@@ -338,16 +338,12 @@ fn del_without_plugin(
     match namespace {
         Ok(Some(namespace)) => match session.enter(namespace, || Ok(())) {
             // The record is enough if the kernel refuses a thread.
-            Err(error) if session.record().is_some() => {
-                crate::say!("postern: the container's namespace is not looked at: {error}");
-            }
+            Err(error) if session.record().is_some() => NoContainer::Hidden(internal(error)).accept(&mut session),
             entered => entered.map_err(internal)?,
         },
         Ok(None) => {}
-        Err(error) if session.record().is_some() => {
-            crate::say!("postern: taking the container for gone: {error}");
-        }
-        Err(error) => return Err(error),
+        Err(missing) if session.record().is_some() => missing.accept(&mut session),
+        Err(missing) => return Err(missing.into_error()),
     }
     session.hold_against_kernel().map_err(internal)?;
     session.forget_foreign_container();
@@ -423,8 +419,35 @@ pub fn request(
     })
 }
 
+/// The reason why a container's namespace can't be entered.
+enum NoContainer {
+    /// Its path leads to no namespace, or to the host's.
+    Gone(Error),
+    /// It may be alive.
+    Hidden(Error),
+}
+
+impl NoContainer {
+    fn into_error(self) -> Error {
+        match self {
+            Self::Gone(error) | Self::Hidden(error) => error,
+        }
+    }
+
+    /// Goes on without the namespace. What may be left in a living one is not given up.
+    fn accept(self, session: &mut Session) {
+        match self {
+            Self::Gone(error) => crate::say!("postern: taking the container for gone: {error}"),
+            Self::Hidden(error) => {
+                crate::say!("postern: the container's namespace is not looked at: {error}");
+                session.hide_container(error.to_string());
+            }
+        }
+    }
+}
+
 /// Opens the container's namespace, and refuses the host's own.
-fn namespace(request: &Request, policy: &Policy, allows_own: bool) -> Result<Option<Namespace>, Error> {
+fn namespace(request: &Request, policy: &Policy, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
     // An object that was made under an earlier policy may still be in it.
     let may = |capability: Capability| match request.verb {
         Verb::Del => policy.knows(capability),
@@ -435,22 +458,30 @@ fn namespace(request: &Request, policy: &Policy, allows_own: bool) -> Result<Opt
 }
 
 /// As `namespace`, if the caller knows that it is `needed` or not.
-fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option<Namespace>, Error> {
+fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
     let attachment = matches!(request.verb, Verb::Add | Verb::Del | Verb::Check);
     if !attachment || request.netns.is_empty() {
         return Ok(None);
     }
     match Namespace::open(&request.netns) {
         Ok(namespace) => {
-            if !allows_own && request.verb != Verb::Check && is_own(&namespace)? {
-                return Err(Error::same_netns());
+            if !allows_own && request.verb != Verb::Check && is_own(&namespace).map_err(NoContainer::Hidden)? {
+                return Err(NoContainer::Gone(Error::same_netns()));
             }
             Ok(needed.then_some(namespace))
         }
         Err(_) if !needed => Ok(None),
         Err(OpenError::NotExist { .. }) if request.verb == Verb::Del => Ok(None),
-        Err(error) if request.verb == Verb::Del => Err(Error::internal(error.to_string())),
-        Err(error) => Err(Error::internal(format!("failed to open netns \"{}\": {error}", request.netns))),
+        Err(error) => {
+            let text = match request.verb {
+                Verb::Del => error.to_string(),
+                _ => format!("failed to open netns \"{}\": {error}", request.netns),
+            };
+            Err(match error {
+                OpenError::NotExist { .. } | OpenError::NotNamespace { .. } => NoContainer::Gone(Error::internal(text)),
+                OpenError::Io { .. } => NoContainer::Hidden(Error::internal(text)),
+            })
+        }
     }
 }
 

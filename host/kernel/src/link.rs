@@ -30,6 +30,10 @@ const IFLA_IFALIAS: u16 = 20;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;
+/// The modes of XDP programs: in the network stack, in the driver, in the hardware (linux/if_link.h).
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+const XDP_FLAGS_HW_MODE: u32 = 1 << 3;
 const IFLA_PROP_LIST: u16 = 52;
 const IFLA_ALT_IFNAME: u16 = 53;
 const IFLA_PERM_ADDRESS: u16 = 54;
@@ -525,13 +529,16 @@ impl Netlink {
         self.change("set MTU of", index, |link| link.mtu(mtu))
     }
 
-    /// Removes an XDP program from the link.
+    /// Removes the XDP programs from the link. It can have one in each mode, and one message removes that of one mode.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such link, `EBUSY` if a process holds the program there by a descriptor.
+    /// `ENODEV` if there is no such link, `EBUSY` if a process holds a program there by a descriptor.
     pub fn remove_xdp(&self, index: u32) -> Result<()> {
-        let none = LinkAttribute::Xdp(vec![LinkXdp::Fd(-1)]);
-        self.change("take XDP off", index, |link| link.append_extra_attribute(none))
+        for mode in [XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE, XDP_FLAGS_HW_MODE] {
+            let none = LinkAttribute::Xdp(vec![LinkXdp::Fd(-1), LinkXdp::Flags(mode)]);
+            self.change("take XDP off", index, |link| link.append_extra_attribute(none))?;
+        }
+        Ok(())
     }
 
     /// Adds alternative names of the link, or removes them.

@@ -135,6 +135,18 @@ fn scenarios() -> Vec<Scenario> {
             ALL,
         ),
         scenario(
+            "bridge + masq default",
+            "bridge",
+            with("bridge", &single, json!({"isGateway": true, "ipMasq": true})),
+            ALL,
+        ),
+        scenario(
+            "bridge + masq default dual",
+            "bridge",
+            with("bridge", &dual, json!({"isGateway": true, "ipMasq": true})),
+            BOTH,
+        ),
+        scenario(
             "bridge + macspoofchk",
             "bridge",
             with("bridge", &single, json!({"isGateway": true, "macspoofchk": true})),

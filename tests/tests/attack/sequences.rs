@@ -60,7 +60,7 @@ impl Rules {
         };
         let mut tables = String::new();
         let mut withdrawn = Vec::new();
-        for name in PLAIN.into_iter().chain(["bridge", "masquerade", "ipam", "leases", "parent", "macvlan"]) {
+        for name in PLAIN.into_iter().chain(["bridge", "masquerade", "ipam", "leases", "parent", "macvlan", "device"]) {
             if !random.chance(3) {
                 withdrawn.push(name);
                 continue;
@@ -99,6 +99,7 @@ impl Rules {
                         "modes = [\"bridge\", \"private\", \"passthru\"]\nmtu = \"1400\"\n",
                     ])
                     .to_owned(),
+                "device" => random.one_of(&["names = [\"wire1\"]\n", "names = [\"wire*\", \"cni0\"]\n"]).to_owned(),
                 _ => String::new(),
             };
             tables.push_str(&keys);
@@ -150,7 +151,7 @@ impl Rules {
                 Some(("sysctls", key)) => key.contains("/conf/eth0/"),
                 _ => false,
             };
-            return own && attached && (self.grants("veth") || self.grants("macvlan"))
+            return own && attached && ["veth", "macvlan", "device"].iter().any(|name| self.grants(name))
                 || lo && (self.grants("loopback") || self.grants("link-sysctl"));
         }
         let Some(place) = path.strip_prefix("host/") else { return false };
@@ -169,6 +170,10 @@ impl Rules {
             "sysctls" => rest.split('/').nth(2).unwrap_or_default().to_owned(),
             _ => return false,
         };
+        // A device is in the container meanwhile, and its other end shows that.
+        if ["wire0", "wire1"].contains(&link.as_str()) && attached && self.grants("device") {
+            return true;
+        }
         // The parent link receives frames for the address of the link on it.
         if link == "wire0" && rest == "wire0/promiscuity" {
             return attached && self.grants("parent") && self.grants("macvlan");

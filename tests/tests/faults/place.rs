@@ -38,6 +38,15 @@ pub enum Restoration {
     Add,
 }
 
+/// Makes the device of a container, unless it is there.
+fn add_device(container: &str) -> String {
+    format!(
+        "ip link show dev dev-{container} > /dev/null 2>&1 || {{
+         ip link add dev-{container} type veth peer name wire-{container}
+         ip link set dev-{container} up; ip link set wire-{container} up; }}"
+    )
+}
+
 /// In turn.
 pub const RESTORATIONS: [Restoration; 3] = [Restoration::Del, Restoration::Gc, Restoration::Add];
 
@@ -69,6 +78,10 @@ impl Place {
             node.sh(&format!(
                 "ip link add {MASTER} type veth peer name wire1; ip link set {MASTER} up; ip link set wire1 up"
             ))?;
+        }
+        // Each container has a device of its own.
+        if scenario.plugin == "host-device" {
+            ["c1", "c2"].iter().try_for_each(|container| node.sh(&add_device(container)).map(drop))?;
         }
         if scenario.joins {
             node.sh("for c in c1 c2; do ip link add tap-$c type veth peer name vm-$c; ip link set vm-$c up; done")?;
@@ -133,6 +146,9 @@ impl Place {
         if verb == "ADD" && self.scenario.joins {
             let links = [json!({"name": format!("tap-{container}")})];
             merge(&mut config, &json!({"prevResult": {"cniVersion": "1.1.0", "interfaces": links}}));
+        }
+        if self.scenario.plugin == "host-device" {
+            merge(&mut config, &json!({"device": format!("dev-{container}")}));
         }
         let bin = plugin_bin()?;
         let path = format!("{}:{}", bin.display(), NATIVE.0);
@@ -324,6 +340,10 @@ impl Place {
         }
         if gone {
             self.node.add_container(container)?;
+            // A virtual device ended with the namespace.
+            if self.scenario.plugin == "host-device" {
+                self.node.sh(&add_device(container))?;
+            }
         }
         same_picture(&host_of(&self.before), &host_of(&self.picture(&["c1", "c2"])?))
             .context("after `postern gc --yes`")?;

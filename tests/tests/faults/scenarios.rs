@@ -70,6 +70,8 @@ pub fn all() -> Vec<Scenario> {
         scenario("ptp masq iptables", "ptp", &single, masquerade("iptables")),
         scenario("macvlan", "macvlan", &dual, json!({"master": MASTER})),
         scenario("macvlan passthru L2", "macvlan", &json!({}), json!({"master": MASTER, "mode": "passthru"})),
+        scenario("host-device", "host-device", &dual, json!({})),
+        scenario("host-device L2", "host-device", &json!({}), json!({})),
         scenario("loopback", "loopback", &Value::Null, json!({})),
         scenario("host-local", "host-local", &dual, json!({})),
         scenario("static", "static", &fixed, json!({})),

@@ -28,10 +28,10 @@ const KEPT: Duration = Duration::from_secs(3600);
 /// The time for runs of an installation without versions to end before its catalog is removed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Where things go.
+/// The paths of an installation.
 #[derive(Clone, Debug, clap::Args)]
 pub struct InstallPaths {
-    /// What is put in front of every path, but in no file: the root of an image or a package.
+    /// The root of an image or a package: a prefix of each path, which no file mentions.
     #[arg(long, value_name = "DIR", default_value = "")]
     destdir: String,
     /// `lib/postern` and `bin/postern` go below it.

@@ -35,7 +35,7 @@ pub const REFUSED: u8 = 3;
 /// The text for a link-layer address that the host chooses at random.
 const UNKNOWN_MAC: &str = "XX:XX:XX:XX:XX:XX";
 
-/// What the runtime would bring.
+/// The arguments of the runtime.
 #[derive(Debug, clap::Args)]
 pub struct Attachment {
     /// CNI_CONTAINERID.
@@ -44,8 +44,8 @@ pub struct Attachment {
     /// CNI_IFNAME.
     #[arg(long, value_name = "NAME", default_value = "eth0")]
     ifname: String,
-    /// CNI_NETNS: looked into, if it is there and this user may; else taken as empty [default: /run/netns/ID, not looked
-    /// into].
+    /// CNI_NETNS. The plan looks into it if this user may, and otherwise takes it as empty [default: /run/netns/ID,
+    /// taken as empty].
     #[arg(long, value_name = "PATH")]
     netns: Option<String>,
     /// CNI_ARGS.
@@ -54,7 +54,7 @@ pub struct Attachment {
     /// Arguments for the capabilities that the list declares, as one JSON object.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     capability_args: String,
-    /// Where native plugins are: directories, separated by colons [default: CNI_PATH, or where distributions have them].
+    /// Directories of native plugins, separated by colons [default: CNI_PATH, or those of distributions].
     #[arg(long, value_name = "DIRS")]
     cni_path: Option<String>,
 }
@@ -115,6 +115,7 @@ fn plan(path: &Path, only: Option<&str>, attachment: &Attachment) -> Result<Repo
         plugins,
         result: result.unwrap_or_default(),
         notes: stage.notes.clone(),
+        is_blind: stage.is_blind,
     };
     hide_unknown(&mut report, &made_up(&stage, found));
     Ok(report)

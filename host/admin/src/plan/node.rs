@@ -25,6 +25,8 @@ pub struct Node {
     pub forwarding: [bool; 2],
     /// The things that could not be read, and the assumption about each.
     pub notes: Vec<String>,
+    /// The reason why this user can't look into the container's namespace, if it can't.
+    pub hidden: Option<String>,
 }
 
 impl Node {
@@ -47,7 +49,7 @@ impl Node {
         kernel.default_link = default_link(&netlink);
         let means = ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None };
         kernel.packet_filter = packet_filter::of_node(means).map_err(anyhow::Error::msg)?;
-        Ok(Self { kernel, forwarding, notes: Vec::new() })
+        Ok(Self { kernel, forwarding, notes: Vec::new(), hidden: None })
     }
 
     /// Reads the container's namespace, if this user may. Any obstacle becomes a note, and the namespace then counts as
@@ -65,6 +67,9 @@ impl Node {
             }
             Err(error) => {
                 empty(error.to_string());
+                if matches!(error, OpenError::Io { .. }) {
+                    self.hidden = Some(error.to_string());
+                }
                 return Ok(());
             }
         };
@@ -81,6 +86,7 @@ impl Node {
         });
         if let Err(error) = read {
             empty(error.to_string());
+            self.hidden = Some(error.to_string());
         }
         Ok(())
     }

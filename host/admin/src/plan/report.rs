@@ -25,6 +25,9 @@ pub struct Report {
     pub notes: Vec<String>,
     /// True if policy allows every operation.
     pub allowed: bool,
+    /// True if the plan ended because this user can't look into the container.
+    #[serde(skip)]
+    pub is_blind: bool,
 }
 
 /// A plugin that the runtime would call.

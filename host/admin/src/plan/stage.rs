@@ -34,6 +34,10 @@ pub struct Stage {
     leases: BTreeMap<PathBuf, LeaseSnapshot>,
     /// Findings besides the operations.
     pub notes: Vec<String>,
+    /// The reason why this user can't look into the container's namespace, if it can't.
+    hidden: Option<String>,
+    /// True if an operation failed for that reason: a run may succeed.
+    pub is_blind: bool,
     /// All operations so far.
     pub operations: Vec<OperationReport>,
     /// The delegates that were run.
@@ -114,6 +118,8 @@ impl Stage {
             forwarding: node.forwarding,
             leases: BTreeMap::new(),
             notes: node.notes,
+            hidden: node.hidden,
+            is_blind: false,
             operations: Vec::new(),
             delegates: Vec::new(),
             given: ChainInput::default(),
@@ -268,6 +274,14 @@ impl Stage {
             Operation::Device(ops::Device::Find { by, value }) if device::is_userspace(*by, value)? => {
                 Ok(Reply::Device(None))
             }
+            Operation::Parent(ops::Parent::Find { name, in_container: true }) => match &self.hidden {
+                Some(why) => {
+                    self.is_blind = true;
+                    let message = format!("this user can't look for it in the container: {why}; root could");
+                    Err(OpError::new(ErrorCode::Kernel, name, message).hint("run `postern plan` as root"))
+                }
+                None => self.simulate(run, front, operation),
+            },
             Operation::MacGuard(asked) => {
                 let reply = self.simulate(run, front, operation)?;
                 match asked {

@@ -100,6 +100,10 @@ fn verdict(report: &Report) -> String {
             first.operation,
             one_line(&first.plugin)
         ),
+        ([], Some(plugin)) if report.is_blind => format!(
+            "the plan ends in {}, because this user can't look into the container: run `postern plan` as root",
+            one_line(&plugin.plugin)
+        ),
         ([], Some(plugin)) => format!("an ADD would fail in {}, and be undone", one_line(&plugin.plugin)),
         ([], None) => format!("policy allows all {} operations", operations().count()),
     }

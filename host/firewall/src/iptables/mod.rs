@@ -1,11 +1,15 @@
 //! Rules with the system's iptables.
 //!
-//! Each call costs one `iptables-save` per family. If something has to change, it also costs one `iptables-restore`,
-//! which makes all changes at once.
+//! Where they are nf_tables objects, they are read and changed over netlink. Elsewhere each call costs one
+//! `iptables-save` per family. If something has to change, it also costs one `iptables-restore`, which makes all changes
+//! at once.
 //!
 //! | module | |
 //! |---|---|
-//! | `programs` | the programs that are run, and their arguments |
+//! | `programs` | one of both ways; the programs that are run, and their arguments |
+//! | `netlink` | the way without a program |
+//! | `scope` | the part of a table that a question is about |
+//! | `parts`, `forms`, `xt` | a rule as a line, as expressions of nf_tables, and the data of its matches and targets |
 //! | `saved` | the text that they print and read |
 //! | `set` | a set of rules with one owner, in any table and chains |
 //! | `masquerade` | the rules of `ipMasq` |

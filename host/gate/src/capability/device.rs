@@ -119,19 +119,41 @@ fn may_go(gate: &Gate<'_>, link: &Link) -> Result<(), OpError> {
         Err(OpError::new(ErrorCode::Denied, &link.name, message).hint(hint))
     };
     let granted = gate.front.granted();
-    if link.master.is_some() && !granted.may_take(PORTS) {
-        return used("is a port", PORTS);
+    let (takes_ports, takes_default) = (granted.may_take(PORTS), granted.may_take(DEFAULT_LINK));
+    if takes_ports && takes_default {
+        return Ok(());
     }
-    if !granted.may_take(DEFAULT_LINK) && has_default_route(session.host()?, link.index)? {
+    let links = with_stacked(session.host()?.links().map_err(kernel_error)?, link.index);
+    if !takes_ports && links.iter().any(|link| link.master.is_some()) {
+        return used("is a port, or carries one", PORTS);
+    }
+    if !takes_default && has_default_route(session.host()?, &links)? {
         return used("a default route of this node leads through", DEFAULT_LINK);
     }
     Ok(())
 }
 
-/// True if a default route of any table leads through a link.
-fn has_default_route(host: &Netlink, index: u32) -> Result<bool, OpError> {
+/// Returns the link of this index and those of the host that are stacked on it (VLANs, macvlans), at any height.
+fn with_stacked(mut links: Vec<Link>, index: u32) -> Vec<Link> {
+    let mut found: Vec<Link> = links.extract_if(.., |link| link.index == index).collect();
+    loop {
+        let is_above = |link: &mut Link| {
+            let lower = link.peer_index.filter(|_| link.is_stacked() && link.peer_netnsid.is_none());
+            lower.is_some_and(|lower| found.iter().any(|below| below.index == lower))
+        };
+        let above: Vec<Link> = links.extract_if(.., is_above).collect();
+        if above.is_empty() {
+            return found;
+        }
+        found.extend(above);
+    }
+}
+
+/// True if a default route of any table leads through one of these links.
+fn has_default_route(host: &Netlink, links: &[Link]) -> Result<bool, OpError> {
     let routes = host.all_routes().map_err(kernel_error)?;
-    Ok(routes.iter().any(|(link, route)| *link == index && route.dst.prefix_len() == 0))
+    let is_default = |index: u32| routes.iter().any(|(link, route)| *link == index && route.dst.prefix_len() == 0);
+    Ok(links.iter().any(|link| is_default(link.index)))
 }
 
 /// `device.give-back`. For a device that no record lists, `is_named` tells if this network names it.

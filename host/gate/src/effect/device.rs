@@ -134,8 +134,35 @@ impl Device {
         let Some(link) = host.link_by_name(&self.name).map_err(kernel_error)? else {
             return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
         };
-        self.settle(host, &link, anchored);
+        let is_alone = self.delete_stacked(session, container, &link);
+        self.settle(host, link, anchored && is_alone);
         Ok(())
+    }
+
+    /// Deletes the links that the container stacked on the device: they stayed behind, and would keep its wire. The
+    /// container can add none, since the device is at home. Returns false if one is left.
+    fn delete_stacked(&self, session: &Session, container: &Netlink, link: &Link) -> bool {
+        let delete = || -> Result<(), OpError> {
+            let Some(home) = container.namespace_number(session.home()?.fd()).map_err(kernel_error)? else {
+                return Ok(());
+            };
+            for upper in container.links().map_err(kernel_error)? {
+                if upper.is_stacked() && upper.peer_index == Some(link.index) && upper.peer_netnsid == Some(home) {
+                    container.delete_link(upper.index).map_err(kernel_error)?;
+                    crate::say!(
+                        "postern: {}: the link {:?}, which the container stacked on it, is deleted",
+                        self.name,
+                        upper.name
+                    );
+                }
+            }
+            Ok(())
+        };
+        let deleted = delete();
+        if let Err(error) = &deleted {
+            crate::say!("postern: {}: links of the container may be stacked on it: {error}", self.name);
+        }
+        deleted.is_ok()
     }
 
     /// Moves it by one message. Alternative names that were added in the container are removed first: they could be
@@ -178,8 +205,23 @@ impl Device {
     }
 
     /// Restores the settings of a device that is at home, and reports each of them. A failure is reported only: the
-    /// device stays usable. `anchored` is true if it is certainly the same link; any other stays down.
-    fn settle(&self, host: &Netlink, link: &Link, anchored: bool) {
+    /// device stays usable. `anchored` is true if it is certainly the same link, and no link of the container uses it.
+    /// Any other stays down, and so does a device with a program of the container.
+    fn settle(&self, host: &Netlink, link: Link, anchored: bool) {
+        let mut failed = self.put_right(host, &link, anchored);
+        // A failure can be a passing one (ENOBUFS): whatever is not yet right is tried once more.
+        if !failed.is_empty()
+            && let Ok(Some(link)) = host.link_by_index(link.index)
+        {
+            failed = self.put_right(host, &link, anchored);
+        }
+        for failure in failed {
+            crate::say!("postern: {}, which is at home again, is not as it was: {failure}", self.name);
+        }
+    }
+
+    /// Restores each setting that differs, and returns the failures.
+    fn put_right(&self, host: &Netlink, link: &Link, anchored: bool) -> Vec<String> {
         let mut failed = Vec::new();
         let mut put_back = |what: &str, done: postern_kernel::Result<()>| match done {
             Ok(()) => crate::say!("postern: {}: {what}", self.name),
@@ -198,8 +240,11 @@ impl Device {
         if !lost.is_empty() {
             put_back("it has its other names again", host.change_other_names(link.index, &lost, true));
         }
+        let mut is_clean = true;
         if link.has_xdp {
-            put_back("the XDP program of the container is taken off", host.remove_xdp(link.index));
+            let removed = host.remove_xdp(link.index).and_then(|()| host.link_by_index(link.index));
+            is_clean = removed.as_ref().is_ok_and(|link| link.as_ref().is_some_and(|link| !link.has_xdp));
+            put_back("the XDP program of the container is taken off", removed.map(drop));
         }
         if link.promisc != self.promisc {
             put_back("promiscuous mode is as it was", host.set_promisc(link.index, self.promisc));
@@ -220,16 +265,16 @@ impl Device {
         if let Some(master) = master {
             put_back("it is a port again", host.set_master(link.index, Some(master)));
         }
-        if self.up
+        if !is_clean {
+            failed.push("it stays down, because a program of the container reads its packets".to_owned());
+        } else if self.up
             && anchored
             && !link.up
             && let Err(error) = host.set_up(link.index)
         {
             failed.push(format!("set it up: {error}"));
         }
-        for failure in failed {
-            crate::say!("postern: {}, which is at home again, is not as it was: {failure}", self.name);
-        }
+        failed
     }
 
     /// Gives a device its own name again, after the kernel brought it home.
@@ -245,7 +290,7 @@ impl Device {
         // If the device is up again, a user of the node has configured it since.
         let was_away = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
         if was_away || !link.up {
-            self.settle(host, &link, true);
+            self.settle(host, link, true);
         }
         Ok(())
     }

@@ -80,6 +80,11 @@ impl Session {
         }
     }
 
+    /// Notes that the container may be alive although it was not entered.
+    pub fn hide_container(&mut self, why: String) {
+        self.hidden = Some(why);
+    }
+
     /// Looks for the container of the record, if that lists something in there. For a process that is not confined.
     pub fn look_for_container(&mut self) {
         let Some(record) = self.record() else { return };

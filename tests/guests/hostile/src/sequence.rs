@@ -5,10 +5,10 @@ use ipnet::IpNet;
 use postern_guest::bridge::Bridge;
 use postern_guest::link::Link;
 use postern_guest::parent::Parent;
-use postern_guest::types::{Backend, LeaseRange, Mac, MacvlanMode, PortSpec, Route};
+use postern_guest::types::{Backend, DeviceKey, LeaseRange, Mac, MacvlanMode, PortSpec, Route};
 use postern_guest::veth::{HostEnd, Pair};
 use postern_guest::{
-    addresses, attachments, bridge, forwarding, ipam, leases, link, link_sysctl, loopback, mac_guard, macvlan,
+    addresses, attachments, bridge, device, forwarding, ipam, leases, link, link_sysctl, loopback, mac_guard, macvlan,
     masquerade, parent, point_to_point, resolv_conf, routes, veth,
 };
 use std::net::IpAddr;
@@ -16,6 +16,7 @@ use std::net::IpAddr;
 /// Of the fuzzer's node: granted or not, as policy has it, and what nobody grants.
 const BRIDGES: [&str; 7] = ["hostile0", "hostile1", "cni0", "op0", "lo", "../hostile0", "hostile2"];
 const PARENTS: [&str; 6] = ["wire0", "wire0", "cni0", "op0", "", "eth0"];
+const DEVICES: [&str; 6] = ["wire1", "wire1", "wire0", "op0", "cni0", "eth0"];
 const NETS: [&str; 12] = [
     "10.9.0.0/24",
     "10.9.0.128/25",
@@ -140,7 +141,7 @@ pub fn play(seed: u64, calls: usize) {
 
 /// One call. What becomes of it is the host's business.
 fn call(random: &mut Random, held: &mut Held) -> Option<()> {
-    match random.below(39) {
+    match random.below(42) {
         0 => held.links.extend(link::own().ok()?),
         1..=3 => {
             let mtu = random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied());
@@ -219,6 +220,9 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
             held.links.push(macvlan::create(random.one_of(&held.parents)?, &options).ok()?.link);
         }
         37 => held.links.push(macvlan::find().ok()??.link),
+        38 | 39 => held.links.push(device::take(DeviceKey::Name, random.one_of(&DEVICES)?).ok()?.link),
+        40 => drop(device::find(DeviceKey::Name, random.one_of(&DEVICES)?).ok()?),
+        41 if random.below(4) == 0 => device::give_back().ok()?,
         _ => match random.below(6) {
             5 => drop(random.one_of(&held.parents)?.attributes().ok()?),
             0 => loopback::up().ok()?,

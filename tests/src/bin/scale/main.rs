@@ -212,7 +212,9 @@ fn measure(options: &Options, count: usize) -> Result<Vec<Value>> {
     let mut floors: [Vec<Sample>; 2] = Default::default();
     let mut samples: Vec<[Vec<Sample>; 4]> = options.sides.iter().map(|_| Default::default()).collect();
     let is_on = |key: &str| config.get(key) == Some(&json!(true));
-    let features = floor::Features { masquerade: is_on("ipMasq"), guard: is_on("macspoofchk") };
+    // The floor's rules are those of nftables. With iptables it has none.
+    let in_nftables = config.get("ipMasqBackend") == Some(&json!("nftables"));
+    let features = floor::Features { masquerade: is_on("ipMasq") && in_nftables, guard: is_on("macspoofchk") };
     for run in 0..WARM_UP + options.runs {
         let floor = floor::measure(features)?;
         if run >= WARM_UP {
