@@ -178,9 +178,9 @@ impl Node {
         Ok(child)
     }
 
-    /// Calls DEL as a runtime does, but without a second try. Only native plugins get a second try, because their first
-    /// DEL with `ipMasq` fails here. iptables 1.8.9 reports a missing chain with a status that they don't know. The
-    /// second try finds no addresses and succeeds.
+    /// Calls DEL as a runtime does, but without a second try. Only native plugins get a second try. Their first DEL with
+    /// `ipMasq` fails here, because iptables 1.8.9 reports a missing chain with a status that they don't know. The second
+    /// try finds no addresses and succeeds.
     ///
     /// # Errors
     /// When DEL fails.

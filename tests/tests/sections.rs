@@ -1,5 +1,5 @@
-//! A plugin that is twice in a list: each of its calls has a section of the record, and DEL ends the one that was made
-//! with its configuration. The chained plugin is the rogue without a grant of links: it masquerades, by nftables or by
+//! A plugin that is twice in a list. Each of its calls has a section of the record, and DEL ends the section with the same
+//! configuration. The chained plugin is the rogue without a grant of links: it masquerades, by nftables or by
 //! iptables.
 
 mod common;

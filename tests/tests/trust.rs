@@ -1,5 +1,5 @@
-//! Files that are used only if no other user could have written them: compiled code, its manifest, and the directories
-//! of the host's own state and log. A refused run has changed nothing.
+//! Files that are used only if no other user could have written them: compiled code, its manifest, and the directories of
+//! state and log. A refused run has changed nothing.
 //!
 //! Not tested here: a file that belongs to another user. Such a file can't be made if only a single user is mapped;
 //! `tests/runtimes/owner` tests it as root.

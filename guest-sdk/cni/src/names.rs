@@ -33,8 +33,8 @@ pub fn validate_network_name(name: &str) -> Result<(), Error> {
     }
 }
 
-/// Checks the name of an interface by the rules of the kernel (`dev_valid_name`): 1 to 15 bytes, neither `.` nor `..`,
-/// no slash, colon or white space.
+/// Checks the name of an interface by the rules of the kernel (`dev_valid_name`). It has 1 to 15 bytes, no slash, colon or
+/// white space, and is neither `.` nor `..`.
 ///
 /// # Errors
 /// Code 4.

@@ -37,7 +37,7 @@ impl BridgeOptions {
     }
 }
 
-/// What stands for the resource `options` of `macvlan`.
+/// The substitute for the resource `options` of `macvlan`.
 #[derive(Debug)]
 pub(crate) struct MacvlanOptions {
     pub mode: MacvlanMode,

@@ -26,8 +26,8 @@
 //! * ADD: bridge, pair, port, spoofing protection, addresses, gateway, masquerading; then it waits until the port is
 //!   operational. The result has the bridge, the host end, the container's end, and the VLAN gateway `<bridge>.<vlan>` if
 //!   there is one.
-//! * ADD after a plugin that made a link of the host (`prevResult`), if policy allows to attach that link: it joins in
-//!   place of a pair. All keys except `mtu` and `disableContainerInterface` are used. DEL releases the link.
+//! * ADD after a plugin that made a link of the host (`prevResult`): that link joins in place of a pair, if policy allows
+//!   it. All keys except `mtu` and `disableContainerInterface` are used. DEL releases the link.
 //! * DEL: removes everything of the attachment; all parts are tried, and the first failure is reported. The bridge stays.
 //! * CHECK: IPAM's CHECK (layer 3), bridge and pair, which must be up, addresses, routes, spoofing protection,
 //!   masquerading; the host looks for the gateways.

@@ -86,7 +86,7 @@ fn address(text: &str) -> Result<Mac, Error> {
     })
 }
 
-/// What native plugins write before the decoder's message. A value that can be decoded but makes no sense speaks for
+/// The words of native plugins before the decoder's message. A value that can be decoded but makes no sense speaks for
 /// itself.
 pub fn load_error(error: Error) -> Error {
     match error.object().msg.starts_with("json: ") {

@@ -291,8 +291,8 @@ fn look(scope: Scope<'_>, things: Vec<LeftoverObject>, report: &mut Report) -> R
     }
     if let (Some(doubt), 1..) = (doubt, unknown) {
         report.problems.push(format!(
-            "{unknown} leases and masquerading rules were not judged, as not every place where their addresses may be in \
-             use can be looked at: {doubt}; run it as root on the host, in its PID namespace"
+            "{unknown} leases and masquerading rules were not judged: their addresses may be in use where this user can't \
+             look ({doubt}); run it as root on the host, in its PID namespace"
         ));
     }
     Ok(())

@@ -275,7 +275,7 @@ impl NodeState {
     }
 
     /// True if the container's link of that name leads to the host. If the link of the record is gone, a program that
-    /// writes no records has attached the container again. (`Session::hold_against_kernel` does the same for one run.)
+    /// writes no records has attached the container again. (`Session::compare_with_kernel` does the same for one run.)
     fn has_other_link(&self, header: &Header, container: Option<&Found>) -> bool {
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         own.is_some_and(|own| host_connection(&self.links, own) != HostConnection::Nowhere)

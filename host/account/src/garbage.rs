@@ -1,11 +1,13 @@
 //! Garbage, for nodes whose runtime never calls GC: records of attachments that are gone.
 //!
 //! [`find`] looks and changes nothing; [`remove`] removes the garbage that was found, after another look. A record is
-//! garbage in three cases: its attachment was made in another boot, its process was killed before it answered the
-//! runtime, or the container's namespace is gone. A killed process needs no further proof. The kernel shows if a
-//! namespace is gone. A pair whose host end exists has another end, and so a namespace; and every namespace that can be
-//! found is looked at. If not all can be looked at, an attachment is gone only if it had a pair that is gone, and if
-//! its path is gone too.
+//! garbage in three cases:
+//!
+//! * Its attachment was made in another boot.
+//! * Its process was killed before it answered the runtime. This needs no further proof.
+//! * The container's namespace is gone, which the kernel shows. A pair with a host end has another end, and so a namespace.
+//!   All namespaces that can be found are looked at. If some can't, the attachment counts as gone in one case only: its
+//!   pair is gone, and its path is gone too.
 
 use crate::alive::{HostConnection, all_namespaces, host_connection, is_alive};
 use crate::namespaces::{Found, Namespaces};

@@ -1,6 +1,5 @@
-//! Questions of people about a node that no runtime asks: the attachments ([`node_state`], [`drift`]), the processes at work
-//! ([`busy`]), the objects that are no longer needed ([`garbage`], [`node`], [`adopt`]), and rules that were wiped
-//! ([`reapply`]).
+//! Questions about a node that people ask, and no runtime: attachments ([`node_state`], [`drift`]), processes at work
+//! ([`busy`]), garbage ([`garbage`], [`node`], [`adopt`]), and rules that were wiped ([`reapply`]).
 //!
 //! The executable that runtimes start does not link this crate (`tests/no-compiler`). It removes objects through
 //! [`postern_gate::upkeep`], as a DEL does, or through the functions of the mechanism's own crates.

@@ -200,17 +200,17 @@ impl Search {
         self.all_processes()?;
         // Under `hidepid` the processes of other users are not even listed.
         if let Err(error) = fs::symlink_metadata("/proc/1") {
-            self.miss(Path::new("/proc/1"), reason(&error));
+            self.note_unreadable(Path::new("/proc/1"), reason(&error));
         }
         self.all_mounts();
         let mut missed = std::mem::take(&mut self.unseen);
         // Namespaces that are known to exist come first.
         for (key, unseen) in std::mem::take(&mut self.refused) {
             if !self.found.contains_key(&key) {
-                self.miss(&unseen.path, unseen.reason);
+                self.note_unreadable(&unseen.path, unseen.reason);
             }
         }
-        missed.drain(..).for_each(|unseen| self.miss(&unseen.path, unseen.reason));
+        missed.drain(..).for_each(|unseen| self.note_unreadable(&unseen.path, unseen.reason));
         Ok(Namespaces {
             found: self.found.into_values().collect(),
             unseen: self.unseen,
@@ -219,7 +219,7 @@ impl Search {
         })
     }
 
-    fn miss(&mut self, path: &Path, reason: impl Into<String>) {
+    fn note_unreadable(&mut self, path: &Path, reason: impl Into<String>) {
         if self.unseen.len() < MOST_UNSEEN {
             self.unseen.push(UnreadablePlace { path: path.to_owned(), reason: reason.into() });
         } else {
@@ -231,7 +231,7 @@ impl Search {
     fn is_late(&mut self, path: &Path) -> bool {
         if !self.late && Instant::now() > self.deadline {
             self.late = true;
-            self.miss(path, "the time is up, and this and what follows was not looked at");
+            self.note_unreadable(path, "the time is up, and this and what follows was not looked at");
         }
         self.late
     }
@@ -274,7 +274,7 @@ impl Search {
             Ok(())
         });
         match result {
-            Err(error) if !has_gone(&error) => self.miss(directory, reason(&error)),
+            Err(error) if !has_gone(&error) => self.note_unreadable(directory, reason(&error)),
             _ => {}
         }
     }
@@ -359,7 +359,7 @@ impl Search {
             match self.mounts_of(task, inhabited) {
                 Ok(()) => return,
                 Err(error) if has_gone(&error) => {}
-                Err(error) => return self.miss(&task.join("mountinfo"), reason(&error)),
+                Err(error) => return self.note_unreadable(&task.join("mountinfo"), reason(&error)),
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The runtimes' data on attachments: libcni's cache has a file for each attachment between its ADD and its DEL, with
-//! the list of plugins and the result. An entry that another user could have written is not used.
+//! The runtimes' data on attachments. libcni's cache has a file for each attachment between its ADD and its DEL. The file
+//! has the list of plugins and the result. An entry that another user could have written is not used.
 
 use postern_gate::places;
 use postern_state::Header;

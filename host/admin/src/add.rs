@@ -91,8 +91,8 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     };
     ensure!(
         subject::is_name(&name),
-        "\"{name}\" is no name for a plugin: it may have letters, digits, `-`, `_` and `.`, and must not be one that Postern \
-         keeps for its own files; give another with --name"
+        "\"{name}\" is no name for a plugin: it has letters, digits, `-`, `_` and `.`, and is not one of Postern's own files; \
+         give another with --name"
     );
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
     let granted = Policy::parse(&text, &policy.display().to_string()).map_err(anyhow::Error::msg)?;

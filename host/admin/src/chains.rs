@@ -44,8 +44,8 @@ impl Chains {
             return None;
         }
         Some(format!(
-            "only its own DEL undoes what native {} did for them: let the runtime remove the container, or call DEL of the \
-             chain, for instance with cnitool",
+            "only DEL of the chain undoes the work of native {}: let the runtime remove the container, or call DEL, for \
+             instance with cnitool",
             foreign.join(", ")
         ))
     }

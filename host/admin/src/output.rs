@@ -121,8 +121,8 @@ fn unbroken(line: &str) -> String {
     glued.collect::<Vec<String>>().join("`")
 }
 
-/// Returns the column at which a line continues: below its second column if the first one is narrow, else a little to
-/// the right of its beginning.
+/// Returns the column at which a line continues: below its second column, if the first one is narrow. Otherwise it is a
+/// little to the right of the line's beginning.
 fn hang(line: &str) -> usize {
     let start = line.find(|c| c != ' ' && c != '#').unwrap_or(0);
     let column = line.get(start..).and_then(|rest| {

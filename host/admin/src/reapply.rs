@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// An attachment with missing rules.
 struct Row {
     header: Header,
-    /// What is missing, in sentences.
+    /// The missing rules, in sentences.
     missing: Vec<String>,
     /// The rules that were put back, in words.
     rules: Vec<String>,

@@ -38,7 +38,8 @@ pub fn is_name(text: &str) -> bool {
 }
 
 impl Subject {
-    /// Opens an installed plugin by its name, or a component by its path; with `policy`, as if that were its policy.
+    /// Opens an installed plugin by its name, or a component by its path. `policy` replaces its policy.
+    ///
     /// # Errors
     /// There is no such plugin or file, it is not trusted, or the host executable would refuse it.
     pub fn open(target: &str, policy: Option<&Path>) -> Result<Self> {

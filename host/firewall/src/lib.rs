@@ -11,7 +11,7 @@
 //! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |
 //! | [`account`] | a list of the rules on the node, with their owners |
 //!
-//! nftables is used over netlink ([`Nft`], by `postern-netlink`): a rule costs tens of microseconds that way, and
+//! nftables is used over netlink ([`Nft`], by `postern-netlink`). A rule costs tens of microseconds that way, and
 //! milliseconds through the `nft` program. The distribution chooses one of two kernel interfaces for iptables. Rules of
 //! the nf_tables variant are read and written over netlink too. For legacy iptables the system's own programs are run,
 //! once per family and change.

@@ -63,8 +63,8 @@ pub fn validate(id: &str) -> Result<(), FirewallError> {
     }
     let length = id.len();
     let way_out = format!(
-        "container ID and interface name have {length} bytes with the hyphen between them, and a chain's name has room \
-         for {ID_MAX}: give the container a shorter ID, or the network no \"macspoofchk\""
+        "container ID, hyphen and interface name have {length} bytes, and a chain's name has room for {ID_MAX}; use a \
+         shorter container ID, or a network without \"macspoofchk\""
     );
     Err(FirewallError::new("name spoofing protection after", id, way_out))
 }

@@ -27,7 +27,7 @@ pub fn undo(session: &mut Session, before: usize) {
             continue;
         }
         match remove_noted(session, &last.effect, Some(&last.leases)) {
-            Ok(()) => session.taken_off(last.sequence),
+            Ok(()) => session.note_removed(last.sequence),
             Err(error) => {
                 in_use |= last.effect.addresses() == Addresses::Used;
                 crate::say!("postern: could not undo {}: {error}", last.effect.words());
@@ -84,7 +84,7 @@ pub fn remove_users(session: &mut Session) -> Result<(), OpError> {
 pub fn recover(session: &mut Session) -> Result<(), OpError> {
     let Some(leftover) = session.leftover() else { return Ok(()) };
     let is_foreign = session.has_foreign_record();
-    session.hold_against_kernel()?;
+    session.compare_with_kernel()?;
     if session.is_replaced() {
         // The objects that now have the attachment's names, with lease and rules, belong to the maker of the new link.
         crate::say!(
@@ -188,12 +188,12 @@ fn remove_listed(
         }
         if other_boot && !noted.effect.outlives_boot() {
             // The object that has its name now belongs to another attachment.
-            session.taken_off(Some(noted.seq));
+            session.note_removed(Some(noted.seq));
             continue;
         }
         match remove_noted(session, &noted.effect, None) {
             Ok(()) => {
-                session.taken_off(Some(noted.seq));
+                session.note_removed(Some(noted.seq));
                 removed.count += 1;
             }
             Err(error) => {

@@ -19,8 +19,8 @@ pub enum LimitError {
     },
     /// The limit is too low, and may not be raised.
     #[error(
-        "the runtime limits its {name} to {has}, and it needs {needs}; raise that for the runtime (`ulimit {option} \
-         {needs}` where it is started, or the limits of its service)"
+        "the runtime limits its {name} to {has}, and it needs {needs}; raise it where the runtime is started (`ulimit \
+         {option} {needs}`), or in its service"
     )]
     TooLow {
         /// The name of the limit.

@@ -134,7 +134,7 @@ impl Places {
         let library = PathBuf::from(LIBRARY);
         let library = if usable(&library) { library } else { state.clone() };
         trust(&library)?;
-        let logs = logs_or(&state)?;
+        let logs = log_directory(&state)?;
         Ok(Self { state, library, logs })
     }
 }
@@ -174,7 +174,7 @@ pub fn why_logs_moved(logs: &Path) -> Option<String> {
 }
 
 /// Returns [`LOGS`], or the state directory. A message says that it had to move, when the log begins there.
-fn logs_or(state: &Path) -> Result<PathBuf, PlaceError> {
+fn log_directory(state: &Path) -> Result<PathBuf, PlaceError> {
     let logs = PathBuf::from(LOGS);
     let logs = if usable(&logs) { logs } else { state.to_owned() };
     // The directories above are not checked: on many systems `/var/log` belongs to a group of loggers. The check is

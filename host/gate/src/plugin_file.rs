@@ -28,7 +28,7 @@ pub fn is_name(text: &str) -> bool {
 pub enum LineError {
     /// The host's path can't be used.
     #[error(
-        "the host is at {0:?}, and the kernel starts it from a plugin's file only by an absolute path without white space; \
+        "the kernel starts the host only by an absolute path without white space, and not at {0:?}; \
          install Postern at another path (`make install PREFIX=/usr/local`)"
     )]
     Host(PathBuf),

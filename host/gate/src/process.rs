@@ -75,7 +75,7 @@ impl Sandbox {
                 drop(ours);
                 match program {
                     None => main(theirs.into(), code),
-                    Some(program) => become_or_tell(&program, theirs, &code),
+                    Some(program) => exec_or_report(&program, theirs, &code),
                 }
             }
             Err(errno) => Err(PluginError::NoProcess(errno.to_string())),
@@ -112,9 +112,9 @@ impl Drop for Sandbox {
 }
 
 /// Becomes another program. If that fails, it tells the gate and ends.
-fn become_or_tell(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
+fn exec_or_report(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
     let channel = OwnedFd::from(channel);
-    let Err(errno) = program::become_it(program, &channel, code);
+    let Err(errno) = program::exec(program, &channel, code);
     let words = format!("cannot be started: {}: {}", program::PROGRAM, errno.desc());
     // If this fails too, the end of the process tells.
     let _ = channel::send(&UnixStream::from(channel), &FromSandbox::Failed(words), None);

@@ -38,7 +38,7 @@ pub fn open(catalog: &Path, plugin: &str) -> Result<File, PluginError> {
 ///
 /// # Errors
 /// What the kernel said.
-pub fn become_it(program: &File, channel: &OwnedFd, code: &OwnedFd) -> nix::Result<Infallible> {
+pub fn exec(program: &File, channel: &OwnedFd, code: &OwnedFd) -> nix::Result<Infallible> {
     let mut arguments = vec![CString::from(c"postern-wasi")];
     for descriptor in [channel, code] {
         fcntl(descriptor, FcntlArg::F_SETFD(FdFlag::empty()))?;

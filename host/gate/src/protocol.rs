@@ -256,7 +256,7 @@ fn act(
     match verb {
         Verb::Add | Verb::Check => {
             if verb == Verb::Check {
-                session.hold_against_kernel().map_err(internal)?;
+                session.compare_with_kernel().map_err(internal)?;
                 if session.is_replaced() {
                     crate::say!(
                         "postern: what the record of this attachment lists is gone: it is checked as one without"
@@ -269,7 +269,7 @@ fn act(
             }
         }
         Verb::Del => {
-            session.hold_against_kernel().map_err(internal)?;
+            session.compare_with_kernel().map_err(internal)?;
             session.forget_foreign_container();
             session.ending(section.as_deref());
         }
@@ -345,7 +345,7 @@ fn del_without_plugin(
         Err(missing) if session.record().is_some() => missing.accept(&mut session),
         Err(missing) => return Err(missing.into_error()),
     }
-    session.hold_against_kernel().map_err(internal)?;
+    session.compare_with_kernel().map_err(internal)?;
     session.forget_foreign_container();
     let recorded = session.record().is_some_and(|record| !record.is_empty());
     let removed = if recorded && !session.is_replaced() {

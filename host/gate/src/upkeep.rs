@@ -1,5 +1,5 @@
-//! The gate's functions for operators' commands, beside reading. They remove the effects of a record in the same way as
-//! a DEL and a runtime's GC, or put back the rules that a record lists. Each writes its line of the audit log.
+//! The gate's functions for operators' commands, beside reading. They remove the effects of a record as DEL and GC do, or
+//! put back the rules that it lists. Each writes its line of the audit log.
 
 pub use crate::audit::{Audit, openable};
 pub use crate::clock::now;

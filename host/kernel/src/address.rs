@@ -67,8 +67,8 @@ impl Netlink {
     /// Puts an address on a link. IPv4 prefixes shorter than /31 get the matching broadcast address.
     ///
     /// # Errors
-    /// `EEXIST` if the link has it already (IPv4: with that prefix), `EPERM` or `EACCES` for IPv6 on a link where it is
-    /// disabled, `ENODEV` if there is no such link.
+    /// `EEXIST` if the link has it already (IPv4: with that prefix). `EPERM` or `EACCES` for IPv6 where it is disabled.
+    /// `ENODEV` if there is no such link.
     pub fn add_address(&self, index: u32, net: IpNet) -> Result<()> {
         let subject = Subject { operation: "add address", object: &format_args!("{net} to link {index}") };
         let message = RouteNetlinkMessage::NewAddress(message(index, net));

@@ -27,7 +27,7 @@ pub enum ValueError {
     /// A placeholder that does not end.
     #[error("\"{0}\" has a `${{` without its `}}`")]
     Unclosed(String),
-    /// What stands between the braces.
+    /// The text between the braces.
     #[error(
         "`${{{0}}}` is no placeholder: it can be `${{config.KEY}}`, `${{config.KEY.*.KEY}}` (each element of a list), \
          `${{args.KEY}}` or `${{args.KEY.*}}` (CNI_ARGS), each with ` | DEFAULT` behind it"
@@ -48,7 +48,7 @@ pub enum ValueError {
     Kind {
         /// The value.
         text: String,
-        /// What it would have to be.
+        /// The form that it must have.
         possible: &'static str,
     },
 }
@@ -59,7 +59,7 @@ pub enum ValueError {
 pub struct LimitError {
     /// Its key.
     pub key: String,
-    /// What the file says.
+    /// The value in the file.
     pub value: u32,
     /// The floor.
     pub least: u32,
@@ -88,9 +88,9 @@ pub enum FileError {
     Type {
         /// The key.
         place: String,
-        /// What it takes.
+        /// The type that the key takes.
         wanted: &'static str,
-        /// What it has.
+        /// The type in the file.
         found: String,
     },
     /// A digest that is none.
@@ -128,7 +128,7 @@ pub enum FileError {
     Value {
         /// The key.
         place: String,
-        /// What is wrong with it.
+        /// The fault.
         error: ValueError,
     },
 }

@@ -60,9 +60,10 @@ pub fn decide(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError
     let (operation, verb) = (question.operation, question.verb);
     if !allows(operation.lasting(), verb) {
         let message = format!("{} is not for {}", operation.name(), verb.as_str());
-        return Err(OpError::new(ErrorCode::Denied, verb.as_str(), message)
-            .hint("a plugin makes things on ADD, removes its own on ADD and DEL, gives addresses back on DEL, and collects on GC; a \
-                   failed ADD is undone by the host"));
+        return Err(OpError::new(ErrorCode::Denied, verb.as_str(), message).hint(
+            "a plugin makes objects on ADD, removes them on ADD and DEL, gives addresses back on DEL, and collects on \
+                   GC; the host undoes a failed ADD",
+        ));
     }
     rule(granted, question).or_else(|refusal| {
         let gives_up = || capability::of(operation).gives_up(&RuleInput { granted, question });

@@ -10,8 +10,8 @@
 //! default     = any text without "}"
 //! ```
 //!
-//! Spaces around path and default do not count. Keys of `config` match as the plugins match them, ignoring case, and a
-//! configuration that spells such a key twice is refused; those of `args` match as they are. A string, number or boolean
+//! Spaces around path and default do not count. Keys of `config` match as in the plugins, ignoring case. A configuration
+//! that spells such a key twice is refused. Keys of `args` match exactly. A string, number or boolean
 //! is taken literally: nothing in it is ever read as a pattern or a placeholder. Where the key is absent, null or an
 //! empty text the default stands; without a default there is no value, which grants nothing.
 //!

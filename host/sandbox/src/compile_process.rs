@@ -113,8 +113,8 @@ fn work(
                 bounds.seconds
             )),
             None => Err(format!(
-                "{doing} the component ended without an answer ({}): it needs more than the {} MiB that a component of \
-                 {size} MiB may have for that, or has a fault of the tools that do it; {way_out}",
+                "{doing} the component ended without an answer ({}): it needs more than {} MiB, the limit for {size} MiB \
+                 of component, or it meets a fault of the compiler; {way_out}",
                 words_of(ended),
                 bounds.memory / MIB
             )),

@@ -41,8 +41,8 @@ pub enum StateError {
     Exhausted(String),
     /// The record was written by a version whose records this version can't read.
     #[error(
-        "{}: format version {version}, written by {writer}, is not known to this version; use that one, or move the file \
-         away to give up what it lists",
+        "{}: format version {version}, written by {writer}, is unknown to this version; use {writer}, or move the file away \
+         to give up its effects",
         .path.display()
     )]
     OtherVersion {
@@ -55,8 +55,8 @@ pub enum StateError {
     },
     /// A line of the record is well-formed JSON, but this version doesn't know it.
     #[error(
-        "record {}: line {line} is not known to this version ({detail}); use the version that wrote it, or move the file \
-         away to give up what it lists",
+        "record {}: line {line} is unknown to this version ({detail}); use the version that wrote it, or move the file away \
+         to give up its effects",
         .path.display()
     )]
     UnknownEffect {
@@ -97,8 +97,8 @@ impl StateError {
         Self::Io { operation, path: path.as_ref().to_owned(), source: source.into() }
     }
 
-    /// True if the object at the name can never be a file of Postern: a directory, a link, a socket, or a file that
-    /// this process may not open in its own directory.
+    /// True if the object at the name can never be a file of Postern. It is a directory, a link or a socket, or this
+    /// process may not open it in its own directory.
     pub(crate) fn is_no_file(&self) -> bool {
         let Self::Io { operation: "open", source, .. } = self else { return false };
         let errno = source.raw_os_error().map(Errno::from_raw);

@@ -73,16 +73,16 @@ impl Directory {
         if let Err(reason) = trust_owner(&self.path, &stat, false) {
             return Err(StateError::Untrusted { path: self.path, reason: reason.to_string() });
         }
-        self.not_everybodys_by(&stat)
+        self.refuse_world_writable_by(&stat)
     }
 
     /// Refuses a directory in which every user could put files.
-    pub(crate) fn not_everybodys(self) -> Result<Self> {
+    pub(crate) fn refuse_world_writable(self) -> Result<Self> {
         let stat = self.own_stat()?;
-        self.not_everybodys_by(&stat)
+        self.refuse_world_writable_by(&stat)
     }
 
-    fn not_everybodys_by(self, stat: &FileStat) -> Result<Self> {
+    fn refuse_world_writable_by(self, stat: &FileStat) -> Result<Self> {
         let mode = stat.st_mode & 0o7777;
         let way_out = match (mode & 0o002 != 0, mode & 0o1000 != 0) {
             (false, _) => return Ok(self),

@@ -103,9 +103,9 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
         return Err(StateError::Relative { path: data_dir.to_owned() });
     }
     // Opened after the path was verified, so it can't be another directory. A defect of the path is reported first.
-    let known = good_way(data_dir);
+    let known = known_path(data_dir);
     let looked = known.clone().map_or_else(|| trust_way(data_dir), Ok);
-    let directory = Directory::open(data_dir)?.map(Directory::not_everybodys).transpose()?;
+    let directory = Directory::open(data_dir)?.map(Directory::refuse_world_writable).transpose()?;
     let real = match (known, &directory) {
         // It was removed since.
         (Some(_), None) => trust_way(data_dir),
@@ -113,7 +113,7 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
     };
     let real = real.map_err(|reason| untrusted(data_dir, reason.to_string()))?;
     if directory.is_some() {
-        note_good_way(data_dir, &real);
+        note_path(data_dir, &real);
     }
     let place = real.join(network);
     // With `/var` and a network `lib`, all files below would belong to the network.
@@ -128,12 +128,12 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
 /// accepted, and a run opens its leases several times.
 static GOOD: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
 
-fn good_way(data_dir: &Path) -> Option<PathBuf> {
+fn known_path(data_dir: &Path) -> Option<PathBuf> {
     let good = GOOD.lock().unwrap_or_else(PoisonError::into_inner);
     good.iter().find(|(known, _)| known == data_dir).map(|(_, real)| real.clone())
 }
 
-fn note_good_way(data_dir: &Path, real: &Path) {
+fn note_path(data_dir: &Path, real: &Path) {
     let mut good = GOOD.lock().unwrap_or_else(PoisonError::into_inner);
     if !good.iter().any(|(known, _)| known == data_dir) {
         good.push((data_dir.to_owned(), real.to_owned()));

@@ -2,8 +2,8 @@
 //! inside: the native plugin reads every file in there.
 //!
 //! **When it is valid.** The index is a cache of the directory after the last change by Postern. So it is valid only if
-//! no other program has added a file since. The usual test, "the directory's mtime is still the one noted", fails
-//! within one tick of the kernel's clock (up to 10 ms on most kernels). A native plugin that runs directly after
+//! no other program has added a file since. The usual test compares the directory's mtime with the noted one. It
+//! fails within one tick of the kernel's clock (up to 10 ms on most kernels). A native plugin that runs directly after
 //! Postern leaves the same mtime.
 //!
 //! So Postern marks the directory after each change, while it still holds the lock that native plugins take too. It
@@ -27,8 +27,8 @@
 //! **Cost.** A hash table in one file: a lookup reads one kilobyte, a change writes one 64-byte slot and the header,
 //! whatever the number of leases.
 //!
-//! **Boots.** Each slot of a Postern lease holds the boot in which the lease was made, and the identity of its file
-//! (inode and time of writing). At the first use after a boot the index is never valid. The directory is read, and
+//! **Boots.** Each slot of a Postern lease holds the boot of its making and the identity of its file (inode and time of
+//! writing). At the first use after a boot the index is never valid. The directory is read, and
 //! leases known to be of an earlier boot are removed: their containers can't be alive. Files without such a note, those
 //! of the native plugin, stay.
 

@@ -38,9 +38,8 @@ pub enum TrustError {
     },
     /// It belongs to one of the users that all look the same in this user namespace.
     #[error(
-        "{} belongs to a user that this user namespace does not map, who may be anybody and could replace what postern \
-         runs and believes; of those users' files only what lies in the system's own directories, such as \
-         /usr/local/lib/postern and /usr/lib/cni, counts as root's: use that, or a directory of your own",
+        "{} belongs to a user that this user namespace does not map, and anybody could replace Postern's files; \
+         use a directory of your own, or one of the system, such as /usr/local/lib/postern or /usr/lib/cni",
         .path.display()
     )]
     Unmapped {
@@ -201,7 +200,7 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
         return Ok(());
     }
     let user = geteuid().as_raw();
-    if owner == user || Some(owner) == unmapped && is_roots(path, stat) {
+    if owner == user || Some(owner) == unmapped && belongs_to_root(path, stat) {
         return Ok(());
     }
     if Some(owner) == unmapped {
@@ -223,7 +222,7 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
 }
 
 /// True if an object of an unmapped user can only belong to root of the node.
-fn is_roots(path: &Path, stat: &FileStat) -> bool {
+fn belongs_to_root(path: &Path, stat: &FileStat) -> bool {
     let in_its_place = |path: &Path| {
         let in_system = || path.parent().is_some_and(|parent| is_system(parent) && !is_shared(parent));
         is_system(path) || kind(stat) != SFlag::S_IFDIR && in_system()

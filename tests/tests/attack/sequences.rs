@@ -205,8 +205,8 @@ impl Rules {
                 }
                 for new in has.iter().filter(|line| !had.contains(line)) {
                     let tagged = new.contains("c1");
-                    // A chain of the attachment's own, and the base chains that all share. nft shows a comment that
-                    // iptables made without its words; the iptables listing has them and is checked too.
+                    // A chain of the attachment, and the shared base chains. nft shows comments of iptables without
+                    // their text. The iptables listing has the text, and is checked too.
                     let elsewhere = which == "nft" && new.contains("{\"xt\":{\"name\":\"comment\"");
                     let tagged = tagged || elsewhere;
                     let chain = key.contains(": chain ") || key.contains("CNI-") || !key.contains("rules of");

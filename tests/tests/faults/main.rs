@@ -1,10 +1,10 @@
-//! The n-th step fails, for every n of every plugin: an operation is refused, a system call of the gate fails, or the
-//! gate is killed. After any outcome of the run, DEL, `postern gc` and the next ADD each restore the node. A failed ADD
+//! The n-th step fails, for every n and every plugin. An operation is refused, a system call of the gate fails, or the gate
+//! is killed. After any outcome of the run, DEL, `postern gc` and the next ADD each restore the node. A failed ADD
 //! leaves nothing even before that.
 //!
-//! `make test` refuses every operation of each scenario. Of the other faults it tries a sample: nine of each kind in the few
-//! scenarios that together have every kind of effect, two in all others. `POSTERN_FAULTS=all` (`make faults`) tries all of
-//! them, with every error number; a number, so many of each in every scenario.
+//! `make test` refuses every operation of each scenario. Of the other faults it tries a sample. In a few scenarios, which
+//! have all kinds of effect, it is nine of each kind, and two in the others. `POSTERN_FAULTS=all` (`make faults`) tries all
+//! of them, with every error number. `POSTERN_FAULTS=N` tries N of each in every scenario.
 //! `POSTERN_FAULTS_ONLY=PATTERN` names a scenario or a verb.
 
 #[path = "../common/mod.rs"]

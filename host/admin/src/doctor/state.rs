@@ -39,7 +39,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     }
     locks(examination, node);
     objects(examination, node_state);
-    lonely_pairs(examination, node, node_state);
+    half_down_pairs(examination, node, node_state);
 }
 
 fn records(examination: &mut Examination, node: &Node) {
@@ -212,12 +212,12 @@ fn objects(examination: &mut Examination, node_state: &NodeState) {
 }
 
 /// Finds pairs with the native plugins' names whose other end is down and which no record lists.
-fn lonely_pairs(examination: &mut Examination, node: &Node, node_state: &NodeState) {
+fn half_down_pairs(examination: &mut Examination, node: &Node, node_state: &NodeState) {
     let known = |name: &str| {
         let mut effects = node.accounts.iter().flat_map(|account| &account.effects);
         effects.any(|effect| Veth::of(effect).is_some_and(|pair| pair.host == name))
     };
-    for link in node_state.links.iter().filter(|link| link.kind == "veth" && is_lonely(link)) {
+    for link in node_state.links.iter().filter(|link| link.kind == "veth" && is_other_end_down(link)) {
         let digits = link.name.strip_prefix("veth").unwrap_or_default();
         if digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known(&link.name) {
             // The other end is in a living namespace: only people can find out its owner.
@@ -240,7 +240,7 @@ fn lonely_pairs(examination: &mut Examination, node: &Node, node_state: &NodeSta
 
 /// True if the end is up and the other one is not. If both ends have the same index by chance, the kernel reports
 /// `down`.
-fn is_lonely(link: &Link) -> bool {
+fn is_other_end_down(link: &Link) -> bool {
     link.up && ["down", "lower-layer-down"].contains(&link.operstate)
 }
 

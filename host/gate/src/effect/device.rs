@@ -115,7 +115,7 @@ impl Device {
     }
 
     /// Returns the link on the host. A driver's device may have any name there; a virtual link must have its own.
-    fn at_home(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
+    fn find_on_host(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
         match self.device {
             Some(_) => Ok(host.links().map_err(kernel_error)?.into_iter().find(|link| self.is_same(link))),
             None => Ok(host.link_by_name(&self.name).map_err(kernel_error)?.filter(|link| self.is_same(link))),
@@ -278,7 +278,7 @@ impl Device {
     }
 
     /// Gives a device its own name again, after the kernel brought it home.
-    fn welcome(&self, host: &Netlink, link: Link) -> Result<(), OpError> {
+    fn restore_name(&self, host: &Netlink, link: Link) -> Result<(), OpError> {
         let mut link = link;
         if link.name != self.name {
             self.has_room(host, &format!("it is \"{}\" on the host", link.name))?;
@@ -296,7 +296,7 @@ impl Device {
     }
 
     /// Brings it home from a living namespace. Returns false if it is not there.
-    fn leave(&self, session: &Session, container: &Netlink) -> Result<bool, OpError> {
+    fn leave_container(&self, session: &Session, container: &Netlink) -> Result<bool, OpError> {
         match self.find(session, container)? {
             Some(away) => self.bring_home(session, container, &away).map(|()| true),
             None => Ok(false),
@@ -309,15 +309,15 @@ impl Leaves for Device {
         // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it.
         let container = session.container().filter(|_| !session.has_foreign_record());
         if let Some(container) = container
-            && self.leave(session, container.netlink().map_err(kernel_error)?)?
+            && self.leave_container(session, container.netlink().map_err(kernel_error)?)?
         {
             return Ok(());
         }
         let host = session.host()?;
         let until = (Instant::now() + HOME_WITHIN).min(session.deadline);
         loop {
-            if let Some(link) = self.at_home(host)? {
-                return self.welcome(host, link);
+            if let Some(link) = self.find_on_host(host)? {
+                return self.restore_name(host, link);
             }
             if let Some(why) = session.hidden() {
                 let message = format!("its namespace may be alive, and \"{}\" of this node in it: {why}", self.name);

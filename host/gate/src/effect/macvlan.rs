@@ -10,8 +10,8 @@ use postern_types::{ErrorCode, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// A macvlan link. The record notes its interface index beside it, which root in the container can't change; until that is
-/// noted it is known by the name that it is born with, and its address.
+/// A macvlan link. The record notes its interface index beside it, which root in the container can't change. Before that,
+/// its first name and its address identify it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Macvlan {
     /// The address that the host gave it; none in mode "passthru", where it has its parent's.
@@ -23,7 +23,7 @@ pub struct Macvlan {
 }
 
 impl Macvlan {
-    /// What the kernel calls such links.
+    /// The kernel's name for such links.
     pub const KIND: &str = "macvlan";
 
     /// The link, in the namespace that it was made in.
@@ -47,7 +47,7 @@ impl Macvlan {
         Ok(None)
     }
 
-    /// Whether a link is one as this was made.
+    /// True if a link has the kind and the address that this one was made with.
     fn is_like(&self, link: &Link) -> bool {
         link.kind == Self::KIND && self.mac.is_none_or(|mac| link.mac == Some(mac.0))
     }
@@ -62,8 +62,8 @@ impl Macvlan {
 
 impl Leaves for Macvlan {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        // Of a DEL or ADD the runtime says where the container is, and a collection has looked: if it is not there, it is gone,
-        // and the link with it.
+        // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it. If it is gone, the
+        // link is gone too.
         let container = session.container().filter(|_| !session.has_foreign_record());
         match (container, session.hidden()) {
             (Some(container), _) => self.delete(session, container.netlink().map_err(kernel_error)?),

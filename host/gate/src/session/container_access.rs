@@ -1,5 +1,5 @@
-//! The containers of attachments that a collection removes, where something in there has to go: a link that has no end on the
-//! host. A confined gate can neither look at a path nor enter a namespace, so this is done before.
+//! The containers that a collection has to enter, because a link in there has no end on the host. A confined gate can
+//! neither look at a path nor enter a namespace, so it happens before confinement.
 
 use super::Session;
 use crate::collect;
@@ -9,15 +9,15 @@ use postern_kernel::{Namespace, OpenError, Worker};
 use postern_state::{Header, RecordKey};
 use postern_types::OpError;
 
-/// So many containers are entered by one collection: each of them takes a thread.
+/// The number of containers that one collection enters. Each of them takes a thread.
 const MOST: usize = 64;
 
-/// What was found of a container.
+/// The way into a container, as it was found.
 #[derive(Debug)]
 pub enum ContainerAccess {
     /// Its namespace is gone, and with it what was in there.
     Gone,
-    /// Why that can't be told.
+    /// It may be alive: the reason why it could not be entered.
     Hidden(String),
     /// A thread in the namespace that its path leads to.
     In(Worker),
@@ -65,7 +65,7 @@ impl Session {
         Ok(())
     }
 
-    /// What was found of another attachment's container, for the session that removes it.
+    /// Returns the access to another attachment's container, for the session that removes it.
     pub fn access_of(&self, key: &RecordKey) -> Option<ContainerAccess> {
         self.container_access_by_record.borrow_mut().remove(key)
     }
@@ -94,7 +94,8 @@ impl Session {
         }
     }
 
-    /// Why it can't be told whether the container's namespace is alive; `None` where it is known, or the runtime has said it.
+    /// Returns the reason why it is unknown if the container's namespace is alive. `None` if it is known, or if the runtime
+    /// has named it.
     pub fn hidden(&self) -> Option<&str> {
         self.hidden.as_deref()
     }

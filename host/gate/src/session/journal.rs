@@ -153,7 +153,7 @@ impl Session {
     ///
     /// # Errors
     /// The kernel can't be asked.
-    pub fn hold_against_kernel(&mut self) -> Result<(), OpError> {
+    pub fn compare_with_kernel(&mut self) -> Result<(), OpError> {
         // Links in the container could not be read before its namespace was entered.
         if self.link_gone {
             self.look_for_link()?;
@@ -427,12 +427,12 @@ impl Session {
         let gone: Vec<u64> =
             record.effects(None).into_iter().filter(|noted| matches(&noted.effect)).map(|noted| noted.seq).collect();
         for sequence in gone {
-            self.taken_off(Some(sequence));
+            self.note_removed(Some(sequence));
         }
     }
 
     /// Notes that one effect of the record is gone. If the note fails, the effect is removed once more.
-    pub fn taken_off(&mut self, sequence: Option<u64>) {
+    pub fn note_removed(&mut self, sequence: Option<u64>) {
         if let (Some(sequence), Some(record)) = (sequence, self.record.as_mut()) {
             let noted = record.mark_removed(sequence);
             self.tell(noted);
@@ -443,7 +443,7 @@ impl Session {
     pub fn forget(&mut self) {
         let listed = self.record.iter().flat_map(|record| record.effects(None)).map(|noted| noted.seq);
         for sequence in listed.collect::<Vec<u64>>() {
-            self.taken_off(Some(sequence));
+            self.note_removed(Some(sequence));
         }
         self.ended(None);
     }

@@ -48,7 +48,7 @@ impl Session {
         effects.iter().filter_map(|noted| Port::of(&noted.effect)).cloned().collect()
     }
 
-    /// Whether this plugin joined, or is about to join, with a link of another: none of the attachment's links is its own then.
+    /// True if this plugin joined with a link of another plugin, or is about to. Then no link of the attachment is its own.
     pub fn has_joined(&self) -> bool {
         let name = self.section();
         let mut sections = self.record().into_iter().flat_map(|record| record.sections());
@@ -102,11 +102,11 @@ impl Session {
         Ok(Some((link, own.and_then(|own| own.mac.parse().ok()))))
     }
 
-    /// Whether a link is nobody's port and nobody else's attachment: asked when it is handed out, and again once the record
-    /// lists it, so that of two ADDs at once each sees the other's.
+    /// Fails if a link is a port, or belongs to another attachment. It is asked when the link is handed out, and again once
+    /// the record lists it. So two ADDs at once see each other.
     ///
     /// # Errors
-    /// Whose it is.
+    /// The link's owner.
     pub fn must_be_free(&self, link: &Link) -> Result<(), OpError> {
         let name = &link.name;
         let refuse = |what: String, hint: &str| Err(OpError::new(ErrorCode::Exists, name, what).hint(hint));
@@ -143,10 +143,10 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the node itself has no use for a link: it would be cut off.
+    /// Fails if the node itself uses a link: the node would be cut off.
     ///
     /// # Errors
-    /// What it is used for.
+    /// The link's use.
     fn must_be_unused(&self, link: &Link) -> Result<(), OpError> {
         let host = self.host()?;
         let is_routable = |address: &IpAddr| match address {
@@ -179,7 +179,7 @@ impl Session {
             .hint("let [grant.bridge] attach name links only that plugins make for containers"))
     }
 
-    /// Whether a record of another attachment lists this link of the host.
+    /// True if a record of another attachment lists this link of the host.
     ///
     /// # Errors
     /// The records can't be listed.

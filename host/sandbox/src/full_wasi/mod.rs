@@ -68,8 +68,8 @@ impl FullWasi {
     }
 }
 
-/// Does the work that must be done while files can still be opened. wasmtime-wasi makes a random generator for every
-/// context, and the first one of a thread reads its seed from a device. The guest's random numbers come from another
+/// Does the work that must be done while files can still be opened. A wasmtime-wasi context makes a random generator. The
+/// first one of a thread reads its seed from a device. The guest's random numbers come from another
 /// source (`crate::wasi`).
 pub fn make_ready() {
     drop(wasmtime_wasi::thread_rng());

@@ -20,7 +20,7 @@ impl HasData for Waits {
     type Data<'a> = Waiting<'a>;
 }
 
-/// Who waits.
+/// The state of a waiting guest.
 pub struct Waiting<'a> {
     table: &'a mut ResourceTable,
     runtime: Option<Arc<Runtime>>,

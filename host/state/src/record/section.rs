@@ -62,8 +62,8 @@ pub(super) fn next(sections: &[Section], plugin: &str) -> String {
     }
 }
 
-/// Returns the section that a call of a plugin with this configuration belongs to: the last one with this hash, or else
-/// the plugin's last one.
+/// Returns the section for a call of a plugin with this configuration. It is the last one with this hash, or else the
+/// plugin's last one.
 pub(super) fn called<'a>(sections: &'a [Section], plugin: &str, config: &str) -> Option<&'a Section> {
     let mut own = sections.iter().filter(|section| section.plugin() == plugin);
     let of_config = own.clone().rfind(|section| section.config.as_deref() == Some(config));

@@ -8,8 +8,8 @@
 //! | `sequence` | instead: random calls, `"SEED CALLS"`; what it ends with is `hostile` all the same |
 //! | `make` | first make a whole attachment: pair, lease, addresses, masquerading, spoofing protection |
 //!
-//! What can't be tried: handles are resources of the component model, so a guest has no number to forge, and can't hand
-//! the handle of one kind to a function that takes another. `postern-gate` tests the numbers below.
+//! A forged handle can't be tried. Handles are resources of the component model: a guest has no number to forge, and can't
+//! pass a handle of another kind. `postern-gate` tests the numbers below.
 
 mod endings;
 mod reaches;
@@ -21,7 +21,7 @@ use postern_guest::{Error, configure, interface, ipam, mac_guard, masquerade, ve
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-/// What the test asked for.
+/// The request of the test.
 struct TestRequest {
     behaviour: String,
     says: String,

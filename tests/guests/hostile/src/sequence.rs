@@ -34,7 +34,7 @@ const NETS: [&str; 12] = [
 const ADDRESSES: [&str; 8] =
     ["10.9.0.2", "10.9.0.77", "10.77.0.1", "10.77.0.2", "192.0.2.1", "192.0.2.254", "fd00:9::5", "0.0.0.0"];
 
-/// What the guest has got hold of.
+/// The handles and addresses of the guest.
 #[derive(Default)]
 struct Held {
     links: Vec<Link>,

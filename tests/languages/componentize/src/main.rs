@@ -1,4 +1,4 @@
-//! What wit-bindgen and wasm-tools do for authors of C plugins, of the versions that this workspace has anyway.
+//! The work of wit-bindgen and wasm-tools for authors of C plugins, of the versions that this workspace has anyway.
 //!
 //! `postern-componentize bindings WIT WORLD DIRECTORY` writes C bindings of a world. `postern-componentize component CORE
 //! OUTPUT` makes a component of a core module of wasi-libc that has them, with the adapter from its older WASI.
