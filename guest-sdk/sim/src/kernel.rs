@@ -4,8 +4,8 @@ use super::capability;
 use super::services::{Ipam, Lease};
 use ipnet::IpNet;
 use postern_types::{
-    Address, Backend, Dns, ErrorCode, Forward, Handle, LinkInfo, LinkSysctl, Mac, MacvlanMode, OpError, Operation,
-    PortSpec,
+    Address, Backend, Dns, ErrorCode, Forward, Handle, IngressPolicy, LinkInfo, LinkSysctl, Mac, MacvlanMode, OpError,
+    Operation, PortSpec,
 };
 use postern_types::{Reply, Route};
 use std::collections::BTreeMap;
@@ -89,6 +89,10 @@ pub struct Kernel {
     pub forwards: Vec<(IpAddr, Forward)>,
     /// Ports of the node that other containers have.
     pub taken_ports: Vec<Forward>,
+    /// The addresses that the packet filter admits.
+    pub admitted: Vec<IpNet>,
+    /// The isolation of the attachment's bridge.
+    pub isolated: Option<IngressPolicy>,
     /// The only address that the attachment may send from.
     pub mac_guard: Option<Mac>,
     /// The answers of the delegate.
@@ -130,6 +134,8 @@ impl Default for Kernel {
             masquerade: Vec::new(),
             forwards: Vec::new(),
             taken_ports: Vec::new(),
+            admitted: Vec::new(),
+            isolated: None,
             mac_guard: None,
             ipam: Ipam::default(),
             attachment: Vec::new(),

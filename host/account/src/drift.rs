@@ -335,7 +335,9 @@ impl NodeState {
             Effect::Masquerade(Masquerade { backend, addresses }) => {
                 self.masquerading(account, plugin, *backend, addresses);
             }
-            Effect::PortMappings(forwards) => self.forwards(account, plugin, forwards),
+            Effect::PortMappings(forwards) => self.port_mappings(account, plugin, forwards),
+            Effect::Firewall(forwarded) => self.forwarded(account, plugin, forwarded),
+            Effect::Isolation(isolation) => self.isolated(account, plugin, isolation),
             Effect::MacGuard(guard) => self.guard(account, header, plugin, guard, container),
             Effect::Lease(Lease { directory }) => self.lease(account, header, plugin, Path::new(directory)),
             Effect::Native(Native { plugin: native }) => {

@@ -6,7 +6,8 @@
 //! | module | content |
 //! |---|---|
 //! | [`masquerade`] | source NAT of an attachment's addresses, by nftables |
-//! | [`iptables`] | the same, by the system's iptables |
+//! | [`iptables`] | the same, by the system's iptables; the addresses that are forwarded, and bridges that are isolated |
+//! | [`firewalld`] | addresses that are forwarded, by firewalld |
 //! | [`hostport`] | ports of the node that lead to an attachment (`portMappings`) |
 //! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |
 //! | [`account`] | a list of the rules on the node, with their owners |
@@ -33,6 +34,7 @@
 pub mod account;
 pub mod conntrack;
 mod error;
+pub mod firewalld;
 pub mod hostport;
 pub mod iptables;
 mod key;

@@ -19,6 +19,8 @@ pub const FORWARDING: &str = "forwarding";
 
 /// Kind of a link with `route_localnet`.
 pub const LOCALNET: &str = "route-localnet";
+/// Kind of a bridge that was isolated, by its name.
+pub const ISOLATION: &str = "isolation";
 
 /// Notes an object, and has it made. The note comes first: an object without a note would never be collected.
 ///

@@ -4,7 +4,7 @@
 //! Objects are found by the names and marks that the native plugins use too. No policy is asked: an attachment may
 //! always remove its own objects, and runtimes call DEL until it succeeds.
 
-use crate::capability::{device, leases, link, masquerade, port_mappings};
+use crate::capability::{device, firewall, leases, link, masquerade, port_mappings};
 use crate::collect;
 use crate::effect::Macvlan;
 use crate::effect::{Effect, Lease, MacGuard};
@@ -27,6 +27,8 @@ pub struct Part {
     pub rules: bool,
     /// Ports of the node.
     pub ports: bool,
+    /// Rules that let its addresses be forwarded.
+    pub forwarded: bool,
     /// Addresses.
     pub leases: bool,
 }
@@ -47,6 +49,7 @@ impl Part {
                 device: policy.knows(Capability::Device),
                 rules: policy.knows(Capability::Masquerade) || policy.knows(Capability::MacGuard),
                 ports: policy.knows(Capability::PortMappings),
+                forwarded: policy.knows(Capability::Firewall),
                 leases: policy.knows(Capability::Leases) || policy.knows(Capability::Ipam) && delegates,
             },
             None => {
@@ -56,6 +59,7 @@ impl Part {
                     device: false,
                     rules: is_interface_plugin,
                     ports: false,
+                    forwarded: is_interface_plugin,
                     leases: delegates,
                 }
             }
@@ -76,6 +80,9 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
     }
     if part.ports {
         step(session, &mut failed, json!({"effect": "port-mappings"}), port_mappings::remove_own);
+    }
+    if part.forwarded {
+        step(session, &mut failed, json!({"effect": "firewall"}), firewall::remove_own);
     }
     let mut pair_stays = false;
     // An attachment that joined with another plugin's link leaves the container's link to that plugin.

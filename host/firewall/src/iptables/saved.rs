@@ -47,6 +47,10 @@ impl SavedTable {
         }
         table
     }
+
+    pub(crate) fn has(&self, wanted: &Rule) -> bool {
+        self.rules.iter().any(|saved| saved.rule == *wanted)
+    }
 }
 
 impl Rule {

@@ -97,7 +97,7 @@ impl RuleSet {
     }
 
     /// Returns the changes that complete the set.
-    fn additions(&self, saved: &SavedTable) -> Vec<String> {
+    pub(crate) fn additions(&self, saved: &SavedTable) -> Vec<String> {
         let (mut changes, mut seen) = (Vec::new(), HashSet::new());
         let mut change = |line: String| {
             if seen.insert(line.clone()) {

@@ -10,6 +10,7 @@ pub mod attachments;
 pub mod bridge;
 pub mod device;
 pub mod facts;
+pub mod firewall;
 pub mod forwarding;
 pub mod ipam;
 pub mod leases;
@@ -42,6 +43,7 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::Parent => &parent::FACTS,
         Capability::Macvlan => &macvlan::FACTS,
         Capability::Device => &device::FACTS,
+        Capability::Firewall => &firewall::FACTS,
         Capability::PointToPoint => &point_to_point::FACTS,
         Capability::PortMappings => &port_mappings::FACTS,
         Capability::Forwarding => &forwarding::FACTS,
@@ -70,6 +72,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::Parent(operation) => parent::execute(gate, operation),
         Operation::Macvlan(operation) => macvlan::execute(gate, operation),
         Operation::Device(operation) => device::execute(gate, operation),
+        Operation::Firewall(operation) => firewall::execute(gate, operation),
         Operation::PointToPoint(operation) => point_to_point::execute(gate, operation),
         Operation::PortMappings(operation) => port_mappings::execute(gate, operation),
         Operation::Forwarding(operation) => forwarding::execute(gate, operation),

@@ -7,6 +7,7 @@ mod addresses;
 mod attachments;
 mod bridge;
 mod device;
+mod firewall;
 mod forwarding;
 mod ipam;
 mod leases;
@@ -103,6 +104,7 @@ fn interface(capability: Capability) -> Interface {
         Capability::PortMappings => {
             ("postern:cni/port-mappings", |linker| wit::port_mappings::add_to_linker::<_, Own>(linker, own))
         }
+        Capability::Firewall => ("postern:cni/firewall", |linker| wit::firewall::add_to_linker::<_, Own>(linker, own)),
         Capability::Forwarding => {
             ("postern:cni/forwarding", |linker| wit::forwarding::add_to_linker::<_, Own>(linker, own))
         }

@@ -9,6 +9,7 @@ mod addresses;
 mod attachments;
 mod bridge;
 mod device;
+mod firewall;
 mod forwarding;
 mod ipam;
 mod leases;
@@ -149,6 +150,7 @@ capabilities! {
     Macvlan: macvlan, "macvlan";
     Device: device, "device";
     PortMappings: port_mappings, "port-mappings";
+    Firewall: firewall, "firewall";
 }
 
 impl Capability {
