@@ -14,6 +14,8 @@ RUNS    ?= 50
 
 # The one list of the plugins that come with Postern: whatever has a policy in guests/.
 GUESTS  := $(patsubst guests/%/policy.toml,%,$(sort $(wildcard guests/*/policy.toml)))
+# Their packages; each has a program `postern-PLUGIN`.
+PACKAGES := $(foreach guest,$(GUESTS),$(shell sed -n 's/^name = "\(.*\)"/\1/p;T;q' guests/$(guest)/Cargo.toml))
 HOST     = $(shell rustc -vV | sed -n 's/^host: //p')
 BIN     := target/cni/bin
 LIB      = $(DESTDIR)$(PREFIX)/lib/postern
@@ -36,7 +38,7 @@ build: setup
 	@echo "==> what runs components that import all of WASI"
 	cargo build --profile admin -p postern-wasi
 	@echo "==> the plugins, as WASI components"
-	cargo build --profile guest --target wasm32-wasip2 $(GUESTS:%=-p postern-%)
+	cargo build --profile guest --target wasm32-wasip2 $(PACKAGES:%=-p %)
 	@echo "==> postern-admin, with the compiler: what installs plugins"
 	cargo build --profile admin -p postern-admin
 	@mkdir -p $(BIN) target/release

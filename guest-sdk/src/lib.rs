@@ -57,6 +57,7 @@ pub mod configure;
 pub mod device;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod fake;
+pub mod firewall;
 pub mod forwarding;
 pub mod ipam;
 pub mod leases;

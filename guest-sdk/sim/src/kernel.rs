@@ -4,7 +4,8 @@ use super::capability;
 use super::services::{Ipam, Lease};
 use ipnet::IpNet;
 use postern_types::{
-    Address, Backend, Dns, ErrorCode, Handle, LinkInfo, LinkSysctl, Mac, MacvlanMode, OpError, Operation, PortSpec,
+    Address, Backend, Dns, ErrorCode, Handle, IngressPolicy, LinkInfo, LinkSysctl, Mac, MacvlanMode, OpError,
+    Operation, PortSpec,
 };
 use postern_types::{Reply, Route};
 use std::collections::BTreeMap;
@@ -84,6 +85,10 @@ pub struct Kernel {
     pub packet_filter: Backend,
     /// The backends that have the attachment's masquerading.
     pub masquerade: Vec<Backend>,
+    /// The addresses that the packet filter admits.
+    pub admitted: Vec<IpNet>,
+    /// The isolation of the attachment's bridge.
+    pub isolated: Option<IngressPolicy>,
     /// The only address that the attachment may send from.
     pub mac_guard: Option<Mac>,
     /// The answers of the delegate.
@@ -123,6 +128,8 @@ impl Default for Kernel {
             forwarding: false,
             packet_filter: Backend::Iptables,
             masquerade: Vec::new(),
+            admitted: Vec::new(),
+            isolated: None,
             mac_guard: None,
             ipam: Ipam::default(),
             attachment: Vec::new(),

@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use postern_types as values;
-use postern_types::{DelegateError, DeviceKey, ErrorCode, LinkInfo, MacvlanMode, OpError};
+use postern_types::{DelegateError, DeviceKey, ErrorCode, IngressPolicy, LinkInfo, MacvlanMode, OpError};
 use std::fmt;
 use std::str::FromStr;
 
@@ -97,6 +97,13 @@ pub(crate) fn macvlan_link(made: macvlan::Made) -> crate::macvlan::Macvlan {
         macvlan::Mode::Passthru => MacvlanMode::Passthru,
     });
     crate::macvlan::Macvlan { link: crate::link::Link(made.link), attributes: link_info(made.attributes), mode }
+}
+
+pub(crate) fn ingress(policy: IngressPolicy) -> firewall::IngressPolicy {
+    match policy {
+        IngressPolicy::SameBridge => firewall::IngressPolicy::SameBridge,
+        IngressPolicy::Isolated => firewall::IngressPolicy::Isolated,
+    }
 }
 
 pub(crate) fn device_key(by: DeviceKey) -> device::Key {

@@ -335,6 +335,8 @@ impl NodeState {
             Effect::Masquerade(Masquerade { backend, addresses }) => {
                 self.masquerading(account, plugin, *backend, addresses);
             }
+            Effect::Firewall(forwarded) => self.forwarded(account, plugin, forwarded),
+            Effect::Isolation(isolation) => self.isolated(account, plugin, isolation),
             Effect::MacGuard(guard) => self.guard(account, header, plugin, guard, container),
             Effect::Lease(Lease { directory }) => self.lease(account, header, plugin, Path::new(directory)),
             Effect::Native(Native { plugin: native }) => {

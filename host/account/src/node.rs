@@ -2,8 +2,11 @@
 //! made ([`postern_gate::node`]).
 
 use crate::alive::all_namespaces;
+use postern_confine::Direct;
+use postern_firewall::iptables::{ProgramRunner, forward};
 use postern_firewall::{Nft, SharedTable, macguard, masquerade};
-use postern_gate::node::{BRIDGE, FORWARDING, INDEX, VLAN_GATEWAY};
+use postern_gate::effect::{Effect, Isolation};
+use postern_gate::node::{BRIDGE, FORWARDING, INDEX, ISOLATION, VLAN_GATEWAY};
 use postern_gate::places::Places;
 use postern_gate::upkeep::Audit;
 use postern_kernel::{Link, Netlink, Sysctl, sysctl};
@@ -45,6 +48,7 @@ pub struct Unused {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum UnusedObject {
+    Isolation,
     Link(u32),
     Table(BaseTable),
     Forwarding(Sysctl),
@@ -74,6 +78,7 @@ impl Display for Unused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.what {
             UnusedObject::Table(_) => write!(f, "nftables {}", self.name),
+            UnusedObject::Isolation => write!(f, "isolation of bridge {}", self.name),
             UnusedObject::Link(_) => write!(f, "{} {}", self.kind, self.name),
             UnusedObject::Forwarding(_) => write!(f, "{}, which is switched off", self.name),
         }
@@ -125,6 +130,9 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
             _ => {}
         }
     }
+    for object in mine.iter().filter(|object| object.kind == ISOLATION) {
+        isolation(&mut report, places, &object.name, &links)?;
+    }
     let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| text(&e))?;
     for table in BaseTable::ALL {
         if table.shared().is_unused(&mut nft).map_err(|e| text(&e))? {
@@ -147,6 +155,24 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
         }
     }
     Ok(report)
+}
+
+/// Judges the isolation of a bridge by its name, as the rules have it. Rules for a bridge that is gone would hold for the
+/// next link of its name.
+fn isolation(report: &mut Report, places: &Places, name: &str, links: &[Link]) -> Result<(), String> {
+    let records = postern_state::list(&places.state).map_err(|e| e.to_string())?;
+    let effects = records.iter().flat_map(|record| &record.effects);
+    let mut effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()).ok());
+    let bridge = links.iter().find(|link| link.name == name && link.kind == "bridge");
+    let port = bridge.and_then(|bridge| links.iter().find(|link| link.master == Some(bridge.index)));
+    if effects.any(|effect| Isolation::of(&effect).is_some_and(|isolation| isolation.bridge == name)) {
+        report.kept.push(format!("isolation of bridge {name} stays: a record wants it"));
+    } else if let Some(port) = port {
+        report.kept.push(format!("isolation of bridge {name} stays: {} is a port of it", port.name));
+    } else {
+        report.unused.push(Unused { kind: ISOLATION, name: name.to_owned(), what: UnusedObject::Isolation });
+    }
+    Ok(())
 }
 
 /// Judges one existing bridge, with the VLAN gateways on it.
@@ -229,6 +255,10 @@ pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<U
     for object in &now.unused {
         let start = Instant::now();
         let outcome = match &object.what {
+            UnusedObject::Isolation => {
+                let runner = ProgramRunner { runner: &Direct, nft: None, deadline: start + WITHIN };
+                forward::open(&object.name, runner).map(drop).map_err(|e| text(&e))
+            }
             UnusedObject::Link(index) => host.delete_link(*index).map(drop).map_err(|e| text(&e)),
             UnusedObject::Forwarding(key) => sysctl::set(key, "0").map(drop).map_err(|e| text(&e)),
             UnusedObject::Table(table) => Nft::open(Instant::now() + WITHIN)
@@ -254,7 +284,7 @@ impl Unused {
     /// Returns kind and name of its note; base tables have none.
     fn note(&self) -> Option<(&'static str, &str)> {
         match &self.what {
-            UnusedObject::Link(_) => Some((self.kind, &self.name)),
+            UnusedObject::Link(_) | UnusedObject::Isolation => Some((self.kind, &self.name)),
             UnusedObject::Forwarding(Sysctl::Ipv4Forward) => Some((FORWARDING, "ipv4")),
             UnusedObject::Forwarding(_) => Some((FORWARDING, "ipv6")),
             UnusedObject::Table(_) => None,

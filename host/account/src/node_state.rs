@@ -6,7 +6,7 @@ use crate::namespaces::Namespaces;
 use crate::places;
 use postern_confine::Direct;
 use postern_firewall::Nft;
-use postern_firewall::account::{self, Iptables, Rules};
+use postern_firewall::account::{self, Forwards, Iptables, Rules};
 use postern_firewall::iptables::ProgramRunner;
 use postern_gate::effect::{Port, Veth};
 use postern_gate::places::Places;
@@ -14,7 +14,7 @@ use postern_gate::upkeep::now;
 use postern_kernel::{Link, Netlink};
 use postern_state::{Held, Summary};
 use postern_types::VlanId;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -53,6 +53,7 @@ pub struct NodeState {
     nft: RefCell<Option<Nft>>,
     rules: Result<Rules, String>,
     iptables: Result<Iptables, String>,
+    forwards: OnceCell<Result<Forwards, String>>,
     leases: RefCell<BTreeMap<(PathBuf, String), Listed>>,
 }
 
@@ -128,9 +129,24 @@ impl NodeState {
             nft: RefCell::new(nft),
             rules,
             iptables,
+            forwards: OnceCell::new(),
             leases: RefCell::default(),
         };
         Ok((node_state, records))
+    }
+
+    /// Returns the filter tables of iptables, read once, at the first question.
+    pub(crate) fn forwards(&self) -> Result<&Forwards, &str> {
+        let look = || match &mut *self.nft.borrow_mut() {
+            Some(nft) => Forwards::look(nft, Self::means()).map_err(|e| e.to_string()),
+            None => Err(NOT_SHOWN.to_owned()),
+        };
+        self.forwards.get_or_init(look).as_ref().map_err(String::as_str)
+    }
+
+    /// Returns the runner of the packet filters' programs.
+    pub(crate) fn means() -> ProgramRunner<'static> {
+        ProgramRunner { runner: &Direct, nft: None, deadline: Instant::now() + FILTERS_WITHIN }
     }
 
     /// Returns the leases of a network in a data directory.

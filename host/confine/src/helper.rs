@@ -8,6 +8,7 @@
 //! hold the attachment's lock.
 #![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
 
+use crate::bus::Bus;
 use crate::descriptors::close_all_but;
 use crate::program::{Direct, Environment, Output, Program, Run};
 use nix::errno::Errno;
@@ -74,6 +75,7 @@ pub struct Helper {
     pid: Pid,
     channel: UnixStream,
     programs: Vec<Allowed>,
+    bus: Option<Bus>,
     /// True if an answer did not come. It may still come, and must not be read as the answer to another question.
     unanswered: Cell<bool>,
 }
@@ -81,7 +83,7 @@ pub struct Helper {
 /// One request; the input follows in pieces.
 #[derive(Serialize, Deserialize)]
 struct Request {
-    /// The program's index in the list.
+    /// The program's index in the list; the message bus is behind its end.
     number: usize,
     arguments: Vec<String>,
     environment: Environment,
@@ -116,15 +118,23 @@ impl Helper {
     /// # Errors
     /// The kernel gives no process or no channel.
     pub fn start(programs: Vec<Allowed>, lock: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        Self::start_with(programs, None, lock)
+    }
+
+    /// As [`Helper::start`], for a helper that also makes these calls on the message bus.
+    ///
+    /// # Errors
+    /// As [`Helper::start`].
+    pub fn start_with(programs: Vec<Allowed>, bus: Option<Bus>, lock: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => {
-                Ok(Self { pid: child, channel: ours, programs, unanswered: Cell::new(false) })
+                Ok(Self { pid: child, channel: ours, programs, bus, unanswered: Cell::new(false) })
             }
             ForkResult::Child => {
                 drop(ours);
-                serve(&theirs, &programs, lock)
+                serve(&theirs, &programs, bus.as_ref(), lock)
             }
         }
     }
@@ -136,8 +146,14 @@ impl Helper {
 }
 
 impl Run for Helper {
+    fn can_start(&self) -> bool {
+        !self.programs.is_empty()
+    }
+
     fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output> {
-        let number = self.programs.iter().position(|allowed| allowed.path == program.path).ok_or_else(|| {
+        let listed = self.programs.iter().position(|allowed| allowed.path == program.path);
+        let is_call = self.bus.as_ref().is_some_and(|bus| *bus.path() == program.path);
+        let number = listed.or(is_call.then_some(self.programs.len())).ok_or_else(|| {
             let text = format!("{} is not among the programs of this run", program.path.display());
             io::Error::new(io::ErrorKind::PermissionDenied, text)
         })?;
@@ -212,27 +228,33 @@ fn receive_text(channel: &UnixStream, until: Option<Instant>) -> Result<String, 
 }
 
 /// Serves the client until it ends.
-fn serve(channel: &UnixStream, programs: &[Allowed], lock: Option<BorrowedFd<'_>>) -> ! {
+fn serve(channel: &UnixStream, programs: &[Allowed], bus: Option<&Bus>, lock: Option<BorrowedFd<'_>>) -> ! {
     // Standard error stays open for messages of the C library. All other descriptors belong to the parent.
     let mut kept = vec![2, channel.as_raw_fd()];
     kept.extend(lock.map(|lock| lock.as_raw_fd()));
     let inherited = lock.is_none_or(|lock| fcntl(lock, FcntlArg::F_SETFD(FdFlag::empty())).is_ok());
     // Orphans of its programs become its own children, so that it finds them when it must kill them.
     let confined = inherited && close_all_but(&kept).is_ok() && set_child_subreaper(true).is_ok();
-    while confined && answer(channel, programs).is_ok() {}
+    while confined && answer(channel, programs, bus).is_ok() {}
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(0) }
 }
 
-fn answer(channel: &UnixStream, programs: &[Allowed]) -> Result<(), ChannelError> {
+fn answer(channel: &UnixStream, programs: &[Allowed], bus: Option<&Bus>) -> Result<(), ChannelError> {
     let request: Request = receive(channel, None)?;
     let input = receive_text(channel, None)?;
-    let Some(allowed) = programs.get(request.number) else { return Err(ChannelError::Closed) };
-    if !allowed.allows(&request.arguments, &request.environment, &input) {
-        let text = format!("{} may not be started like this", allowed.path.display());
+    let (path, is_allowed) = match (programs.get(request.number), bus) {
+        (Some(program), _) => (&program.path, program.allows(&request.arguments, &request.environment, &input)),
+        (None, Some(bus)) if request.number == programs.len() => {
+            (bus.path(), bus.allows(&request.arguments, &request.environment, &input))
+        }
+        (None, _) => return Err(ChannelError::Closed),
+    };
+    if !is_allowed {
+        let text = format!("{} may not be started like this", path.display());
         return send(channel, &Answer::Failed { errno: None, text }, None);
     }
-    let path = allowed.path.clone();
+    let path = path.clone();
     let program = Program { path, arguments: request.arguments, environment: request.environment, input };
     let deadline = Instant::now() + Duration::from_millis(request.milliseconds);
     match Direct.run_while(&program, deadline, Some(channel.as_fd())) {

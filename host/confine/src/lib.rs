@@ -5,6 +5,7 @@
 //! capabilities, filters and Landlock domains per thread. The code here does not decide what is needed: the gate's
 //! `confinement.rs` and the sandbox's `confine.rs` and `seal.rs` do.
 
+pub mod bus;
 mod capabilities;
 mod descriptors;
 mod directory_remover;
@@ -15,6 +16,7 @@ mod helper;
 pub mod program;
 mod tree;
 
+pub use bus::Bus;
 pub use capabilities::{empty_bounding_set, has_capability, keep_capabilities};
 pub use caps::Capability;
 pub use descriptors::close_all_but;

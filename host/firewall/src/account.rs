@@ -10,6 +10,8 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 use crate::iptables::{self, ProgramRunner};
 use crate::masquerade::{CHECKS, TABLE};
 use crate::nft::rule::{self, Rule};
+use postern_types::IngressPolicy;
+
 use crate::{AttachmentKey, FirewallError, Nft, macguard, masquerade};
 
 /// The rules that bear the mark of one attachment.
@@ -135,6 +137,32 @@ impl Iptables {
     #[must_use]
     pub fn unrecorded(&self, known: &[AttachmentKey]) -> Vec<Marked> {
         self.0.as_ref().map(|tables| tables.unrecorded(known)).unwrap_or_default()
+    }
+}
+
+/// The filter tables of iptables, read once.
+pub struct Forwards(Option<iptables::Tables>);
+
+impl Forwards {
+    /// As [`Iptables::look`].
+    ///
+    /// # Errors
+    /// As [`Iptables::look`].
+    pub fn look(nft: &mut Nft, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
+        let wanted = iptables::forward::may_be_admitted(nft)?;
+        Ok(Self(if wanted { Some(iptables::Tables::filter(runner)?) } else { None }))
+    }
+
+    /// True if a bridge is isolated in these families (true for IPv6).
+    #[must_use]
+    pub fn isolates(&self, bridge: &str, ingress: IngressPolicy, families: &[bool]) -> bool {
+        self.0.as_ref().is_some_and(|tables| tables.isolates(bridge, ingress, families))
+    }
+
+    /// True if the firewall plugin's rules let this address be forwarded.
+    #[must_use]
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.0.as_ref().is_some_and(|tables| tables.forwards(address))
     }
 }
 

@@ -6,7 +6,8 @@
 //! | module | content |
 //! |---|---|
 //! | [`masquerade`] | source NAT of an attachment's addresses, by nftables |
-//! | [`iptables`] | the same, by the system's iptables |
+//! | [`iptables`] | the same, by the system's iptables; the addresses that are forwarded, and bridges that are isolated |
+//! | [`firewalld`] | addresses that are forwarded, by firewalld |
 //! | [`macguard`] | a bridge port may send from one MAC only (`macspoofchk`) |
 //! | [`account`] | a list of the rules on the node, with their owners |
 //!
@@ -31,6 +32,7 @@
 
 pub mod account;
 mod error;
+pub mod firewalld;
 pub mod iptables;
 mod key;
 pub mod macguard;

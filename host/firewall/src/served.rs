@@ -10,6 +10,7 @@ use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleMessage};
 use nix::errno::Errno;
 use postern_netlink::Attributes;
 
+use crate::iptables::forward::CHAIN as FORWARDED;
 use crate::iptables::saved::SavedTable;
 use crate::iptables::{self, ProgramRunner};
 use crate::nft::rule::{Expression, Rule, destination_of};
@@ -93,10 +94,11 @@ impl Served {
 }
 
 impl ServingRule {
-    /// `None` for the rules of `ipMasq`, which concern traffic that leaves a container.
+    /// `None` for the rules of `ipMasq`, which concern traffic that leaves a container, and of the firewall plugin, which
+    /// let traffic pass that finds its way without them.
     fn of(family: &str, table: &str, chain: &str) -> Option<Self> {
         let digits = chain.strip_prefix("CNI-").unwrap_or_default();
-        if digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        if chain == FORWARDED || digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
         let of_plugin = chain.starts_with("CNI-") || table.starts_with("cni_");
@@ -187,6 +189,7 @@ mod tests {
             "*nat\n-A CNI-DN-1 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.9.0.2:80\n\
              -A X -d 10.9.0.3/32 -j ACCEPT\n-A X -d 10.9.0.0/24 -j ACCEPT\n-A X ! -d 10.9.0.4/32 -j ACCEPT\n\
              -A CNI-0123456789abcdef01234567 -d 10.9.0.5/32 -j ACCEPT\n\
+             -A CNI-FORWARD -d 10.9.0.6/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n\
              -A CNI-DN-2 -p tcp -j DNAT --to-destination [fd00::2]:80\nCOMMIT\n",
         );
         let found = of_saved(&table, "ip");

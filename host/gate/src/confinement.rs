@@ -24,12 +24,13 @@ use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
 use postern_confine::Capability as Right;
 use postern_confine::{
-    Access, Allowed, ConfineError, Confinement, DirectoryRemover, Files, Filter, Helper, NoPrograms, Refusal, Rule,
-    forget_environment,
+    Access, Allowed, Bus, ConfineError, Confinement, DirectoryRemover, Files, Filter, Helper, NoPrograms, Refusal,
+    Rule, forget_environment,
 };
 use postern_firewall::iptables;
 use postern_kernel::Namespace;
 use postern_policy::Policy;
+use postern_policy::capability::firewall::is_zone;
 use postern_state::{Dir, Record, kind};
 use postern_types::{Capability, OpError};
 use std::fs::remove_dir;
@@ -50,6 +51,10 @@ struct Needs {
     files: Vec<PathBuf>,
     /// Programs to run.
     programs: Vec<Allowed>,
+    /// True if firewalld is asked for.
+    bus: bool,
+    /// Zones of firewalld.
+    zones: Vec<String>,
 }
 
 /// Confines this process, and the thread that enters the container's namespace.
@@ -92,7 +97,8 @@ fn give_up(
     }
     // The boot ID is read while /proc can be reached. The answer is kept.
     postern_state::boot_id().map_err(|error| failed(&error))?;
-    session.runner = if needs.programs.is_empty() {
+    let bus = if needs.bus { Bus::locate(needs.zones.clone()) } else { None };
+    session.runner = if needs.programs.is_empty() && bus.is_none() {
         Rc::new(NoPrograms)
     } else {
         // The helper's programs hold the record's lock. If this process is killed, the removal waits until they have
@@ -101,7 +107,7 @@ fn give_up(
         let lock = session.record().map(Record::lock);
         // The helper starts before there is a second thread and before any right is given up: programs need the rights
         // from the runtime.
-        Rc::new(Helper::start(needs.programs.clone(), lock).map_err(|error| failed(&error))?)
+        Rc::new(Helper::start_with(needs.programs.clone(), bus, lock).map_err(|error| failed(&error))?)
     };
     forget_environment();
     let confinement = needs.confinement(session, &launcher.pids()).map_err(|error| failed(&error))?;
@@ -148,12 +154,13 @@ impl Needs {
             };
             // Every collection looks at the node's rules before it gives an address back, whichever plugin was called.
             needs.network |= verb == Verb::Gc;
-            needs.legacy = verb == Verb::Gc || launcher.policies().any(masquerades);
+            let looks = verb == Verb::Gc || launcher.policies().any(masquerades);
+            needs.legacy |= looks;
             // A collection of a network without masquerading only has to see which legacy tables there are.
             let asks =
                 |policy: &Policy| session.grants(policy).is_ok_and(|granted| granted.has(Capability::Masquerade));
             let may_run = verb != Verb::Gc || launcher.policies().any(asks) || iptables::has_legacy_nat();
-            if needs.legacy && may_run {
+            if looks && may_run {
                 needs.add_iptables(session);
             }
         }
@@ -190,6 +197,12 @@ impl Needs {
                 let _ = packet_filter::settings(session);
                 self.add_iptables(session);
             }
+            Need::Zone(zone) => self.add_zone(&zone),
+            Need::Forwarding => self.add_forwarding(session),
+            Need::Filters(zone) => {
+                self.add_forwarding(session);
+                self.add_zone(&zone);
+            }
             Need::Leases(directory) => self.add_leases(session, &directory),
             // A rule on a directory would allow everything in it.
             Need::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| places::is_file(file))),
@@ -214,6 +227,22 @@ impl Needs {
         }
         if let Ok(network) = postern_state::lease_place(&directory, &session.request.conf.name) {
             self.leases.push((directory, network));
+        }
+    }
+
+    /// As `add_iptables`, for the rules of the firewall plugin.
+    fn add_forwarding(&mut self, session: &Session) {
+        (self.network, self.legacy) = (true, true);
+        if iptables::forward::needs_program(session.program_runner()) {
+            self.add_programs(iptables::programs());
+        }
+    }
+
+    fn add_zone(&mut self, zone: &str) {
+        // Without a zone it can only be asked if firewalld runs.
+        self.bus = true;
+        if is_zone(zone) && !self.zones.iter().any(|have| have == zone) {
+            self.zones.push(zone.to_owned());
         }
     }
 

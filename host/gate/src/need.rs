@@ -12,6 +12,12 @@ pub enum Need<'a> {
     Container,
     /// The kernel's network, and the programs of iptables.
     Iptables,
+    /// The filter tables of iptables, with its programs where only these can read them.
+    Forwarding,
+    /// Sources in this zone of firewalld.
+    Zone(Cow<'a, str>),
+    /// Both, in no zone if it is empty.
+    Filters(Cow<'a, str>),
     /// A directory of leases.
     Leases(Cow<'a, str>),
     /// A file, to be read.

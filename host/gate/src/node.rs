@@ -17,6 +17,9 @@ pub const VLAN_GATEWAY: &str = "vlan-gateway";
 /// Kind of a family whose forwarding was switched on.
 pub const FORWARDING: &str = "forwarding";
 
+/// Kind of a bridge that was isolated, by its name.
+pub const ISOLATION: &str = "isolation";
+
 /// Notes an object, and has it made. The note comes first: an object without a note would never be collected.
 ///
 /// `make` returns true if this run made the object. If not, the note is removed again. For a link that it made, the

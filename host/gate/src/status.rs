@@ -11,9 +11,10 @@ use crate::errors::kernel_error;
 use crate::packet_filter;
 use crate::session::Session;
 use postern_cni::{Error, Verb, code};
-use postern_firewall::iptables;
+use postern_firewall::{firewalld, iptables};
+use postern_policy::capability::firewall::Named;
 use postern_policy::{Granted, Policy, Question, Rule, rule};
-use postern_types::{Backend, Capability, OpError, Operation, ops};
+use postern_types::{Backend, Capability, FirewallBackend, IngressPolicy, OpError, Operation, ops};
 use std::path::Path;
 
 /// Checks that the host could do its part of an ADD.
@@ -34,6 +35,7 @@ pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<()
             .with_details(granted.withdrawn_hint(missing)));
     }
     masquerading(session, policy, &granted)?;
+    forwarded(session, policy)?;
     if is_on(session, "macspoofchk") && policy.knows(Capability::MacGuard) {
         has_nftables(session, "spoofing protection")?;
     }
@@ -74,6 +76,26 @@ fn asked(session: &Session, granted: &Granted, operation: &Operation) -> Result<
     let question =
         Question { operation, verb: Verb::Add, conf: &session.request.conf, owns_link: true, kind: &|_| None };
     rule(granted, question)
+}
+
+/// Checks that the packet filter is there that the firewall plugin would use.
+fn forwarded(session: &Session, policy: &Policy) -> Result<(), Error> {
+    if !policy.knows(Capability::Firewall) {
+        return Ok(());
+    }
+    let named = Named::of(&session.request.conf);
+    let by_firewalld = match named.backend {
+        Some(FirewallBackend::Firewalld) if !firewalld::installed() => {
+            return Err(unavailable("the network wants firewalld, which is not installed on this node".to_owned()));
+        }
+        Some(FirewallBackend::Firewalld) => true,
+        Some(FirewallBackend::Iptables) => false,
+        None => firewalld::installed(),
+    };
+    if (!by_firewalld || IngressPolicy::parse(&named.ingress).is_some()) && iptables::installed() == [false, false] {
+        return Err(unavailable("the network's rules are iptables', which is not installed: install it".to_owned()));
+    }
+    Ok(())
 }
 
 fn masquerading(session: &Session, policy: &Policy, granted: &Granted) -> Result<(), Error> {

@@ -4,7 +4,7 @@
 //! Objects are found by the names and marks that the native plugins use too. No policy is asked: an attachment may
 //! always remove its own objects, and runtimes call DEL until it succeeds.
 
-use crate::capability::{device, leases, link, masquerade};
+use crate::capability::{device, firewall, leases, link, masquerade};
 use crate::collect;
 use crate::effect::Macvlan;
 use crate::effect::{Effect, Lease, MacGuard};
@@ -25,6 +25,8 @@ pub struct Part {
     pub device: bool,
     /// Masquerading and spoofing protection.
     pub rules: bool,
+    /// Rules that let its addresses be forwarded.
+    pub forwarded: bool,
     /// Addresses.
     pub leases: bool,
 }
@@ -44,11 +46,18 @@ impl Part {
                 link: policy.makes_links() && !policy.knows(Capability::Device),
                 device: policy.knows(Capability::Device),
                 rules: policy.knows(Capability::Masquerade) || policy.knows(Capability::MacGuard),
+                forwarded: policy.knows(Capability::Firewall),
                 leases: policy.knows(Capability::Leases) || policy.knows(Capability::Ipam) && delegates,
             },
             None => {
                 let is_interface_plugin = request.conf.ipam_type != request.plugin;
-                Self { link: is_interface_plugin, device: false, rules: is_interface_plugin, leases: delegates }
+                Self {
+                    link: is_interface_plugin,
+                    device: false,
+                    rules: is_interface_plugin,
+                    forwarded: is_interface_plugin,
+                    leases: delegates,
+                }
             }
         }
     }
@@ -64,6 +73,9 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
     let mut failed = None;
     if part.rules {
         step(session, &mut failed, json!({"effect": "masquerade"}), masquerade::remove_own);
+    }
+    if part.forwarded {
+        step(session, &mut failed, json!({"effect": "firewall"}), firewall::remove_own);
     }
     let mut pair_stays = false;
     // An attachment that joined with another plugin's link leaves the container's link to that plugin.

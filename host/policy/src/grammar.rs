@@ -1,12 +1,13 @@
 //! The grammar of policy files: the keys of each table, and the kinds of values.
 
+use super::capability::firewall::{is_admin_chain, is_zone};
 use super::error::ValueError;
 use super::template::Template;
 use super::{capability, port};
 use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
 use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
-use postern_types::{Backend, Capability, Mac, MacvlanMode};
+use postern_types::{Backend, Capability, FirewallBackend, IngressPolicy, Mac, MacvlanMode};
 
 /// The kinds of values that a key can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,14 @@ pub enum Kind {
     Backend,
     /// Mode of a macvlan.
     Mode,
+    /// The packet filter that admits addresses.
+    Filter,
+    /// A zone of firewalld.
+    Zone,
+    /// A chain of iptables for an administrator's rules.
+    Chain,
+    /// The places that a bridge may be reached from.
+    Ingress,
     /// A link-layer address.
     LinkAddress,
     /// The name of a device on its bus.
@@ -163,6 +172,10 @@ impl Kind {
             Self::Plugin => !text.is_empty() && !text.contains('/') && !text.starts_with('.'),
             Self::Backend => text == ANY || Backend::parse(text).is_some(),
             Self::Mode => MacvlanMode::parse(text).is_some(),
+            Self::Filter => FirewallBackend::parse(text).is_some(),
+            Self::Zone => is_zone(text),
+            Self::Chain => is_admin_chain(text),
+            Self::Ingress => text == "open" || IngressPolicy::parse(text).is_some(),
             Self::LinkAddress => text.parse::<Mac>().is_ok(),
             Self::Device => {
                 let is_own = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'.' | b'_' | b'-');
@@ -194,6 +207,13 @@ impl Kind {
             Self::Plugin => "type of a plugin: it can't have a `/` or begin with a `.`; `*` is any part of it",
             Self::LinkAddress => "link-layer address: it can be \"02:00:5e:10:00:01\"",
             Self::Device => "device: it can be \"0000:3b:00.1\" or \"mlx5_core.sf.4\"; `*` is any part of it",
+            Self::Filter => "packet filter: it can be \"iptables\" or \"firewalld\"",
+            Self::Zone => "zone: it can have letters, digits, `_` and `-`",
+            Self::Chain => {
+                "chain for an administrator's rules: it can be \"CNI-ADMIN\" or a name of up to 28 letters, digits, `_`, `-` and \
+                 `.`, which neither iptables nor another program has for its own"
+            }
+            Self::Ingress => "ingress policy: it can be \"open\", \"same-bridge\" or \"isolated\"",
             Self::Mode => "mode: it can be \"bridge\", \"private\", \"vepa\" or \"passthru\"",
             Self::Backend => "backend: it can be \"nftables\", \"iptables\" or \"any\"",
             Self::Directory => "absolute directory: it can be \"/PATH\"; `*` is any part of a name in it",
@@ -221,7 +241,31 @@ mod tests {
 
     #[test]
     fn every_kind_says_what_is_possible() {
-        let cases: [(Kind, &[&str], &[&str], &str); 14] = [
+        let cases: [(Kind, &[&str], &[&str], &str); 18] = [
+            (
+                Kind::Filter,
+                &["iptables", "firewalld", "${config.backend | iptables}"],
+                &["nftables", "", "*", "${config.x | pf}"],
+                "\"iptables\" or \"firewalld\"",
+            ),
+            (
+                Kind::Zone,
+                &["trusted", "${config.firewalldZone | trusted}"],
+                &["", "*", "a b", "a/b"],
+                "letters, digits",
+            ),
+            (
+                Kind::Chain,
+                &["CNI-ADMIN", "MY_RULES", "${config.iptablesAdminChainName | CNI-ADMIN}"],
+                &["", "*", "FORWARD", "KUBE-FORWARD", "CNI-FORWARD", "${config.x | DOCKER}"],
+                "CNI-ADMIN",
+            ),
+            (
+                Kind::Ingress,
+                &["open", "same-bridge", "isolated", "${config.ingressPolicy | open}"],
+                &["", "*", "closed"],
+                "\"same-bridge\" or \"isolated\"",
+            ),
             (
                 Kind::LinkAddress,
                 &["02:00:5e:10:00:01", "02-00-5E-10-00-01", "${config.hwaddr}"],

@@ -24,6 +24,6 @@ pub use operation::{ActsIn, Capability, Handle, Kind, Lasting, Operation, Row, T
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use reply::Reply;
 pub use values::{
-    Address, Backend, BridgeInfo, DeviceKey, Dns, LeaseGrant, LeaseRange, LinkInfo, LinkSysctl, MacvlanInfo,
-    MacvlanMode, PortSpec, Route, VethPair, VlanId,
+    Address, Backend, BridgeInfo, DeviceKey, Dns, FirewallBackend, IngressPolicy, LeaseGrant, LeaseRange, LinkInfo,
+    LinkSysctl, MacvlanInfo, MacvlanMode, PortSpec, Route, VethPair, VlanId,
 };

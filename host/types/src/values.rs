@@ -203,6 +203,56 @@ impl Backend {
     }
 }
 
+/// The packet filter that admits an attachment's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FirewallBackend {
+    /// The node's own iptables programs.
+    Iptables,
+    /// firewalld, by the system's message bus.
+    Firewalld,
+}
+
+impl FirewallBackend {
+    /// As configurations and policies write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Iptables => "iptables",
+            Self::Firewalld => "firewalld",
+        }
+    }
+
+    /// The one of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Iptables, Self::Firewalld].into_iter().find(|backend| backend.name() == name)
+    }
+}
+
+/// The places that a bridge may be reached from, beside the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IngressPolicy {
+    /// Links of the same bridge, and no other bridge with such a policy.
+    SameBridge,
+    /// None.
+    Isolated,
+}
+
+impl IngressPolicy {
+    /// As configurations and policies write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SameBridge => "same-bridge",
+            Self::Isolated => "isolated",
+        }
+    }
+
+    /// The one of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::SameBridge, Self::Isolated].into_iter().find(|policy| policy.name() == name)
+    }
+}
+
 /// One range of addresses, as host-local's configuration gives it. The gate fills in the missing values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRange {

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use postern_types::{
-    Backend, Capability, DeviceKey, LeaseRange, LinkSysctl, MacvlanMode, Operation, PortSpec, Route, ops,
+    Backend, Capability, DeviceKey, IngressPolicy, LeaseRange, LinkSysctl, MacvlanMode, Operation, PortSpec, Route, ops,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -97,6 +97,11 @@ fn samples() -> Vec<Operation> {
         ops::MacGuard::Ensure { host: 16, mac }.into(),
         ops::MacGuard::Check { host: 17, mac }.into(),
         ops::MacGuard::Remove.into(),
+        ops::Firewall::Admit { addresses: nets() }.into(),
+        ops::Firewall::Isolate { ingress: IngressPolicy::SameBridge }.into(),
+        ops::Firewall::Isolate { ingress: IngressPolicy::Isolated }.into(),
+        ops::Firewall::Check { addresses: nets() }.into(),
+        ops::Firewall::Remove.into(),
         ops::Ipam::Add.into(),
         ops::Ipam::Del.into(),
         ops::Ipam::Check.into(),
@@ -173,7 +178,7 @@ fn where_capabilities_act() {
     };
     assert_eq!(
         names(Capability::acts_in_container),
-        "link veth addresses routes link-sysctl loopback parent macvlan device"
+        "link veth addresses routes link-sysctl loopback parent macvlan device firewall"
     );
     assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

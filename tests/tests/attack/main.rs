@@ -15,6 +15,7 @@ mod configuration;
 mod delegation;
 mod devices;
 mod endings;
+mod firewall;
 mod handles;
 mod leases;
 mod limits;

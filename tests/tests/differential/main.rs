@@ -9,6 +9,7 @@
 
 mod bridge;
 mod cross;
+mod firewall;
 mod host_device;
 mod ipam;
 mod macvlan;
@@ -72,6 +73,7 @@ fn test() -> Result<()> {
         ptp::cases(),
         macvlan::cases(),
         host_device::cases(),
+        firewall::cases(),
         ipam::cases(),
         protocol::cases(),
         cross::cases(),

@@ -6,6 +6,7 @@ mod addresses;
 mod attachments;
 mod bridge;
 mod device;
+mod firewall;
 mod forwarding;
 mod ipam;
 mod leases;
@@ -39,6 +40,7 @@ pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpErr
         Operation::Parent(operation) => parent::answer(kernel, operation),
         Operation::Macvlan(operation) => macvlan::answer(kernel, operation),
         Operation::Device(operation) => device::answer(kernel, operation),
+        Operation::Firewall(operation) => firewall::answer(kernel, operation),
         Operation::PointToPoint(operation) => point_to_point::answer(kernel, operation),
         Operation::Forwarding(operation) => forwarding::answer(kernel, operation),
         Operation::Masquerade(operation) => masquerade::answer(kernel, operation),

@@ -4,7 +4,8 @@ use super::{AGAIN, Account, REAPPLY, path};
 use crate::namespaces::Found;
 use crate::node_state::NodeState;
 use ipnet::IpNet;
-use postern_gate::effect::{MacGuard, Macvlan, Port, Veth};
+use postern_firewall::firewalld;
+use postern_gate::effect::{Firewall, Isolation, MacGuard, Macvlan, Port, Veth};
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
@@ -35,6 +36,48 @@ impl NodeState {
                 Err(reason) => format!("{} by {name}: can't be looked at: {reason}", address.addr()),
             };
             account.fact(plugin, "masquerading", found);
+        }
+    }
+
+    /// Compares the isolation of the attachment's bridge.
+    pub(super) fn isolated(&self, account: &mut Account, plugin: &str, isolation: &Isolation) {
+        let Isolation { bridge, ingress, .. } = isolation;
+        let families: Vec<bool> =
+            [(isolation.v4, false), (isolation.v6, true)].into_iter().filter(|of| of.0).map(|of| of.1).collect();
+        let found = match self.forwards().map(|tables| tables.isolates(bridge, *ingress, &families)) {
+            Ok(true) => format!("bridge {bridge}, {}", ingress.name()),
+            Ok(false) => {
+                let what =
+                    format!("bridge {bridge} is not isolated ({}): its rules in iptables are gone", ingress.name());
+                account.differs(what, REAPPLY, true);
+                format!("bridge {bridge}, {}: its rules are gone", ingress.name())
+            }
+            Err(reason) => format!("bridge {bridge}: can't be looked at: {reason}"),
+        };
+        account.fact(plugin, "isolation", found);
+    }
+
+    /// Compares what lets the addresses be forwarded.
+    pub(super) fn forwarded(&self, account: &mut Account, plugin: &str, made: &Firewall) {
+        for address in made.addresses.iter().map(IpNet::addr) {
+            let (name, present) = match &made.zone {
+                Some(zone) => (
+                    format!("zone {zone} of firewalld"),
+                    firewalld::query(zone, address, Self::means()).map_err(|e| e.to_string()),
+                ),
+                None => {
+                    ("iptables".to_owned(), self.forwards().map(|tables| tables.has(address)).map_err(str::to_owned))
+                }
+            };
+            let found = match present {
+                Ok(true) => format!("{address} by {name}"),
+                Ok(false) => {
+                    account.differs(format!("{address} is not forwarded: it is gone from {name}"), REAPPLY, true);
+                    format!("{address} by {name}: it is gone from there")
+                }
+                Err(reason) => format!("{address} by {name}: can't be looked at: {reason}"),
+            };
+            account.fact(plugin, "forwarding", found);
         }
     }
 

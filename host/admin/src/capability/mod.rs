@@ -7,6 +7,7 @@ mod addresses;
 mod attachments;
 mod bridge;
 mod device;
+mod firewall;
 mod forwarding;
 mod ipam;
 mod leases;
@@ -77,6 +78,7 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::Parent => &parent::PAGE,
         Capability::Macvlan => &macvlan::PAGE,
         Capability::Device => &device::PAGE,
+        Capability::Firewall => &firewall::PAGE,
         Capability::PointToPoint => &point_to_point::PAGE,
         Capability::Forwarding => &forwarding::PAGE,
         Capability::Masquerade => &masquerade::PAGE,
@@ -101,6 +103,7 @@ pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
         Operation::Parent(operation) => operation,
         Operation::Macvlan(operation) => operation,
         Operation::Device(operation) => operation,
+        Operation::Firewall(operation) => operation,
         Operation::PointToPoint(operation) => operation,
         Operation::Forwarding(operation) => operation,
         Operation::Masquerade(operation) => operation,

@@ -306,6 +306,7 @@ impl Stage {
             | Operation::Device(_)
             | Operation::PointToPoint(_)
             | Operation::Masquerade(_)
+            | Operation::Firewall(_)
             | Operation::Loopback(_)
             | Operation::Attachments(_) => self.simulate(run, front, operation),
         }

@@ -24,7 +24,7 @@ use ipnet::IpNet;
 use super::programs::{ProgramRunner, Programs, families};
 use super::saved::{Rule, SavedRule};
 use super::set::{Owner, Place, Placed, RuleSet, stale_owners};
-use super::{NAT, Tables};
+use super::{NAT, Tables, by_family};
 use crate::account::{Marked, gather};
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
 use crate::{AttachmentKey, FirewallError};
@@ -331,15 +331,6 @@ impl Tables {
         }
         unrecorded
     }
-}
-
-/// Splits the addresses into IPv4 and IPv6; an empty family is left out.
-fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
-    [false, true].into_iter().filter_map(|v6| {
-        let of_family = |address: &IpNet| matches!(address, IpNet::V6(_)) == v6;
-        let addrs: Vec<IpNet> = addrs.iter().copied().filter(of_family).collect();
-        (!addrs.is_empty()).then_some((v6, addrs))
-    })
 }
 
 /// Returns the container and network of the masquerading that this rule starts.

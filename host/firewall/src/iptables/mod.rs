@@ -13,10 +13,12 @@
 //! | `saved` | the text that they print and read |
 //! | `set` | a set of rules with one owner, in any table and chains |
 //! | `masquerade` | the rules of `ipMasq` |
+//! | `forward` | the rules of the firewall plugin |
 //! | `variant` | nf_tables, or legacy iptables |
 //! | `presence` | a fast question to the kernel: can there be any rules? |
 
 mod forms;
+pub mod forward;
 mod masquerade;
 mod netlink;
 #[cfg(test)]
@@ -38,11 +40,25 @@ pub use programs::{ProgramRunner, available, installed, missing, programs, usabl
 pub use variant::is_legacy;
 
 use crate::FirewallError;
+use ipnet::IpNet;
+use presence::has_legacy;
 use programs::families;
 use saved::SavedTable;
 
 /// The table for address translation.
 const NAT: &str = "nat";
+
+/// The table for what is let through.
+const FILTER: &str = "filter";
+
+/// Splits the addresses into IPv4 and IPv6; an empty family is left out.
+fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
+    [false, true].into_iter().filter_map(|v6| {
+        let of_family = |address: &IpNet| matches!(address, IpNet::V6(_)) == v6;
+        let addrs: Vec<IpNet> = addrs.iter().copied().filter(of_family).collect();
+        (!addrs.is_empty()).then_some((v6, addrs))
+    })
+}
 
 /// A table of both families at one moment. A family without programs has none.
 pub(crate) struct Tables(Vec<(bool, SavedTable)>);

@@ -93,6 +93,6 @@ pub fn has_legacy_nat() -> bool {
 }
 
 /// As [`has_legacy_nat`], for any table.
-fn has_legacy(table: &str) -> bool {
+pub(super) fn has_legacy(table: &str) -> bool {
     [false, true].into_iter().any(|v6| legacy_tables(v6).is_none_or(|tables| tables.iter().any(|name| name == table)))
 }

@@ -15,7 +15,7 @@ use crate::program;
 use crate::{FirewallError, Nft};
 
 /// The tables that a helper may change for a gate: those in which a capability has rules.
-const TABLES: [&str; 1] = [super::NAT];
+const TABLES: [&str; 2] = [super::NAT, super::FILTER];
 
 /// The number of new plans for a change that failed, because another program changed the rules first.
 const RETRIES: usize = 3;
@@ -227,18 +227,13 @@ mod tests {
     fn a_helper_runs_what_this_asks_for_and_no_program_besides() {
         let change = "*nat\n-N CNI-1\n-A CNI-1 -d 10.1.0.0/16 -m comment --comment \"name: \\\"n\\\" id: \\\"c\\\"\" -j ACCEPT\nCOMMIT\n";
         assert!(is_change(change) && is_change("") && is_change("*nat\n-F CNI-1\n-X CNI-1\nCOMMIT"));
-        for evil in [
-            "*filter",
-            "*nat\n-P INPUT DROP",
-            "-A X -M /tmp/x",
-            "-A X -M/tmp/x",
-            "-A X --modprobe=/tmp/x",
-            "-A X --mo /x",
-        ] {
+        for evil in
+            ["*raw", "*nat\n-P INPUT DROP", "-A X -M /tmp/x", "-A X -M/tmp/x", "-A X --modprobe=/tmp/x", "-A X --mo /x"]
+        {
             assert!(!is_change(evil), "{evil}");
         }
         assert!(is_save(&["-t".to_owned(), "nat".to_owned()]));
-        for evil in [&["-t", "filter"][..], &["-t"], &["-t", "nat", "-M"], &["-f", "nat"]] {
+        for evil in [&["-t", "raw"][..], &["-t"], &["-t", "nat", "-M"], &["-f", "nat"]] {
             assert!(!is_save(&evil.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()), "{evil:?}");
         }
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();

@@ -15,10 +15,6 @@ use crate::FirewallError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The beginning of the chain, before all other rules.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "masquerading has none; the jumps of portmap and firewall are such")
-    )]
     First,
     /// Before the rules of this set with [`Place::Last`], if they are there; else the chain's end.
     Early,
@@ -101,7 +97,7 @@ impl RuleSet {
     }
 
     /// Returns the changes that complete the set.
-    fn additions(&self, saved: &SavedTable) -> Vec<String> {
+    pub(crate) fn additions(&self, saved: &SavedTable) -> Vec<String> {
         let mut changes: Vec<String> = Vec::new();
         let mut change = |line| {
             if !changes.contains(&line) {

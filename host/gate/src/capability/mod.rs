@@ -10,6 +10,7 @@ pub mod attachments;
 pub mod bridge;
 pub mod device;
 pub mod facts;
+pub mod firewall;
 pub mod forwarding;
 pub mod ipam;
 pub mod leases;
@@ -41,6 +42,7 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::Parent => &parent::FACTS,
         Capability::Macvlan => &macvlan::FACTS,
         Capability::Device => &device::FACTS,
+        Capability::Firewall => &firewall::FACTS,
         Capability::PointToPoint => &point_to_point::FACTS,
         Capability::Forwarding => &forwarding::FACTS,
         Capability::Masquerade => &masquerade::FACTS,
@@ -68,6 +70,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::Parent(operation) => parent::execute(gate, operation),
         Operation::Macvlan(operation) => macvlan::execute(gate, operation),
         Operation::Device(operation) => device::execute(gate, operation),
+        Operation::Firewall(operation) => firewall::execute(gate, operation),
         Operation::PointToPoint(operation) => point_to_point::execute(gate, operation),
         Operation::Forwarding(operation) => forwarding::execute(gate, operation),
         Operation::Masquerade(operation) => masquerade::execute(gate, operation),

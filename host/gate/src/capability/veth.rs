@@ -150,16 +150,9 @@ fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
         gate.session.undo.iter().any(|undo| of_end(&undo.effect))
     };
     let ours = end.as_ref().is_some_and(|end| gate.session.request.verb != Verb::Add || is_this_runs(end));
-    if end.is_none()
-        && let Some(peer) = own.peer_index
-    {
-        // A native plugin's pair can be looked at, and nothing else. Both ends must name each other, and the host end
-        // must name the container's namespace. An index is unique in one namespace only, and root in the container can
-        // choose it.
-        let number = host.namespace_number(gate.session.namespace()?.fd()).map_err(kernel_error)?;
-        let found = host.link_by_index(peer).map_err(kernel_error)?;
-        let mutual = |link: &Link| link.peer_index == Some(own.index) && link.peer_netnsid == number;
-        end = found.filter(|link| link.kind == "veth" && number.is_some() && mutual(link));
+    if end.is_none() {
+        // A native plugin's pair can be looked at, and nothing else.
+        end = gate.session.mutual_end_of(&own)?;
     }
     let Some(end) = end else { return none };
     let bridge = match end.master {

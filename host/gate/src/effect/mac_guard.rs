@@ -205,6 +205,8 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         Effect::Port(port) => Some(port.name),
         Effect::Macvlan(_)
         | Effect::Device(_)
+        | Effect::Firewall(_)
+        | Effect::Isolation(_)
         | Effect::Masquerade(_)
         | Effect::MacGuard(_)
         | Effect::Lease(_)

@@ -13,6 +13,8 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 pub mod device;
+mod firewall;
+mod isolation;
 pub(crate) mod lease;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
@@ -23,6 +25,8 @@ mod port;
 mod veth;
 
 pub use device::Device;
+pub use firewall::Firewall;
+pub use isolation::Isolation;
 pub use lease::Lease;
 pub use loopback_up::LoopbackUp;
 pub use mac_guard::MacGuard;
@@ -167,6 +171,8 @@ effects! {
     Device: device;
     Masquerade: masquerade;
     MacGuard: mac_guard;
+    Firewall: firewall;
+    Isolation: isolation;
     Lease: lease;
     Native: native;
     LoopbackUp: loopback_up;
@@ -244,7 +250,7 @@ impl Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_types::{Backend, Mac};
+    use postern_types::{Backend, FirewallBackend, IngressPolicy, Mac};
 
     /// The form of each effect in records, and the forms that earlier versions wrote.
     #[test]
@@ -282,6 +288,33 @@ mod tests {
             (
                 Effect::Masquerade(Masquerade { backend: Backend::Iptables, addresses: Vec::new() }),
                 r#"{"effect":"masquerade","backend":"iptables","addresses":[]}"#,
+            ),
+            (
+                Effect::Firewall(Firewall {
+                    backend: FirewallBackend::Iptables,
+                    admin_chain: Some("CNI-ADMIN".to_owned()),
+                    zone: None,
+                    addresses: addresses(),
+                }),
+                r#"{"effect":"firewall","backend":"iptables","admin_chain":"CNI-ADMIN","addresses":["10.1.0.2/24","fd00::2/64"]}"#,
+            ),
+            (
+                Effect::Firewall(Firewall {
+                    backend: FirewallBackend::Firewalld,
+                    admin_chain: None,
+                    zone: Some("trusted".to_owned()),
+                    addresses: addresses(),
+                }),
+                r#"{"effect":"firewall","backend":"firewalld","zone":"trusted","addresses":["10.1.0.2/24","fd00::2/64"]}"#,
+            ),
+            (
+                Effect::Isolation(Isolation {
+                    bridge: "cni0".to_owned(),
+                    ingress: IngressPolicy::SameBridge,
+                    v4: true,
+                    v6: false,
+                }),
+                r#"{"effect":"isolation","bridge":"cni0","ingress":"same-bridge","v4":true,"v6":false}"#,
             ),
             (Effect::MacGuard(MacGuard { id: None, host: None, mac: None }), r#"{"effect":"mac-guard"}"#),
             (

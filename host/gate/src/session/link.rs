@@ -28,6 +28,35 @@ impl Session {
         Ok(None)
     }
 
+    /// Returns the host end of the container's pair by the kernel alone: a native plugin's pair has no record. Both ends
+    /// must name each other, and the host end must name the container's namespace. An index is unique in one namespace
+    /// only, and root in the container can choose it.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    pub fn mutual_end(&self) -> Result<Option<Link>, OpError> {
+        let Some(container) = self.container() else { return Ok(None) };
+        let own =
+            container.netlink().map_err(kernel_error)?.link_by_name(&self.request.ifname).map_err(kernel_error)?;
+        match own.filter(|own| own.kind == "veth") {
+            Some(own) => self.mutual_end_of(&own),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Session::mutual_end`], for this link of the container, which is a veth.
+    ///
+    /// # Errors
+    /// As [`Session::mutual_end`].
+    pub fn mutual_end_of(&self, own: &Link) -> Result<Option<Link>, OpError> {
+        let Some(peer) = own.peer_index else { return Ok(None) };
+        let host = self.host()?;
+        let number = host.namespace_number(self.namespace()?.fd()).map_err(kernel_error)?;
+        let found = host.link_by_index(peer).map_err(kernel_error)?;
+        let mutual = |link: &Link| link.peer_index == Some(own.index) && link.peer_netnsid == number;
+        Ok(found.filter(|link| link.kind == "veth" && number.is_some() && mutual(link)))
+    }
+
     /// True if this link of the container leads to the host.
     ///
     /// The other end of a pair is a link of the host. A stacked link lies on one of the host's links. The kernel tells
@@ -92,7 +121,7 @@ impl Session {
     ///
     /// # Errors
     /// The records can't be listed.
-    pub(super) fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
+    pub(crate) fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
         let own = self.key()?;
         let records = postern_state::list(&self.state).map_err(state_error)?;
         Ok(records.iter().any(|summary| summary.key.as_ref().is_some_and(|key| *key != own) && claims(summary)))

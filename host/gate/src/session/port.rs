@@ -193,6 +193,8 @@ impl Session {
             // A device that the kernel brought home gets its own name only by its DEL.
             Effect::Device(device) => device.is_claim(link),
             Effect::Macvlan(_)
+            | Effect::Firewall(_)
+            | Effect::Isolation(_)
             | Effect::Masquerade(_)
             | Effect::MacGuard(_)
             | Effect::Lease(_)

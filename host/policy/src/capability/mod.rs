@@ -9,6 +9,7 @@ mod addresses;
 mod attachments;
 mod bridge;
 pub mod device;
+pub mod firewall;
 mod forwarding;
 mod ipam;
 pub mod leases;
@@ -70,6 +71,7 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::Parent(operation) => operation,
         Operation::Macvlan(operation) => operation,
         Operation::Device(operation) => operation,
+        Operation::Firewall(operation) => operation,
         Operation::PointToPoint(operation) => operation,
         Operation::Forwarding(operation) => operation,
         Operation::Masquerade(operation) => operation,
@@ -94,6 +96,7 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::Parent => parent::KEYS,
         Capability::Macvlan => macvlan::KEYS,
         Capability::Device => device::KEYS,
+        Capability::Firewall => firewall::KEYS,
         Capability::PointToPoint => point_to_point::KEYS,
         Capability::Forwarding => forwarding::KEYS,
         Capability::Masquerade => masquerade::KEYS,

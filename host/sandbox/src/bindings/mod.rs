@@ -7,6 +7,7 @@ mod addresses;
 mod attachments;
 mod bridge;
 mod device;
+mod firewall;
 mod forwarding;
 mod ipam;
 mod leases;
@@ -99,6 +100,7 @@ fn interface(capability: Capability) -> Interface {
         Capability::Parent => ("postern:cni/parent", |linker| wit::parent::add_to_linker::<_, Own>(linker, own)),
         Capability::Macvlan => ("postern:cni/macvlan", |linker| wit::macvlan::add_to_linker::<_, Own>(linker, own)),
         Capability::Device => ("postern:cni/device", |linker| wit::device::add_to_linker::<_, Own>(linker, own)),
+        Capability::Firewall => ("postern:cni/firewall", |linker| wit::firewall::add_to_linker::<_, Own>(linker, own)),
         Capability::Forwarding => {
             ("postern:cni/forwarding", |linker| wit::forwarding::add_to_linker::<_, Own>(linker, own))
         }

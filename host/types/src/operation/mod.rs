@@ -9,6 +9,7 @@ mod addresses;
 mod attachments;
 mod bridge;
 mod device;
+mod firewall;
 mod forwarding;
 mod ipam;
 mod leases;
@@ -147,6 +148,7 @@ capabilities! {
     Parent: parent, "parent";
     Macvlan: macvlan, "macvlan";
     Device: device, "device";
+    Firewall: firewall, "firewall";
 }
 
 impl Capability {

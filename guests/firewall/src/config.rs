@@ -1,0 +1,61 @@
+//! Reading the configuration. Messages are those of the native plugin.
+
+use postern_guest::cni::{CniResult, NetConf};
+use postern_guest::types::IngressPolicy;
+use postern_guest::{Error, Request};
+
+/// The keys of this plugin. The host reads `backend`, `iptablesAdminChainName` and `firewalldZone` itself; here they only
+/// have to be texts.
+#[derive(Debug)]
+pub struct Config {
+    /// As written: ADD alone needs to understand it.
+    ingress: String,
+    /// The result of the plugins before.
+    pub previous: Option<CniResult>,
+}
+
+impl Config {
+    /// # Errors
+    /// Code 999 for what can't be read.
+    pub fn read(request: &Request) -> Result<Self, Error> {
+        request.conf().and_then(|conf| Self::decode(&conf)).map_err(load_error)
+    }
+
+    fn decode(conf: &NetConf) -> Result<Self, Error> {
+        let fields = conf.fields();
+        for key in ["backend", "iptablesAdminChainName", "firewalldZone"] {
+            fields.string(key)?;
+        }
+        let ingress = fields.string("ingressPolicy")?.unwrap_or_default();
+        Ok(Self { ingress, previous: conf.previous_result()? })
+    }
+
+    /// Returns the result of the plugins before, which ADD and CHECK need.
+    ///
+    /// # Errors
+    /// Code 999 if there is none.
+    pub fn required(self) -> Result<CniResult, Error> {
+        self.previous.ok_or_else(|| Error::new("missing prevResult from earlier plugin"))
+    }
+
+    /// Returns the isolation of the bridge; `None` if it is open.
+    ///
+    /// # Errors
+    /// Code 999 if there is no such policy.
+    pub fn ingress(&self) -> Result<Option<IngressPolicy>, Error> {
+        match self.ingress.as_str() {
+            "" | "open" => Ok(None),
+            other => IngressPolicy::parse(other)
+                .map(Some)
+                .ok_or_else(|| Error::new(format!("unknown ingress policy: {other:?}"))),
+        }
+    }
+}
+
+/// What the native plugin writes before the decoder's message.
+fn load_error(error: Error) -> Error {
+    match error.object().msg.starts_with("json: ") {
+        true => error.context("failed to load netconf"),
+        false => error,
+    }
+}

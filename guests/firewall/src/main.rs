@@ -1,0 +1,87 @@
+//! firewall: lets the node forward the attachment's addresses, and isolates its bridge from others.
+//!
+//! | key | default | meaning |
+//! |---|---|---|
+//! | `backend` | firewalld where it runs, else iptables | `iptables` or `firewalld` |
+//! | `iptablesAdminChainName` | `CNI-ADMIN` | the chain of the administrator's rules, which go before |
+//! | `firewalldZone` | `trusted` | the zone of firewalld that the addresses are put in |
+//! | `ingressPolicy` | `open` | `open`, `same-bridge` or `isolated`: from where the bridge may be reached |
+//!
+//! It follows a plugin that makes an interface, and returns that one's result unchanged.
+//!
+//! * ADD: rules for each address of `prevResult`, then the isolation of the bridge. A failed one is undone by the host.
+//! * DEL: removes the rules by the record, or else by `prevResult`. The isolation of the bridge stays.
+//! * CHECK: compares both.
+//! * STATUS: the configuration can be read, and the packet filter is there. GC: what this plugin left for attachments that
+//!   are gone.
+
+mod config;
+
+use config::Config;
+use ipnet::IpNet;
+use postern_guest::cni::{CniResult, Version};
+use postern_guest::{Error, Plugin, Request, attachments, firewall};
+use std::process::ExitCode;
+
+struct Firewall;
+
+impl Plugin for Firewall {
+    const VERSIONS: &'static [Version] = &[Version::V0_4_0, Version::V1_0_0, Version::V1_1_0];
+
+    fn add(&self, request: &Request) -> Result<CniResult, Error> {
+        let config = Config::read(request)?;
+        let ingress = config.ingress();
+        let result = config.required()?;
+        if !result.ips.is_empty() {
+            firewall::admit(&addresses(&result))?;
+        }
+        if let Some(ingress) = ingress? {
+            let Some(bridge) = result.interfaces.first() else {
+                let message = format!(
+                    "interface needs to be set for ingress policy \"{}\", make sure to chain \"firewall\" plugin with \
+                     \"bridge\"",
+                    ingress.name()
+                );
+                return Err(Error::new(message));
+            };
+            if bridge.name.is_empty() {
+                return Err(Error::new("got empty bridge name"));
+            }
+            // Rules are made for the IP versions of the addresses: without any there are none.
+            if !result.ips.is_empty() {
+                firewall::isolate(ingress)?;
+            }
+        }
+        Ok(result)
+    }
+
+    fn del(&self, _request: &Request) -> Result<(), Error> {
+        // A configuration that ADD would refuse must not keep DEL from its work.
+        firewall::remove()
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        let result = Config::read(request)?.required()?;
+        if result.ips.is_empty() { Ok(()) } else { firewall::check(&addresses(&result)) }
+    }
+
+    fn status(&self, request: &Request) -> Result<(), Error> {
+        let config = Config::read(request)?;
+        config.ingress().map(drop).map_err(|error| Error::unavailable(error.object().msg.clone()))
+    }
+
+    fn gc(&self, _request: &Request) -> Result<(), Error> {
+        attachments::collect().map(drop)
+    }
+}
+
+fn addresses(result: &CniResult) -> Vec<IpNet> {
+    result.ips.iter().map(|ip| ip.address).collect()
+}
+
+fn main() -> ExitCode {
+    postern_guest::run(&Firewall)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! `firewall`, for people.
+
+use super::{OperationTexts, Page, list};
+use crate::learn::{Key, Source, WidestValue};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{about, group, say, switched};
+use postern_policy::capability::firewall::Named;
+use postern_types::{FirewallBackend, OpError, Reply, ops};
+
+/// The texts about it in commands for people.
+pub const PAGE: Page = Page {
+    cannot: "let the node forward its addresses",
+    always: Some(
+        "only for addresses that this attachment has: it can name no other, nor a rule, chain, zone or bridge",
+    ),
+    groups: &[
+        group(&["admit"], |objects| {
+            about(objects, "backends", "backend", |backends| {
+                let chain = objects.words("admin-chains", "chain");
+                let zone = match objects.none("zones") {
+                    true => String::new(),
+                    false => format!(", or in firewalld's {}", objects.words("zones", "zone")),
+                };
+                format!("let its own addresses be forwarded, by {backends}, behind the rules of {chain}{zone}")
+            })
+        }),
+        group(&["isolate"], |objects| {
+            switched(objects, "ingress", "open", "keep others from the bridge that it is a port of")
+        }),
+        group(&["check"], |_| say("compare what lets its own addresses be forwarded")),
+        group(&["remove"], |_| say("remove what lets its own addresses be forwarded")),
+    ],
+    keys: &[
+        Key::list(
+            "backends",
+            Source::Value("backend", Some("iptables")),
+            WidestValue::Values(&["iptables", "firewalld"]),
+        ),
+        Key::list("admin-chains", Source::Value("iptablesAdminChainName", Some("CNI-ADMIN")), WidestValue::Configured),
+        Key::some("zones", Source::Value("firewalldZone", Some("trusted")), WidestValue::Configured),
+        Key::some(
+            "ingress",
+            Source::Value("ingressPolicy", Some("open")),
+            WidestValue::Values(&["open", "same-bridge", "isolated"]),
+        ),
+    ],
+};
+
+impl OperationTexts for ops::Firewall {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        let named = Named::of(&names.request.conf);
+        let by = match named.backend {
+            Some(FirewallBackend::Iptables) => "by iptables".to_owned(),
+            Some(FirewallBackend::Firewalld) => format!("in zone {} of firewalld", named.zone),
+            None => format!("in zone {} of firewalld where that runs, else by iptables", named.zone),
+        };
+        match self {
+            Self::Admit { addresses } => {
+                format!(
+                    "let {} be forwarded, {by}, behind the rules of {}",
+                    list(addresses, "no address"),
+                    named.admin_chain
+                )
+            }
+            Self::Isolate { ingress } => {
+                format!("isolate the attachment's bridge in {}: {}", names.families(), ingress.name())
+            }
+            Self::Check { addresses } => {
+                format!("compare what lets {} be forwarded, {by}", list(addresses, "no address"))
+            }
+            Self::Remove => "remove what lets the attachment's addresses be forwarded".to_owned(),
+        }
+    }
+
+    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
+        let text = |path: &str, default: &str| match network.text(path) {
+            "" => default.to_owned(),
+            text => text.to_owned(),
+        };
+        match self {
+            Self::Admit { .. } => vec![
+                // Where the network names none that exists, the node has iptables at least.
+                (
+                    "backends",
+                    FirewallBackend::parse(network.text("/backend")).map_or("iptables", |of| of.name()).to_owned(),
+                ),
+                ("admin-chains", text("/iptablesAdminChainName", "CNI-ADMIN")),
+                ("zones", text("/firewalldZone", "trusted")),
+            ],
+            Self::Isolate { ingress } => vec![("ingress", ingress.name().to_owned())],
+            Self::Check { .. } | Self::Remove => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! firewalld: an attachment's addresses as sources of a zone.
+//!
+//! Sources are put in by the system's message bus, as the native plugin does. They hold until firewalld is reloaded. The
+//! calls are made by a program, and a confined gate has it run by its helper ([`postern_confine::bus`]).
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use postern_confine::bus::{self, BUSCTL, FIREWALLD, Method};
+use postern_confine::{Program, locate};
+
+pub use postern_confine::bus::source;
+
+use crate::FirewallError;
+use crate::iptables::ProgramRunner;
+
+/// The socket of the system's message bus.
+const SOCKET: &str = "/run/dbus/system_bus_socket";
+
+/// True if firewalld may run here: it is installed, and there is a message bus. Nothing is asked.
+#[must_use]
+pub fn installed() -> bool {
+    locate("firewalld").is_some() && Path::new(SOCKET).exists()
+}
+
+/// True if firewalld's name has an owner on the message bus.
+///
+/// # Errors
+/// The program for the question is missing or fails, or the deadline passes.
+pub fn runs(runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
+    Ok(installed() && answer("ask for", bus::question(), runner)?.as_deref() == Ok("b true"))
+}
+
+/// Puts an address in a zone. It is no error if it is there.
+///
+/// # Errors
+/// firewalld refuses (the hint is its reason), or as [`runs`].
+pub fn add(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<(), FirewallError> {
+    called(Method::AddSource, zone, address, &["ZONE_ALREADY_SET", "ALREADY_ENABLED"], runner).map(drop)
+}
+
+/// Takes an address out of a zone. It is no error if it is not there, or if there is no such zone.
+///
+/// # Errors
+/// As [`add`].
+pub fn remove(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<(), FirewallError> {
+    called(Method::RemoveSource, zone, address, &["UNKNOWN_SOURCE", "NOT_ENABLED", "INVALID_ZONE"], runner).map(drop)
+}
+
+/// True if the address is in the zone.
+///
+/// # Errors
+/// As [`add`].
+pub fn query(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
+    Ok(called(Method::QuerySource, zone, address, &["INVALID_ZONE"], runner)? == "b true")
+}
+
+/// Calls a method. An answer with one of the words in `fine` counts as an empty one.
+fn called(
+    method: Method,
+    zone: &str,
+    address: IpAddr,
+    fine: &[&str],
+    runner: ProgramRunner<'_>,
+) -> Result<String, FirewallError> {
+    match answer(method.name(), bus::call(method, zone, address), runner)? {
+        Ok(text) => Ok(text),
+        Err(refusal) if fine.iter().any(|word| refusal.contains(word)) => Ok(String::new()),
+        Err(refusal) => {
+            Err(FirewallError::new(method.name(), format!("{} in zone {zone}", bus::source(address)), refusal))
+        }
+    }
+}
+
+/// Returns what the bus answers, or what it refuses with.
+fn answer(
+    operation: &'static str,
+    program: Option<Program>,
+    runner: ProgramRunner<'_>,
+) -> Result<Result<String, String>, FirewallError> {
+    let missing = || {
+        FirewallError::new(
+            "locate",
+            BUSCTL,
+            "firewalld is called by it: install systemd's busctl, or use the iptables backend",
+        )
+    };
+    let program = program.ok_or_else(missing)?;
+    let output = runner
+        .runner
+        .run(&program, runner.deadline)
+        .map_err(|error| FirewallError::io(operation, FIREWALLD, &error))?;
+    Ok(match output.status {
+        Some(0) => Ok(output.stdout.trim().to_owned()),
+        // What the program puts in front of the bus's answer.
+        _ => Err(output.stderr.trim().trim_start_matches("Call failed: ").replace('\n', "; ")),
+    })
+}

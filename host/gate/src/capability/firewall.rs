@@ -1,0 +1,231 @@
+//! `firewall`: the attachment's addresses that the node forwards, and the isolation of its bridge.
+//!
+//! Backend, admin chain, zone and ingress policy come from the operator's configuration, and never from the guest.
+
+use crate::capability::facts::{Facts, Needed};
+use crate::effect::{Firewall, Isolation};
+use crate::errors::{self, kernel_error};
+use crate::gate::Gate;
+use crate::need::Need;
+use crate::session::{Request, Session};
+use ipnet::IpNet;
+use postern_cni::Verb;
+use postern_firewall::{firewalld, iptables};
+use postern_kernel::Link;
+use postern_policy::Granted;
+use postern_policy::capability::firewall::{Named, is_zone};
+use postern_types::{ErrorCode, FirewallBackend, IngressPolicy, OpError, Reply, ops};
+use std::borrow::Cow;
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: None };
+
+fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> {
+    let named = Named::of(&request.conf);
+    // A removal needs no grant: the zone is the one that the network names.
+    let zone = match request.verb {
+        Verb::Del => Some(named.zone.clone()),
+        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => {
+            granted.and_then(|granted| granted.zone(&named))
+        }
+    };
+    let is_possible = named.backend != Some(FirewallBackend::Iptables) && firewalld::installed();
+    Some(match is_possible {
+        true => Need::Filters(Cow::Owned(zone.unwrap_or_default())),
+        false => Need::Forwarding,
+    })
+}
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Firewall) -> Result<Reply, OpError> {
+    match operation {
+        ops::Firewall::Admit { addresses } => admit(gate, addresses),
+        ops::Firewall::Isolate { ingress } => isolate(gate, *ingress),
+        ops::Firewall::Check { addresses } => check(gate, addresses),
+        ops::Firewall::Remove => remove(gate),
+    }
+}
+
+/// Checks that addresses are the attachment's own.
+fn must_own(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<(), OpError> {
+    let Some(foreign) = addresses.iter().find(|address| !gate.session.owns(address)) else { return Ok(()) };
+    let message = format!("no record tells that a plugin before gave {foreign} to this attachment");
+    let hint = gate.front.granted().previous_hint("addresses", &foreign.to_string());
+    Err(OpError::new(ErrorCode::Denied, foreign.to_string(), message).hint(hint))
+}
+
+/// Returns the packet filter: the one that the network names, or else firewalld where it runs, and iptables elsewhere.
+fn backend(session: &Session, named: &Named) -> Result<FirewallBackend, OpError> {
+    match named.backend {
+        Some(FirewallBackend::Firewalld)
+            if !firewalld::runs(session.program_runner()).map_err(errors::firewall_error)? =>
+        {
+            let message = "the network wants firewalld, which does not run on this node";
+            Err(OpError::new(ErrorCode::Unsupported, "firewalld", message)
+                .hint("start firewalld, or set \"backend\" to \"iptables\""))
+        }
+        Some(backend) => Ok(backend),
+        None if firewalld::runs(session.program_runner()).map_err(errors::firewall_error)? => {
+            Ok(FirewallBackend::Firewalld)
+        }
+        None => Ok(FirewallBackend::Iptables),
+    }
+}
+
+/// `firewall.admit`.
+fn admit(gate: &mut Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
+    must_own(gate, addresses)?;
+    if addresses.is_empty() {
+        return Ok(Reply::Done);
+    }
+    let named = Named::of(&gate.session.request.conf);
+    let backend = backend(gate.session, &named)?;
+    gate.front.granted().allows_filter(backend, &named)?;
+    let (admin_chain, zone) = match backend {
+        FirewallBackend::Iptables => (Some(named.admin_chain), None),
+        FirewallBackend::Firewalld => (None, Some(named.zone)),
+    };
+    let effect = Firewall { backend, admin_chain, zone, addresses: addresses.to_vec() };
+    gate.session.intend(effect.clone())?;
+    effect.make(gate.session)?;
+    Ok(Reply::Done)
+}
+
+/// True if one of the addresses is of that IP version.
+fn has(addresses: &[IpNet], v6: bool) -> bool {
+    addresses.iter().any(|address| address.addr().is_ipv6() == v6)
+}
+
+/// Returns the name of the bridge in `prevResult`, by the native plugin's convention.
+fn named_bridge(session: &Session) -> String {
+    let previous = session.request.conf.previous_result().ok().flatten().unwrap_or_default();
+    previous.interfaces.into_iter().next().map(|first| first.name).unwrap_or_default()
+}
+
+/// Returns the bridge that the attachment's host end is a port of. The kernel tells which one that is, whatever
+/// `prevResult` says: it could name a link of the node, and the node would forward nothing from there any more.
+fn bridge(session: &Session) -> Result<Link, OpError> {
+    let named = named_bridge(session);
+    let end = match session.end()? {
+        None => session.mutual_end()?,
+        end => end,
+    };
+    let master = end.as_ref().and_then(|end| end.master);
+    let found = master.map_or(Ok(None), |master| session.host()?.link_by_index(master).map_err(kernel_error))?;
+    let is = match found {
+        Some(link) if link.kind == "bridge" && link.name == named => return Ok(link),
+        Some(link) if link.kind == "bridge" => format!("a port of \"{}\"", link.name),
+        _ => "no port of a bridge".to_owned(),
+    };
+    let message = format!("prevResult names \"{named}\" as the bridge, and this attachment's host end is {is}");
+    Err(OpError::new(ErrorCode::InvalidArgument, named, message)
+        .hint("\"ingressPolicy\" is for lists that begin with a bridge plugin"))
+}
+
+/// `firewall.isolate`.
+fn isolate(gate: &mut Gate<'_>, ingress: IngressPolicy) -> Result<Reply, OpError> {
+    let bridge = bridge(gate.session)?.name;
+    let addresses: Vec<IpNet> = gate.session.own.iter().map(|own| own.net).collect();
+    let isolation = Isolation { bridge, ingress, v4: has(&addresses, false), v6: has(&addresses, true) };
+    gate.session.intend(isolation.clone())?;
+    isolation.make(gate.session)?;
+    Ok(Reply::Done)
+}
+
+/// `firewall.check`.
+fn check(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
+    must_own(gate, addresses)?;
+    let (session, named) = (&*gate.session, Named::of(&gate.session.request.conf));
+    let recorded = recorded(session).into_iter().next();
+    let backend = recorded.as_ref().map_or_else(|| backend(session, &named), |made| Ok(made.backend))?;
+    let zone = recorded.and_then(|made| made.zone).unwrap_or_else(|| named.zone.clone());
+    if backend == FirewallBackend::Firewalld {
+        for address in addresses.iter().map(IpNet::addr) {
+            if !firewalld::query(&zone, address, session.program_runner()).map_err(errors::firewall_error)? {
+                let message = format!("failed to find the address {} in {zone} zone", firewalld::source(address));
+                return Err(OpError::new(ErrorCode::Mismatch, address.to_string(), message));
+            }
+        }
+    }
+    let admin = (backend == FirewallBackend::Iptables).then_some(named.admin_chain.as_str());
+    let bridge = named_bridge(session);
+    let isolated = IngressPolicy::parse(&named.ingress).map(|ingress| (bridge.as_str(), ingress));
+    if admin.is_none() && isolated.is_none() {
+        return Ok(Reply::Done);
+    }
+    match iptables::forward::missing_rule(addresses, admin, isolated, session.program_runner())
+        .map_err(errors::firewall_error)?
+    {
+        None => Ok(Reply::Done),
+        Some(missing) => Err(OpError::new(ErrorCode::Mismatch, "", missing)),
+    }
+}
+
+/// `firewall.remove`.
+fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    if gate.session.request.verb == Verb::Add {
+        gate.session.only_of_this_run(|effect| Firewall::of(effect).is_some(), "forwarding rules")?;
+    }
+    remove_own(gate.session)?;
+    Ok(Reply::Done)
+}
+
+/// Returns what the attachment's record lists.
+fn recorded(session: &Session) -> Vec<Firewall> {
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    effects.iter().filter_map(|noted| Firewall::of(&noted.effect)).cloned().collect()
+}
+
+/// Removes what admits the attachment's addresses: by its record or, if this plugin has no part in that, by `prevResult`.
+///
+/// # Errors
+/// The rules that could not be removed.
+pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
+    for made in recorded(session) {
+        made.revert(session)?;
+    }
+    let plugin = &session.request.plugin;
+    let has_part = session.record().is_some_and(|record| record.sections().iter().any(|of| of.plugin() == plugin));
+    if session.request.verb != Verb::Add && (!has_part || session.is_replaced()) {
+        revert_unrecorded(session)?;
+    }
+    session.gone(|effect| Firewall::of(effect).is_some());
+    Ok(())
+}
+
+/// Removes what a native plugin made for the addresses of `prevResult`. Where there is a record, only addresses that it
+/// lists count. Addresses of other attachments' records never do.
+fn revert_unrecorded(session: &Session) -> Result<(), OpError> {
+    let previous = session.request.conf.previous_result().ok().flatten().unwrap_or_default();
+    let own = session.record().filter(|_| !session.is_replaced()).map(postern_state::Record::sections);
+    let knows = |address: &IpNet| {
+        own.is_none_or(|own| own.iter().any(|section| section.addresses.contains(&address.to_string())))
+    };
+    let mut addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).filter(knows).collect();
+    let mut foreign = Vec::new();
+    for address in &addresses {
+        let is_of = |text: &String| text.parse::<IpNet>().is_ok_and(|net| net.addr() == address.addr());
+        if session.is_claimed_by(|other| other.sections.iter().any(|section| section.addresses.iter().any(is_of)))? {
+            foreign.push(*address);
+        }
+    }
+    addresses.retain(|address| !foreign.contains(address));
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    let named = Named::of(&session.request.conf);
+    // Nothing is in a zone that can't exist.
+    if named.backend != Some(FirewallBackend::Iptables) && firewalld::installed() && is_zone(&named.zone) {
+        let zone = Some(named.zone);
+        let backend = FirewallBackend::Firewalld;
+        Firewall { backend, admin_chain: None, zone, addresses: addresses.clone() }.revert(session)?;
+    }
+    match iptables::installed() {
+        // Only legacy iptables' programs show the rules of its tables. If such rules were made here, they were there.
+        [false, false] => Ok(()),
+        _ => Firewall { backend: FirewallBackend::Iptables, admin_chain: None, zone: None, addresses }.revert(session),
+    }
+}

@@ -1,0 +1,145 @@
+//! Rules that let the attachment's addresses be forwarded.
+
+use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use crate::errors::firewall_error;
+use crate::need::Need;
+use crate::session::Session;
+use ipnet::IpNet;
+use postern_firewall::{firewalld, iptables};
+use postern_types::{FirewallBackend, OpError};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// Rules that let the attachment's addresses be forwarded. The native form names no owner, so the record is the owner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Firewall {
+    /// The packet filter of the rules.
+    pub backend: FirewallBackend,
+    /// The chain of the administrator's rules, with iptables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin_chain: Option<String>,
+    /// The zone of firewalld.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The addresses.
+    pub addresses: Vec<IpNet>,
+}
+
+impl Firewall {
+    /// Makes the rules, as far as they are missing.
+    pub(crate) fn make(&self, session: &Session) -> Result<(), OpError> {
+        match (self.backend, &self.zone) {
+            (FirewallBackend::Iptables, _) => {
+                let admin_chain = self.admin_chain.as_deref().unwrap_or_default();
+                iptables::forward::admit(&self.addresses, admin_chain, session.program_runner()).map_err(firewall_error)
+            }
+            (FirewallBackend::Firewalld, zone) => self.addresses.iter().try_for_each(|address| {
+                let (zone, address) = (zone.as_deref().unwrap_or_default(), address.addr());
+                firewalld::add(zone, address, session.program_runner()).map_err(|error| {
+                    // The native plugin's words.
+                    let source = firewalld::source(address);
+                    let message = format!("failed to add the address {source} to {zone} zone: {}", error.hint);
+                    OpError { message, hint: String::new(), ..firewall_error(error) }
+                })
+            }),
+        }
+    }
+
+    /// True if all rules are there.
+    fn is_complete(&self, session: &Session) -> Result<bool, OpError> {
+        let runner = session.program_runner();
+        match (self.backend, &self.zone) {
+            (FirewallBackend::Iptables, _) => {
+                iptables::forward::missing_rule(&self.addresses, self.admin_chain.as_deref(), None, runner)
+                    .map(|missing| missing.is_none())
+                    .map_err(firewall_error)
+            }
+            (FirewallBackend::Firewalld, zone) => {
+                for address in &self.addresses {
+                    let zone = zone.as_deref().unwrap_or_default();
+                    if !firewalld::query(zone, address.addr(), runner).map_err(firewall_error)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Removes the rules. An address that the record of another attachment admits in the same way keeps them.
+    pub(crate) fn revert(&self, session: &Session) -> Result<(), OpError> {
+        let mut own = Vec::new();
+        for address in &self.addresses {
+            let admits = |other: &Self| {
+                (other.backend, &other.zone) == (self.backend, &self.zone)
+                    && other.addresses.iter().any(|of_other| of_other.addr() == address.addr())
+            };
+            if !session.is_claimed_by(|summary| effects(summary).any(|effect| Self::of(&effect).is_some_and(admits)))? {
+                own.push(*address);
+            }
+        }
+        match self.backend {
+            // To ask the kernel is cheaper than to start programs that find nothing.
+            FirewallBackend::Iptables if !session.unless_absent(iptables::forward::may_be_admitted)? => Ok(()),
+            FirewallBackend::Iptables => {
+                iptables::forward::withdraw(&own, session.program_runner()).map(drop).map_err(firewall_error)
+            }
+            // What firewalld had of it has ended with firewalld.
+            FirewallBackend::Firewalld if !firewalld::runs(session.program_runner()).map_err(firewall_error)? => Ok(()),
+            FirewallBackend::Firewalld => own.iter().try_for_each(|address| {
+                let zone = self.zone.as_deref().unwrap_or_default();
+                firewalld::remove(zone, address.addr(), session.program_runner()).map_err(firewall_error)
+            }),
+        }
+    }
+}
+
+/// Returns the effects of a record that can be read.
+fn effects(summary: &postern_state::Summary) -> impl Iterator<Item = Effect> {
+    summary.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok())
+}
+
+impl Leaves for Firewall {
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.revert(session)
+    }
+
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        if self.is_complete(session)? {
+            return Ok(Reapplied::Complete);
+        }
+        self.make(session)?;
+        Ok(Reapplied::Restored)
+    }
+
+    fn words(&self) -> String {
+        match &self.zone {
+            Some(zone) => format!("sources in zone {zone} of firewalld"),
+            None => "rules that let its addresses be forwarded".to_owned(),
+        }
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::Used
+    }
+
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
+    }
+
+    fn outlives_boot(&self) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Need<'_> {
+        match (self.backend, &self.zone) {
+            (FirewallBackend::Firewalld, Some(zone)) => Need::Zone(Cow::Borrowed(zone)),
+            (FirewallBackend::Firewalld | FirewallBackend::Iptables, _) => Need::Forwarding,
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! `firewall`: the packet filters that may be used, and what the operator's configuration may name in them.
+
+use super::Decide;
+use crate::grammar::{Count, Key, Kind, key, required};
+use crate::granted::{Grant, Granted};
+use crate::line::{self, Change};
+use crate::rules::RuleInput;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use postern_cni::NetConf;
+use postern_types::{Capability, ErrorCode, FirewallBackend, OpError, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[
+    required("backends", Kind::Filter, "${config.backend | iptables}"),
+    required("admin-chains", Kind::Chain, "${config.iptablesAdminChainName | CNI-ADMIN}"),
+    key("zones", Kind::Zone, Count::Any),
+    key("ingress", Kind::Ingress, Count::Any),
+];
+
+/// The zone and the admin chain of a network that names none, as of the native plugin.
+const ZONE: &str = "trusted";
+const ADMIN_CHAIN: &str = "CNI-ADMIN";
+
+/// What a network's configuration names for the packet filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// `backend`. Without one that exists, firewalld is used where it runs, and else iptables.
+    pub backend: Option<FirewallBackend>,
+    /// `firewalldZone`.
+    pub zone: String,
+    /// `iptablesAdminChainName`.
+    pub admin_chain: String,
+    /// `ingressPolicy`, as written; empty if there is none.
+    pub ingress: String,
+}
+
+impl Named {
+    /// Reads the keys. One of the wrong type counts as absent: the plugin refuses it.
+    pub fn of(conf: &NetConf) -> Self {
+        let fields = conf.fields();
+        let text = |key| fields.string(key).ok().flatten().unwrap_or_default();
+        let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
+        Self {
+            backend: FirewallBackend::parse(&text("backend")),
+            zone: or(text("firewalldZone"), ZONE),
+            admin_chain: or(text("iptablesAdminChainName"), ADMIN_CHAIN),
+            ingress: text("ingressPolicy"),
+        }
+    }
+}
+
+impl Decide for ops::Firewall {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Admit { .. } => {
+                let named = Named::of(input.question.conf);
+                match named.backend {
+                    // The gate asks again when it knows which one runs ([`Granted::allows_filter`]).
+                    None => Ok(grant.name),
+                    Some(backend) => {
+                        allowed(input.granted, grant, backend, &named)
+                            .map_err(|(object, hint)| input.refuse(&object, &super::super::rules::on(&object), hint))?;
+                        Ok("firewall.backends")
+                    }
+                }
+            }
+            Self::Isolate { ingress } => {
+                input.one_of(grant, "ingress", Kind::Ingress, ingress.name(), "firewall.ingress")
+            }
+            // Nothing is chosen here: the rules are the attachment's own.
+            Self::Check { .. } | Self::Remove => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
+        match self {
+            Self::Admit { .. } => {
+                let named = Named::of(input.question.conf);
+                match named.backend {
+                    Some(FirewallBackend::Firewalld) => {
+                        [line::object("backends", "firewalld"), line::object("zones", &named.zone)].concat()
+                    }
+                    Some(FirewallBackend::Iptables) | None => Vec::new(),
+                }
+            }
+            Self::Isolate { ingress } => line::object("ingress", ingress.name()),
+            Self::Check { .. } | Self::Remove => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
+        match self {
+            Self::Remove => true,
+            Self::Admit { .. } | Self::Isolate { .. } | Self::Check { .. } => false,
+        }
+    }
+}
+
+/// Checks a backend with what it acts on: the zone, or the admin chain.
+///
+/// # Errors
+/// The refused object, and the way out.
+fn allowed(granted: &Granted, grant: &Grant, backend: FirewallBackend, named: &Named) -> Result<(), (String, String)> {
+    let (key, kind, object) = match backend {
+        FirewallBackend::Iptables => ("admin-chains", Kind::Chain, &named.admin_chain),
+        FirewallBackend::Firewalld => ("zones", Kind::Zone, &named.zone),
+    };
+    // What is nobody's to give is refused whatever a policy says.
+    if let Err(impossible) = kind.check_text(object) {
+        return Err((object.clone(), format!("no policy can allow it: {impossible}")));
+    }
+    let mut changes = Vec::new();
+    if !grant.matches("backends", backend.name()) {
+        changes.push(line::text("backends", backend.name()));
+    }
+    if !grant.matches(key, object) {
+        changes.push(line::text(key, object.clone()));
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let refused = if grant.matches("backends", backend.name()) { object.clone() } else { backend.name().to_owned() };
+    Err((refused, granted.hint(Capability::Firewall, changes)))
+}
+
+impl Granted {
+    /// Checks that policy allows the packet filter that the gate has chosen, with the object that it acts on.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Denied`], with the policy line that would allow it as hint.
+    pub fn allows_filter(&self, backend: FirewallBackend, named: &Named) -> Result<(), OpError> {
+        let denied = |object: &str, hint: String| {
+            let message = format!("policy does not allow plugin \"{}\" firewall.admit on \"{object}\"", self.plugin());
+            OpError::new(ErrorCode::Denied, object, message).hint(hint)
+        };
+        match self.grant(Capability::Firewall) {
+            None => Err(denied(backend.name(), self.hint(Capability::Firewall, Vec::new()))),
+            Some(grant) => allowed(self, grant, backend, named).map_err(|(object, hint)| denied(&object, hint)),
+        }
+    }
+
+    /// Returns the zones in which policy lets addresses be put, as far as the network names them.
+    pub fn zone(&self, named: &Named) -> Option<String> {
+        self.allows_filter(FirewallBackend::Firewalld, named).is_ok().then(|| named.zone.to_string())
+    }
+}
+
+/// Chains that the kernel has, and names that iptables takes for targets.
+const TAKEN: &[&str] = &[
+    "INPUT",
+    "FORWARD",
+    "OUTPUT",
+    "PREROUTING",
+    "POSTROUTING",
+    "ACCEPT",
+    "AUDIT",
+    "CHECKSUM",
+    "CLASSIFY",
+    "CLUSTERIP",
+    "CONNMARK",
+    "CONNSECMARK",
+    "CT",
+    "DNAT",
+    "DNPT",
+    "DROP",
+    "DSCP",
+    "ECN",
+    "HL",
+    "HMARK",
+    "IDLETIMER",
+    "LED",
+    "LOG",
+    "MARK",
+    "MASQUERADE",
+    "NETMAP",
+    "NFLOG",
+    "NFQUEUE",
+    "NOTRACK",
+    "QUEUE",
+    "RATEEST",
+    "REDIRECT",
+    "REJECT",
+    "RETURN",
+    "SECMARK",
+    "SET",
+    "SNAT",
+    "SNPT",
+    "SYNPROXY",
+    "TCPMSS",
+    "TCPOPTSTRIP",
+    "TEE",
+    "TOS",
+    "TPROXY",
+    "TRACE",
+    "TTL",
+    "ULOG",
+];
+
+/// The beginnings of other programs' chains.
+const OTHERS: &[&str] = &[
+    "ANTREA-", "CILIUM_", "CNI-", "DOCKER", "FLANNEL-", "KUBE-", "LIBVIRT_", "NETAVARK", "WEAVE-", "cali-", "f2b-",
+    "neutron-", "nixos-fw", "ufw",
+];
+
+/// True for the name of a chain that can be an administrator's: none of the kernel, of another program, or of another
+/// plugin.
+pub fn is_admin_chain(name: &str) -> bool {
+    // XT_EXTENSION_MAXNAMELEN, with its final NUL.
+    let is_name = name.len() < 29
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:+".contains(&byte));
+    let is_ours = name.starts_with(ADMIN_CHAIN);
+    is_name && !TAKEN.contains(&name) && (is_ours || !OTHERS.iter().any(|prefix| name.starts_with(prefix)))
+}
+
+/// True for the name of a zone of firewalld.
+pub fn is_zone(name: &str) -> bool {
+    // One that begins with `-` would be an option of the program that carries it.
+    (1..=64).contains(&name.len())
+        && !name.starts_with('-')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_admin_chain_is_an_administrators() {
+        for good in ["CNI-ADMIN", "CNI-ADMIN-2", "MY_RULES", "site.admin", "a"] {
+            assert!(is_admin_chain(good), "{good}");
+        }
+        for bad in [
+            "",
+            "INPUT",
+            "FORWARD",
+            "POSTROUTING",
+            "ACCEPT",
+            "DROP",
+            "LOG",
+            "KUBE-FORWARD",
+            "DOCKER-USER",
+            "DOCKER",
+            "CNI-FORWARD",
+            "CNI-ISOLATION-STAGE-1",
+            "CNI-HOSTPORT-DNAT",
+            "CNI-DN-0123",
+            "CNI-a631aa8e1549a3b129110fd2",
+            "cali-FORWARD",
+            "LIBVIRT_FWI",
+            "-j",
+            "a b",
+            "a\nCOMMIT",
+            "!x",
+            "x\"",
+            "twenty-nine-characters-in-all",
+            "é",
+        ] {
+            assert!(!is_admin_chain(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_zone_has_a_plain_name() {
+        assert!(is_zone("trusted") && is_zone("my_zone-2"));
+        for bad in ["", "a b", "a/b", "tru\nsted", "é", "-zone"] {
+            assert!(!is_zone(bad), "{bad}");
+        }
+    }
+}
