@@ -130,7 +130,7 @@ fn names_that_no_rules_can_have() -> Result<()> {
     let of = (long.as_str(), "eth0");
     let iptables = json!({"macspoofchk": false, "ipMasq": true, "ipMasqBackend": "iptables"});
     for (patch, words) in [
-        (json!({}), "give the container a shorter ID, or the network no"),
+        (json!({}), "shorter container ID, or a network without"),
         (iptables.clone(), "set \\\"ipMasqBackend\\\" to \\\"nftables\\\""),
     ] {
         let config = config(&patch);
