@@ -52,7 +52,7 @@ impl Config {
     }
 }
 
-/// What the native plugin writes before the decoder's message.
+/// The words of the native plugin before the decoder's message.
 fn load_error(error: Error) -> Error {
     match error.object().msg.starts_with("json: ") {
         true => error.context("failed to load netconf"),

@@ -92,7 +92,7 @@ fn answer(
         .map_err(|error| FirewallError::io(operation, FIREWALLD, &error))?;
     Ok(match output.status {
         Some(0) => Ok(output.stdout.trim().to_owned()),
-        // What the program puts in front of the bus's answer.
+        // The program puts these words in front of the bus's answer.
         _ => Err(output.stderr.trim().trim_start_matches("Call failed: ").replace('\n', "; ")),
     })
 }

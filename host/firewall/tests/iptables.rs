@@ -413,8 +413,8 @@ fn batches_and_programs_lose_nothing_of_each_other() {
     assert_eq!((rules().len(), chains()), (0, 0));
 }
 
-/// Rules that can't be read are no obstacle where they are nobody's business. Where one leads to the chain, it is left to
-/// the program, or counts as a rule of others if there is none.
+/// Rules that can't be read are no obstacle where they belong to others. Where one leads to the chain, it is left to the
+/// program, or counts as a rule of others if there is none.
 #[test]
 fn rules_in_another_form() {
     own_namespace();

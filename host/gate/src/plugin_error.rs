@@ -86,7 +86,7 @@ pub enum PluginError {
     /// Its code is not the compiled code.
     #[error(
         "the code of plugin \"{plugin}\" was changed or swapped: {} has sha256 {found}, and its manifest {} says {wanted}; \
-         find out by whom, then {AGAIN}",
+         find out who did that, then {AGAIN}",
         .code.display(), .manifest.display()
     )]
     Changed {

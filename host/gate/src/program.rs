@@ -37,7 +37,7 @@ pub fn open(catalog: &Path, plugin: &str) -> Result<File, PluginError> {
 /// Becomes that program. Returns only if it can't.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn exec(program: &File, channel: &OwnedFd, code: &OwnedFd) -> nix::Result<Infallible> {
     let mut arguments = vec![CString::from(c"postern-wasi")];
     for descriptor in [channel, code] {

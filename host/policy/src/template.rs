@@ -108,7 +108,7 @@ pub enum Content {
 
 impl Template {
     /// # Errors
-    /// What is wrong with the value, and what a value can be.
+    /// The fault of the value, and the values that are possible.
     pub fn parse(text: &str) -> Result<Self, ValueError> {
         let mut parts = Vec::new();
         let mut rest = text;

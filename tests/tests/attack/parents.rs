@@ -67,8 +67,11 @@ fn links_that_may_not_be_stacked() -> Result<()> {
     withstand(&[
         steps("all frames of the parent", &[FIND, &create(0, "passthru")]).ends(110, "macvlan.create on \"passthru\""),
         steps("a mode that is none", &[FIND, &create(0, "source")]).ends(999, "malformed message"),
-        steps("an MTU of nobody's choice", &[FIND, &create(0, "bridge").replace(r#""mtu": null"#, r#""mtu": 1400"#)])
-            .ends(110, "with MTU 1400"),
+        steps(
+            "an MTU that the network does not name",
+            &[FIND, &create(0, "bridge").replace(r#""mtu": null"#, r#""mtu": 1400"#)],
+        )
+        .ends(110, "with MTU 1400"),
         steps("an MTU beyond the parent's", &[FIND, &create(0, "bridge").replace(r#""mtu": null"#, r#""mtu": 9000"#)])
             .policy("[grant.macvlan]\nmodes = [\"bridge\"]\nmtu = \"9000\"")
             .ends(999, "invalid MTU 9000, must be [0, master MTU(1500)]"),

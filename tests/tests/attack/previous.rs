@@ -91,7 +91,7 @@ fn links_that_nobody_granted() -> Result<()> {
             (rogue("as shipped", &steps).ends(999, "no such handle was given out"), tap),
             (rogue("another name", &steps).policy(other).ends(999, "no such handle was given out"), tap),
             (
-                rogue("on nobody's word", &steps)
+                rogue("with a name that no policy grants", &steps)
                     .policy(word)
                     .ends(110, "no record tells that a plugin before made it…previous = { names = [\"tap0\"] }"),
                 tap,

@@ -2,7 +2,7 @@
 //! tests are `ignored` for nodes without it, and `tests/all` runs them or says that it can't.
 
 use crate::common::Refusal;
-use crate::place::{PREVIOUS, Place, Whose, addresses};
+use crate::place::{PREVIOUS, Place, Side, addresses};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -96,13 +96,13 @@ fn own(config: &Value) -> Vec<String> {
 fn firewalld_has_the_addresses_where_it_runs() -> Result<()> {
     let firewalld = Firewalld::new()?;
     let place = &firewalld.place;
-    let config = place.attach(Whose::Ours, "c1", 1, &json!({}))?;
+    let config = place.attach(Side::Ours, "c1", 1, &json!({}))?;
     place.is_cut_off("c1", "192.0.2.2")?;
-    place.call(Whose::Ours, "ADD", "c1", &config)?.success()?;
+    place.call(Side::Ours, "ADD", "c1", &config)?.success()?;
     ensure!(firewalld.sources("trusted")? == own(&config), "{:?}", firewalld.sources("trusted")?);
     ensure!(place.rules("CNI-FORWARD")?.is_empty(), "{:?}", place.rules("")?);
     place.reaches("c1", "192.0.2.2")?;
-    for whose in [Whose::Ours, Whose::Native] {
+    for whose in [Side::Ours, Side::Native] {
         place.call(whose, "CHECK", "c1", &config)?.success()?;
     }
     let shown = place.node.sh(&format!("{}/postern show c1 || true", postern_tests::plugin_bin()?.display()))?;
@@ -111,8 +111,8 @@ fn firewalld_has_the_addresses_where_it_runs() -> Result<()> {
     place.node.sh("firewall-cmd --reload")?;
     ensure!(firewalld.sources("trusted")?.is_empty(), "{:?}", firewalld.sources("trusted")?);
     // The native plugin does not read the answer to its own question.
-    place.call(Whose::Native, "CHECK", "c1", &config)?.success()?;
-    let refused = Refusal::of(&place.call(Whose::Ours, "CHECK", "c1", &config)?)?;
+    place.call(Side::Native, "CHECK", "c1", &config)?.success()?;
+    let refused = Refusal::of(&place.call(Side::Ours, "CHECK", "c1", &config)?)?;
     refused.expect(999, "failed to find the address 10.9.1.2/32 in trusted zone")?;
     let said = place.node.sh(&format!("{}/postern reapply", postern_tests::plugin_bin()?.display()))?;
     ensure!(said.contains("put back: sources in zone trusted of firewalld"), "{said}");
@@ -121,7 +121,7 @@ fn firewalld_has_the_addresses_where_it_runs() -> Result<()> {
     let mut bare = config.clone();
     merge(&mut bare, &json!({"prevResult": null}));
     for _ in 0..2 {
-        place.call(Whose::Ours, "DEL", "c1", &bare)?.success()?;
+        place.call(Side::Ours, "DEL", "c1", &bare)?.success()?;
         ensure!(firewalld.sources("trusted")?.is_empty(), "{:?}", firewalld.sources("trusted")?);
     }
     place.del("c1", 1, &config)?;
@@ -143,10 +143,10 @@ fn zones_are_granted() -> Result<()> {
     let config = place.add("c1", 1, &json!({"backend": "iptables"}))?;
     ensure!(place.rules("10.9.1.")?.len() == 2 && firewalld.sources("trusted")?.is_empty(), "{:?}", place.rules("")?);
     place.del("c1", 1, &config)?;
-    // A zone has to be named: `trusted` is nobody's by default.
+    // Under this policy a network has to name its zone.
     place.policy("[grant.firewall]\nbackends = [\"firewalld\"]\nadmin-chains = [\"CNI-ADMIN\"]\nzones = [\"${config.firewalldZone}\"]\n[grant.attachments]\n")?;
-    let config = place.attach(Whose::Ours, "c1", 1, &json!({}))?;
-    let refused = Refusal::of(&place.call(Whose::Ours, "ADD", "c1", &config)?)?;
+    let config = place.attach(Side::Ours, "c1", 1, &json!({}))?;
+    let refused = Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?;
     refused.expect(110, "firewall.admit on \"trusted\"…zones = [\"${config.firewalldZone}\", \"trusted\"]")?;
     place.del("c1", 1, &config)?;
     let config = place.add("c1", 1, &named)?;
@@ -156,8 +156,8 @@ fn zones_are_granted() -> Result<()> {
         ("a b", "no policy can allow it"),
         ("-x", "no policy can allow it"),
     ] {
-        let config = place.attach(Whose::Ours, "c1", 1, &json!({"firewalldZone": zone}))?;
-        let refused = Refusal::of(&place.call(Whose::Ours, "ADD", "c1", &config)?)?;
+        let config = place.attach(Side::Ours, "c1", 1, &json!({"firewalldZone": zone}))?;
+        let refused = Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?;
         refused.expect(refused.code, expected)?;
         place.del("c1", 1, &config)?;
     }
@@ -167,7 +167,7 @@ fn zones_are_granted() -> Result<()> {
 #[test]
 #[ignore = "needs firewalld: tests/install-packages firewalld"]
 fn either_side_removes_what_the_other_made() -> Result<()> {
-    use Whose::{Native, Ours};
+    use Side::{Native, Ours};
     let firewalld = Firewalld::new()?;
     let place = &firewalld.place;
     place.policy(PREVIOUS)?;
@@ -200,13 +200,13 @@ fn del_ends_without_firewalld_too() -> Result<()> {
     let place = &firewalld.place;
     place.del("c1", 1, &config)?;
     ensure!(place.records()?.is_empty(), "{}", place.records()?);
-    let config = place.attach(Whose::Ours, "c1", 1, &json!({"backend": "firewalld"}))?;
-    Refusal::of(&place.call(Whose::Ours, "ADD", "c1", &config)?)?
+    let config = place.attach(Side::Ours, "c1", 1, &json!({"backend": "firewalld"}))?;
+    Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?
         .expect(999, "which does not run on this node…set \"backend\" to \"iptables\"")?;
     // Without a name, iptables is used then.
     let mut auto = config.clone();
     merge(&mut auto, &json!({"backend": null}));
-    place.call(Whose::Ours, "ADD", "c1", &auto)?.success()?;
+    place.call(Side::Ours, "ADD", "c1", &auto)?.success()?;
     ensure!(place.rules("10.9.1.")?.len() == 2, "{:?}", place.rules("")?);
     place.del("c1", 1, &auto)
 }

@@ -9,18 +9,18 @@ mod place;
 
 use anyhow::{Context, Result, ensure};
 use common::Refusal;
-use place::{Place, Whose, addresses};
+use place::{Place, Side, addresses};
 use postern_tests::merge;
 use serde_json::json;
 
 #[test]
 fn a_container_reaches_out_and_is_not_reached() -> Result<()> {
     let place = Place::new()?;
-    let config = place.attach(Whose::Ours, "c1", 1, &json!({}))?;
+    let config = place.attach(Side::Ours, "c1", 1, &json!({}))?;
     for to in ["192.0.2.2", "2001:db8::2"] {
         place.is_cut_off("c1", to)?;
     }
-    place.call(Whose::Ours, "ADD", "c1", &config)?.success()?;
+    place.call(Side::Ours, "ADD", "c1", &config)?.success()?;
     for to in ["192.0.2.2", "2001:db8::2"] {
         place.reaches("c1", to)?;
     }
@@ -28,7 +28,7 @@ fn a_container_reaches_out_and_is_not_reached() -> Result<()> {
         place.is_cut_off("out", &own)?;
         ensure!(place.rules(&own)?.len() == 2, "{:?}", place.rules(&own)?);
     }
-    place.call(Whose::Ours, "CHECK", "c1", &config)?.success()?;
+    place.call(Side::Ours, "CHECK", "c1", &config)?.success()?;
     place.del("c1", 1, &config)?;
     for own in addresses(&config) {
         ensure!(place.rules(&own)?.is_empty(), "{:?}", place.rules(&own)?);
@@ -54,7 +54,7 @@ fn check_says_what_is_missing() -> Result<()> {
     let place = Place::new()?;
     let config = place.add("c1", 1, &json!({"ingressPolicy": "isolated"}))?;
     let own = addresses(&config);
-    let check = || place.call(Whose::Ours, "CHECK", "c1", &config);
+    let check = || place.call(Side::Ours, "CHECK", "c1", &config);
     check()?.success()?;
     let stage = "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)";
     for (spec, expected) in [
@@ -101,7 +101,7 @@ fn bridges_are_isolated_as_the_network_says() -> Result<()> {
         place.is_reached("c1", far, other).context(policy)?;
         place.reaches("c1", "192.0.2.2")?;
         place.reaches("c1", "10.9.1.1")?;
-        place.call(Whose::Ours, "CHECK", "c1", &one)?.success()?;
+        place.call(Side::Ours, "CHECK", "c1", &one)?.success()?;
         // The isolation is the bridge's: it stays as long as others are on it.
         place.del("c2", 1, &two)?;
         place.is_reached("c1", far, other).context("after a DEL")?;
@@ -127,7 +127,7 @@ fn del_goes_by_the_record() -> Result<()> {
         let full = config.clone();
         place.node.sh("iptables -A CNI-FORWARD -s 10.9.1.77 -j ACCEPT")?;
         merge(&mut config, &patch);
-        place.call(Whose::Ours, "DEL", "c1", &config)?.success()?;
+        place.call(Side::Ours, "DEL", "c1", &config)?.success()?;
         for own in own {
             ensure!(place.rules(&own)?.is_empty(), "{patch}: {:?}", place.rules(&own)?);
         }
@@ -142,9 +142,8 @@ fn del_goes_by_the_record() -> Result<()> {
 #[test]
 fn a_failed_add_leaves_nothing() -> Result<()> {
     let place = Place::new()?;
-    let config = place.attach(Whose::Ours, "c1", 1, &json!({"ingressPolicy": "nonsense"}))?;
-    Refusal::of(&place.call(Whose::Ours, "ADD", "c1", &config)?)?
-        .expect(999, "unknown ingress policy: \"nonsense\"")?;
+    let config = place.attach(Side::Ours, "c1", 1, &json!({"ingressPolicy": "nonsense"}))?;
+    Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?.expect(999, "unknown ingress policy: \"nonsense\"")?;
     ensure!(place.rules("10.9.1.")?.is_empty(), "{:?}", place.rules("10.9.1.")?);
     Ok(())
 }
@@ -159,10 +158,10 @@ fn collections_go_by_the_record() -> Result<()> {
         &mut gc,
         &json!({"prevResult": null, "cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]}),
     );
-    place.call(Whose::Ours, "GC", "", &gc)?.success()?;
+    place.call(Side::Ours, "GC", "", &gc)?.success()?;
     ensure!(place.rules(&addresses(&config)[0])?.len() == 2, "a valid attachment's rules are gone");
     merge(&mut gc, &json!({"cni.dev/valid-attachments": []}));
-    place.call(Whose::Ours, "GC", "", &gc)?.success()?;
+    place.call(Side::Ours, "GC", "", &gc)?.success()?;
     ensure!(place.rules("10.9.1.")?.is_empty() && place.records()?.is_empty(), "{:?}", place.rules("10.9.1.")?);
     Ok(())
 }
@@ -195,7 +194,7 @@ fn what_another_program_wiped_is_put_back() -> Result<()> {
         place.node.sh(&format!("{} reapply", postern.display()))?;
         ensure!(place.rules("")? == before, "{wiped}: {:#?}", place.rules("")?);
     }
-    place.call(Whose::Ours, "CHECK", "c1", &config)?.success()?;
+    place.call(Side::Ours, "CHECK", "c1", &config)?.success()?;
     place.del("c1", 1, &config)
 }
 
@@ -207,7 +206,7 @@ fn the_isolation_goes_with_gc_of_the_node() -> Result<()> {
     let gc = || place.node.sh(&format!("{} gc --node --yes", postern.display()));
     let config = place.add("c1", 1, &json!({"ingressPolicy": "isolated"}))?;
     ensure!(gc()?.contains("isolation of bridge br1 stays: a record wants it"), "{}", gc()?);
-    place.call(Whose::Ours, "DEL", "c1", &config)?.success()?;
+    place.call(Side::Ours, "DEL", "c1", &config)?.success()?;
     ensure!(gc()?.contains("isolation of bridge br1 stays: veth"), "{}", gc()?);
     ensure!(place.rules("br1")?.len() == 6, "{:?}", place.rules("br1")?);
     place.del("c1", 1, &config)?;

@@ -1,7 +1,7 @@
 //! Lists with native plugins, in every order, and a node that is moved either way.
 
 use crate::common::Refusal;
-use crate::place::{PREVIOUS, Place, Whose, addresses, bridge_conf};
+use crate::place::{PREVIOUS, Place, Side, addresses, bridge_conf};
 use anyhow::{Result, ensure};
 use postern_tests::merge;
 use serde_json::{Value, json};
@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 fn native_in_front() -> Result<()> {
     let place = Place::new()?;
     let isolated = json!({"ingressPolicy": "isolated"});
-    let config = place.attach(Whose::Native, "c1", 1, &isolated)?;
-    let refused = Refusal::of(&place.call(Whose::Ours, "ADD", "c1", &config)?)?;
+    let config = place.attach(Side::Native, "c1", 1, &isolated)?;
+    let refused = Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?;
     refused.expect(110, "no record tells that a plugin before gave 10.9.1.2/24…previous = { addresses = [\"10.9.1.2/24\"] }…/etc/postern/policy/firewall.toml")?;
     ensure!(place.rules("CNI-FORWARD")?.is_empty(), "{:?}", place.rules("CNI-FORWARD")?);
     place.policy(PREVIOUS)?;
-    place.call(Whose::Ours, "ADD", "c1", &config)?.success()?;
+    place.call(Side::Ours, "ADD", "c1", &config)?.success()?;
     place.reaches("c1", "192.0.2.2")?;
     ensure!(place.rules("br1")?.len() == 6, "{:?}", place.rules("br1")?);
-    for whose in [Whose::Ours, Whose::Native] {
+    for whose in [Side::Ours, Side::Native] {
         place.call(whose, "CHECK", "c1", &config)?.success()?;
     }
-    place.call(Whose::Ours, "DEL", "c1", &config)?.success()?;
+    place.call(Side::Ours, "DEL", "c1", &config)?.success()?;
     ensure!(place.rules("10.9.1.2/")?.is_empty(), "{:?}", place.rules("10.9.1.2/")?);
     Ok(())
 }
@@ -30,10 +30,10 @@ fn native_in_front() -> Result<()> {
 #[test]
 fn native_behind() -> Result<()> {
     let place = Place::new()?;
-    let config = place.attach(Whose::Ours, "c1", 1, &json!({}))?;
-    place.call(Whose::Native, "ADD", "c1", &config)?.success()?;
+    let config = place.attach(Side::Ours, "c1", 1, &json!({}))?;
+    place.call(Side::Native, "ADD", "c1", &config)?.success()?;
     place.reaches("c1", "192.0.2.2")?;
-    place.call(Whose::Native, "DEL", "c1", &config)?.success()?;
+    place.call(Side::Native, "DEL", "c1", &config)?.success()?;
     place.del("c1", 1, &config)?;
     ensure!(place.rules("10.9.1.")?.is_empty() && place.records()?.is_empty(), "{:?}", place.rules("10.9.1.")?);
     Ok(())
@@ -42,7 +42,7 @@ fn native_behind() -> Result<()> {
 /// Each side checks and removes what the other made, whole lists and halves of them.
 #[test]
 fn a_node_is_moved_either_way() -> Result<()> {
-    use Whose::{Native, Ours};
+    use Side::{Native, Ours};
     for (bridge, made, removed) in
         [(Ours, Ours, Native), (Ours, Native, Ours), (Native, Native, Ours), (Native, Ours, Native)]
     {
@@ -84,12 +84,12 @@ fn a_forged_result_takes_no_neighbours_rules() -> Result<()> {
     ] {
         let mut forged = json!({"cniVersion": "1.1.0", "name": "net1", "type": "firewall"});
         merge(&mut forged, &patch);
-        place.call(Whose::Ours, "DEL", "c2", &forged)?.success()?;
+        place.call(Side::Ours, "DEL", "c2", &forged)?.success()?;
         ensure!(place.rules("10.9.1.2/")?.len() == 2, "{:?}", place.rules("10.9.1.")?);
     }
     let mut other = bridge_conf(1);
     merge(&mut other, &json!({"prevResult": mine.get("prevResult")}));
-    place.call(Whose::Ours, "DEL", "c2", &other)?.success()?;
+    place.call(Side::Ours, "DEL", "c2", &other)?.success()?;
     place.reaches("c1", "192.0.2.2")?;
     Ok(())
 }
@@ -99,13 +99,13 @@ fn a_forged_result_takes_no_neighbours_rules() -> Result<()> {
 fn only_the_attachments_own_bridge_is_isolated() -> Result<()> {
     let place = Place::new()?;
     place.add("c2", 2, &json!({}))?;
-    let config = place.attach(Whose::Ours, "c1", 1, &json!({"ingressPolicy": "isolated"}))?;
+    let config = place.attach(Side::Ours, "c1", 1, &json!({"ingressPolicy": "isolated"}))?;
     for name in ["wan", "br2", "eth0", "nonexistent", "br1\nCOMMIT", "-j"] {
         let mut forged = config.clone();
         if let Some(first) = forged.pointer_mut("/prevResult/interfaces/0") {
             *first = json!({"name": name});
         }
-        let refused = Refusal::of(&place.call(Whose::Ours, "ADD", "c1", &forged)?)?;
+        let refused = Refusal::of(&place.call(Side::Ours, "ADD", "c1", &forged)?)?;
         refused.expect(999, "as the bridge, and this attachment's host end is a port of \"br1\"")?;
         ensure!(
             place.rules("STAGE")?.is_empty() && place.rules("10.9.1.")?.is_empty(),
@@ -113,9 +113,9 @@ fn only_the_attachments_own_bridge_is_isolated() -> Result<()> {
             place.rules("")?
         );
     }
-    // The uplink as a port of a bridge, and a pair that is nobody's port.
+    // The uplink as a port of a bridge, and a pair that is no port.
     place.node.sh("ip link set $(ip -o link show master br1 | sed 's/^[0-9]*: \\([^@:]*\\).*/\\1/;q') nomaster")?;
-    Refusal::of(&place.call(Whose::Ours, "ADD", "c1", &config)?)?.expect(999, "is no port of a bridge")?;
+    Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?.expect(999, "is no port of a bridge")?;
     Ok(())
 }
 
@@ -137,9 +137,9 @@ fn an_admin_chain_is_nobody_elses() -> Result<()> {
         "twenty-nine-characters-in-all",
     ] {
         let config =
-            place.attach(Whose::Ours, "c1", 1, &json!({"iptablesAdminChainName": chain, "backend": "iptables"}))?;
+            place.attach(Side::Ours, "c1", 1, &json!({"iptablesAdminChainName": chain, "backend": "iptables"}))?;
         let before: Value = json!(place.rules("")?);
-        Refusal::of(&place.call(Whose::Ours, "ADD", "c1", &config)?)?.expect(110, "no policy can allow it")?;
+        Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?.expect(110, "no policy can allow it")?;
         ensure!(before == json!(place.rules("")?), "{chain}: {:?}", place.rules("")?);
         place.del("c1", 1, &config)?;
     }

@@ -5,14 +5,14 @@ use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Whose plugin is called.
+/// The plugins that are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum Side {
     Ours,
     Native,
 }
 
-impl Whose {
+impl Side {
     fn bin(self) -> Result<PathBuf> {
         match self {
             Self::Ours => plugin_bin(),
@@ -50,7 +50,7 @@ impl Place {
         std::fs::write(self.node.path("/etc/postern/policy/firewall.toml"), text).context("policy")
     }
 
-    pub fn call(&self, whose: Whose, verb: &str, container: &str, config: &Value) -> Result<Answer> {
+    pub fn call(&self, whose: Side, verb: &str, container: &str, config: &Value) -> Result<Answer> {
         let plugin = config.get("type").and_then(Value::as_str).context("no type")?;
         let call = Call::new(&whose.bin()?, plugin, verb, config.to_string());
         let is_attached = !matches!(verb, "GC" | "STATUS" | "VERSION");
@@ -59,7 +59,7 @@ impl Place {
     }
 
     /// ADD of bridge `br1` or `br2`. Returns the firewall's configuration, with the result.
-    pub fn attach(&self, whose: Whose, container: &str, bridge: u8, patch: &Value) -> Result<Value> {
+    pub fn attach(&self, whose: Side, container: &str, bridge: u8, patch: &Value) -> Result<Value> {
         let result = self.call(whose, "ADD", container, &bridge_conf(bridge))?.success()?;
         let mut config =
             json!({"cniVersion": "1.1.0", "name": format!("net{bridge}"), "type": "firewall", "prevResult": result});
@@ -69,18 +69,18 @@ impl Place {
 
     /// ADD of bridge and firewall.
     pub fn add(&self, container: &str, bridge: u8, patch: &Value) -> Result<Value> {
-        let config = self.attach(Whose::Ours, container, bridge, patch)?;
-        let result = self.call(Whose::Ours, "ADD", container, &config)?.success()?;
+        let config = self.attach(Side::Ours, container, bridge, patch)?;
+        let result = self.call(Side::Ours, "ADD", container, &config)?.success()?;
         ensure!(config.get("prevResult") == Some(&result), "the result was changed: {result}");
         Ok(config)
     }
 
     /// DEL of firewall and bridge.
     pub fn del(&self, container: &str, bridge: u8, config: &Value) -> Result<()> {
-        self.call(Whose::Ours, "DEL", container, config)?.success()?;
+        self.call(Side::Ours, "DEL", container, config)?.success()?;
         let mut conf = bridge_conf(bridge);
         merge(&mut conf, &json!({"prevResult": config.get("prevResult")}));
-        self.call(Whose::Ours, "DEL", container, &conf)?.success().map(drop)
+        self.call(Side::Ours, "DEL", container, &conf)?.success().map(drop)
     }
 
     /// Rules of the firewall plugin that name this text, of both families.

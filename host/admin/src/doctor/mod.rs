@@ -213,7 +213,7 @@ fn prepare(examination: &mut Examination, conf_dir: &Path) -> Node {
         Ok((_, Err(reason))) => {
             // The look at directories reports records that can't be trusted. Their content is not used here.
             examination.leave_out(format!("records of attachments: {reason}"));
-            (Err("there is no telling what belongs to whom without the records".to_owned()), Vec::new())
+            (Err("without the records it can't be told which attachment owns what".to_owned()), Vec::new())
         }
         Err(reason) => (Err(reason), Vec::new()),
     };

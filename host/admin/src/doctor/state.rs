@@ -126,7 +126,7 @@ fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, di
         let Some(owner) = &held.owner else {
             let why = "the address can't be given to anybody";
             let remedy = if is_complete { Remedy::Command(format!("rm {}", quoted(&path))) } else { elsewhere() };
-            examination.found(Severity::Warning, path, "is no lease, and nobody's", why, remedy);
+            examination.found(Severity::Warning, path, "is no lease, and belongs to no attachment", why, remedy);
             continue;
         };
         let what = format!(

@@ -272,6 +272,8 @@ fn present<'a>(parts: &[(&str, &str)], networks: impl Iterator<Item = &'a Networ
 
 fn placeholder(path: &str, default: Option<&str>) -> String {
     match default {
+        // No key of the configuration has it.
+        Some(default) if path.is_empty() => default.to_owned(),
         Some(default) => format!("${{config.{path} | {default}}}"),
         None => format!("${{config.{path}}}"),
     }
@@ -341,6 +343,7 @@ mod tests {
         let text = policy(&seen, &networks, &[], 0).unwrap();
         Policy::parse(&text, "test.toml").unwrap();
         assert!(text.contains("backends = [\"${config.ipMasqBackend | any}\"]"), "{text}");
+        assert!(text.contains("ports = [\"1-65535\"]"), "{text}");
         assert!(!text.contains("\nvlan") && !text.contains("\ntrunk"), "{text}");
     }
 

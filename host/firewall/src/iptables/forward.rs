@@ -311,7 +311,7 @@ pub fn may_be_admitted(nft: &mut Nft) -> Result<bool, FirewallError> {
 mod tests {
     use super::*;
 
-    /// What the native plugin (1.9.1) leaves for an isolated bridge and one address.
+    /// The rules that the native plugin (1.9.1) leaves for an isolated bridge and one address.
     const NATIVE: &str = r#"*filter
 :FORWARD ACCEPT [0:0]
 :CNI-ADMIN - [0:0]

@@ -207,7 +207,7 @@ fn sorted(text: &str) -> Vec<String> {
     lines
 }
 
-/// What can't be written or read is left to the program, and nothing is changed.
+/// A rule that can't be written or read is left to the program, and nothing is changed.
 #[test]
 fn other_rules_are_left_to_the_program() {
     let mut nft = own_namespace();

@@ -85,7 +85,7 @@ impl Firewall {
             FirewallBackend::Iptables => {
                 iptables::forward::withdraw(&own, session.program_runner()).map(drop).map_err(firewall_error)
             }
-            // What firewalld had of it has ended with firewalld.
+            // The part that firewalld had has ended with firewalld.
             FirewallBackend::Firewalld if !firewalld::runs(session.program_runner()).map_err(firewall_error)? => Ok(()),
             FirewallBackend::Firewalld => own.iter().try_for_each(|address| {
                 let zone = self.zone.as_deref().unwrap_or_default();

@@ -116,7 +116,7 @@ impl Session {
             let of = of.map_or_else(|| format!("link {master}"), |master| format!("\"{}\"", master.name));
             return refuse(
                 format!("\"{name}\" is a port of {of} already"),
-                "an attachment joins with a link that is nobody's port; `ip link set dev NAME nomaster` frees one",
+                "an attachment joins with a link that is no port yet; `ip link set dev NAME nomaster` frees one",
             );
         }
         let pair = self.living_pair()?;

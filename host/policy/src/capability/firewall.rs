@@ -24,7 +24,7 @@ pub const KEYS: &[Key] = &[
 const ZONE: &str = "trusted";
 const ADMIN_CHAIN: &str = "CNI-ADMIN";
 
-/// What a network's configuration names for the packet filter.
+/// The names of a network's configuration for the packet filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// `backend`. Without one that exists, firewalld is used where it runs, and else iptables.
@@ -108,7 +108,7 @@ fn allowed(granted: &Granted, grant: &Grant, backend: FirewallBackend, named: &N
         FirewallBackend::Iptables => ("admin-chains", Kind::Chain, &named.admin_chain),
         FirewallBackend::Firewalld => ("zones", Kind::Zone, &named.zone),
     };
-    // What is nobody's to give is refused whatever a policy says.
+    // Chains and zones that no policy can grant are refused before it is asked.
     if let Err(impossible) = kind.check_text(object) {
         return Err((object.clone(), format!("no policy can allow it: {impossible}")));
     }
