@@ -25,7 +25,7 @@ fn one_thing_for_policy_and_another_for_the_plugin() -> Result<()> {
             .ends(7, "the configuration has both \"bridge\" and \"bridge\""),
         honest("a configuration and another", "bridge", "{}").raw(r#"{"cniVersion": "1.0.0", "name": "net", "type": "bridge"} {"name": "bystander"}"#)
             .ends(6, "trailing"),
-        honest("half a mebibyte", "bridge", "{}").raw(format!(r#"{{"cniVersion": "1.0.0", "name": "{}", "type": "bridge"}}"#, "x".repeat(512 << 10)))
+        honest("more than four mebibytes", "bridge", "{}").raw(format!(r#"{{"cniVersion": "1.0.0", "name": "{}", "type": "bridge"}}"#, "x".repeat(4 << 20)))
             .ends(6, "bytes of JSON are more than the limit"),
         honest("a bomb of brackets", "bridge", "{}").raw("[".repeat(200_000)).ends(6, "recursion"),
         honest("an address that the arguments ask for", "host-local", r#"{"ipam": {"dataDir": "/var/lib/hostile"}}"#)

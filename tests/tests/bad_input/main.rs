@@ -83,11 +83,11 @@ fn what_is_no_configuration() -> Result<()> {
         ("no UTF-8", b"{\"name\": \"\xff\"}".to_vec(), 6, "error unmarshall network config"),
         (
             "a byte too long",
-            format!("{good}{}", " ".repeat((256 << 10) + 1 - good.len())).into_bytes(),
+            format!("{good}{}", " ".repeat((4 << 20) + 1 - good.len())).into_bytes(),
             6,
-            "262145 bytes of JSON are more than the limit of 262144",
+            "4194305 bytes of JSON are more than the limit of 4194304",
         ),
-        ("20 MiB", vec![b' '; 20 << 20], 6, "more than the limit of 262144"),
+        ("20 MiB", vec![b' '; 20 << 20], 6, "more than the limit of 4194304"),
         ("deep lists", "[".repeat(100_000).into_bytes(), 6, "recursion limit exceeded"),
         ("deep objects", "{\"a\":".repeat(40_000).into_bytes(), 6, "recursion limit exceeded"),
         (
