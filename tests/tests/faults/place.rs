@@ -38,11 +38,14 @@ pub enum Restoration {
     Add,
 }
 
-/// Makes the device of a container, unless it is there.
+/// Makes the device of a container, unless it is there. A device that ended with its container's namespace keeps its
+/// other end here until the kernel has come that far.
 fn add_device(container: &str) -> String {
     format!(
         "ip link show dev dev-{container} > /dev/null 2>&1 || {{
-         ip link add dev-{container} type veth peer name wire-{container}
+         tries=0
+         until ip link add dev-{container} type veth peer name wire-{container} 2> /dev/null; do
+           sleep .02; tries=$((tries + 1)); [ $tries -lt 500 ]; done
          ip link set dev-{container} up; ip link set wire-{container} up; }}"
     )
 }
