@@ -409,3 +409,75 @@ mod tests {
         assert_eq!((keys[0].network.as_str(), keys[0].container_id.as_str()), ("mynet", "cid1"));
     }
 }
+
+#[cfg(test)]
+mod without_the_program {
+    use std::cell::RefCell;
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    use nix::sched::{CloneFlags, unshare};
+    use postern_confine::{Direct, NoPrograms};
+
+    use super::*;
+
+    fn saved() -> Vec<String> {
+        let text = Command::new("sh").args(["-c", "iptables-save -t nat; ip6tables-save -t nat"]).output().unwrap();
+        let text = String::from_utf8(text.stdout).unwrap();
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    }
+
+    fn all() -> Vec<HostPorts> {
+        let mut all = Vec::new();
+        for address in ["10.1.0.2/16", "fd00::2/64"] {
+            for (number, sources) in [Sources::None, Sources::All, Sources::Own].into_iter().enumerate() {
+                let forward = |protocol, host_port| Forward { protocol, host_ip: None, host_port, container_port: 80 };
+                let mut forwards: Vec<Forward> = (8000..8020).map(|port| forward(Protocol::Tcp, port)).collect();
+                forwards.extend([forward(Protocol::Udp, 53), forward(Protocol::Sctp, 77)]);
+                let of = address.starts_with("10");
+                forwards.push(Forward {
+                    host_ip: Some(if of { "10.9.9.9" } else { "fd00::9" }.parse().unwrap()),
+                    ..forward(Protocol::Tcp, 9000)
+                });
+                all.push(HostPorts {
+                    key: AttachmentKey {
+                        network: "n".into(),
+                        container_id: format!("c{number}"),
+                        ifname: "eth0".into(),
+                    },
+                    address: address.parse().unwrap(),
+                    forwards,
+                    sources,
+                    mark: MarkBy::Bit(13),
+                    conditions: Vec::new(),
+                });
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn is_what_the_program_leaves() {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        for ports in all() {
+            ports.iptables_ensure(ProgramRunner { runner: &Direct, deadline, nft: None }).unwrap();
+        }
+        let theirs = saved();
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let nft = RefCell::new(None);
+        let without = ProgramRunner { runner: &NoPrograms, deadline, nft: Some(&nft) };
+        for ports in all() {
+            ports.iptables_ensure(without).unwrap();
+            assert!(ports.iptables_check(without).unwrap());
+            ports.iptables_ensure(without).unwrap();
+        }
+        assert_eq!(saved(), theirs);
+        for ports in all() {
+            assert!(ports.iptables_remove(without).unwrap() > 0);
+            assert!(!ports.iptables_check(without).unwrap());
+        }
+        let left = saved();
+        assert!(!left.iter().any(|line| line.contains("CNI-DN")), "{left:?}");
+    }
+}
