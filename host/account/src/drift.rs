@@ -106,6 +106,8 @@ pub struct Account {
     pub facts: Vec<Fact>,
     /// The differences between record and kernel.
     pub deviations: Vec<Deviation>,
+    /// The rules that can't be looked at, in words: nothing tells if they are there.
+    pub unseen: Vec<String>,
 }
 
 impl Account {
@@ -131,6 +133,12 @@ impl Account {
     fn is_left(&mut self, what: impl Into<String>) {
         let is_known = self.deviations.iter().all(|deviation| deviation.remedy != WRITER);
         self.differs(what, if is_known { COLLECT } else { WRITER }, is_known);
+    }
+
+    /// Notes rules that can't be looked at. Returns the words for a fact.
+    fn unseen(&mut self, what: String) -> String {
+        self.unseen.push(what.clone());
+        what
     }
 
     fn fact(&mut self, plugin: &str, kind: &'static str, found: impl Into<String>) {
@@ -177,6 +185,7 @@ impl NodeState {
             doubt: None,
             facts: Vec::new(),
             deviations: Vec::new(),
+            unseen: Vec::new(),
         };
         let mut noted = Vec::new();
         for effect in effects {

@@ -24,6 +24,8 @@ pub struct Report {
     pub wiped: Vec<(Header, Vec<String>)>,
     /// Attachments that stay as they are, each with the reason.
     pub skipped: Vec<(Header, String)>,
+    /// Rules that can't be looked at: they may be missing.
+    pub problems: Vec<String>,
     /// The number of attachments whose rules are all there.
     pub complete: usize,
 }
@@ -38,9 +40,13 @@ pub fn find(places: &Places) -> Result<Report, String> {
     for account in accounts? {
         let Some(header) = account.header.clone() else { continue };
         let wiped = wiped(&account);
+        if matches!(account.state, State::Ok | State::Drift) {
+            let name = format!("{}/{}/{}", header.network, header.container_id, header.ifname);
+            report.problems.extend(account.unseen.iter().map(|what| format!("{name}: {what}")));
+        }
         match account.state {
             State::Ok | State::Drift if !wiped.is_empty() => report.wiped.push((header, wiped)),
-            State::Ok | State::Drift => report.complete += 1,
+            State::Ok | State::Drift => report.complete += usize::from(account.unseen.is_empty()),
             State::Stuck | State::Incomplete => {
                 report.skipped.push((header, "a run for it is under way, or was killed".to_owned()));
             }

@@ -27,7 +27,7 @@ pub fn run(dry_run: bool, json: bool) -> Result<ExitCode> {
     let places = Places::find().map_err(Error::msg)?;
     let report = reapply::find(&places).map_err(Error::msg)?;
     let nft = SharedNft::default();
-    let (mut rows, mut problems) = (Vec::new(), Vec::new());
+    let (mut rows, mut problems) = (Vec::new(), report.problems.clone());
     for (header, missing) in &report.wiped {
         let restored = if dry_run { Ok(Vec::new()) } else { reapply::run(&places, header, &nft) };
         let rules = match restored {
@@ -59,9 +59,9 @@ fn lines(rows: &[Row], report: &Report, dry_run: bool) -> Vec<String> {
     }
     let skipped = report.skipped.iter();
     lines.extend(skipped.map(|(header, reason)| one_line(&format!("{} stays: {reason}", account::name(header)))));
-    if rows.is_empty() {
+    if rows.is_empty() && report.problems.is_empty() {
         lines.push(format!("no rules are missing; attachments with all their rules: {}", report.complete));
-    } else if dry_run {
+    } else if dry_run && !rows.is_empty() {
         lines.push("nothing was changed; `postern reapply` puts the rules back".to_owned());
     }
     lines

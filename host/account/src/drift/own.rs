@@ -36,7 +36,7 @@ impl NodeState {
                     account.differs(what, REAPPLY, true);
                     format!("{} by {name}: its rules are gone", address.addr())
                 }
-                Err(reason) => format!("{} by {name}: can't be looked at: {reason}", address.addr()),
+                Err(reason) => account.unseen(format!("{} by {name}: can't be looked at: {reason}", address.addr())),
             };
             account.fact(plugin, "masquerading", found);
         }
@@ -62,7 +62,7 @@ impl NodeState {
                 account.differs(what, REAPPLY, true);
                 format!("{ports} to {address} by {name}: its rules are gone")
             }
-            Err(reason) => format!("{ports} to {address} by {name}: can't be looked at: {reason}"),
+            Err(reason) => account.unseen(format!("{ports} to {address} by {name}: can't be looked at: {reason}")),
         };
         account.fact(plugin, "forwards", found);
     }
@@ -80,7 +80,7 @@ impl NodeState {
                 account.differs(what, REAPPLY, true);
                 format!("bridge {bridge}, {}: its rules are gone", ingress.name())
             }
-            Err(reason) => format!("bridge {bridge}: can't be looked at: {reason}"),
+            Err(reason) => account.unseen(format!("bridge {bridge}: can't be looked at: {reason}")),
         };
         account.fact(plugin, "isolation", found);
     }
@@ -103,7 +103,7 @@ impl NodeState {
                     account.differs(format!("{address} is not forwarded: it is gone from {name}"), REAPPLY, true);
                     format!("{address} by {name}: it is gone from there")
                 }
-                Err(reason) => format!("{address} by {name}: can't be looked at: {reason}"),
+                Err(reason) => account.unseen(format!("{address} by {name}: can't be looked at: {reason}")),
             };
             account.fact(plugin, "forwarding", found);
         }
@@ -172,7 +172,7 @@ impl NodeState {
                 }
                 format!("not all there for {}", Mac(mac))
             }
-            Err(reason) => format!("can't be looked at: {reason}"),
+            Err(reason) => account.unseen(format!("can't be looked at: {reason}")),
         };
         account.fact(plugin, "spoofing protection", found);
     }
