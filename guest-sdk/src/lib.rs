@@ -62,11 +62,13 @@ pub mod forwarding;
 pub mod ipam;
 pub mod leases;
 pub mod link;
+pub mod link_settings;
 pub mod link_sysctl;
 pub mod loopback;
 pub mod mac_guard;
 pub mod macvlan;
 pub mod masquerade;
+pub mod namespace_sysctl;
 pub mod parent;
 pub mod point_to_point;
 pub mod port_mappings;
@@ -77,7 +79,7 @@ pub mod veth;
 pub use error::{DENIED, Error, all};
 pub use plugin::{Plugin, run};
 pub use request::{Request, dns_override, mtu, routes as routes_of};
-pub use result::{interface, mac};
+pub use result::{has_mac, interface, mac};
 
 /// The types of the protocol.
 pub use postern_cni as cni;

@@ -9,6 +9,12 @@ pub fn interface(link: &LinkInfo, sandbox: &str) -> Interface {
     Interface { name: link.name.clone(), mac: mac(link), sandbox: sandbox.to_owned(), ..Interface::default() }
 }
 
+/// True if an address of a result is the link's. An empty one is any link's. `tuning` writes it as the network does, and
+/// the kernel in lower case.
+pub fn has_mac(expected: &str, link: &LinkInfo) -> bool {
+    expected.is_empty() || expected == mac(link) || link.mac.is_some_and(|mac| expected.parse() == Ok(mac))
+}
+
 /// Returns a link's address as results and messages write it; empty if it has none.
 pub fn mac(link: &LinkInfo) -> String {
     link.mac.map(|mac| mac.to_string()).unwrap_or_default()

@@ -4,8 +4,8 @@ use super::capability;
 use super::services::{Ipam, Lease};
 use ipnet::IpNet;
 use postern_types::{
-    Address, Backend, Dns, ErrorCode, Forward, Handle, IngressPolicy, LinkInfo, LinkSysctl, Mac, MacvlanMode, OpError,
-    Operation, PortSpec,
+    Address, Backend, Dns, ErrorCode, Forward, Handle, IngressPolicy, LinkInfo, LinkSettings, LinkSysctl, Mac,
+    MacvlanMode, OpError, Operation, PortSpec,
 };
 use postern_types::{Reply, Route};
 use std::collections::BTreeMap;
@@ -41,6 +41,10 @@ pub struct Link {
     pub home: Option<String>,
     /// True in promiscuous mode.
     pub promisc: bool,
+    /// True if it takes all multicast frames.
+    pub allmulti: bool,
+    /// The length of its queue, in packets.
+    pub tx_queue_length: u32,
     /// True for a bridge that filters VLANs.
     pub vlan_filtering: bool,
     /// True for a bridge whose address was set, and which no longer takes that of its lowest port.
@@ -108,6 +112,10 @@ pub struct Kernel {
     pub leases: Vec<Lease>,
     /// The file that `ipam.resolvConf` names, if it can be read.
     pub resolv_conf: Option<Dns>,
+    /// Kernel settings of the container's namespace that were written, by their keys.
+    pub settings: BTreeMap<String, String>,
+    /// The attributes of the attachment's link before they were changed.
+    pub changed: Option<LinkSettings>,
     /// The number of garbage objects.
     pub garbage: u32,
     /// The number of the operation that fails, counted from 0, and its error.
@@ -143,6 +151,8 @@ impl Default for Kernel {
             previous_link: None,
             leases: Vec::new(),
             resolv_conf: None,
+            settings: BTreeMap::new(),
+            changed: None,
             garbage: 0,
             fail: None,
             log: Vec::new(),

@@ -41,6 +41,8 @@ impl Kernel {
                 path: None,
                 home: None,
                 promisc: false,
+                allmulti: false,
+                tx_queue_length: 1000,
                 vlan_filtering: false,
                 pinned: false,
                 lent_over: None,

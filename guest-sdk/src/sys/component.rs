@@ -120,6 +120,26 @@ pub(crate) fn taken(taken: device::Taken) -> crate::device::TakenDevice {
     crate::device::TakenDevice { link: crate::link::Link(taken.link), attributes: link_info(taken.attributes) }
 }
 
+pub(crate) fn settings(settings: &values::LinkSettings) -> link_settings::Settings {
+    let made = link_settings::Settings::new();
+    if let Some(mac) = settings.mac {
+        made.set_mac(&mac.to_string());
+    }
+    if let Some(mtu) = settings.mtu {
+        made.set_mtu(mtu);
+    }
+    if let Some(on) = settings.promisc {
+        made.set_promisc(on);
+    }
+    if let Some(on) = settings.allmulti {
+        made.set_allmulti(on);
+    }
+    if let Some(packets) = settings.tx_queue_length {
+        made.set_tx_queue_length(packets);
+    }
+    made
+}
+
 /// Returns the texts of these values, as the interfaces carry them.
 pub(crate) fn texts<T: fmt::Display>(values: &[T]) -> Vec<String> {
     values.iter().map(T::to_string).collect()

@@ -5,7 +5,7 @@ use crate::config::Config;
 use postern_guest::cni::{CniResult, Interface};
 use postern_guest::types::ErrorCode;
 use postern_guest::veth::Pair;
-use postern_guest::{Error, Request, bridge, check, ipam, link, mac, mac_guard, veth};
+use postern_guest::{Error, Request, bridge, check, has_mac, ipam, link, mac, mac_guard, veth};
 
 /// # Errors
 /// Code 999 for the first difference.
@@ -84,7 +84,7 @@ fn container_end(expected: &Interface) -> Result<Pair, Error> {
         });
     };
     let found = mac(&pair.container_attributes);
-    if !expected.mac.is_empty() && expected.mac != found {
+    if !has_mac(&expected.mac, &pair.container_attributes) {
         let mac = &expected.mac;
         return Err(Error::new(format!("Interface {name} Mac {mac} doesn't match container Mac: {found}")));
     }

@@ -22,7 +22,9 @@ mod config;
 
 use config::Config;
 use postern_guest::cni::{CniResult, Interface, Version};
-use postern_guest::{Error, Plugin, Request, all, attachments, check, configure, device, interface, ipam, link, mac};
+use postern_guest::{
+    Error, Plugin, Request, all, attachments, check, configure, device, has_mac, interface, ipam, link, mac,
+};
 use std::process::ExitCode;
 
 struct HostDevice;
@@ -82,8 +84,9 @@ impl Plugin for HostDevice {
         let Some(found) = link::own()? else {
             return Err(Error::new(format!("Container Interface name in prevResult: {name} not found")));
         };
-        let address = mac(&found.attributes()?);
-        if !expected.mac.is_empty() && expected.mac != address {
+        let attributes = found.attributes()?;
+        let address = mac(&attributes);
+        if !has_mac(&expected.mac, &attributes) {
             let mac = &expected.mac;
             return Err(Error::new(format!("Interface {name} Mac {mac} doesn't match container Mac: {address}")));
         }

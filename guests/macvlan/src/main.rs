@@ -21,7 +21,8 @@ mod config;
 use config::Config;
 use postern_guest::cni::{CniResult, Version};
 use postern_guest::{
-    Error, Plugin, Request, all, attachments, check, configure, interface, ipam, link, link_sysctl, mac, macvlan,
+    Error, Plugin, Request, all, attachments, check, configure, has_mac, interface, ipam, link, link_sysctl, mac,
+    macvlan,
 };
 use std::process::ExitCode;
 
@@ -81,7 +82,7 @@ impl Plugin for Macvlan {
             return Err(Error::new(format!("container macvlan mode {is} does not match expected value: {wanted}")));
         }
         let address = mac(&found.attributes);
-        if !expected.mac.is_empty() && expected.mac != address {
+        if !has_mac(&expected.mac, &found.attributes) {
             let mac = &expected.mac;
             return Err(Error::new(format!("interface {name} Mac {mac} doesn't match container Mac: {address}")));
         }

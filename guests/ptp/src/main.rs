@@ -28,8 +28,8 @@ use ipnet::IpNet;
 use postern_guest::cni::{CniResult, IpConfig};
 use postern_guest::types::Route;
 use postern_guest::{
-    Error, Plugin, Request, all, attachments, check, configure, forwarding, interface, ipam, link, link_sysctl, mac,
-    masquerade, point_to_point, routes, veth,
+    Error, Plugin, Request, all, attachments, check, configure, forwarding, has_mac, interface, ipam, link,
+    link_sysctl, mac, masquerade, point_to_point, routes, veth,
 };
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -94,7 +94,7 @@ impl Plugin for PointToPoint {
             });
         };
         let found = mac(&pair.container_attributes);
-        if !expected.mac.is_empty() && expected.mac != found {
+        if !has_mac(&expected.mac, &pair.container_attributes) {
             let mac = &expected.mac;
             return Err(Error::new(format!("ptp: Interface {name} Mac {mac} doesn't match container Mac: {found}")));
         }

@@ -105,6 +105,8 @@ mod tests {
             kind: kind.to_owned(),
             up: true,
             promisc: false,
+            allmulti: false,
+            tx_queue_length: 1000,
             running: true,
             operstate: "up",
             master: None,

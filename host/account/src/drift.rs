@@ -353,8 +353,9 @@ impl NodeState {
                 account.fact(plugin, "native IPAM", format!("{native} was run; only it knows what it did"));
             }
             Effect::Port(port) => self.port(account, plugin, port),
-            // No record lists it.
-            Effect::LoopbackUp(LoopbackUp {}) => {}
+            Effect::LinkChange(change) => self.changed(account, plugin, change, container),
+            // No record lists these.
+            Effect::LoopbackUp(LoopbackUp {}) | Effect::NamespaceSetting(_) => {}
         }
     }
 

@@ -5,6 +5,7 @@
 //! carries the traffic.
 
 use crate::effect::MacGuard;
+use crate::effect::link_change::guarded as guarded_address;
 use crate::effect::mac_guard::is_whole;
 use crate::errors::kernel_error;
 use crate::session::Session;
@@ -64,7 +65,9 @@ fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
     };
     let recorded = session.record().map(|record| record.effects(None)).unwrap_or_default();
     let guards = recorded.iter().filter_map(|noted| MacGuard::of(&noted.effect));
-    let guard = guards.filter(|guard| guard.host.as_ref() == Some(&link.name)).find_map(|guard| guard.mac);
+    let guard = guards
+        .filter(|guard| guard.host.as_ref() == Some(&link.name))
+        .find_map(|guard| guarded_address(session, guard));
     let guarded = match guard.filter(|_| granted.requires_mac_guard()) {
         Some(mac) => is_whole(session, &link.name, mac)?,
         None => false,

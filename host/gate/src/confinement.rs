@@ -31,7 +31,7 @@ use postern_firewall::iptables;
 use postern_kernel::Namespace;
 use postern_policy::Policy;
 use postern_policy::capability::firewall::is_zone;
-use postern_state::{Dir, Record, kind};
+use postern_state::{Dir, Record, is_trusted_way, kind};
 use postern_types::{Capability, OpError};
 use std::fs::remove_dir;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,8 @@ struct Needs {
     network: bool,
     /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
     leases: Vec<(PathBuf, PathBuf)>,
+    /// Directories of the native tuning plugin's files.
+    backups: Vec<PathBuf>,
     /// Files to read.
     files: Vec<PathBuf>,
     /// Programs to run.
@@ -207,6 +209,10 @@ impl Needs {
                 self.add_zone(&zone);
             }
             Need::Leases(directory) => self.add_leases(session, &directory),
+            Need::Backups(directory) => {
+                self.network = true;
+                self.add_backups(&directory);
+            }
             // A rule on a directory would allow everything in it.
             Need::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| places::is_file(file))),
             Need::Program(plugin) => {
@@ -230,6 +236,15 @@ impl Needs {
         }
         if let Ok(network) = postern_state::lease_place(&directory, &session.request.conf.name) {
             self.leases.push((directory, network));
+        }
+    }
+
+    /// Adds the directory itself. None is added that other users could redirect: opening its files then fails with the
+    /// reason.
+    fn add_backups(&mut self, directory: &str) {
+        let path = PathBuf::from(directory);
+        if can_be_path(directory) && path.is_absolute() && !self.backups.contains(&path) && is_trusted_way(&path) {
+            self.backups.push(path);
         }
     }
 
@@ -279,6 +294,9 @@ impl Needs {
         if !self.leases.is_empty() {
             // A data directory may belong to another user than root, and its time is set back (host/state).
             kept.extend([Right::CAP_DAC_OVERRIDE, Right::CAP_FOWNER]);
+        } else if !self.backups.is_empty() {
+            // The native plugin makes the directory without the right to search it.
+            kept.push(Right::CAP_DAC_OVERRIDE);
         }
         kept
     }
@@ -295,6 +313,7 @@ impl Needs {
                 paths.push((network, Access::Own));
             }
         }
+        paths.extend(self.backups.iter().map(|directory| (directory.as_path(), Access::Own)));
         paths.extend(self.files.iter().map(|file| (file.as_path(), Access::Read)));
         if self.network {
             // Nothing below: a deeper directory belongs to one namespace, and there are two.
@@ -450,13 +469,15 @@ impl MadeDirectories {
     fn of(session: &Session, needs: &Needs) -> std::io::Result<Self> {
         let mut made = Vec::new();
         if session.request.verb == Verb::Add {
-            for (_, directory) in &needs.leases {
+            let leases = needs.leases.iter().map(|(_, directory)| (directory, 0o755));
+            let backups = needs.backups.iter().map(|directory| (directory, 0o700));
+            for (directory, mode) in leases.chain(backups) {
                 let missing: Vec<&Path> = directory
                     .ancestors()
                     .take_while(|path| !path.as_os_str().is_empty() && !places::is_there(path))
                     .collect();
                 // The operation that needs the directory reports that it can't be made.
-                if Dir::make(directory, 0o755).is_ok() {
+                if Dir::make(directory, mode).is_ok() {
                     made.extend(missing.into_iter().map(Path::to_owned));
                 }
             }

@@ -20,6 +20,8 @@ pub enum Need<'a> {
     Filters(Cow<'a, str>),
     /// A directory of leases.
     Leases(Cow<'a, str>),
+    /// The directory of a native plugin's files about changed links.
+    Backups(Cow<'a, str>),
     /// A file, to be read.
     File(Cow<'a, str>),
     /// A native IPAM program.

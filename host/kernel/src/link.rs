@@ -24,6 +24,7 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
+const IFLA_TXQLEN: u16 = 13;
 const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
@@ -78,6 +79,10 @@ pub struct Link {
     pub up: bool,
     /// `IFF_PROMISC`.
     pub promisc: bool,
+    /// `IFF_ALLMULTI`.
+    pub allmulti: bool,
+    /// `IFLA_TXQLEN`, in packets.
+    pub tx_queue_length: u32,
     /// True if the operational state is "up".
     pub running: bool,
     /// `IFLA_OPERSTATE` in the words of the native plugins' messages: `unknown`, `not-present`, `down`,
@@ -128,6 +133,8 @@ impl Link {
             kind: String::new(),
             up: is_set(libc::IFF_UP),
             promisc: is_set(libc::IFF_PROMISC),
+            allmulti: is_set(libc::IFF_ALLMULTI),
+            tx_queue_length: 0,
             running: false,
             operstate: operstate(0),
             master: None,
@@ -148,6 +155,7 @@ impl Link {
                 IFLA_ADDRESS => link.mac = attribute.value.try_into().ok(),
                 IFLA_IFNAME => attribute.text()?.clone_into(&mut link.name),
                 IFLA_MTU => link.mtu = attribute.u32()?,
+                IFLA_TXQLEN => link.tx_queue_length = attribute.u32()?,
                 IFLA_LINK => link.peer_index = attribute.u32(),
                 IFLA_MASTER => link.master = attribute.u32().filter(|index| *index != 0),
                 IFLA_OPERSTATE => {
@@ -377,6 +385,22 @@ impl Netlink {
     /// `ENODEV` if there is none of that index.
     pub fn set_promisc(&self, index: u32, on: bool) -> Result<()> {
         self.change("set promiscuous mode of", index, |link| link.promiscuous(on))
+    }
+
+    /// Switches the reception of all multicast frames (`IFF_ALLMULTI`).
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of that index.
+    pub fn set_allmulti(&self, index: u32, on: bool) -> Result<()> {
+        self.change("set multicast mode of", index, |link| link.allmulticast(on))
+    }
+
+    /// Sets the length of the queue, in packets.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of that index, `ERANGE` for a length that the kernel can't keep.
+    pub fn set_tx_queue_length(&self, index: u32, length: u32) -> Result<()> {
+        self.change("set queue length of", index, |link| link.txqueuelen(length))
     }
 
     /// Sets the link-layer address. A bridge then keeps it, instead of taking the lowest address of its ports.

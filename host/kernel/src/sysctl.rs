@@ -1,4 +1,5 @@
-//! The sysctls that Postern uses, by name only: no path is ever made from free text.
+//! The sysctls that Postern uses by itself, by name only; and those that an operator's configuration lists, by checked
+//! parts of their name. No path is ever made from free text.
 
 use crate::error::{Result, Subject};
 use crate::link::is_link_name;
@@ -6,6 +7,7 @@ use nix::errno::Errno;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 
 /// A sysctl below `net/`, of the network namespace that the reading or writing thread is in.
 ///
@@ -95,6 +97,94 @@ pub fn set(key: &Sysctl, value: &str) -> Result<bool> {
     Ok(true)
 }
 
+/// The most bytes of a setting that are read. The kernel takes at most a page.
+const LIMIT: u64 = 4096;
+
+/// A setting below `net/`, by the parts of its name. Each is the name of one directory or file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting(Vec<String>);
+
+impl Setting {
+    /// Makes one of the parts below `net`; `None` if one of them cannot be a name.
+    pub fn new<'a>(parts: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let parts: Vec<String> = parts.into_iter().map(str::to_owned).collect();
+        let is_name = |part: &String| {
+            (1..=64).contains(&part.len())
+                && !matches!(part.as_str(), "." | "..")
+                && !part.bytes().any(|byte| byte == b'/' || byte <= b' ' || byte == 0x7f)
+        };
+        (!parts.is_empty() && parts.len() <= 16 && parts.iter().all(is_name)).then_some(Self(parts))
+    }
+
+    fn path(&self) -> String {
+        format!("/proc/sys/{self}")
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "net/{}", self.0.join("/"))
+    }
+}
+
+/// The file of a setting, as the calling thread's namespace shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SettingFile {
+    /// The kernel's number of the file. Two namespaces that show the same file have one setting in common.
+    pub inode: u64,
+    /// True if it is a file, and no directory.
+    pub is_file: bool,
+    /// True if its owner may read it.
+    pub readable: bool,
+    /// True if its owner may write it. What a namespace may only read is not its own.
+    pub writable: bool,
+}
+
+/// Returns the file of a setting in the calling thread's namespace; `None` if there is none.
+///
+/// # Errors
+/// Those of `stat(2)`.
+pub fn look(setting: &Setting) -> Result<Option<SettingFile>> {
+    match std::fs::symlink_metadata(setting.path()) {
+        Ok(found) => Ok(Some(SettingFile {
+            inode: found.ino(),
+            is_file: found.is_file(),
+            readable: found.mode() & 0o400 != 0,
+            writable: found.mode() & 0o200 != 0,
+        })),
+        Err(error) if error.raw_os_error() == Some(Errno::ENOENT as i32) => Ok(None),
+        Err(error) => Err(Subject { operation: "look at sysctl", object: setting }.failed(&error)),
+    }
+}
+
+/// Returns the value of a setting in the calling thread's namespace, without its final newline.
+///
+/// # Errors
+/// Those of `open(2)` and `read(2)`; `E2BIG` for a value of more than 4096 bytes.
+pub fn read(setting: &Setting) -> Result<String> {
+    let subject = Subject { operation: "read sysctl", object: setting };
+    let mut value = Vec::new();
+    let file = File::open(setting.path()).map_err(|error| subject.failed(&error))?;
+    file.take(LIMIT + 1).read_to_end(&mut value).map_err(|error| subject.failed(&error))?;
+    if value.len() as u64 > LIMIT {
+        return Err(subject.refused(Errno::E2BIG as i32, None));
+    }
+    let value = String::from_utf8_lossy(&value).into_owned();
+    Ok(value.strip_suffix('\n').map_or_else(|| value.clone(), str::to_owned))
+}
+
+/// Writes a value in the calling thread's namespace, as it is.
+///
+/// # Errors
+/// Those of `open(2)` and `write(2)`: `EINVAL` for a value that the kernel refuses.
+pub fn write(setting: &Setting, value: &str) -> Result<()> {
+    OpenOptions::new()
+        .write(true)
+        .open(setting.path())
+        .and_then(|mut file| file.write_all(value.as_bytes()))
+        .map_err(|error| Subject { operation: "write sysctl", object: setting }.failed(&error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,5 +199,36 @@ mod tests {
             assert!(get(&key).unwrap_err().is(Errno::EINVAL), "{link}");
             assert!(set(&key, "0").unwrap_err().is(Errno::EINVAL), "{link}");
         }
+    }
+
+    #[test]
+    fn a_setting_has_names_as_parts() {
+        let setting = |parts: &[&str]| Setting::new(parts.iter().copied());
+        assert_eq!(
+            setting(&["ipv4", "conf", "eth0.1", "arp_filter"]).unwrap().path(),
+            "/proc/sys/net/ipv4/conf/eth0.1/arp_filter"
+        );
+        let (long, many) = ("a".repeat(65), ["a"; 17]);
+        for parts in [
+            &[][..],
+            &[""],
+            &["a", "", "b"],
+            &["."],
+            &["..", "kernel"],
+            &["a/b"],
+            &["a\0"],
+            &["a\n"],
+            &["a b"],
+            &[&long],
+            &many,
+        ] {
+            assert_eq!(setting(parts), None, "{parts:?}");
+        }
+        let found = look(&setting(&["ipv4", "ip_forward"]).unwrap()).unwrap().unwrap();
+        assert!(found.is_file && found.readable && found.writable);
+        assert!(!look(&setting(&["ipv4"]).unwrap()).unwrap().unwrap().is_file);
+        assert_eq!(look(&setting(&["ipv4", "nothing"]).unwrap()).unwrap(), None);
+        assert!(matches!(read(&setting(&["ipv4", "ip_forward"]).unwrap()).unwrap().as_str(), "0" | "1"));
+        assert!(read(&setting(&["ipv4", "nothing"]).unwrap()).unwrap_err().is(Errno::ENOENT));
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::{Result, Subject};
 use crate::namespace::Namespace;
 use crate::netlink::Netlink;
-use crate::sysctl::{self, Sysctl};
+use crate::sysctl::{self, Setting, SettingFile, Sysctl};
 use nix::sched::{CloneFlags, setns};
 use std::cell::OnceCell;
 use std::os::fd::OwnedFd;
@@ -15,6 +15,9 @@ use std::thread;
 enum Job {
     Get(Sysctl, Sender<Result<Option<String>>>),
     Set(Sysctl, String, Sender<Result<bool>>),
+    Look(Setting, Sender<Result<Option<SettingFile>>>),
+    Read(Setting, Sender<Result<String>>),
+    Write(Setting, String, Sender<Result<()>>),
 }
 
 /// A thread that has entered a network namespace and never leaves it. It opens a netlink socket there, hands it out,
@@ -87,6 +90,30 @@ impl Worker {
         self.ask(|answer| Job::Set(key.clone(), value.to_owned(), answer))
     }
 
+    /// [`sysctl::look`] in the namespace.
+    ///
+    /// # Errors
+    /// Those of [`Worker::netlink`] and [`sysctl::look`].
+    pub fn setting_look(&self, setting: &Setting) -> Result<Option<SettingFile>> {
+        self.ask(|answer| Job::Look(setting.clone(), answer))
+    }
+
+    /// [`sysctl::read`] in the namespace.
+    ///
+    /// # Errors
+    /// Those of [`Worker::netlink`] and [`sysctl::read`].
+    pub fn setting_read(&self, setting: &Setting) -> Result<String> {
+        self.ask(|answer| Job::Read(setting.clone(), answer))
+    }
+
+    /// [`sysctl::write`] in the namespace.
+    ///
+    /// # Errors
+    /// Those of [`Worker::netlink`] and [`sysctl::write`].
+    pub fn setting_write(&self, setting: &Setting, value: &str) -> Result<()> {
+        self.ask(|answer| Job::Write(setting.clone(), value.to_owned(), answer))
+    }
+
     fn ask<T>(&self, job: impl FnOnce(Sender<Result<T>>) -> Job) -> Result<T> {
         self.netlink()?;
         let (answer, answered) = channel();
@@ -123,6 +150,9 @@ fn live(
         match job {
             Job::Get(key, answer) => drop(answer.send(sysctl::get(&key))),
             Job::Set(key, value, answer) => drop(answer.send(sysctl::set(&key, &value))),
+            Job::Look(setting, answer) => drop(answer.send(sysctl::look(&setting))),
+            Job::Read(setting, answer) => drop(answer.send(sysctl::read(&setting))),
+            Job::Write(setting, value, answer) => drop(answer.send(sysctl::write(&setting, &value))),
         }
     }
 }

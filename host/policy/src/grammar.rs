@@ -1,6 +1,7 @@
 //! The grammar of policy files: the keys of each table, and the kinds of values.
 
 use super::capability::firewall::{is_admin_chain, is_zone};
+use super::capability::namespace_sysctl::is_key;
 use super::error::ValueError;
 use super::template::Template;
 use super::{capability, port};
@@ -52,6 +53,10 @@ pub enum Kind {
     Address,
     /// An address or a network. `ADDRESS via GATEWAY` names a gateway for one address.
     Gateway,
+    /// The key of a kernel setting, with dots.
+    Sysctl,
+    /// A number of 0 or more.
+    Number,
 }
 
 /// The number of values that a key takes.
@@ -149,6 +154,7 @@ impl Kind {
                 Self::Link => literal.contains('/') || literal.replace('*', "").len() > 15,
                 Self::Plugin | Self::Device => literal.contains('/') || first && literal.starts_with('.'),
                 Self::Directory | Self::File => first && !literal.starts_with('/'),
+                Self::Sysctl => first && !literal.starts_with("net."),
                 _ => literal.contains('*'),
             };
             if impossible {
@@ -193,6 +199,8 @@ impl Kind {
             Self::Range => parse_cidr(text).is_ok_and(|net| net.trunc() == net),
             Self::Address => parse_cidr(text).is_ok(),
             Self::Gateway => parse_ip(text).is_ok() || parse_cidr(text).is_ok(),
+            Self::Sysctl => !text.contains('/') && is_key(text),
+            Self::Number => text.parse::<u32>().is_ok(),
         };
         if good { Ok(()) } else { Err(self.is_not(text)) }
     }
@@ -230,6 +238,8 @@ impl Kind {
                 "network to lease from: it can be a CIDR without host bits like \"10.0.0.0/8\", or a placeholder for an \
                  object with `subnet`"
             }
+            Self::Sysctl => "kernel setting: it can be \"net.core.somaxconn\"; `*` is any part of it",
+            Self::Number => "number: it can be \"0\" to \"4294967295\"",
             Self::Address => "address: it can be a CIDR, \"10.1.2.3/24\", or a whole network, \"10.1.0.0/16\"",
             Self::Gateway => {
                 "gateway: it can be an address, \"10.1.2.1\", a whole network, \"10.1.0.0/16\", or the one of an address, \
@@ -245,7 +255,20 @@ mod tests {
 
     #[test]
     fn every_kind_says_what_is_possible() {
-        let cases: [(Kind, &[&str], &[&str], &str); 19] = [
+        let cases: [(Kind, &[&str], &[&str], &str); 21] = [
+            (
+                Kind::Sysctl,
+                &[
+                    "net.*",
+                    "net.ipv4.conf.IFNAME.*",
+                    "net.core.somaxconn",
+                    "net.${config.x}",
+                    "${config.x | net.core.x}",
+                ],
+                &["", "*", "net", "kernel.*", "net/core/x", "net..x", "kernel.${config.x}", "${config.x | vm.x}"],
+                "\"net.core.somaxconn\"",
+            ),
+            (Kind::Number, &["0", "4294967295"], &["", "-1", "4294967296", "*", "x"], "\"0\" to"),
             (
                 Kind::Filter,
                 &["iptables", "firewalld", "${config.backend | iptables}"],

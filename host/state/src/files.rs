@@ -169,6 +169,11 @@ pub(crate) fn read_all(file: &File) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
+/// Returns a short text that stands for a name.
+pub(crate) fn short_hash(name: &str) -> String {
+    Sha256::digest(name.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Takes the exclusive `flock` of `file` before `deadline`.
 ///
 /// Only a signal can interrupt a blocking flock(2). Repeated attempts need neither a signal handler nor a thread.

@@ -11,6 +11,7 @@
 //!   torn, and state of an earlier boot is recognised as such.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
 
+mod backups;
 mod dir;
 mod error;
 mod files;
@@ -24,6 +25,7 @@ mod trust;
 
 use std::sync::OnceLock;
 
+pub use backups::Backups;
 pub use dir::{Dir, OpenMode};
 pub use error::{Result, StateError};
 pub use host_ports::{Holder, HostPorts};
@@ -33,7 +35,7 @@ pub use record::{
     DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, find, is_busy, list,
     list_collectable, list_of, list_others, plugin_of, tidy,
 };
-pub use trust::{TrustError, kind, trust, trust_file, trust_stat};
+pub use trust::{TrustError, is_trusted_way, kind, trust, trust_file, trust_stat};
 
 /// Returns the identity of the running kernel from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)). It changes
 /// with every boot and is read once per process.

@@ -66,12 +66,13 @@ impl TrustError {
 
 /// Directories (and links to them) that belong to root on every node. The parent of each is on this list, so only root
 /// can have put it there. `/opt`, `/srv`, `/mnt` and the directories in `/home` belong to others on many nodes.
-const SYSTEM: [&str; 41] = [
+const SYSTEM: [&str; 42] = [
     "/",
     "/bin",
     "/etc",
     "/etc/cni",
     "/etc/cni/net.d",
+    "/etc/cni/tuning",
     "/etc/postern",
     "/etc/postern/policy",
     "/home",
@@ -140,6 +141,11 @@ pub(crate) fn trust_way(path: &Path) -> Result<PathBuf, TrustError> {
     let real = ways(there, there != path)?;
     let missing = path.strip_prefix(there).unwrap_or(Path::new(""));
     Ok(if missing.as_os_str().is_empty() { real } else { real.join(missing) })
+}
+
+/// True if no other user could change or redirect a directory that need not exist yet, and if it is none of the system.
+pub fn is_trusted_way(path: &Path) -> bool {
+    trust_way(path).is_ok_and(|real| !is_system(&real))
 }
 
 /// `on_the_way`: the path itself is above the place that will be made.

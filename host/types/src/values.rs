@@ -3,6 +3,7 @@
 use crate::{Handle, Mac};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::IpAddr;
 
 /// An 802.1Q VLAN identifier, 1 to 4094.
@@ -99,6 +100,50 @@ pub struct Route {
     /// `rt_scope_t`: 0 universe, 253 link, 254 host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<u8>,
+}
+
+/// Attributes of a link that a plugin changes or compares; `None` leaves one alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LinkSettings {
+    /// Link-layer address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+    /// Maximum transmission unit in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// `IFF_PROMISC`: it takes frames for any address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promisc: Option<bool>,
+    /// `IFF_ALLMULTI`: it takes all multicast frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allmulti: Option<bool>,
+    /// `IFLA_TXQLEN`, in packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx_queue_length: Option<u32>,
+}
+
+impl LinkSettings {
+    /// True if no attribute is concerned.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for LinkSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let switch = |on: bool| if on { "on" } else { "off" };
+        let parts = [
+            self.mac.map(|mac| format!("address {mac}")),
+            self.mtu.map(|mtu| format!("MTU {mtu}")),
+            self.promisc.map(|on| format!("promiscuous mode {}", switch(on))),
+            self.allmulti.map(|on| format!("all multicast frames {}", switch(on))),
+            self.tx_queue_length.map(|length| format!("queue length {length}")),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        f.write_str(if parts.is_empty() { "nothing" } else { "" })?;
+        f.write_str(&parts.join(", "))
+    }
 }
 
 /// A per-link sysctl that a plugin may set on its own link, in the container's namespace.

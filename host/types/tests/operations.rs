@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use postern_types::{
-    Backend, Capability, DeviceKey, IngressPolicy, LeaseRange, LinkSysctl, MacvlanMode, NatSources, Operation,
-    PortSpec, Route, ops,
+    Backend, Capability, DeviceKey, IngressPolicy, LeaseRange, LinkSettings, LinkSysctl, MacvlanMode, NatSources,
+    Operation, PortSpec, Route, ops,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -41,6 +41,13 @@ fn samples() -> Vec<Operation> {
         start: "10.1.0.10".parse().ok(),
         end: "10.1.0.20".parse().ok(),
         gateway: "10.1.0.1".parse().ok(),
+    };
+    let settings = || LinkSettings {
+        mac: Some(mac),
+        mtu: Some(1400),
+        promisc: Some(true),
+        allmulti: Some(false),
+        tx_queue_length: Some(77),
     };
     let open = LeaseRange { subnet: "fd00::/64".parse().unwrap(), start: None, end: None, gateway: None };
     vec![
@@ -130,6 +137,11 @@ fn samples() -> Vec<Operation> {
         ops::Loopback::Down.into(),
         ops::Loopback::Addresses.into(),
         ops::Attachments::Collect.into(),
+        ops::NamespaceSysctl::Set { key: "net.core.somaxconn".to_owned(), value: "500".to_owned() }.into(),
+        ops::NamespaceSysctl::Check { key: "net.core.somaxconn".to_owned(), value: "500".to_owned() }.into(),
+        ops::LinkSettings::Change { link: 19, settings: settings() }.into(),
+        ops::LinkSettings::Check { link: 20, settings: LinkSettings::default() }.into(),
+        ops::LinkSettings::Restore.into(),
     ]
 }
 
@@ -187,7 +199,7 @@ fn where_capabilities_act() {
     };
     assert_eq!(
         names(Capability::acts_in_container),
-        "link veth addresses routes link-sysctl loopback parent macvlan device firewall"
+        "link veth addresses routes link-sysctl loopback parent macvlan device firewall namespace-sysctl link-settings"
     );
     assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

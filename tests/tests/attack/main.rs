@@ -29,6 +29,7 @@ mod release;
 mod results;
 mod sequences;
 mod state;
+mod tuning;
 mod wire;
 
 use anyhow::Result;

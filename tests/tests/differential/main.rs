@@ -17,6 +17,7 @@ mod observed;
 mod portmap;
 mod protocol;
 mod ptp;
+mod tuning;
 
 use anyhow::{Context, Result, bail};
 use observed::Observed;
@@ -78,6 +79,7 @@ fn test() -> Result<()> {
         portmap::cases(),
         ipam::cases(),
         protocol::cases(),
+        tuning::cases(),
         cross::cases(),
     ]
     .concat();

@@ -11,11 +11,13 @@ mod forwarding;
 mod ipam;
 mod leases;
 mod link;
+mod link_settings;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
 mod macvlan;
 mod masquerade;
+mod namespace_sysctl;
 mod parent;
 mod point_to_point;
 mod port_mappings;
@@ -52,5 +54,7 @@ pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpErr
         Operation::ResolvConf(operation) => resolv_conf::answer(kernel, operation),
         Operation::Loopback(operation) => loopback::answer(kernel, operation),
         Operation::Attachments(operation) => attachments::answer(kernel, operation),
+        Operation::NamespaceSysctl(operation) => namespace_sysctl::answer(kernel, operation),
+        Operation::LinkSettings(operation) => link_settings::answer(kernel, operation),
     }
 }

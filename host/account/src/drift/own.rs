@@ -5,11 +5,11 @@ use crate::namespaces::Found;
 use crate::node_state::NodeState;
 use ipnet::IpNet;
 use postern_firewall::firewalld;
-use postern_gate::effect::{Firewall, Isolation, MacGuard, Macvlan, Port, PortMappings, Veth};
+use postern_gate::effect::{Firewall, Isolation, LinkChange, MacGuard, Macvlan, Port, PortMappings, Veth};
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
-use postern_types::{Backend, Mac, MacvlanMode};
+use postern_types::{Backend, LinkSettings, Mac, MacvlanMode};
 use std::path::Path;
 
 /// The most forwards of an attachment that are shown.
@@ -65,6 +65,37 @@ impl NodeState {
             Err(reason) => account.unseen(format!("{ports} to {address} by {name}: can't be looked at: {reason}")),
         };
         account.fact(plugin, "forwards", found);
+    }
+
+    /// Compares the attributes that a plugin has changed. A later plugin may have changed them again; the address is
+    /// compared with the container's end.
+    pub(super) fn changed(&self, account: &mut Account, plugin: &str, change: &LinkChange, container: Option<&Found>) {
+        account.fact(plugin, "link settings", format!("{} instead of {}", change.after, change.before));
+        let own = container.and_then(|found| found.links.iter().find(|link| link.index == change.index));
+        let Some(own) = own else { return };
+        let all: Vec<LinkChange> = account.effects.iter().filter_map(LinkChange::of).cloned().collect();
+        let at = all.iter().rposition(|other| other == change).map_or(all.len(), |at| at + 1);
+        let later = all.get(at..).unwrap_or_default();
+        let LinkSettings { mtu, promisc, allmulti, tx_queue_length, .. } = &change.after;
+        let is_last = |of: fn(&LinkSettings) -> bool| !later.iter().any(|other| of(&other.after));
+        let mut differing = LinkSettings::default();
+        if is_last(|after| after.mtu.is_some()) {
+            differing.mtu = mtu.filter(|mtu| own.mtu != *mtu).map(|_| own.mtu);
+        }
+        if is_last(|after| after.promisc.is_some()) {
+            differing.promisc = promisc.filter(|on| own.promisc != *on).map(|on| !on);
+        }
+        if is_last(|after| after.allmulti.is_some()) {
+            differing.allmulti = allmulti.filter(|on| own.allmulti != *on).map(|on| !on);
+        }
+        if is_last(|after| after.tx_queue_length.is_some()) {
+            let length = tx_queue_length.filter(|length| own.tx_queue_length != *length);
+            differing.tx_queue_length = length.map(|_| own.tx_queue_length);
+        }
+        if !differing.is_empty() {
+            let what = format!("{} in the container has {differing}, and was given {}", own.name, change.after);
+            account.differs(what, AGAIN, false);
+        }
     }
 
     /// Compares the isolation of the attachment's bridge.

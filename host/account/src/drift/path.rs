@@ -8,6 +8,7 @@ use crate::namespaces::Found;
 use crate::node_state::NodeState;
 use crate::results;
 use ipnet::IpNet;
+use postern_gate::effect::LinkChange;
 use postern_gate::shell::quoted;
 use postern_kernel::Link;
 use postern_state::{DataPath, Header, Section};
@@ -22,7 +23,13 @@ pub(super) fn of<'a>(sections: &'a [Section], plugin: &str) -> Option<&'a DataPa
 /// Returns the data path of the plugin that made the pair.
 pub(super) fn of_pair(account: &Account) -> DataPath {
     let known = account.sections.iter().map(|section| &section.path).find(|path| path.mac.is_some());
-    known.cloned().unwrap_or_default()
+    let mut path = known.cloned().unwrap_or_default();
+    // A later plugin gave the link another address.
+    let changes = account.effects.iter().filter_map(LinkChange::of);
+    if let Some(mac) = changes.filter_map(|change| change.after.mac).next_back() {
+        path.mac = Some(mac.to_string());
+    }
+    path
 }
 
 /// Returns a command that runs in the container's namespace. If only a path of its processes leads there, returns no

@@ -12,11 +12,13 @@ mod forwarding;
 mod ipam;
 mod leases;
 mod link;
+mod link_settings;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
 mod macvlan;
 mod masquerade;
+mod namespace_sysctl;
 mod parent;
 mod point_to_point;
 mod port_mappings;
@@ -90,6 +92,8 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::ResolvConf => &resolv_conf::PAGE,
         Capability::Loopback => &loopback::PAGE,
         Capability::Attachments => &attachments::PAGE,
+        Capability::NamespaceSysctl => &namespace_sysctl::PAGE,
+        Capability::LinkSettings => &link_settings::PAGE,
     }
 }
 
@@ -116,6 +120,8 @@ pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
         Operation::ResolvConf(operation) => operation,
         Operation::Loopback(operation) => operation,
         Operation::Attachments(operation) => operation,
+        Operation::NamespaceSysctl(operation) => operation,
+        Operation::LinkSettings(operation) => operation,
     }
 }
 

@@ -309,6 +309,8 @@ impl Stage {
             | Operation::Firewall(_)
             | Operation::PortMappings(_)
             | Operation::Loopback(_)
+            | Operation::NamespaceSysctl(_)
+            | Operation::LinkSettings(_)
             | Operation::Attachments(_) => self.simulate(run, front, operation),
         }
     }

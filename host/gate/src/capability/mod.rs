@@ -15,11 +15,13 @@ pub mod forwarding;
 pub mod ipam;
 pub mod leases;
 pub mod link;
+pub mod link_settings;
 pub mod link_sysctl;
 pub mod loopback;
 pub mod mac_guard;
 pub mod macvlan;
 pub mod masquerade;
+pub mod namespace_sysctl;
 pub mod parent;
 pub mod point_to_point;
 pub mod port_mappings;
@@ -54,6 +56,8 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::ResolvConf => &resolv_conf::FACTS,
         Capability::Loopback => &loopback::FACTS,
         Capability::Attachments => &attachments::FACTS,
+        Capability::NamespaceSysctl => &namespace_sysctl::FACTS,
+        Capability::LinkSettings => &link_settings::FACTS,
     }
 }
 
@@ -83,5 +87,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::ResolvConf(operation) => resolv_conf::execute(gate, operation),
         Operation::Loopback(operation) => loopback::execute(gate, operation),
         Operation::Attachments(operation) => attachments::execute(gate, operation),
+        Operation::NamespaceSysctl(operation) => namespace_sysctl::execute(gate, operation),
+        Operation::LinkSettings(operation) => link_settings::execute(gate, operation),
     }
 }

@@ -431,6 +431,8 @@ pub(crate) mod tests {
             kind: String::new(),
             up: false,
             promisc: false,
+            allmulti: false,
+            tx_queue_length: 1000,
             running: false,
             operstate: "down",
             master: None,

@@ -1,5 +1,6 @@
 //! Spoofing protection.
 
+use super::link_change::guarded;
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::{about, firewall_error, kernel_error};
 use crate::need::Need;
@@ -70,7 +71,7 @@ impl Leaves for MacGuard {
 
     fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
         // Earlier versions did not write the port and the address down. Then only an ADD knows them.
-        let (Some(host), Some(mac)) = (&self.host, self.mac) else { return Ok(Reapplied::NoRules) };
+        let (Some(host), Some(mac)) = (&self.host, guarded(session, self)) else { return Ok(Reapplied::NoRules) };
         if is_whole(session, host, mac)? {
             return Ok(Reapplied::Complete);
         }
@@ -146,6 +147,15 @@ pub(crate) fn claim(session: &Session, id: &str, host: &str, mac: Mac) -> Result
     macguard::claim(&mut *session.nft()?, id, host, mac.0, is_there).map_err(firewall_error)
 }
 
+/// Lets the port send with this address only, instead of the one before. Returns the handles of the new rules.
+///
+/// # Errors
+/// The kernel refuses, or another port has the name of the rules.
+pub(crate) fn follow(session: &Session, guard: &MacGuard, host: &str, mac: Mac) -> Result<Vec<u64>, OpError> {
+    let id = guard.id.clone().unwrap_or_else(|| native(session));
+    claim(session, &id, host, mac)?.ok_or_else(|| name_is_taken(&id, host))
+}
+
 /// Returns the error for an ID that the rules of another port have.
 pub(crate) fn name_is_taken(id: &str, host: &str) -> OpError {
     let message = format!("the rules named {id} guard a port that is not \"{host}\"");
@@ -212,6 +222,8 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         | Effect::Lease(_)
         | Effect::Native(_)
         | Effect::PortMappings(_)
+        | Effect::LinkChange(_)
+        | Effect::NamespaceSetting(_)
         | Effect::LoopbackUp(_) => None,
     };
     Some(effects.filter_map(end).collect())

@@ -16,10 +16,12 @@ pub mod device;
 mod firewall;
 mod isolation;
 pub(crate) mod lease;
+pub mod link_change;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
 pub mod macvlan;
 mod masquerade;
+mod namespace_setting;
 mod native;
 mod port;
 pub(crate) mod port_mappings;
@@ -29,10 +31,12 @@ pub use device::Device;
 pub use firewall::Firewall;
 pub use isolation::Isolation;
 pub use lease::Lease;
+pub use link_change::LinkChange;
 pub use loopback_up::LoopbackUp;
 pub use mac_guard::MacGuard;
 pub use macvlan::Macvlan;
 pub use masquerade::Masquerade;
+pub use namespace_setting::NamespaceSetting;
 pub use native::Native;
 pub use port::Port;
 pub use port_mappings::PortMappings;
@@ -180,6 +184,8 @@ effects! {
     LoopbackUp: loopback_up;
     Port: port;
     PortMappings: port_mappings;
+    LinkChange: link_change;
+    NamespaceSetting: namespace_setting;
 }
 
 impl Effect {
@@ -253,7 +259,7 @@ impl Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_types::{Backend, FirewallBackend, IngressPolicy, Mac};
+    use postern_types::{Backend, FirewallBackend, IngressPolicy, LinkSettings, Mac};
 
     /// The form of each effect in records, and the forms that earlier versions wrote.
     #[test]
@@ -336,6 +342,23 @@ mod tests {
                     up: false,
                 }),
                 r#"{"effect":"port","port":"tap0","index":7,"bridge":"br9","master":5,"up":false}"#,
+            ),
+            (
+                Effect::LinkChange(LinkChange {
+                    index: 2,
+                    before: LinkSettings { mac: Some(mac), mtu: Some(1500), ..LinkSettings::default() },
+                    after: LinkSettings { mac: Some(mac), mtu: Some(1400), ..LinkSettings::default() },
+                    directory: "/run/cni/tuning".to_owned(),
+                    port: Some(host()),
+                }),
+                r#"{"effect":"link-change","index":2,"before":{"mac":"02:00:00:00:00:01","mtu":1500},"after":{"mac":"02:00:00:00:00:01","mtu":1400},"directory":"/run/cni/tuning","port":"veth1a2b3c4d"}"#,
+            ),
+            (
+                Effect::NamespaceSetting(NamespaceSetting {
+                    key: "core/somaxconn".to_owned(),
+                    before: "128".to_owned(),
+                }),
+                r#"{"effect":"namespace-setting","key":"core/somaxconn","before":"128"}"#,
             ),
         ] {
             assert_eq!(serde_json::to_string(&effect).unwrap(), text);

@@ -2,7 +2,7 @@
 
 use super::{Leftover, Session, Undo};
 use crate::clock::now;
-use crate::effect::{Effect, RecordTiming};
+use crate::effect::{Effect, RecordTiming, link_change};
 use crate::errors::{kernel_error, state_error};
 use postern_cni::{CniResult, Route, Verb};
 use postern_kernel::{Namespace, Worker};
@@ -194,6 +194,14 @@ impl Session {
 
     /// True if a result is about a link that the record lists.
     fn names_listed_link(&self, result: &CniResult) -> bool {
+        // A later plugin may have changed the address: the record has the one before.
+        let mut result = result.clone();
+        for link in &mut result.interfaces {
+            if let Ok(mac) = link.mac.parse::<Mac>() {
+                link.mac = link_change::original(self, mac).to_string();
+            }
+        }
+        let result = &result;
         let mut listed = self.record.iter().flat_map(|record| record.effects(None));
         listed.any(|noted| noted.effect.is_link_of(result))
     }

@@ -200,7 +200,9 @@ impl Session {
             | Effect::Lease(_)
             | Effect::Native(_)
             | Effect::LoopbackUp(_)
-            | Effect::PortMappings(_) => false,
+            | Effect::PortMappings(_)
+            | Effect::LinkChange(_)
+            | Effect::NamespaceSetting(_) => false,
         };
         self.is_claimed_by(|summary| {
             let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));

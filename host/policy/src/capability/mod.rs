@@ -14,11 +14,13 @@ mod forwarding;
 mod ipam;
 pub mod leases;
 mod link;
+pub mod link_settings;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
 mod macvlan;
 mod masquerade;
+pub mod namespace_sysctl;
 mod parent;
 mod point_to_point;
 mod port_mappings;
@@ -83,6 +85,8 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::ResolvConf(operation) => operation,
         Operation::Loopback(operation) => operation,
         Operation::Attachments(operation) => operation,
+        Operation::NamespaceSysctl(operation) => operation,
+        Operation::LinkSettings(operation) => operation,
     }
 }
 
@@ -109,5 +113,7 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::ResolvConf => resolv_conf::KEYS,
         Capability::Loopback => loopback::KEYS,
         Capability::Attachments => attachments::KEYS,
+        Capability::NamespaceSysctl => namespace_sysctl::KEYS,
+        Capability::LinkSettings => link_settings::KEYS,
     }
 }

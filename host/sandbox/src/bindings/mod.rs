@@ -12,11 +12,13 @@ mod forwarding;
 mod ipam;
 mod leases;
 mod link;
+mod link_settings;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
 mod macvlan;
 mod masquerade;
+mod namespace_sysctl;
 mod parent;
 mod parse;
 mod point_to_point;
@@ -50,6 +52,7 @@ mod generated {
             "postern:cni/bridge.bridge": super::bridge::Bridge,
             "postern:cni/parent.parent": super::parent::Parent,
             "postern:cni/macvlan.options": super::macvlan::Options,
+            "postern:cni/link-settings.settings": super::link_settings::Settings,
         },
     });
 }
@@ -122,6 +125,12 @@ fn interface(capability: Capability) -> Interface {
         Capability::Loopback => ("postern:cni/loopback", |linker| wit::loopback::add_to_linker::<_, Own>(linker, own)),
         Capability::Attachments => {
             ("postern:cni/attachments", |linker| wit::attachments::add_to_linker::<_, Own>(linker, own))
+        }
+        Capability::NamespaceSysctl => {
+            ("postern:cni/namespace-sysctl", |linker| wit::namespace_sysctl::add_to_linker::<_, Own>(linker, own))
+        }
+        Capability::LinkSettings => {
+            ("postern:cni/link-settings", |linker| wit::link_settings::add_to_linker::<_, Own>(linker, own))
         }
     }
 }

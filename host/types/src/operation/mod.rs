@@ -14,11 +14,13 @@ mod forwarding;
 mod ipam;
 mod leases;
 mod link;
+mod link_settings;
 mod link_sysctl;
 mod loopback;
 mod mac_guard;
 mod macvlan;
 mod masquerade;
+mod namespace_sysctl;
 mod parent;
 mod point_to_point;
 mod port_mappings;
@@ -151,6 +153,8 @@ capabilities! {
     Device: device, "device";
     PortMappings: port_mappings, "port-mappings";
     Firewall: firewall, "firewall";
+    NamespaceSysctl: namespace_sysctl, "namespace-sysctl";
+    LinkSettings: link_settings, "link-settings";
 }
 
 impl Capability {

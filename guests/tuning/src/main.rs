@@ -1,0 +1,83 @@
+//! tuning: sysctls of the container's namespace, and attributes of the attachment's own link. It follows the plugin that
+//! made the link.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `sysctl` | keys below `net` with their values; the first `IFNAME` of a key stands for `CNI_IFNAME` |
+//! | `mac`, `mtu`, `txQLen` | address, MTU in bytes, queue length in packets |
+//! | `promisc`, `allmulti` | the link takes frames for any address, all multicast frames |
+//! | `dataDir` | directory of the native plugin's files (default: `/run/cni/tuning`); the host takes it from the configuration |
+//! | `prevResult` | required; passed on with the new address |
+//!
+//! `mac` may also come from `MAC` in `CNI_ARGS`, which goes before `mac`; from `runtimeConfig.mac`, which goes before both;
+//! and from `args.cni.mac`, which goes before all. The other keys can be in `args.cni`, too, sysctls one by one.
+//!
+//! * ADD: sets all that. A failed one is undone by the host.
+//! * DEL: puts back the attributes of the link. Sysctls end with the namespace, and stay as they are.
+//! * CHECK: compares all that.
+//! * STATUS: the configuration can be read. GC: what this plugin left for attachments that the runtime no longer has.
+
+mod config;
+
+use config::Config;
+use postern_guest::cni::CniResult;
+use postern_guest::{Error, Plugin, Request, attachments, link, link_settings, namespace_sysctl};
+use std::process::ExitCode;
+
+struct Tuning;
+
+impl Plugin for Tuning {
+    fn add(&self, request: &Request) -> Result<CniResult, Error> {
+        let (config, previous) = Config::read(request)?;
+        let mut result = previous.ok_or_else(|| Error::new("Required prevResult missing"))?;
+        for (key, value) in &config.sysctls {
+            namespace_sysctl::set(key, value)?;
+        }
+        let settings = config.to_set()?;
+        if settings.is_empty() {
+            return Ok(result);
+        }
+        let ifname = &request.env.ifname;
+        let link = link::own()?.ok_or_else(|| Error::new(format!("failed to get \"{ifname}\": Link not found")))?;
+        link_settings::change(&link, &settings)?;
+        if let Some(mac) = config.mac {
+            let own = result.interfaces.iter_mut();
+            let own = own.filter(|link| link.name == *ifname && link.sandbox == request.env.netns);
+            own.for_each(|link| mac.clone_into(&mut link.mac));
+        }
+        Ok(result)
+    }
+
+    fn del(&self, _request: &Request) -> Result<(), Error> {
+        // A configuration that ADD would refuse must not keep DEL from its work.
+        link_settings::restore()
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        let (config, previous) = Config::read(request)?;
+        previous.ok_or_else(|| Error::new("Required prevResult missing"))?;
+        for (key, value) in &config.sysctls {
+            namespace_sysctl::check(key, value)?;
+        }
+        let ifname = &request.env.ifname;
+        let link = link::own()?.ok_or_else(|| Error::new(format!("Cannot find container link {ifname}")))?;
+        let settings = config.to_check()?;
+        if settings.is_empty() { Ok(()) } else { link_settings::check(&link, &settings) }
+    }
+
+    fn status(&self, request: &Request) -> Result<(), Error> {
+        let read = Config::read(request).and_then(|(config, _)| config.to_set());
+        read.map(drop).map_err(|error| Error::unavailable(error.object().msg.clone()))
+    }
+
+    fn gc(&self, _request: &Request) -> Result<(), Error> {
+        attachments::collect().map(drop)
+    }
+}
+
+fn main() -> ExitCode {
+    postern_guest::run(&Tuning)
+}
+
+#[cfg(test)]
+mod tests;

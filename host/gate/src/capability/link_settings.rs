@@ -1,0 +1,229 @@
+//! `link-settings`: attributes of the attachment's own link, which come back.
+
+use crate::capability::facts::{Facts, Needed};
+use crate::effect::link_change::{apply, guards, is_unicast, of, parse, recorded, write_file};
+use crate::effect::mac_guard::follow;
+use crate::effect::{Effect, LinkChange};
+use crate::errors::{kernel_error, link_gone, state_error};
+use crate::gate::Gate;
+use crate::need::Need;
+use crate::session::{Request, Session};
+use postern_cni::{Fields, Verb};
+use postern_kernel::Link;
+use postern_policy::capability::link_settings::directory;
+use postern_state::Backups;
+use postern_types::{ErrorCode, Handle, LinkSettings, Mac, OpError, Reply, ops};
+use std::path::Path;
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts {
+    needed: Needed::Never,
+    keeps: |request, granted| {
+        let directory = directory(&request.conf);
+        let is_allowed = granted.is_some_and(|granted| granted.allows_backups_in(&directory));
+        let is_needed = match request.verb {
+            Verb::Del => true,
+            Verb::Add => is_allowed && changes_link(request),
+            Verb::Check | Verb::Gc | Verb::Status | Verb::Version => false,
+        };
+        is_needed.then(|| Need::Backups(directory.into()))
+    },
+    unrecorded: None,
+};
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::LinkSettings) -> Result<Reply, OpError> {
+    match operation {
+        ops::LinkSettings::Change { link, settings } => change(gate, *link, settings),
+        ops::LinkSettings::Check { link, settings } => check(gate, *link, settings),
+        ops::LinkSettings::Restore => restore(gate),
+    }
+}
+
+/// `link-settings.change`.
+fn change(gate: &mut Gate<'_>, handle: Handle, settings: &LinkSettings) -> Result<Reply, OpError> {
+    let (index, name) = gate.front.own(handle)?;
+    possible(settings)?;
+    let directory = directory(&gate.session.request.conf);
+    if !Path::new(&directory).is_absolute() {
+        let message = format!("dataDir {directory} is relative, and would be another directory for each caller");
+        return Err(OpError::new(ErrorCode::InvalidArgument, directory, message).hint("give an absolute path"));
+    }
+    let link = own_link(gate.session, index, &name)?;
+    if settings.is_empty() {
+        return Ok(Reply::Done);
+    }
+    let port = guarded_port(gate.session, settings)?;
+    let change = LinkChange { index, before: of(&link, settings), after: settings.clone(), directory, port };
+    gate.session.intend(change.clone())?;
+    write_file(gate.session, &change.directory, None)?;
+    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    apply(netlink, &link, settings)?;
+    if let (Some(port), Some(mac)) = (&change.port, settings.mac) {
+        for guard in guards(gate.session, port) {
+            let handles = follow(gate.session, &guard, port, mac)?;
+            gate.session.known_by(&guard.into(), &handles);
+        }
+    }
+    if settings.mac.is_some() {
+        gate.session.container_mac = settings.mac;
+    }
+    Ok(Reply::Done)
+}
+
+/// Refuses attributes that no link can have, before anything is written down.
+fn possible(settings: &LinkSettings) -> Result<(), OpError> {
+    if let Some(mac) = settings.mac.filter(|mac| !is_unicast(*mac)) {
+        let message = format!("{mac} is no address of a link: cannot assign requested address");
+        return Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message).hint("name a unicast address"));
+    }
+    if let Some(mtu) = settings.mtu.filter(|mtu| !(68..=65535).contains(mtu)) {
+        let message = format!("MTU {mtu} is out of range: invalid argument");
+        return Err(
+            OpError::new(ErrorCode::InvalidArgument, mtu.to_string(), message).hint("name one from 68 to 65535")
+        );
+    }
+    Ok(())
+}
+
+/// Returns the port with spoofing protection of this attachment, if the address is to be changed. The rules follow to an
+/// address that the operator or the runtime names, and to no other: policy alone may name more.
+fn guarded_port(session: &Session, settings: &LinkSettings) -> Result<Option<String>, OpError> {
+    let Some(mac) = settings.mac else { return Ok(None) };
+    let Some(end) = session.end()?.filter(|end| !guards(session, &end.name).is_empty()) else { return Ok(None) };
+    if named_addresses(&session.request).contains(&mac) {
+        return Ok(Some(end.name));
+    }
+    let message = format!(
+        "{mac} is named by neither configuration nor CNI_ARGS: the spoofing protection of \"{}\" does not follow to it",
+        end.name
+    );
+    Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message)
+        .hint("name it as `mac`, `args.cni.mac` or `runtimeConfig.mac`, or as MAC in CNI_ARGS"))
+}
+
+/// Returns the addresses that configuration, `args`, `CNI_ARGS` and `runtimeConfig` name for the link.
+fn named_addresses(request: &Request) -> Vec<Mac> {
+    let fields = request.conf.fields();
+    let text = |fields: &Fields<'_>| fields.string("mac").ok().flatten();
+    let runtime = fields.object("runtimeConfig").ok().flatten();
+    let args = fields.object("args").ok().flatten();
+    let cni = args.as_ref().and_then(|args| args.object("cni").ok().flatten());
+    let variable = request.args().split(';').rev().find_map(|pair| pair.strip_prefix("MAC=")).map(str::to_owned);
+    let named = [text(&fields), runtime.as_ref().and_then(text), cni.as_ref().and_then(text), variable];
+    named.into_iter().flatten().filter_map(|text| text.parse().ok()).collect()
+}
+
+/// True if the network changes attributes of its link: without that, no file is kept.
+fn changes_link(request: &Request) -> bool {
+    let fields = request.conf.fields();
+    let keys = ["mac", "mtu", "promisc", "allmulti", "txQLen"];
+    let has = |fields: &Fields<'_>| keys.iter().any(|key| fields.get(key).is_some());
+    let runtime = fields.object("runtimeConfig").ok().flatten();
+    let args = fields.object("args").ok().flatten();
+    let cni = args.as_ref().and_then(|args| args.object("cni").ok().flatten());
+    has(&fields)
+        || runtime.is_some_and(|runtime| has(&runtime))
+        || cni.is_some_and(|cni| has(&cni))
+        || !request.args().is_empty()
+}
+
+/// Returns the attachment's link as it is now.
+fn own_link(session: &Session, index: u32, name: &str) -> Result<Link, OpError> {
+    let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
+    netlink.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
+}
+
+/// `link-settings.check`.
+fn check(gate: &Gate<'_>, handle: Handle, settings: &LinkSettings) -> Result<Reply, OpError> {
+    let (index, name) = gate.front.own(handle)?;
+    let have = of(&own_link(gate.session, index, &name)?, settings);
+    let differs = |what: &str, wanted: String, found: String| {
+        let message = format!("Error: Tuning configured {what} of {name} is {wanted}, current value is {found}");
+        Err(OpError::new(ErrorCode::Mismatch, &name, message))
+    };
+    let number = |number: Option<u32>| number.unwrap_or_default().to_string();
+    let flag = |flag: Option<bool>| flag.unwrap_or_default().to_string();
+    if have.mac != settings.mac {
+        let text = |mac: Option<Mac>| mac.map(|mac| mac.to_string()).unwrap_or_default();
+        return differs("Ethernet", text(settings.mac), text(have.mac));
+    }
+    if have.promisc != settings.promisc {
+        let (wanted, found) = (flag(settings.promisc), u8::from(have.promisc.unwrap_or_default()));
+        let message = format!("Error: Tuning link {name} configured promisc is {wanted}, current value is {found}");
+        return Err(OpError::new(ErrorCode::Mismatch, &name, message));
+    }
+    if have.mtu != settings.mtu {
+        return differs("MTU", number(settings.mtu), number(have.mtu));
+    }
+    if have.allmulti != settings.allmulti {
+        return differs("all-multicast mode", flag(settings.allmulti), flag(have.allmulti));
+    }
+    if have.tx_queue_length != settings.tx_queue_length {
+        return differs("Transmit Queue Length", number(settings.tx_queue_length), number(have.tx_queue_length));
+    }
+    Ok(Reply::Done)
+}
+
+/// `link-settings.restore`.
+fn restore(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    let session = &mut *gate.session;
+    if session.request.verb == Verb::Add {
+        session.only_of_this_run(|effect| LinkChange::of(effect).is_some(), "changed link")?;
+    }
+    let section = session.section();
+    let listed = session.record().map(|record| record.effects(Some(&section))).unwrap_or_default();
+    for noted in listed.into_iter().rev() {
+        if let Effect::LinkChange(_) = &noted.effect {
+            noted.effect.remove(session, None)?;
+            session.note_removed(Some(noted.seq));
+            session.undo.retain(|undo| undo.sequence != Some(noted.seq));
+        }
+    }
+    // A native plugin's ADD has no section in the record.
+    let sections = session.record().map(|record| record.sections()).unwrap_or_default();
+    let is_native = session.is_replaced() || !sections.iter().any(|known| known.plugin() == session.request.plugin);
+    if session.request.verb == Verb::Del && is_native && recorded(session).is_empty() {
+        restore_native(session)?;
+    }
+    Ok(Reply::Done)
+}
+
+/// Puts back what a native plugin's file says, and removes the file. No record lists the change.
+fn restore_native(session: &Session) -> Result<(), OpError> {
+    let (place, request) = (directory(&session.request.conf), &session.request);
+    if !Path::new(&place).is_absolute() {
+        return Ok(());
+    }
+    let name = Backups::name(&request.container_id, &request.ifname);
+    let found = Backups::open(Path::new(&place)).and_then(|backups| match backups {
+        Some(backups) => backups.read(&name).map(|content| content.map(|content| (backups, content))),
+        None => Ok(None),
+    });
+    let (backups, content) = match found {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(()),
+        // It may be anybody's: nothing in it is used, and no DEL waits for it.
+        Err(error) => {
+            crate::say!("postern: the native plugin's file about {} is not used: {error}", request.ifname);
+            return Ok(());
+        }
+    };
+    if let Some(why) = session.hidden() {
+        crate::say!("postern: {} is not put back as it was: {why}", request.ifname);
+        return Ok(());
+    }
+    if let Some(container) = session.container() {
+        let netlink = container.netlink().map_err(kernel_error)?;
+        let link = netlink.link_by_name(&request.ifname).map_err(kernel_error)?;
+        match (link, parse(&content)) {
+            (Some(link), Some(before)) => apply(netlink, &link, &before)?,
+            (Some(_), None) => crate::say!("postern: {place}/{name} is no file of the native plugin: it is not used"),
+            (None, _) => {}
+        }
+    }
+    backups.remove(&name).map(drop).map_err(state_error)
+}

@@ -1,0 +1,293 @@
+//! `namespace-sysctl`: kernel settings of the container's network namespace that the operator's configuration lists.
+//!
+//! What a key leads to must be a setting of each network namespace. The kernel shows that: the container's namespace has
+//! the file, may write it, and has another one than the host's namespace. Since Linux 5.12 the kernel lets no namespace
+//! but the first write a setting that it does not have for itself. Earlier ones forgot those in [`SHARED`].
+
+use crate::capability::facts::{Facts, Needed};
+use crate::effect::NamespaceSetting;
+use crate::errors::{kernel_error, native_error};
+use crate::gate::Gate;
+use crate::need::Need;
+use crate::places::{self, PlaceError};
+use crate::session::Session;
+use postern_cni::{Fields, Json, NetConf, Verb};
+use postern_kernel::sysctl::{self, Setting, SettingFile};
+use postern_policy::Granted;
+use postern_policy::capability::namespace_sysctl::is_key;
+use postern_types::{ErrorCode, OpError, Reply, ops};
+use regex_lite::Regex;
+use std::io::Read;
+use std::path::Path;
+
+/// The native plugin's list of keys that an operator allows.
+pub const ALLOW_LIST: &str = "/etc/cni/tuning/allowlist.conf";
+
+/// The most bytes of that list.
+const LIST_LIMIT: u64 = 64 << 10;
+
+/// The most bytes of a value: less than a page, which is what the kernel takes.
+const VALUE_LIMIT: usize = 4000;
+
+/// The most lines of the list in a refusal.
+const SHOWN: usize = 16;
+
+/// A setting that only the first namespace of a machine has.
+const OF_THE_FIRST: [&str; 2] = ["core", "dev_weight"];
+
+/// Settings that Linux before 5.12 lets each namespace write, although all share them.
+const SHARED: [&str; 4] = [
+    "net/netfilter/nf_conntrack_max",
+    "net/netfilter/nf_conntrack_expect_max",
+    "net/nf_conntrack_max",
+    "net/ipv4/tcp_allowed_congestion_control",
+];
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts {
+    needed: Needed::Never,
+    keeps: |request, _| (request.verb == Verb::Add).then(|| Need::File(ALLOW_LIST.into())),
+    unrecorded: None,
+};
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::NamespaceSysctl) -> Result<Reply, OpError> {
+    match operation {
+        ops::NamespaceSysctl::Set { key, value } => set(gate, key, value),
+        ops::NamespaceSysctl::Check { key, value } => check(gate, key, value),
+    }
+}
+
+/// `namespace-sysctl.set`.
+fn set(gate: &mut Gate<'_>, key: &str, value: &str) -> Result<Reply, OpError> {
+    let (path, setting) = resolve(gate, key, value)?;
+    allowed(key)?;
+    let file = own_file(gate.session, key, &setting)?;
+    let container = gate.session.container_required()?;
+    // A setting that can only be written has no value to put back (`net.ipv4.route.flush`).
+    let before = match file.readable {
+        true => Some(container.setting_read(&setting).map_err(|error| refused(error, &setting))?),
+        false => None,
+    };
+    if before.as_deref() == Some(value) {
+        return Ok(Reply::Done);
+    }
+    if let Some(before) = before {
+        gate.session.intend(NamespaceSetting { key: path, before })?;
+    }
+    let container = gate.session.container_required()?;
+    container.setting_write(&setting, value).map_err(|error| refused(error, &setting))?;
+    Ok(Reply::Done)
+}
+
+/// `namespace-sysctl.check`.
+fn check(gate: &Gate<'_>, key: &str, value: &str) -> Result<Reply, OpError> {
+    let (_, setting) = resolve(gate, key, value)?;
+    let container = gate.session.container_required()?;
+    let have = container.setting_read(&setting).map_err(|error| refused(error, &setting))?;
+    // The kernel writes tabs between numbers where people write blanks.
+    if have.split_whitespace().eq(value.split_whitespace()) {
+        return Ok(Reply::Done);
+    }
+    let message = format!("Error: Tuning configured value of /proc/sys/{setting} is {value}, current value is {have}");
+    Err(OpError::new(ErrorCode::Mismatch, key, message))
+}
+
+/// Returns the kernel's refusal in the native plugin's words.
+fn refused(error: postern_kernel::KernelError, setting: &Setting) -> OpError {
+    let act = if error.errno == Some(nix::libc::EINVAL) { "write" } else { "open" };
+    native_error(error, &setting.to_string(), format_args!("{act} /proc/sys/{setting}"))
+}
+
+/// Returns the setting that a key of the configuration leads to, and its parts below `net` with slashes between them.
+fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting), OpError> {
+    let request = &gate.session.request;
+    let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, key, message);
+    if !is_listed(&request.conf, key, value) {
+        let message = format!("the network's configuration does not list {key:?} with this value");
+        return Err(invalid(message).hint("a plugin sets what `sysctl` or `args.cni.sysctl` lists, and nothing else"));
+    }
+    if !is_value(value) {
+        let message =
+            format!("the value for {key} is none: it may have {VALUE_LIMIT} bytes, and no control characters");
+        return Err(invalid(message));
+    }
+    let path = below_net(key, &request.ifname).ok_or_else(|| {
+        invalid(format!("invalid net sysctl key: {key:?}")).hint("keys are net.ipv4.ip_forward and the like")
+    })?;
+    own_link(&path, &request.ifname, gate.front.granted())?;
+    let setting = NamespaceSetting::setting(&path)?;
+    Ok((path, setting))
+}
+
+/// True if the operator's configuration has this pair.
+fn is_listed(conf: &NetConf, key: &str, value: &str) -> bool {
+    let fields = conf.fields();
+    let object = |fields: &Fields<'_>, name: &str| fields.object(name).ok().flatten().is_some();
+    let has = |fields: &Fields<'_>| {
+        let map = fields.map("sysctl").ok().flatten().unwrap_or_default();
+        matches!(map.get(key), Some(Json::String(text)) if text == value)
+    };
+    if has(&fields) {
+        return true;
+    }
+    if !object(&fields, "args") {
+        return false;
+    }
+    let args = fields.object("args").ok().flatten();
+    let cni = args.and_then(|args| args.object("cni").ok().flatten());
+    cni.is_some_and(|cni| has(&cni))
+}
+
+fn is_value(value: &str) -> bool {
+    value.len() <= VALUE_LIMIT && !value.chars().any(|c| c.is_control() && c != '\t')
+}
+
+/// Returns the parts of a key below `net`, with slashes between them. The first `IFNAME` is the name of the own link. A
+/// key whose parts are not these very names is none.
+fn below_net(key: &str, ifname: &str) -> Option<String> {
+    if !is_key(key) {
+        return None;
+    }
+    let path = key.replace('.', "/").replacen("IFNAME", ifname, 1);
+    path.strip_prefix("net/").map(str::to_owned)
+}
+
+/// Refuses the settings of another link of the container, which may belong to another attachment.
+fn own_link(path: &str, ifname: &str, granted: &Granted) -> Result<(), OpError> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let [_, "conf" | "neigh", link, _, ..] = parts.as_slice() else { return Ok(()) };
+    if *link == ifname || matches!(*link, "all" | "default" | "lo") || granted.may_set_other_links() {
+        return Ok(());
+    }
+    let message = format!("net/{path} is a setting of \"{link}\", and this attachment's link is \"{ifname}\"");
+    Err(OpError::new(ErrorCode::Denied, *link, message).hint(granted.other_links_hint()))
+}
+
+/// Returns the file of a setting, which must be one that each namespace has for itself.
+fn own_file(session: &Session, key: &str, setting: &Setting) -> Result<SettingFile, OpError> {
+    let container = session.container_required()?;
+    let look = |setting: &Setting| container.setting_look(setting).map_err(kernel_error);
+    let Some(file) = look(setting)? else {
+        let message = format!("open /proc/sys/{setting}: no such file or directory");
+        return Err(OpError::new(ErrorCode::NotFound, key, message));
+    };
+    if !file.is_file {
+        let message = format!("open /proc/sys/{setting}: is a directory");
+        return Err(OpError::new(ErrorCode::InvalidArgument, key, message));
+    }
+    let of_the_first = NamespaceSetting::setting(&OF_THE_FIRST.join("/"))?;
+    let on_host = sysctl::look(setting).map_err(kernel_error)?;
+    let is_shared = on_host.is_some_and(|on_host| on_host.inode == file.inode)
+        || !file.writable
+        || SHARED.contains(&setting.to_string().as_str())
+        || look(&of_the_first)?.is_some();
+    if is_shared {
+        let message = format!("{key} is no setting that this container's network namespace has for itself");
+        return Err(OpError::new(ErrorCode::InvalidArgument, key, message)
+            .hint("a setting of the whole node is the operator's: /etc/sysctl.d"));
+    }
+    Ok(file)
+}
+
+/// Fails if the operator's allow-list does not match the key as it is written.
+fn allowed(key: &str) -> Result<(), OpError> {
+    let Some(list) = allow_list()? else { return Ok(()) };
+    let lines = list.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
+    let mut shown = Vec::new();
+    for (number, line) in lines {
+        let pattern = Regex::new(line).map_err(|error| {
+            let message = format!("{ALLOW_LIST}, line {}: {line:?} is no regular expression: {error}", number + 1);
+            OpError::new(ErrorCode::Denied, ALLOW_LIST, message).hint("mend the line; no sysctl is set before")
+        })?;
+        if pattern.is_match(key) {
+            return Ok(());
+        }
+        if shown.len() <= SHOWN {
+            shown.push(if shown.len() < SHOWN { line.to_owned() } else { "...".to_owned() });
+        }
+    }
+    let shown = shown.join(" ");
+    let message = format!("Sysctl {key} is not allowed. Only the following sysctls are allowed: [{shown}]");
+    Err(OpError::new(ErrorCode::Denied, key, message).hint(format!("an operator can add it to {ALLOW_LIST}")))
+}
+
+/// Reads the operator's allow-list; `None` if there is none.
+fn allow_list() -> Result<Option<String>, OpError> {
+    let path = Path::new(ALLOW_LIST);
+    let failed = |error: &dyn std::fmt::Display| OpError::new(ErrorCode::Io, ALLOW_LIST, error.to_string());
+    let Some(file) = places::open_trusted(path).map_err(|error| failed(&error))? else { return Ok(None) };
+    places::trust(path).map_err(|error| failed(&PlaceError::from(error)))?;
+    let mut text = String::new();
+    file.take(LIST_LIMIT + 1).read_to_string(&mut text).map_err(|error| failed(&error))?;
+    if text.len() as u64 > LIST_LIMIT {
+        return Err(failed(&format_args!("{ALLOW_LIST} is longer than {LIST_LIMIT} bytes")));
+    }
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postern_policy::Policy;
+
+    #[test]
+    fn a_key_leads_to_the_setting_of_that_name() {
+        for (key, ifname, path) in [
+            ("net.core.somaxconn", "eth0", "core/somaxconn"),
+            ("net/ipv4/ip_forward", "eth0", "ipv4/ip_forward"),
+            ("net.ipv4.conf.IFNAME.arp_filter", "eth0", "ipv4/conf/eth0/arp_filter"),
+            ("net.ipv4.conf.IFNAME.arp_filter", "eth0.1", "ipv4/conf/eth0.1/arp_filter"),
+            ("net.ipv4.conf.IFNAME.IFNAME", "eth0", "ipv4/conf/eth0/IFNAME"),
+            ("net.ipv4.conf.eth0.1.arp_filter", "eth0.1", "ipv4/conf/eth0/1/arp_filter"),
+        ] {
+            assert_eq!(below_net(key, ifname).as_deref(), Some(path), "{key}");
+            NamespaceSetting::setting(path).unwrap();
+        }
+        for key in [
+            "kernel.hostname",
+            "net",
+            "net..ipv4.ip_forward",
+            "net.../kernel/hostname",
+            "net.ipv4.ip_forward.",
+            "IFNAME.x",
+        ] {
+            assert_eq!(below_net(key, "net"), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn other_links_are_others() {
+        let granted = |policy: &str| Policy::parse(policy, "tuning.toml").unwrap().resolve(&Json::Null, "").unwrap();
+        let plain = granted("[grant.namespace-sysctl]\nkeys = [\"net.*\"]");
+        let open = granted("[grant.namespace-sysctl]\nkeys = [\"net.*\"]\nother-links = \"true\"");
+        for (path, is_own) in [
+            ("ipv4/conf/eth0/arp_filter", true),
+            ("ipv4/conf/all/arp_filter", true),
+            ("ipv6/conf/default/accept_ra", true),
+            ("ipv4/neigh/lo/gc_stale_time", true),
+            ("ipv4/ip_forward", true),
+            ("ipv4/conf/eth1/arp_filter", false),
+            ("ipv6/neigh/eth1/gc_stale_time", false),
+            ("mpls/conf/eth1/input", false),
+            ("ipv4/conf/eth0/1/arp_filter", true),
+            ("ipv4/conf/eth/0/arp_filter", false),
+        ] {
+            assert_eq!(own_link(path, "eth0", &plain).is_ok(), is_own, "{path}");
+            assert!(own_link(path, "eth0", &open).is_ok(), "{path}");
+        }
+        let refusal = own_link("ipv4/conf/eth1/arp_filter", "eth0", &plain).unwrap_err();
+        assert!(refusal.hint.contains("other-links = \"true\""), "{refusal}");
+    }
+
+    #[test]
+    fn values_are_bounded() {
+        assert!(is_value("1024\t65000") && is_value("") && is_value(&"1".repeat(VALUE_LIMIT)));
+        for value in ["1\n", "1\n2", "\0", "\u{1b}[1m", &"1".repeat(VALUE_LIMIT + 1)] {
+            assert!(!is_value(value), "{value:?}");
+        }
+    }
+}

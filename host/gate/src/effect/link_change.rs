@@ -1,0 +1,266 @@
+//! The effect of attributes of the attachment's link that were changed. Their values before come back.
+//!
+//! The record decides. Beside it lies a file of the native plugin's form, for a native plugin that may have to undo the
+//! change. It is only written and removed here, and never believed.
+
+use super::mac_guard::{MacGuard, follow};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use crate::errors::{kernel_error, native_error, state_error};
+use crate::need::Need;
+use crate::session::Session;
+use postern_kernel::{Link, Netlink};
+use postern_state::Backups;
+use postern_types::{ErrorCode, LinkSettings, Mac, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// Changed attributes of the attachment's link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkChange {
+    /// The link's index in the container's namespace. Root in the container cannot change it.
+    pub index: u32,
+    /// The changed attributes, as they were before.
+    pub before: LinkSettings,
+    /// The same attributes afterwards.
+    pub after: LinkSettings,
+    /// The directory with the native plugin's file.
+    pub directory: String,
+    /// The port whose spoofing protection followed to the new address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
+}
+
+impl LinkChange {
+    /// Returns the link in the container; `None` if it is gone.
+    fn link(&self, session: &Session) -> Result<Option<Link>, OpError> {
+        let Some(container) = session.container().filter(|_| !session.has_foreign_record()) else { return Ok(None) };
+        container.netlink().map_err(kernel_error)?.link_by_index(self.index).map_err(kernel_error)
+    }
+}
+
+impl Leaves for LinkChange {
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        if let Some(link) = self.link(session)? {
+            let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
+            apply(netlink, &link, &self.before)?;
+        }
+        if let (Some(port), Some(mac)) = (&self.port, self.before.mac) {
+            for guard in guards(session, port) {
+                follow(session, &guard, port, mac)?;
+            }
+        }
+        // The link is as it was. A file that stays is no reason to keep the attachment.
+        if let Err(error) = write_file(session, &self.directory, Some(self)) {
+            crate::say!("postern: the native plugin's file about {} stays: {error}", session.request.ifname);
+        }
+        Ok(())
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
+    }
+
+    fn words(&self) -> String {
+        format!("{} instead of {}", self.after, self.before)
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::Unconcerned
+    }
+
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::EachTime
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
+    }
+
+    fn outlives_boot(&self) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Backups(self.directory.as_str().into())
+    }
+}
+
+/// Returns the recorded spoofing protection of a port that is there.
+pub(crate) fn guards(session: &Session, port: &str) -> Vec<MacGuard> {
+    let is_there = session.host().is_ok_and(|host| matches!(host.link_by_name(port), Ok(Some(_))));
+    let effects = session.record().filter(|_| is_there).map(|record| record.effects(None)).unwrap_or_default();
+    let guards = effects.iter().filter_map(|noted| MacGuard::of(&noted.effect));
+    guards.filter(|guard| guard.host.as_deref() == Some(port)).cloned().collect()
+}
+
+/// Returns the changes that the record lists, in their order.
+pub fn recorded(session: &Session) -> Vec<LinkChange> {
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    effects.iter().filter_map(|noted| LinkChange::of(&noted.effect)).cloned().collect()
+}
+
+/// Returns the attributes of a link that these settings concern.
+pub(crate) fn of(link: &Link, settings: &LinkSettings) -> LinkSettings {
+    LinkSettings {
+        mac: settings.mac.and(link.mac).map(Mac),
+        mtu: settings.mtu.map(|_| link.mtu),
+        promisc: settings.promisc.map(|_| link.promisc),
+        allmulti: settings.allmulti.map(|_| link.allmulti),
+        tx_queue_length: settings.tx_queue_length.map(|_| link.tx_queue_length),
+    }
+}
+
+/// Gives a link these attributes, where it has others. All are tried; the first failure is returned.
+///
+/// # Errors
+/// The kernel refuses one.
+pub(crate) fn apply(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Result<(), OpError> {
+    let LinkSettings { mac, mtu, promisc, allmulti, tx_queue_length } = settings;
+    let index = link.index;
+    let mac = mac.filter(|mac| link.mac != Some(mac.0)).map(|mac| netlink.set_mac(index, mac.0));
+    let promisc = promisc.filter(|on| link.promisc != *on).map(|on| netlink.set_promisc(index, on));
+    let mtu = mtu.filter(|mtu| link.mtu != *mtu).map(|mtu| netlink.set_mtu(index, mtu));
+    let allmulti = allmulti.filter(|on| link.allmulti != *on).map(|on| netlink.set_allmulti(index, on));
+    let length = tx_queue_length.filter(|length| link.tx_queue_length != *length);
+    let length = length.map(|length| netlink.set_tx_queue_length(index, length));
+    for (what, done) in [
+        ("address", mac),
+        ("promiscuous mode", promisc),
+        ("MTU", mtu),
+        ("reception of all multicast frames", allmulti),
+        ("queue length", length),
+    ] {
+        if let Some(Err(error)) = done {
+            return Err(native_error(error, &link.name, format_args!("failed to set the {what} of \"{}\"", link.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the native plugin's file: of each attribute the value before its first change by the record. It is removed if
+/// the record lists no change. `without` is a change that is being undone.
+///
+/// # Errors
+/// The directory is not trusted, or the file can't be written.
+pub(crate) fn write_file(session: &Session, directory: &str, without: Option<&LinkChange>) -> Result<(), OpError> {
+    let mut changes = recorded(session);
+    changes.retain(|change| change.directory == directory);
+    if let Some(at) = without.and_then(|without| changes.iter().rposition(|change| change == without)) {
+        changes.remove(at);
+    }
+    let name = Backups::name(&session.request.container_id, &session.request.ifname);
+    let Some(backups) = Backups::open(Path::new(directory)).map_err(state_error)? else {
+        return match changes.is_empty() {
+            true => Ok(()),
+            false => {
+                let message = format!("the directory {directory} is not there, and can't be made");
+                Err(OpError::new(ErrorCode::Io, directory, message).hint("`dataDir` names another one"))
+            }
+        };
+    };
+    if changes.is_empty() {
+        return backups.remove(&name).map(drop).map_err(state_error);
+    }
+    let mut first = LinkSettings::default();
+    for LinkChange { before, .. } in changes {
+        first.mac = first.mac.or(before.mac);
+        first.mtu = first.mtu.or(before.mtu);
+        first.promisc = first.promisc.or(before.promisc);
+        first.allmulti = first.allmulti.or(before.allmulti);
+        first.tx_queue_length = first.tx_queue_length.or(before.tx_queue_length);
+    }
+    backups.write(&name, text(&first).as_bytes()).map_err(state_error)
+}
+
+/// Returns the native plugin's form: an indent of one blank, and no newline at the end.
+fn text(settings: &LinkSettings) -> String {
+    let LinkSettings { mac, mtu, promisc, allmulti, tx_queue_length } = settings;
+    let lines = [
+        mac.map(|mac| format!("\"mac\": \"{mac}\"")),
+        promisc.map(|on| format!("\"promisc\": {on}")),
+        mtu.map(|mtu| format!("\"mtu\": {mtu}")),
+        allmulti.map(|on| format!("\"allmulti\": {on}")),
+        tx_queue_length.map(|length| format!("\"txQLen\": {length}")),
+    ];
+    let lines: Vec<String> = lines.into_iter().flatten().map(|line| format!(" {line}")).collect();
+    if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{}\n}}", lines.join(",\n")) }
+}
+
+/// Reads a native plugin's file. Only attributes that a link can have are taken; `None` if it is no such file.
+pub(crate) fn parse(content: &[u8]) -> Option<LinkSettings> {
+    let file: serde_json::Value = serde_json::from_slice(content).ok()?;
+    let file = file.as_object()?;
+    let number = |key: &str| file.get(key).and_then(serde_json::Value::as_u64).and_then(|n| u32::try_from(n).ok());
+    let flag = |key: &str| file.get(key).and_then(serde_json::Value::as_bool);
+    let mac = file.get("mac").and_then(serde_json::Value::as_str).and_then(|text| text.parse().ok());
+    Some(LinkSettings {
+        mac: mac.filter(|mac| is_unicast(*mac)),
+        mtu: number("mtu").filter(|mtu| (68..=65535).contains(mtu)),
+        promisc: flag("promisc"),
+        allmulti: flag("allmulti"),
+        tx_queue_length: number("txQLen"),
+    })
+}
+
+/// True if a link can have this address.
+pub(crate) fn is_unicast(mac: Mac) -> bool {
+    let [first, ..] = mac.0;
+    first & 1 == 0 && mac.0 != [0; 6]
+}
+
+/// Returns the address that a link had before the record's changes, for one that it has now.
+pub(crate) fn original(session: &Session, now: Mac) -> Mac {
+    let changes = recorded(session);
+    changes.iter().rev().fold(now, |now, change| match (change.before.mac, change.after.mac) {
+        (Some(before), Some(after)) if after == now => before,
+        _ => now,
+    })
+}
+
+/// Returns the address that a port's spoofing protection lets pass: the one it was made with, or the one that a recorded
+/// change led it to.
+pub(crate) fn guarded(session: &Session, guard: &MacGuard) -> Option<Mac> {
+    let changes = recorded(session);
+    let followed = changes.iter().rev().find(|change| change.port.is_some() && change.port == guard.host);
+    followed.and_then(|change| change.after.mac).or(guard.mac)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_has_the_native_form() {
+        let all = LinkSettings {
+            mac: "02:00:00:00:00:09".parse().ok(),
+            mtu: Some(1500),
+            promisc: Some(false),
+            allmulti: Some(false),
+            tx_queue_length: Some(1000),
+        };
+        let expected = "{\n \"mac\": \"02:00:00:00:00:09\",\n \"promisc\": false,\n \"mtu\": 1500,\n \"allmulti\": false,\n \"txQLen\": 1000\n}";
+        assert_eq!(text(&all), expected);
+        assert_eq!(parse(expected.as_bytes()), Some(all));
+        assert_eq!((text(&LinkSettings::default()).as_str(), parse(b"{}")), ("{}", Some(LinkSettings::default())));
+    }
+
+    #[test]
+    fn only_attributes_that_a_link_can_have_are_taken() {
+        for content in [
+            r#"{"mac":"01:00:00:00:00:01"}"#,
+            r#"{"mac":"00:00:00:00:00:00"}"#,
+            r#"{"mac":"02:00:00:00:00:00:00:01"}"#,
+            r#"{"mac":7,"mtu":"1500","promisc":1,"allmulti":"true","txQLen":1.5}"#,
+            r#"{"mtu":67}"#,
+            r#"{"mtu":65536}"#,
+            r#"{"mtu":-1,"txQLen":-1}"#,
+            r#"{"txQLen":4294967296}"#,
+        ] {
+            assert_eq!(parse(content.as_bytes()), Some(LinkSettings::default()), "{content}");
+        }
+        for content in ["", "[]", "7", "{", "{}x"] {
+            assert_eq!(parse(content.as_bytes()), None, "{content}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `link-settings`: the attributes that a plugin may give the attachment's own link.
+
+use super::Decide;
+use crate::grammar::{Count, Key, Kind, key, required};
+use crate::granted::{Grant, Granted};
+use crate::line::{self, Change};
+use crate::rules::RuleInput;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use postern_cni::NetConf;
+use postern_types::{Capability, LinkSettings, Mac, OpError, ops};
+
+/// The directory of the native plugin's files by default.
+pub const DEFAULT_DIRECTORY: &str = "/run/cni/tuning";
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[
+    key("macs", Kind::LinkAddress, Count::Some),
+    key("mtu", Kind::Mtu, Count::Some),
+    key("promisc", Kind::Flag, Count::Some),
+    key("allmulti", Kind::Flag, Count::Some),
+    key("tx-queue-length", Kind::Number, Count::Some),
+    required("directories", Kind::Directory, "${config.dataDir | /run/cni/tuning}"),
+];
+
+/// Returns the directory of the native plugin's files: `dataDir`, or the default.
+pub fn directory(conf: &NetConf) -> String {
+    let directory = conf.fields().string("dataDir").ok().flatten().filter(|directory| !directory.is_empty());
+    directory.unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned())
+}
+
+impl Decide for ops::LinkSettings {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Change { settings, .. } => {
+                let directory = directory(input.question.conf);
+                let rule =
+                    input.one_of(grant, "directories", Kind::Directory, &directory, "link-settings.directories")?;
+                attributes(input, grant, settings)?;
+                Ok(rule)
+            }
+            Self::Check { .. } | Self::Restore => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
+        match self {
+            Self::Change { settings, .. } => {
+                let mut objects = line::object("directories", &directory(input.question.conf));
+                objects.extend(values(settings).into_iter().map(|(key, value)| line::text(key, value)));
+                objects
+            }
+            Self::Check { .. } | Self::Restore => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
+        match self {
+            Self::Restore => true,
+            Self::Change { .. } | Self::Check { .. } => false,
+        }
+    }
+}
+
+/// Returns the values that policy decides on, by their keys. What is switched off needs no value.
+pub fn values(settings: &LinkSettings) -> Vec<(&'static str, String)> {
+    let LinkSettings { mac, mtu, promisc, allmulti, tx_queue_length } = settings;
+    let on = |flag: &Option<bool>| flag.filter(|on| *on).map(|_| "true".to_owned());
+    let values = [
+        ("macs", mac.map(|mac| mac.to_string())),
+        ("mtu", mtu.map(|mtu| mtu.to_string())),
+        ("promisc", on(promisc)),
+        ("allmulti", on(allmulti)),
+        ("tx-queue-length", tx_queue_length.map(|length| length.to_string())),
+    ];
+    values.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+}
+
+fn attributes(input: &RuleInput<'_>, grant: &Grant, settings: &LinkSettings) -> Result<(), OpError> {
+    for (key, value) in values(settings) {
+        let is_granted = match settings.mac.filter(|_| key == "macs") {
+            // The configuration may have it in another form.
+            Some(mac) => grant.texts("macs").any(|text| text.parse::<Mac>() == Ok(mac)),
+            None => grant.texts(key).any(|text| text == value),
+        };
+        if !is_granted {
+            let what = match key {
+                "macs" => format!("with address {value}"),
+                "mtu" => format!("with MTU {value}"),
+                "promisc" => "with promiscuous mode".to_owned(),
+                "allmulti" => "with all multicast frames".to_owned(),
+                _ => format!("with queue length {value}"),
+            };
+            return Err(input.key(&what, Vec::from([line::text(key, value)])));
+        }
+    }
+    Ok(())
+}
+
+impl Granted {
+    /// True if policy lets the native plugin's files be in this directory.
+    pub fn allows_backups_in(&self, directory: &str) -> bool {
+        self.grant(Capability::LinkSettings).is_some_and(|grant| grant.matches("directories", directory))
+    }
+}

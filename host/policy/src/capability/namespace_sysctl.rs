@@ -1,0 +1,93 @@
+//! `namespace-sysctl`: the keys that a plugin may set in the container's network namespace.
+
+use super::Decide;
+use crate::grammar::{Count, Key, Kind, key, required};
+use crate::granted::{Grant, Granted};
+use crate::line::{self, Change};
+use crate::rules::RuleInput;
+use alloc::string::String;
+use alloc::vec::Vec;
+use postern_types::{Capability, OpError, ops};
+
+/// The key that allows settings of other links than the attachment's own.
+const OTHER_LINKS: &str = "other-links";
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[required("keys", Kind::Sysctl, "net.*"), key(OTHER_LINKS, Kind::Flag, Count::One)];
+
+/// Returns a key of a configuration as policies write it, with dots between its parts.
+pub fn dotted(key: &str) -> String {
+    key.replace('/', ".")
+}
+
+/// True if a key can be one of a network namespace: it begins with `net`, and no part of it is empty.
+pub fn is_key(key: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && part.chars().all(|c| !c.is_whitespace() && !c.is_control());
+    let key = dotted(key);
+    key.len() <= 200 && key.starts_with("net.") && key.split('.').all(is_part)
+}
+
+impl Decide for ops::NamespaceSysctl {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Set { key, .. } | Self::Check { key, .. } => {
+                input.one_of(grant, "keys", Kind::Sysctl, &dotted(key), "namespace-sysctl.keys")
+            }
+        }
+    }
+
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
+        match self {
+            Self::Set { key, .. } | Self::Check { key, .. } => line::object("keys", &dotted(key)),
+        }
+    }
+
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
+        match self {
+            Self::Set { .. } | Self::Check { .. } => false,
+        }
+    }
+}
+
+impl Granted {
+    /// True if settings of other links of the container may be changed.
+    pub fn may_set_other_links(&self) -> bool {
+        self.grant(Capability::NamespaceSysctl).is_some_and(|grant| grant.on(OTHER_LINKS))
+    }
+
+    /// Returns the policy line that would allow it.
+    pub fn other_links_hint(&self) -> String {
+        self.hint(Capability::NamespaceSysctl, Vec::from([line::text(OTHER_LINKS, "true")]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_parts_below_net() {
+        for key in ["net.core.somaxconn", "net/ipv4/ip_forward", "net.ipv4.conf.IFNAME.arp_filter", "net.ipv4"] {
+            assert!(is_key(key), "{key}");
+        }
+        let long = ["net.", &"a".repeat(200)].concat();
+        for key in [
+            "",
+            "net",
+            "net.",
+            "kernel.hostname",
+            "/net/ipv4/ip_forward",
+            "net..core",
+            "net.ipv4.",
+            "net/../kernel",
+            "net.../kernel",
+            "net.core.a b",
+            "net.core.a\n",
+            "net.core.\0",
+            "NET.core.x",
+            &long,
+        ] {
+            assert!(!is_key(key), "{key}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The native tuning plugin's files: the attributes of a link before it was changed. They are written for a native plugin
+//! that may have to undo the change, and read if a native plugin made it.
+//!
+//! The directory must belong to root or to this user, on its whole way: others could name attributes to put back.
+
+use crate::error::{Result, StateError};
+use crate::files::{Directory, short_hash};
+use crate::trust::{is_trusted_way, trust, trust_file};
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use crate::dir::OpenMode;
+
+/// The longest file that is read, in bytes. A native plugin writes about a hundred.
+const LIMIT: u64 = 4096;
+
+/// An open directory of such files.
+pub struct Backups(Directory);
+
+impl Backups {
+    /// Opens the directory; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StateError::Untrusted`], or it can't be opened.
+    pub fn open(path: &Path) -> Result<Option<Self>> {
+        let Some(directory) = Directory::open(path)? else { return Ok(None) };
+        let untrusted = |reason: String| StateError::Untrusted { path: path.to_owned(), reason };
+        trust(path).map_err(|reason| untrusted(reason.to_string()))?;
+        if !is_trusted_way(path) {
+            return Err(untrusted("it is a directory of the system; name one of its own".to_owned()));
+        }
+        Ok(Some(Self(directory)))
+    }
+
+    /// Returns the name of an attachment's file. It is the native plugin's.
+    #[must_use]
+    pub fn name(container_id: &str, ifname: &str) -> String {
+        format!("{container_id}_{ifname}.json")
+    }
+
+    /// Returns the content of a file; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StateError::Untrusted`] if another user could have written it. It is a link, no regular file, or too long.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.0.path_of(name);
+        let failed = |error| StateError::io("read", &path, error);
+        let file = match self.0.dir.file(name, OpenMode::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(failed(std::io::Error::new(ErrorKind::InvalidInput, "not a regular file")));
+        }
+        trust_file(&path, &file)
+            .map_err(|reason| StateError::Untrusted { path: path.clone(), reason: reason.to_string() })?;
+        let mut content = Vec::new();
+        file.take(LIMIT + 1).read_to_end(&mut content).map_err(failed)?;
+        if content.len() as u64 > LIMIT {
+            return Err(failed(std::io::Error::new(ErrorKind::FileTooLarge, "longer than any file of this kind")));
+        }
+        Ok(Some(content))
+    }
+
+    /// Writes a file, in one step, with mode 0600.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn write(&self, name: &str, content: &[u8]) -> Result<()> {
+        // Runs for one attachment come one after the other, so that no other run has this name.
+        self.0.replace(name, &format!(".{}.tmp", short_hash(name)), content)
+    }
+
+    /// Removes a file; true if it was there.
+    ///
+    /// # Errors
+    /// It can't be removed.
+    pub fn remove(&self, name: &str) -> Result<bool> {
+        self.0.dir.unlink(name).map_err(|error| StateError::io("remove", self.0.path_of(name), error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leases::tests::Scratch;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn files_are_whole_and_no_others_are_believed() {
+        let scratch = Scratch::new();
+        let place = scratch.path("tuning");
+        assert!(Backups::open(&place).unwrap().is_none());
+        std::fs::create_dir(&place).unwrap();
+        let backups = Backups::open(&place).unwrap().unwrap();
+        let name = Backups::name("c1", "eth0");
+        assert_eq!(name, "c1_eth0.json");
+        assert_eq!(backups.read(&name).unwrap(), None);
+        backups.write(&name, b"{}").unwrap();
+        backups.write(&name, b"{ }").unwrap();
+        assert_eq!(backups.read(&name).unwrap().as_deref(), Some(&b"{ }"[..]));
+        assert_eq!(std::fs::metadata(place.join(&name)).unwrap().permissions().mode() & 0o7777, 0o600);
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
+        assert!(backups.remove(&name).unwrap() && !backups.remove(&name).unwrap());
+        // A link, a directory, a file that others can write, and a long one.
+        std::fs::write(scratch.path("other"), "{}").unwrap();
+        symlink(scratch.path("other"), place.join("link")).unwrap();
+        std::fs::create_dir(place.join("dir")).unwrap();
+        std::fs::write(place.join("open"), "{}").unwrap();
+        std::fs::set_permissions(place.join("open"), std::fs::Permissions::from_mode(0o666)).unwrap();
+        std::fs::write(place.join("long"), vec![b' '; 5000]).unwrap();
+        for name in ["link", "dir", "open", "long", "../other", ""] {
+            assert!(backups.read(name).is_err(), "{name}");
+        }
+        std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(Backups::open(&place), Err(StateError::Untrusted { .. })));
+    }
+}

@@ -1,0 +1,353 @@
+//! tuning behind other plugins: what it changes, what comes back, and what the plugins before make of it.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const FILE: &str = "/run/cni/tuning/c1_eth0.json";
+
+/// A node with one network list; the runtime is this test.
+struct Place {
+    node: Node,
+    plugins: Vec<Value>,
+}
+
+/// The bridge of the specification's own example.
+fn bridge() -> Value {
+    json!({
+        "type": "bridge", "bridge": "br9", "isGateway": true, "macspoofchk": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+    })
+}
+
+impl Place {
+    fn new(plugins: &[Value]) -> Result<Self> {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        node.sh("ip link add wire1 address 02:00:00:00:ee:01 type veth peer name wire2; ip link set wire1 up; ip link set wire2 up
+            mount -t tmpfs -o mode=755 etc /mnt
+            cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
+            mkdir -p /mnt/postern/policy; mount --move /mnt /etc")?;
+        Ok(Self { node, plugins: plugins.to_vec() })
+    }
+
+    fn call(&self, at: usize, bin: &Path, verb: &str, previous: &Value) -> Result<Answer> {
+        let mut config = self.plugins.get(at).cloned().context("a plugin")?;
+        let plugin = config["type"].as_str().unwrap_or_default().to_owned();
+        merge(&mut config, &json!({"cniVersion": "1.1.0", "name": "net", "prevResult": previous}));
+        let call = Call::new(bin, &plugin, verb, config.to_string());
+        self.node.call(&call.attachment("c1", &self.node.netns("c1"), "eth0"))
+    }
+
+    /// ADD of the whole list.
+    fn add(&self) -> Result<Value> {
+        let mut result = Value::Null;
+        for at in 0..self.plugins.len() {
+            result = self.call(at, &plugin_bin()?, "ADD", &result)?.success().with_context(|| format!("ADD {at}"))?;
+        }
+        Ok(result)
+    }
+
+    fn check(&self, result: &Value) -> Result<()> {
+        for at in 0..self.plugins.len() {
+            self.call(at, &plugin_bin()?, "CHECK", result)?.success().with_context(|| format!("CHECK {at}"))?;
+        }
+        Ok(())
+    }
+
+    fn del(&self, result: &Value) -> Result<()> {
+        for at in (0..self.plugins.len()).rev() {
+            self.call(at, &plugin_bin()?, "DEL", result)?.success().with_context(|| format!("DEL {at}"))?;
+        }
+        self.is_clean()
+    }
+
+    /// Fails if a file, a record, a lease or a rule is left.
+    fn is_clean(&self) -> Result<()> {
+        let left = self.node.sh(
+            "find /run/cni /var/lib/cni/networks -name '*.json' -o -name '10.*' 2> /dev/null || true; ls /run/postern/attachments 2> /dev/null || true
+             nft list table bridge nat 2> /dev/null | grep -e macspoofchk -e cni-br-iface || true",
+        )?;
+        ensure!(left.trim().is_empty(), "left: {left}");
+        Ok(())
+    }
+
+    /// The container's link: address, MTU, promiscuous mode, all multicast frames, queue length.
+    fn link(&self) -> Result<(String, u64, bool, bool, u64)> {
+        let text = self.node.sh_in("c1", "ip -d -j link show dev eth0")?;
+        let links: Value = serde_json::from_str(&text)?;
+        let link = links.get(0).context("a link")?;
+        let has = |flag: &str| link["flags"].to_string().contains(&format!("\"{flag}\""));
+        let number = |key: &str| link[key].as_u64().unwrap_or_default();
+        let mac = link["address"].as_str().unwrap_or_default().to_owned();
+        Ok((mac, number("mtu"), has("PROMISC"), has("ALLMULTI"), number("txqlen")))
+    }
+
+    /// True if a packet of the container comes through to the bridge's gateway.
+    fn is_connected(&self) -> Result<bool> {
+        let out = self
+            .node
+            .sh_in("c1", "ip neigh flush dev eth0; ping -c1 -W2 10.9.0.1 > /dev/null 2>&1 && echo yes || echo no")?;
+        Ok(out.trim() == "yes")
+    }
+}
+
+fn tuning(keys: &Value) -> Value {
+    let mut config = json!({"type": "tuning"});
+    merge(&mut config, keys);
+    config
+}
+
+/// The list of the specification: bridge, tuning with an address, portmap.
+#[test]
+fn spoofing_protection_follows_the_address_that_the_network_names() -> Result<()> {
+    let ports = json!({"type": "portmap", "backend": "nftables", "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}});
+    for patch in [
+        json!({"mac": "02:00:00:00:00:AA"}),
+        json!({"mac": "02:00:00:00:00:01", "runtimeConfig": {"mac": "02:00:00:00:00:aa"}}),
+        json!({"runtimeConfig": {"mac": "02:00:00:00:00:01"}, "args": {"cni": {"mac": "02-00-00-00-00-AA"}}}),
+    ] {
+        let place = Place::new(&[bridge(), tuning(&patch), ports.clone()])?;
+        let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+        let made = place.link()?.0;
+        ensure!(place.is_connected()?, "the bridge alone");
+        let second = place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+        ensure!(place.link()?.0 == "02:00:00:00:00:aa", "{patch}: {:?}", place.link()?);
+        ensure!(place.is_connected()?, "{patch}: the new address does not pass");
+        let result = place.call(2, &plugin_bin()?, "ADD", &second)?.success()?;
+        place.check(&result)?;
+        // Neither the address before nor another one passes.
+        for other in [made.as_str(), "02:00:00:00:00:bb"] {
+            place.node.sh_in("c1", &format!("ip link set eth0 address {other}"))?;
+            ensure!(!place.is_connected()?, "{patch}: {other} passes");
+            ensure!(place.call(0, &plugin_bin()?, "CHECK", &result)?.status != 0, "{patch}: CHECK with {other}");
+        }
+        place.node.sh_in("c1", "ip link set eth0 address 02:00:00:00:00:aa")?;
+        ensure!(place.is_connected()?, "{patch}");
+        // DEL of tuning alone: address and protection are as they were made.
+        place.call(2, &plugin_bin()?, "DEL", &result)?.success()?;
+        place.call(1, &plugin_bin()?, "DEL", &result)?.success()?;
+        ensure!(place.link()?.0 == made && place.is_connected()?, "{patch}: {:?}", place.link()?);
+        place.node.sh_in("c1", "ip link set eth0 address 02:00:00:00:00:aa")?;
+        ensure!(!place.is_connected()?, "{patch}: the address passes after DEL");
+        place.call(0, &plugin_bin()?, "DEL", &result)?.success()?;
+        place.is_clean()?;
+    }
+    Ok(())
+}
+
+/// The plugins that make links find nothing wrong with what a later plugin was told to change.
+#[test]
+fn checks_of_every_plugin_before_pass() -> Result<()> {
+    let ipam = || json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+    let keys = json!({"mac": "02:00:00:00:00:AA", "mtu": 1400, "promisc": true, "allmulti": true, "txQLen": 77, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}});
+    for main in [
+        bridge(),
+        json!({"type": "bridge", "bridge": "br9"}),
+        json!({"type": "ptp", "ipam": ipam()}),
+        json!({"type": "macvlan", "master": "wire1", "ipam": ipam()}),
+        json!({"type": "host-device", "device": "wire1", "ipam": ipam()}),
+    ] {
+        let place = Place::new(&[main.clone(), tuning(&keys)])?;
+        let result = place.add().with_context(|| main.to_string())?;
+        ensure!(place.link()? == ("02:00:00:00:00:aa".to_owned(), 1400, true, true, 77), "{main}: {:?}", place.link()?);
+        place.check(&result).with_context(|| main.to_string())?;
+        place.del(&result).with_context(|| main.to_string())?;
+        if main["type"] == "host-device" {
+            let link = place.node.sh("ip -d link show dev wire1")?;
+            ensure!(
+                link.contains("02:00:00:00:ee:01")
+                    && link.contains("mtu 1500")
+                    && link.contains("qlen 1000")
+                    && !link.contains("PROMISC")
+                    && !link.contains("ALLMULTI"),
+                "{link}"
+            );
+        }
+    }
+    let lo =
+        Place::new(&[json!({"type": "loopback"}), tuning(&json!({"sysctl": {"net.ipv4.conf.lo.arp_ignore": "1"}}))])?;
+    let result = lo.add()?;
+    ensure!(lo.node.sh_in("c1", "cat /proc/sys/net/ipv4/conf/lo/arp_ignore")?.trim() == "1", "{result}");
+    Ok(())
+}
+
+/// A sysctl that the kernel refuses, or an attribute, undoes what was set before.
+#[test]
+fn a_failed_add_leaves_the_container_as_it_was() -> Result<()> {
+    let sysctl = "/proc/sys/net/core/somaxconn";
+    for (keys, words) in [
+        (json!({"sysctl": {"net.core.somaxconn": "500", "net.ipv4.ip_forward": "x"}}), "invalid argument"),
+        (
+            json!({"sysctl": {"net.core.somaxconn": "500"}, "mtu": 1400, "txQLen": 77, "mac": "02:00:00:00:00:aa", "dataDir": "/var/lib"}),
+            "directory of the system",
+        ),
+        (json!({"sysctl": {"net.core.somaxconn": "500"}, "mac": "01:00:00:00:00:aa"}), "no address of a link"),
+        (json!({"sysctl": {"net.core.somaxconn": "500", "net.netfilter.nf_conntrack_max": "5"}}), ""),
+    ] {
+        let place = Place::new(&[bridge(), tuning(&keys)])?;
+        let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+        let before = (place.link()?, place.node.sh_in("c1", &format!("cat {sysctl}"))?);
+        let answer = place.call(1, &plugin_bin()?, "ADD", &first)?;
+        ensure!(answer.status == 1 && answer.stdout.contains(words), "{keys}: {answer:?}");
+        ensure!(before == (place.link()?, place.node.sh_in("c1", &format!("cat {sysctl}"))?), "{keys}");
+        ensure!(place.is_connected()?, "{keys}");
+        ensure!(place.node.sh(&format!("test ! -e {FILE} && echo gone"))?.trim() == "gone", "{keys}");
+        place.call(0, &plugin_bin()?, "DEL", &first)?.success()?;
+        place.is_clean()?;
+    }
+    Ok(())
+}
+
+/// The operator's list belongs to root. What others could have written, or a fault in it, refuses.
+#[test]
+fn a_list_that_others_could_write_allows_nothing() -> Result<()> {
+    let list = "/etc/cni/tuning/allowlist.conf";
+    let place = Place::new(&[tuning(&json!({"sysctl": {"net.core.somaxconn": "500"}}))])?;
+    let previous = json!({"cniVersion": "1.1.0"});
+    for (script, code, words) in [
+        ("true", 0, ""),
+        ("chmod 666 LIST", 5, "can be written by others"),
+        ("chmod 644 LIST; chown 1000 LIST", 5, "belongs to user 1000"),
+        ("chown 0 LIST; chmod 777 /etc/cni/tuning", 5, "can be written by others"),
+        ("chmod 755 /etc/cni/tuning; mv LIST /etc/list; ln -s /etc/list LIST", 5, "symbolic link"),
+        ("rm LIST; mkdir LIST", 5, "no regular file"),
+        ("rmdir LIST; printf 'x\\n[\\n' > LIST", 110, "allowlist.conf, line 2"),
+        ("head -c 70000 /dev/zero > LIST", 5, "longer than"),
+        ("printf '\\377' > LIST", 5, ""),
+        ("printf 'somax' > LIST", 0, ""),
+        (": > LIST", 110, "Only the following sysctls are allowed: []"),
+        ("rm LIST", 0, ""),
+    ] {
+        let script = script.replace("LIST", list);
+        place.node.sh(&format!(
+            "mkdir -p /etc/cni/tuning; [ -e {list} ] || printf 'core\\.somaxconn$\\n' > {list}; {script}"
+        ))?;
+        let answer = place.call(0, &plugin_bin()?, "ADD", &previous)?;
+        let error: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
+        let told = if answer.status == 0 { 0 } else { error["code"].as_u64().unwrap_or(1) };
+        ensure!(told == code && answer.stdout.contains(words), "{script}: {answer:?}");
+        place.node.sh_in("c1", "sysctl -qw net.core.somaxconn=4096")?;
+    }
+    Ok(())
+}
+
+/// The file that a native plugin would read says what was before; whatever it says later, the record decides.
+#[test]
+fn the_record_is_believed_and_not_the_file() -> Result<()> {
+    let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "txQLen": 77});
+    for forged in [
+        r#"printf '{"mac":"02:00:00:00:00:66","mtu":1300,"txQLen":5,"promisc":true}' > FILE"#,
+        "rm FILE",
+        "rm FILE; ln -s /etc/passwd FILE",
+        "rm FILE; mkdir FILE",
+        "chown 1000 FILE; chmod 666 FILE",
+        "rm -r /run/cni",
+        "chmod 777 /run/cni/tuning",
+    ] {
+        let place = Place::new(&[bridge(), tuning(&keys)])?;
+        let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+        let before = place.link()?;
+        let result = place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+        let file: Value = serde_json::from_str(&place.node.sh(&format!("cat {FILE}"))?)?;
+        ensure!(file == json!({"mac": before.0, "mtu": 1500, "txQLen": before.4}), "{file}");
+        place.node.sh(&forged.replace("FILE", FILE))?;
+        place.call(1, &plugin_bin()?, "DEL", &result)?.success().with_context(|| forged.to_owned())?;
+        ensure!(place.link()? == before, "{forged}: {:?}", place.link()?);
+        ensure!(place.node.sh("test -s /etc/passwd && echo there")?.trim() == "there", "{forged}");
+        place.call(0, &plugin_bin()?, "DEL", &result)?.success()?;
+    }
+    Ok(())
+}
+
+/// A native plugin's attachment has only that file. What others could have written is not used, and no DEL waits for it.
+#[test]
+fn a_native_plugins_file_is_used_where_nobody_else_could_write_it() -> Result<()> {
+    let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "promisc": true});
+    for (forged, is_used) in [
+        ("true", true),
+        ("chown 1000 FILE", false),
+        ("chmod 666 FILE", false),
+        ("chmod 777 /run/cni/tuning", false),
+        ("chown 1000 /run/cni", false),
+        ("cp FILE /etc/file; rm FILE; ln -s /etc/file FILE", false),
+        ("rm FILE; mkfifo FILE", false),
+        ("printf x > FILE", false),
+        ("head -c 5000 /dev/zero | tr '\\0' ' ' >> FILE", false),
+    ] {
+        let place = Place::new(&[bridge(), tuning(&keys)])?;
+        place.node.sh("ip link add far0 type veth peer name eth0 netns c1; ip -n c1 link set eth0 up")?;
+        let before = place.link()?;
+        place.call(1, &native_bin()?, "ADD", &json!({"cniVersion": "1.1.0"}))?.success()?;
+        place.node.sh(&forged.replace("FILE", FILE))?;
+        let answer = place.call(1, &plugin_bin()?, "DEL", &json!({"cniVersion": "1.1.0"}))?;
+        ensure!(answer.status == 0, "{forged}: {answer:?}");
+        ensure!((place.link()? == before) == is_used, "{forged}: {:?} {answer:?}", place.link()?);
+    }
+    Ok(())
+}
+
+/// A runtime goes back to the native plugins while containers run, and comes again.
+#[test]
+fn native_plugins_take_over_and_give_back() -> Result<()> {
+    let keys = json!({"mtu": 1400, "txQLen": 77, "allmulti": true});
+    let mut main = bridge();
+    merge(&mut main, &json!({"macspoofchk": false}));
+    let place = Place::new(&[main, tuning(&keys), tuning(&json!({"mtu": 1300}))])?;
+    let result = place.add()?;
+    // The native plugin of the second entry puts back all: the file has the values before the first one.
+    place.call(2, &native_bin()?, "DEL", &result)?.success()?;
+    place.call(1, &native_bin()?, "DEL", &result)?.success()?;
+    let (_, mtu, _, allmulti, length) = place.link()?;
+    ensure!((mtu, allmulti, length) == (1500, false, 1000), "{:?}", place.link()?);
+    place.del(&result)?;
+    // The other way round.
+    let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+    let second = place.call(1, &native_bin()?, "ADD", &first)?.success()?;
+    ensure!(place.link()?.1 == 1400, "{:?}", place.link()?);
+    place.call(1, &plugin_bin()?, "CHECK", &second)?.success()?;
+    place.call(1, &plugin_bin()?, "DEL", &second)?.success()?;
+    ensure!(place.link()?.1 == 1500, "{:?}", place.link()?);
+    place.call(0, &plugin_bin()?, "DEL", &second)?.success()?;
+    place.is_clean()
+}
+
+/// DEL without the plugin's own: the record of the attachment puts all back, whichever plugin DEL is called for.
+#[test]
+fn a_device_of_the_node_comes_home_as_it_went() -> Result<()> {
+    let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "promisc": true, "allmulti": true, "txQLen": 77});
+    let place = Place::new(&[json!({"type": "host-device", "device": "wire1"}), tuning(&keys)])?;
+    let result = place.add()?;
+    place.call(0, &plugin_bin()?, "DEL", &result)?.success()?;
+    let link = place.node.sh("ip -d link show dev wire1")?;
+    ensure!(
+        link.contains("02:00:00:00:ee:01")
+            && link.contains("mtu 1500")
+            && link.contains("qlen 1000")
+            && !link.contains("PROMISC")
+            && !link.contains("ALLMULTI"),
+        "{link}"
+    );
+    place.is_clean()
+}
+
+/// What people see: no drift by what a plugin was told to do, and drift by what the container does.
+#[test]
+fn people_are_told() -> Result<()> {
+    let keys = json!({"mac": "02:00:00:00:00:aa", "mtu": 1400, "txQLen": 77});
+    let place = Place::new(&[bridge(), tuning(&keys)])?;
+    place.add()?;
+    let admin = plugin_bin()?.join("postern");
+    let show = |what: &str| place.node.sh(&format!("{} {what} 2>&1 || true", admin.display()));
+    let seen = show("show c1")?;
+    ensure!(seen.contains(": ok") && seen.contains("MTU 1400"), "{seen}");
+    place.node.sh("nft flush chain bridge nat PREROUTING")?;
+    ensure!(show("show c1")?.contains("spoofing protection"), "{}", show("show c1")?);
+    show("reapply")?;
+    ensure!(place.is_connected()?, "{}", show("show c1")?);
+    ensure!(show("show c1")?.contains(": ok"), "{}", show("show c1")?);
+    place.node.sh_in("c1", "ip link set eth0 mtu 1200")?;
+    ensure!(show("show c1")?.contains("has MTU 1200"), "{}", show("show c1")?);
+    Ok(())
+}
