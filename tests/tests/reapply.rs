@@ -130,10 +130,8 @@ fn forwards_and_forwarding_are_put_back() -> Result<()> {
     node.sh(PRIVATE_ETC)?;
     ["c1", "c2", "c3"].iter().try_for_each(|container| node.add_container(container))?;
     // A dump that an operator has from before.
-    node.sh(
-        "iptables -A INPUT -s 203.0.113.9 -j DROP; iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j ACCEPT
-         iptables-save > /run/old; (echo flush ruleset; nft list ruleset) > /run/old.nft",
-    )?;
+    node.sh("iptables -A INPUT -s 203.0.113.9 -j DROP; iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j ACCEPT
+         iptables-save > /run/old; (echo flush ruleset; nft list ruleset) > /run/old.nft")?;
     let mut lists = Vec::new();
     for (container, net, backend, port) in
         [("c1", "76", "nftables", 8080), ("c2", "77", "iptables", 8081), ("c3", "77", "iptables", 8082)]
@@ -154,7 +152,11 @@ fn forwards_and_forwarding_are_put_back() -> Result<()> {
         ("nft -f /run/old.nft", &[NFT, IPT, FWD, BRIDGE, GUARD], &[]),
         ("iptables-restore < /run/old", &[IPT, FWD, BRIDGE], &[NFT, GUARD]),
         ("iptables -F; iptables -t nat -F", &[IPT, FWD, BRIDGE], &[NFT, GUARD]),
-        ("iptables -t nat -D PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT", &[IPT], &[NFT, FWD, BRIDGE]),
+        (
+            "iptables -t nat -D PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT",
+            &[IPT],
+            &[NFT, FWD, BRIDGE],
+        ),
         ("iptables -t nat -F CNI-HOSTPORT-SETMARK", &[IPT], &[NFT, FWD, BRIDGE]),
         ("nft flush chain ip cni_hostport hostports", &[NFT], &[IPT, FWD, GUARD]),
         ("nft flush chain ip cni_hostport prerouting", &[NFT], &[IPT, FWD, GUARD]),

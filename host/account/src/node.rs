@@ -198,13 +198,7 @@ fn isolation(report: &mut Report, places: &Places, name: &str, links: &[Link]) -
 }
 
 /// Judges `route_localnet` of a link: port mappings to a container behind it may need it.
-fn localnet(
-    report: &mut Report,
-    places: &Places,
-    host: &Netlink,
-    nft: &mut Nft,
-    link: &Link,
-) -> Result<(), String> {
+fn localnet(report: &mut Report, places: &Places, host: &Netlink, nft: &mut Nft, link: &Link) -> Result<(), String> {
     let name = link.name.clone();
     let records = postern_state::list(&places.state).map_err(|e| e.to_string())?;
     let effects = records.iter().flat_map(|record| &record.effects);

@@ -421,7 +421,8 @@ impl Place {
         }
         // Without its namespace, nothing of the whole attachment is left.
         let expected = if gone { &self.before } else { self.without() };
-        same_picture(&host_of(expected), &host_of(&self.picture(&["c1", "c2"])?)).context("after `postern gc --yes`")?;
+        same_picture(&host_of(expected), &host_of(&self.picture(&["c1", "c2"])?))
+            .context("after `postern gc --yes`")?;
         self.call("DEL", container)?.success().context("DEL after `postern gc`").map(drop)
     }
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub struct Network {
     pub name: &'static str,
     /// The plugins with their configurations, in the order of an ADD.
-    pub plugins: Vec<(&'static str, Value)>,
+    pub plugins: Vec<Plugin>,
 }
 
 /// A container, and the network that it is attached to.
@@ -79,10 +79,16 @@ fn networks() -> [Network; 5] {
     ]
 }
 
-/// Returns the plugins that a verb calls, by their place in the list.
-pub fn steps(network: &Network, verb: &str) -> Vec<usize> {
-    let all = 0..network.plugins.len();
-    if verb == "DEL" { all.rev().collect() } else { all.collect() }
+/// A plugin with its configuration.
+pub type Plugin = (&'static str, Value);
+
+/// Returns the plugins that a verb calls, in their order.
+pub fn steps(network: &Network, verb: &str) -> Vec<Plugin> {
+    let mut all = network.plugins.clone();
+    if verb == "DEL" {
+        all.reverse();
+    }
+    all
 }
 
 impl TestNode {
@@ -113,15 +119,14 @@ impl TestNode {
         Ok(test_node)
     }
 
-    /// Makes a call of the plugin at this place of the list. `previous` is the result so far, or that of the ADD. `patch`
-    /// is the change to the configuration.
-    pub fn call(&self, step: usize, verb: &str, container: &Container, previous: &Value, patch: &Value) -> Call {
-        let Some((plugin, config)) = container.network.plugins.get(step) else { unreachable!("no plugin {step}") };
-        let mut config = config.clone();
+    /// Makes a call of one plugin of a container's list. `previous` is the result so far, or that of the ADD. `patch` is
+    /// the change to the configuration.
+    pub fn call(&self, of: &Plugin, verb: &str, container: &Container, previous: &Value, patch: &Value) -> Call {
+        let (plugin, mut config) = of.clone();
         if previous.is_object() && matches!(verb, "ADD" | "CHECK" | "DEL") {
             merge(&mut config, &json!({"prevResult": previous}));
         }
-        if *plugin == "portmap" {
+        if plugin == "portmap" {
             let mapping = |protocol| json!({"hostPort": container.port, "containerPort": 80, "protocol": protocol});
             merge(&mut config, &json!({"runtimeConfig": {"portMappings": [mapping("tcp"), mapping("udp")]}}));
         }
@@ -136,8 +141,8 @@ impl TestNode {
     /// Calls all plugins of a container's list, which have to succeed. Returns the result.
     pub fn run(&self, container: &Container, verb: &str, previous: &Value, patch: &Value) -> Result<Value> {
         let mut result = previous.clone();
-        for step in steps(&container.network, verb) {
-            let answer = self.node.call(&self.call(step, verb, container, &result, patch))?.success()?;
+        for plugin in steps(&container.network, verb) {
+            let answer = self.node.call(&self.call(&plugin, verb, container, &result, patch))?.success()?;
             if verb == "ADD" {
                 result = answer;
             }
@@ -199,10 +204,8 @@ impl TestNode {
 
     /// An address that a port leads to, or that is forwarded, is leased.
     fn rules_serve_leases(&self, leases: &BTreeMap<(String, String), String>) -> Result<()> {
-        let rules = self.node.sh(
-            "nft list table ip cni_hostport | grep 'dnat to' || true
-             iptables-save | grep -E '^-A CNI-(DN-|FORWARD)' | grep -E -- '-j DNAT|-s 10[^/]*/32 -j ACCEPT' || true",
-        )?;
+        let rules = self.node.sh("nft list table ip cni_hostport | grep 'dnat to' || true
+             iptables-save | grep -E '^-A CNI-(DN-|FORWARD)' | grep -E -- '-j DNAT|-s 10[^/]*/32 -j ACCEPT' || true")?;
         for line in rules.lines() {
             // The last address: before it may be one of the node.
             let mut words = line.rsplit(|c: char| !c.is_ascii_digit() && c != '.');
@@ -215,7 +218,8 @@ impl TestNode {
 
     /// A port that a killed run left behind keeps nobody from it: one container gets all ports that there were.
     pub fn ports_are_free(&self) -> Result<()> {
-        let mapping = |container: &Container| json!({"hostPort": container.port, "containerPort": 80, "protocol": "tcp"});
+        let mapping =
+            |container: &Container| json!({"hostPort": container.port, "containerPort": 80, "protocol": "tcp"});
         let all: Vec<Value> = self.containers.iter().map(mapping).collect();
         let patch = json!({"runtimeConfig": {"portMappings": all}});
         for name in ["ports", "ports-tables"] {

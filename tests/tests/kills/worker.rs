@@ -86,7 +86,7 @@ pub struct Worker {
     pub figures: Figures,
     random: Random,
     /// The time of the last run of each verb that was not killed.
-    usual: BTreeMap<(&'static str, usize, &'static str), Duration>,
+    usual: BTreeMap<(&'static str, &'static str, &'static str), Duration>,
 }
 
 impl Worker {
@@ -139,9 +139,9 @@ impl Worker {
     ) -> Result<State> {
         let mut result = if let State::Attached(result) = state { result.clone() } else { Value::Null };
         let killed = matches!(state, State::Unknown(_));
-        for step in steps(&container.network, verb) {
-            let call = test_node.call(step, verb, container, &result, &json!({}));
-            let Some(answer) = self.run(test_node, (container.network.name, step), verb, &call)? else {
+        for plugin in steps(&container.network, verb) {
+            let call = test_node.call(&plugin, verb, container, &result, &json!({}));
+            let Some(answer) = self.run(test_node, (container.network.name, plugin.0), verb, &call)? else {
                 return Ok(match (verb, state) {
                     // CHECK changes nothing; a half removed attachment may still be so.
                     ("CHECK", _) | ("ADD", State::Unknown(_)) => state.clone(),
@@ -159,7 +159,7 @@ impl Worker {
                     return Ok(state.clone());
                 }
                 ("DEL" | "CHECK", 0) => {}
-                _ => bail!("plugin {step}: {answer:?}"),
+                _ => bail!("{}: {answer:?}", plugin.0),
             }
         }
         if killed {
@@ -184,9 +184,9 @@ impl Worker {
             .map(|container| json!({"containerID": container.name, "ifname": "eth0"}))
             .collect();
         let mut ended = true;
-        for step in steps(&of.network, "GC") {
-            let call = test_node.call(step, "GC", of, &Value::Null, &json!({"cni.dev/valid-attachments": valid}));
-            match self.run(test_node, (of.network.name, step), "GC", &call)? {
+        for plugin in steps(&of.network, "GC") {
+            let call = test_node.call(&plugin, "GC", of, &Value::Null, &json!({"cni.dev/valid-attachments": valid}));
+            match self.run(test_node, (of.network.name, plugin.0), "GC", &call)? {
                 Some(answer) => drop(answer.success().with_context(|| format!("GC of {}", of.network.name))?),
                 None => ended = false,
             }
@@ -209,11 +209,11 @@ impl Worker {
     fn run(
         &mut self,
         test_node: &TestNode,
-        (network, step): (&'static str, usize),
+        (network, plugin): (&'static str, &'static str),
         verb: &'static str,
         call: &postern_tests::Call,
     ) -> Result<Option<Answer>> {
-        let usual = self.usual.get(&(network, step, verb)).copied().unwrap_or(FIRST);
+        let usual = self.usual.get(&(network, plugin, verb)).copied().unwrap_or(FIRST);
         let kill = self.random.chance(3);
         let after = Duration::from_micros(self.random.below(u64::try_from(usual.as_micros())?));
         let start = Instant::now();
@@ -231,7 +231,7 @@ impl Worker {
         if kill {
             self.figures.note(TOO_LATE, verb);
         }
-        self.usual.insert((network, step, verb), start.elapsed());
+        self.usual.insert((network, plugin, verb), start.elapsed());
         let status = output.status.code().unwrap_or(-1);
         if status == 0 {
             self.figures.note(SUCCEEDED, verb);

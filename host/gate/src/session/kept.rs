@@ -20,11 +20,7 @@ fn is_forwards(noted: &postern_state::Effect<Effect>) -> bool {
 
 /// Returns the reason to keep an address. Rules that can't be read may lead to it as well: it then waits for a later
 /// collection.
-fn why_kept(
-    rules: &Result<Served, FirewallError>,
-    address: IpAddr,
-    except: Option<&AttachmentKey>,
-) -> Option<String> {
+fn why_kept(rules: &Result<Served, FirewallError>, address: IpAddr, except: Option<&AttachmentKey>) -> Option<String> {
     match rules {
         Ok(served) => {
             let serving = served.by(address, except)?;
