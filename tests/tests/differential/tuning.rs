@@ -125,7 +125,7 @@ pub fn cases() -> Vec<Case> {
         tuning("previous-missing", &json!({"mtu": 1400, "prevResult": null})).steps("ADD CHECK DEL"),
         tuning("del-without-previous", &all).steps("ADD DEL@noprev"),
         tuning("del-unknown", &all).steps("DEL"),
-        tuning("namespace-gone", &all).steps("ADD KILL:c1 DEL"),
+        tuning("namespace-gone", &all).broken("sleep 1").steps("ADD KILL:c1 BREAK DEL"),
         tuning("empty-namespace", &json!({"mtu": 1400})).steps("ADD DEL@emptyns DEL"),
         tuning("repeated-add", &json!({"mtu": 1400})).steps("ADD ADD CHECK DEL DEL"),
         tuning("twice-in-a-list", &json!({"mtu": 1400})).changed(json!({"mtu": 1300, "txQLen": 5})).steps("ADD ADD@changed CHECK@changed DEL@changed DEL"),

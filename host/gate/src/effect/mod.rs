@@ -24,7 +24,7 @@ mod masquerade;
 mod namespace_setting;
 mod native;
 mod port;
-pub(crate) mod port_mappings;
+pub mod port_mappings;
 mod veth;
 
 pub use device::Device;
