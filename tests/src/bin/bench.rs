@@ -174,6 +174,16 @@ fn scenarios() -> Vec<Scenario> {
             with("ptp", &single, json!({"ipMasq": true, "ipMasqBackend": "nftables"})),
             BOTH,
         ),
+        scenario(
+            "tuning",
+            "tuning",
+            with(
+                "tuning",
+                &Value::Null,
+                json!({"mtu": 1400, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}, "prevResult": {"cniVersion": "1.0.0"}}),
+            ),
+            ALL,
+        ),
     ]
 }
 
@@ -245,7 +255,7 @@ fn call(
         .env("CNI_COMMAND", verb)
         .env("CNI_CONTAINERID", format!("container{}", plugin_set.number))
         .env("CNI_NETNS", &plugin_set.netns)
-        .env("CNI_IFNAME", if scenario.plugin == "loopback" { "lo" } else { "eth0" })
+        .env("CNI_IFNAME", if matches!(scenario.plugin, "loopback" | "tuning") { "lo" } else { "eth0" })
         .env("CNI_PATH", &plugin_set.bin)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

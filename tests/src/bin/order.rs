@@ -68,6 +68,7 @@ fn configurations(plugin: &str) -> Vec<Value> {
         "ptp" => vec![json!({"mtu": 1400}), json!({"ipMasq": true, "ipMasqBackend": "nftables"})],
         "macvlan" => vec![json!({"master": "parent0", "linkInContainer": false})],
         "host-device" => vec![json!({"device": "spare0"})],
+        "tuning" => vec![json!({"sysctl": {"net.core.somaxconn": "500"}, "prevResult": {"cniVersion": "1.1.0"}})],
         "static" => {
             vec![json!({"ipam": {"type": "static", "addresses": [{"address": "10.9.0.2/24", "gateway": "10.9.0.1"}]}})]
         }

@@ -60,7 +60,17 @@ impl Rules {
         };
         let mut tables = String::new();
         let mut withdrawn = Vec::new();
-        for name in PLAIN.into_iter().chain(["bridge", "masquerade", "ipam", "leases", "parent", "macvlan", "device"]) {
+        for name in PLAIN.into_iter().chain([
+            "bridge",
+            "masquerade",
+            "ipam",
+            "leases",
+            "parent",
+            "macvlan",
+            "device",
+            "namespace-sysctl",
+            "link-settings",
+        ]) {
             if !random.chance(3) {
                 withdrawn.push(name);
                 continue;
@@ -97,6 +107,15 @@ impl Rules {
                     .one_of(&[
                         "modes = [\"bridge\"]\n",
                         "modes = [\"bridge\", \"private\", \"passthru\"]\nmtu = \"1400\"\n",
+                    ])
+                    .to_owned(),
+                "namespace-sysctl" => random
+                    .one_of(&["keys = [\"net.*\"]\n", "keys = [\"net.core.*\"]\nother-links = \"true\"\n"])
+                    .to_owned(),
+                "link-settings" => random
+                    .one_of(&[
+                        "directories = [\"/var/lib/hostile/*\"]\nmtu = [\"1400\"]\npromisc = [\"true\"]\n",
+                        "directories = [\"/var/lib/hostile/tuned\"]\nmacs = [\"02:00:00:00:00:01\"]\ntx-queue-length = [\"5\"]\n",
                     ])
                     .to_owned(),
                 "device" => random.one_of(&["names = [\"wire1\"]\n", "names = [\"wire*\", \"cni0\"]\n"]).to_owned(),
@@ -219,6 +238,9 @@ impl Rules {
 
     /// Checks files: only leases of this container in granted ranges, and Postern's own data about them.
     fn allow_file(&self, path: &str, content: Option<&str>, attached: bool) -> bool {
+        if let Some(name) = path.strip_prefix("files//var/lib/hostile/tuned/") {
+            return self.grants("link-settings") && (name.is_empty() || attached && name == "c1_eth0.json");
+        }
         let Some(name) = path.strip_prefix("files//var/lib/hostile/net/") else {
             return path == "files//var/lib/hostile/net/";
         };
@@ -293,7 +315,11 @@ fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     let ending = random.one_of(&["good", "good", "silent", "trap"]);
     merge(
         &mut config,
-        &json!({"hostile": ending, "sequence": format!("{seed} {calls}"), "cni.dev/valid-attachments": []}),
+        &json!({
+            "hostile": ending, "sequence": format!("{seed} {calls}"), "cni.dev/valid-attachments": [],
+            "dataDir": "/var/lib/hostile/tuned", "mac": random.one_of(&["", "02:00:00:00:00:01"]),
+            "sysctl": {"net.core.somaxconn": "500", "net.core.rmem_max": "1", "net.ipv4.conf.eth9.arp_filter": "1"},
+        }),
     );
     let added = attacked.plugin("hostile", "ADD", &config)?;
     ensure!(added.status == 0 || added.status == 1, "seed {seed}: {added:?}");

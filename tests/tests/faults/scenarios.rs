@@ -56,6 +56,17 @@ pub fn all() -> Vec<Scenario> {
         let bridge = json!({"cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipam": dual});
         Scenario { bridge: Some(bridge), ..scenario }
     };
+    let tuned = json!({
+        "mac": "02:00:00:00:00:aa", "mtu": 1400, "promisc": true, "allmulti": true, "txQLen": 77,
+        "sysctl": {"net.core.somaxconn": "500", "net.ipv4.conf.IFNAME.arp_filter": "1"},
+    });
+    // Its spoofing protection follows the plugin behind it.
+    let guarded = |mut scenario: Scenario| {
+        if let Some(bridge) = &mut scenario.bridge {
+            merge(bridge, &json!({"macspoofchk": true}));
+        }
+        scenario
+    };
     let joins = |scenario: Scenario| Scenario { joins: true, ..scenario };
     let behind = json!({"isGateway": false, "macspoofchk": true, "args": {"cni": {"mac": "02:00:00:00:01:01"}}});
     let masquerade = |backend: &str| json!({"ipMasq": true, "ipMasqBackend": backend});
@@ -84,6 +95,7 @@ pub fn all() -> Vec<Scenario> {
         behind_bridge("portmap nftables", "portmap", json!({"backend": "nftables"})),
         behind_bridge("portmap iptables", "portmap", json!({"backend": "iptables", "masqAll": true})),
         behind_bridge("firewall", "firewall", json!({"ingressPolicy": "same-bridge", "backend": "iptables"})),
+        guarded(behind_bridge("tuning", "tuning", tuned)),
         scenario("loopback", "loopback", &Value::Null, json!({})),
         scenario("host-local", "host-local", &dual, json!({})),
         scenario("static", "static", &fixed, json!({})),

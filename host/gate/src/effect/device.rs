@@ -47,6 +47,12 @@ pub struct Device {
     /// True if it was in promiscuous mode.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub promisc: bool,
+    /// True if it took all multicast frames.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allmulti: bool,
+    /// The length of its queue, in packets. Earlier versions did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx_queue_length: Option<u32>,
     /// Its alias.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub alias: String,
@@ -74,6 +80,8 @@ impl Device {
             mtu: link.mtu,
             up: link.up,
             promisc: link.promisc,
+            allmulti: link.allmulti,
+            tx_queue_length: Some(link.tx_queue_length),
             alias: link.alias.clone().unwrap_or_default(),
             other_names: link.other_names.clone(),
             master: link.master,
@@ -248,6 +256,15 @@ impl Device {
         }
         if link.promisc != self.promisc {
             put_back("promiscuous mode is as it was", host.set_promisc(link.index, self.promisc));
+        }
+        if link.allmulti != self.allmulti {
+            put_back("reception of all multicast frames is as it was", host.set_allmulti(link.index, self.allmulti));
+        }
+        if let Some(length) = self.tx_queue_length.filter(|length| link.tx_queue_length != *length) {
+            put_back(
+                &format!("its queue length was {}, and is {length} again", link.tx_queue_length),
+                host.set_tx_queue_length(link.index, length),
+            );
         }
         if link.mtu != self.mtu {
             put_back(

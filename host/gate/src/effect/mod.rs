@@ -288,7 +288,7 @@ mod tests {
                     up: true,
                     ..Device::of_link(&device::tests::plain())
                 }),
-                r#"{"effect":"device","name":"eth1","index":3,"device":["pci","0000:3b:00.1"],"permanent":"02:00:00:00:00:01","mac":"02:00:00:00:00:01","mtu":1500,"up":true}"#,
+                r#"{"effect":"device","name":"eth1","index":3,"device":["pci","0000:3b:00.1"],"permanent":"02:00:00:00:00:01","mac":"02:00:00:00:00:01","mtu":1500,"up":true,"tx_queue_length":1000}"#,
             ),
             (
                 Effect::Masquerade(Masquerade { backend: Backend::Nftables, addresses: addresses() }),

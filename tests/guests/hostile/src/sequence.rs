@@ -5,11 +5,11 @@ use ipnet::IpNet;
 use postern_guest::bridge::Bridge;
 use postern_guest::link::Link;
 use postern_guest::parent::Parent;
-use postern_guest::types::{Backend, DeviceKey, LeaseRange, Mac, MacvlanMode, PortSpec, Route};
+use postern_guest::types::{Backend, DeviceKey, LeaseRange, LinkSettings, Mac, MacvlanMode, PortSpec, Route};
 use postern_guest::veth::{HostEnd, Pair};
 use postern_guest::{
-    addresses, attachments, bridge, device, forwarding, ipam, leases, link, link_sysctl, loopback, mac_guard, macvlan,
-    masquerade, parent, point_to_point, resolv_conf, routes, veth,
+    addresses, attachments, bridge, device, forwarding, ipam, leases, link, link_settings, link_sysctl, loopback,
+    mac_guard, macvlan, masquerade, namespace_sysctl, parent, point_to_point, resolv_conf, routes, veth,
 };
 use std::net::IpAddr;
 
@@ -33,6 +33,16 @@ const NETS: [&str; 12] = [
 ];
 const ADDRESSES: [&str; 8] =
     ["10.9.0.2", "10.9.0.77", "10.77.0.1", "10.77.0.2", "192.0.2.1", "192.0.2.254", "fd00:9::5", "0.0.0.0"];
+
+/// Of the network's configuration or not; of the container's namespace or not.
+const SYSCTLS: [&str; 6] = [
+    "net.core.somaxconn",
+    "net.core.somaxconn",
+    "net.core.rmem_max",
+    "net.ipv4.conf.eth9.arp_filter",
+    "net.ipv4.ip_forward",
+    "kernel.hostname",
+];
 
 /// The handles and addresses of the guest.
 #[derive(Default)]
@@ -141,7 +151,7 @@ pub fn play(seed: u64, calls: usize) {
 
 /// One call. What becomes of it is the host's business.
 fn call(random: &mut Random, held: &mut Held) -> Option<()> {
-    match random.below(42) {
+    match random.below(46) {
         0 => held.links.extend(link::own().ok()?),
         1..=3 => {
             let mtu = random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied());
@@ -223,6 +233,18 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
         38 | 39 => held.links.push(device::take(DeviceKey::Name, random.one_of(&DEVICES)?).ok()?.link),
         40 => drop(device::find(DeviceKey::Name, random.one_of(&DEVICES)?).ok()?),
         41 if random.below(4) == 0 => device::give_back().ok()?,
+        42 | 43 => {
+            let settings = LinkSettings {
+                mac: random.perhaps(|_| "02:00:00:00:00:01".parse::<Mac>().ok()),
+                mtu: random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied()),
+                promisc: random.perhaps(|random| Some(random.flip())),
+                allmulti: random.perhaps(|random| Some(random.flip())),
+                tx_queue_length: random.perhaps(|random| random.one_of(&[0, 5, u32::MAX]).copied()),
+            };
+            link_settings::change(random.one_of(&held.links)?, &settings).ok()?;
+        }
+        44 => namespace_sysctl::set(random.one_of(&SYSCTLS)?, random.one_of(&["500", "1", "x"])?).ok()?,
+        45 => link_settings::restore().ok()?,
         _ => match random.below(6) {
             5 => drop(random.one_of(&held.parents)?.attributes().ok()?),
             0 => loopback::up().ok()?,
