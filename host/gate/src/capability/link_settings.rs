@@ -12,7 +12,7 @@ use postern_cni::{Fields, Verb};
 use postern_kernel::Link;
 use postern_policy::capability::link_settings::directory;
 use postern_state::Backups;
-use postern_types::{ErrorCode, Handle, LinkSettings, Mac, OpError, Reply, ops};
+use postern_types::{Capability, ErrorCode, Handle, LinkSettings, Mac, OpError, Reply, ops};
 use std::path::Path;
 
 /// The facts about it that the host needs beside its operations.
@@ -186,7 +186,8 @@ fn restore(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     // A native plugin's ADD has no section in the record.
     let sections = session.record().map(|record| record.sections()).unwrap_or_default();
     let is_native = session.is_replaced() || !sections.iter().any(|known| known.plugin() == session.request.plugin);
-    if session.request.verb == Verb::Del && is_native && recorded(session).is_empty() {
+    let is_known = gate.front.granted().knows(Capability::LinkSettings);
+    if is_known && session.request.verb == Verb::Del && is_native && recorded(session).is_empty() {
         restore_native(session)?;
     }
     Ok(Reply::Done)
