@@ -34,7 +34,7 @@ impl Place {
 
     fn call(&self, at: usize, bin: &Path, verb: &str, previous: &Value) -> Result<Answer> {
         let mut config = self.plugins.get(at).cloned().context("a plugin")?;
-        let plugin = config["type"].as_str().unwrap_or_default().to_owned();
+        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         merge(&mut config, &json!({"cniVersion": "1.1.0", "name": "net", "prevResult": previous}));
         let call = Call::new(bin, &plugin, verb, config.to_string());
         self.node.call(&call.attachment("c1", &self.node.netns("c1"), "eth0"))

@@ -7,6 +7,7 @@
 
 mod addresses;
 mod attachments;
+mod bandwidth;
 mod bridge;
 mod device;
 mod firewall;
@@ -153,6 +154,7 @@ capabilities! {
     Device: device, "device";
     PortMappings: port_mappings, "port-mappings";
     Firewall: firewall, "firewall";
+    Bandwidth: bandwidth, "bandwidth";
     NamespaceSysctl: namespace_sysctl, "namespace-sysctl";
     LinkSettings: link_settings, "link-settings";
 }
