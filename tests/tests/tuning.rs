@@ -212,7 +212,7 @@ fn a_list_that_others_could_write_allows_nothing() -> Result<()> {
         ("chmod 644 LIST; chmod 777 /etc/cni/tuning", 5, "can be written by others"),
         ("chmod 755 /etc/cni/tuning; mv LIST /etc/list; ln -s /etc/list LIST", 5, "symbolic link"),
         ("rm LIST; mkdir LIST", 5, "allowlist.conf"),
-        ("rmdir LIST; printf 'x\\n[\\n' > LIST", 110, "allowlist.conf, line 2"),
+        ("rmdir LIST; printf 'zz\\n[\\n' > LIST", 110, "allowlist.conf, line 2"),
         ("head -c 70000 /dev/zero > LIST", 5, "longer than"),
         ("printf '\\377' > LIST", 5, ""),
         ("printf 'somax' > LIST", 0, ""),
