@@ -96,6 +96,11 @@ pub fn all() -> Vec<Scenario> {
         behind_bridge("portmap iptables", "portmap", json!({"backend": "iptables", "masqAll": true})),
         behind_bridge("firewall", "firewall", json!({"ingressPolicy": "same-bridge", "backend": "iptables"})),
         guarded(behind_bridge("tuning", "tuning", tuned)),
+        behind_bridge(
+            "bandwidth",
+            "bandwidth",
+            json!({"ingressRate": 8000, "ingressBurst": 16_000, "egressRate": 80_000, "egressBurst": 160_000}),
+        ),
         scenario("loopback", "loopback", &Value::Null, json!({})),
         scenario("host-local", "host-local", &dual, json!({})),
         scenario("static", "static", &fixed, json!({})),
