@@ -21,6 +21,10 @@ use std::borrow::Cow;
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: None };
 
 fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> {
+    // A collection removes what records list, and their effects ask for what they need.
+    if request.verb == Verb::Gc {
+        return None;
+    }
     let named = Named::of(&request.conf);
     // A removal needs no grant: the zone is the one that the network names.
     let zone = match request.verb {
@@ -105,9 +109,9 @@ fn is_first(session: &Session) -> bool {
 pub(crate) fn noted(session: &Session) -> Option<Vec<(Vec<IpNet>, Vec<u64>)>> {
     let recorded = recorded(session);
     let is_known = match session.request.verb {
-        Verb::Add => true,
+        Verb::Add | Verb::Status | Verb::Version => true,
         Verb::Check | Verb::Del => session.record_is_whole() && !session.is_replaced() && !recorded.is_empty(),
-        Verb::Gc | Verb::Status | Verb::Version => false,
+        Verb::Gc => false,
     };
     let by_iptables = recorded.into_iter().filter(|made| made.backend == FirewallBackend::Iptables);
     let noted: Vec<_> = by_iptables.map(|made| (made.addresses.clone(), made.handles(session))).collect();
