@@ -10,6 +10,7 @@ mod common;
 
 mod addresses;
 mod attacked_node;
+mod behind;
 mod bridge;
 mod configuration;
 mod delegation;

@@ -162,7 +162,13 @@ impl Stage {
         if let Ok(Some(previous)) = request.conf.previous_result() {
             // An ambiguous configuration is refused when the plugin is started.
             let granted = ready.policy.resolve(&request.conf.raw, request.args()).ok();
-            let may = |ip: &IpConfig| granted.as_ref().is_some_and(|granted| granted.may_take_over(&ip.address));
+            // What a native plugin would do in the container is not played: it is taken to do what `prevResult` says.
+            let in_container = |ip: &IpConfig| self.given.addresses.is_empty() && !self.is_nodes(ip.address.addr());
+            let may = |ip: &IpConfig| {
+                granted.as_ref().is_some_and(|granted| {
+                    granted.may_take_over(&ip.address) || granted.may_take_over_in_container() && in_container(ip)
+                })
+            };
             let ips = previous.ips.into_iter().filter(|ip| self.given.addresses.contains(ip) || may(ip)).collect();
             rehearsal::adopt(&mut own, &CniResult { ips, ..CniResult::default() });
         }
@@ -297,6 +303,14 @@ impl Stage {
                 run.guarded &= !matches!(asked, ops::Link::Delete { .. });
                 Ok(reply)
             }
+            Operation::PortMappings(ops::PortMappings::Ensure { addresses, .. }) => {
+                let is_own = |address: &&IpAddr| run.own.iter().any(|own| own.net.addr() == **address);
+                if let Some(foreign) = addresses.iter().find(|address| !is_own(address)) {
+                    let message = format!("no plugin of Postern gave {foreign}, and policy does not let it count");
+                    return Err(OpError::new(ErrorCode::Denied, foreign.to_string(), message));
+                }
+                self.simulate(run, front, operation)
+            }
             Operation::Routes(_)
             | Operation::Addresses(_)
             | Operation::Veth(_)
@@ -372,6 +386,12 @@ impl Stage {
             }
             ops::Bridge::Ensure { .. } | ops::Bridge::Find { .. } => self.simulate(run, front, operation),
         }
+    }
+
+    /// True if a link of the node has this address.
+    fn is_nodes(&self, address: IpAddr) -> bool {
+        let mut links = self.kernel.links.values().filter(|link| link.place == Place::Host);
+        links.any(|link| link.addresses.iter().any(|have| have.net.addr() == address))
     }
 
     /// Fails unless the link of an earlier plugin exists and is not in use.

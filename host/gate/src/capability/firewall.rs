@@ -52,8 +52,8 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Firewall) -> Result<Reply, 
 /// Checks that addresses are the attachment's own.
 fn must_own(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<(), OpError> {
     let Some(foreign) = addresses.iter().find(|address| !gate.session.owns(address)) else { return Ok(()) };
-    let message = format!("no record tells that a plugin before gave {foreign} to this attachment");
-    let hint = gate.front.granted().previous_hint("addresses", &foreign.to_string());
+    let (why, hint) = gate.session.not_counting(foreign, gate.front.granted());
+    let message = format!("no record tells that a plugin before gave {foreign} to this attachment{why}");
     Err(OpError::new(ErrorCode::Denied, foreign.to_string(), message).hint(hint))
 }
 
@@ -110,7 +110,7 @@ fn named_bridge(session: &Session) -> String {
 fn bridge(session: &Session) -> Result<Link, OpError> {
     let named = named_bridge(session);
     let end = match session.end()? {
-        None => session.mutual_end()?,
+        None => session.end_behind_native()?,
         end => end,
     };
     let master = end.as_ref().and_then(|end| end.master);
