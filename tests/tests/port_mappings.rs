@@ -262,6 +262,73 @@ fn the_nodes_127_0_0_1_stays_closed() -> Result<()> {
     Ok(())
 }
 
+/// `route_localnet` is set only for forwards that need it, and only on their link. `postern gc --node` gives it back when
+/// nothing needs it any more; the guard goes then, and not before.
+#[test]
+fn route_localnet_only_where_needed_and_given_back() -> Result<()> {
+    let port = |ip: &str| {
+        let mut port = mapping(8080, 80, "tcp");
+        merge(&mut port, &json!({"hostIP": ip}));
+        json!([port])
+    };
+    for backend in ["nftables", "iptables"] {
+        let place = Place::new(backend)?;
+        let on = || place.node.sh("cd /proc/sys/net/ipv4/conf; grep -l 1 */route_localnet || true");
+        let gc = || place.node.sh(&format!("{}/postern gc --node --yes", plugin_bin()?.display()));
+        let guard = || place.node.sh("nft list table ip postern_localnet 2>/dev/null || true");
+        for (mappings, patch) in [(json!([]), json!({})), (port(""), json!({"snat": false})), (port("::"), json!({}))] {
+            let (config, answer) = place.attach("net", "c1", &mappings, &patch)?;
+            answer.success()?;
+            ensure!(on()?.is_empty() && guard()?.is_empty(), "{mappings} {patch}: {}", on()?);
+            place.portmap_call("DEL", "c1", &config)?.success()?;
+            place.call(&place.bins[0], "bridge", "DEL", "c1", &place.bridge("net"))?.success()?;
+        }
+        let config = place.add("c1", &port(""))?;
+        place.add("c2", &json!([]))?;
+        ensure!(on()? == "br1/route_localnet\n", "{}", on()?);
+        let said = gc()?;
+        ensure!(said.contains("route-localnet of link br1 stays: ports of the node lead to 10.1.0."), "{said}");
+        ensure!(on()? == "br1/route_localnet\n" && guard()?.contains("127.0.0.0/8 drop"), "{}", guard()?);
+        // Rules that were wiped are put back by `postern reapply`: the record needs it still.
+        place.node.sh("nft flush chain ip cni_hostport hostports 2>/dev/null || iptables -t nat -F")?;
+        ensure!(gc()?.contains("route-localnet of link br1 stays"), "{}", gc()?);
+        place.portmap_call("DEL", "c1", &config)?.success()?;
+        let shown = place.node.sh(&format!("{}/postern gc --node < /dev/null", plugin_bin()?.display()))?;
+        ensure!(shown.contains("unused: route-localnet of link br1, which is switched off"), "{shown}");
+        ensure!(on()? == "br1/route_localnet\n", "it was removed unasked: {}", on()?);
+        let said = gc()?;
+        ensure!(said.contains("removed route-localnet of link br1"), "{said}");
+        // The guard's table goes with the next look, when nothing is open.
+        gc()?;
+        ensure!(on()?.is_empty() && guard()?.is_empty(), "{} {}", on()?, guard()?);
+    }
+    Ok(())
+}
+
+/// After a start of the machine, ports of its earlier run are free, and a late DEL takes nothing of others.
+#[test]
+fn ports_of_an_earlier_boot_are_free() -> Result<()> {
+    for backend in ["nftables", "iptables"] {
+        let place = Place::new(backend)?;
+        let first = place.add("c1", &json!([mapping(8080, 80, "tcp")]))?;
+        place.node.sh(
+            "nft flush ruleset; ip link delete br1; for veth in $(ip -o link | grep -o 'veth[0-9a-f]*'); do ip link delete $veth; done
+             sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"another\"/' /run/postern/attachments/*",
+        )?;
+        let second = place.add("c2", &json!([mapping(8080, 80, "tcp")])).context("the port is free")?;
+        let before = place.rules()?;
+        for config in [&first, &place.portmap("net", &json!([mapping(8080, 80, "tcp")]))] {
+            place.portmap_call("DEL", "c1", config)?.success()?;
+        }
+        place.call(&place.bins[0], "bridge", "DEL", "c1", &place.bridge("net"))?.success()?;
+        ensure!(place.rules()? == before, "{backend}: {}\n---\n{before}", place.rules()?);
+        place.portmap_call("CHECK", "c2", &second)?.success()?;
+        let records = place.node.sh("ls /run/postern/attachments | wc -l")?;
+        ensure!(records.trim() == "1", "{records} records");
+    }
+    Ok(())
+}
+
 /// Two containers can't have one port, and the error names the other. One container can, on several networks.
 #[test]
 fn one_port_has_one_container() -> Result<()> {

@@ -26,7 +26,8 @@ fn iptables(net: &str) -> Value {
 }
 
 fn call(node: &Node, verb: &str, container: &str, config: &Value) -> Result<Answer> {
-    let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+    let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
+    let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
     node.call(&call.attachment(container, &node.netns(container), "eth0"))
 }
 
@@ -88,6 +89,105 @@ fn wiped_rules_are_put_back() -> Result<()> {
         call(&node, "DEL", container, config)?.success()?;
     }
     ensure!(!rules(&node)?.contains("net7"), "{}", rules(&node)?);
+    Ok(())
+}
+
+/// Attaches a container to a list of bridge, portmap and firewall. Returns the list, with the result.
+fn attach(node: &Node, container: &str, net: &str, backend: &str, port: u16) -> Result<Vec<Value>> {
+    let mapping = |protocol| json!({"hostPort": port, "containerPort": 80, "protocol": protocol});
+    let common = json!({"cniVersion": "1.1.0", "name": format!("net{net}")});
+    let mut list = vec![
+        config(net, &json!({"ipMasqBackend": backend})),
+        json!({"type": "portmap", "backend": backend, "runtimeConfig": {"portMappings": [mapping("tcp"), mapping("udp")]}}),
+        json!({"type": "firewall", "backend": "iptables", "ingressPolicy": "same-bridge"}),
+    ];
+    let mut result = Value::Null;
+    for config in &mut list {
+        merge(config, &common);
+        if result.is_object() {
+            merge(config, &json!({"prevResult": result}));
+        }
+        result = call(node, "ADD", container, config)?.success()?;
+    }
+    for config in &mut list {
+        merge(config, &json!({"prevResult": result}));
+    }
+    Ok(list)
+}
+
+/// Returns the rules without the base chains that iptables makes for itself.
+fn bare(node: &Node) -> Result<String> {
+    let all = rules(node)?;
+    let is_frame = |line: &&str| ["table ", "chain ", "type ", "}"].iter().any(|word| line.trim().starts_with(word));
+    Ok(all.lines().filter(|line| !line.trim().is_empty() && !is_frame(line)).collect::<Vec<_>>().join("\n"))
+}
+
+/// Whole lists, with both packet filters, after all ways in which others wipe rules. What is missing is named, and no
+/// link is touched.
+#[test]
+fn forwards_and_forwarding_are_put_back() -> Result<()> {
+    let node = Node::new()?;
+    node.sh(PRIVATE_ETC)?;
+    ["c1", "c2", "c3"].iter().try_for_each(|container| node.add_container(container))?;
+    // A dump that an operator has from before.
+    node.sh("iptables -A INPUT -s 203.0.113.9 -j DROP; iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j ACCEPT
+         iptables-save > /run/old; (echo flush ruleset; nft list ruleset) > /run/old.nft")?;
+    let mut lists = Vec::new();
+    for (container, net, backend, port) in
+        [("c1", "76", "nftables", 8080), ("c2", "77", "iptables", 8081), ("c3", "77", "iptables", 8082)]
+    {
+        lists.push((container, attach(&node, container, net, backend, port)?));
+    }
+    let (before, links_before) = (bare(&node)?, links(&node)?);
+    let localnet = "grep . /proc/sys/net/ipv4/conf/*/route_localnet";
+    let sysctls = node.sh(localnet)?;
+    ensure!(sysctls.contains("br76/route_localnet:1"), "{sysctls}");
+    const NFT: &str = "ports of the node don't lead to 10.76.0.2: its rules in nftables are gone";
+    const IPT: &str = "ports of the node don't lead to 10.77.0.3: its rules in iptables are gone";
+    const FWD: &str = "10.76.0.2 is not forwarded: it is gone from iptables";
+    const BRIDGE: &str = "bridge br77 is not isolated (same-bridge): its rules in iptables are gone";
+    const GUARD: &str = "containers behind br76 reach the node's 127.0.0.0/8: its guard is gone";
+    for (wipe, missing, there) in [
+        ("nft flush ruleset", &[NFT, IPT, FWD, BRIDGE, GUARD][..], &[][..]),
+        ("nft -f /run/old.nft", &[NFT, IPT, FWD, BRIDGE, GUARD], &[]),
+        ("iptables-restore < /run/old", &[IPT, FWD, BRIDGE], &[NFT, GUARD]),
+        ("iptables -F; iptables -t nat -F", &[IPT, FWD, BRIDGE], &[NFT, GUARD]),
+        (
+            "iptables -t nat -D PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT",
+            &[IPT],
+            &[NFT, FWD, BRIDGE],
+        ),
+        ("iptables -t nat -F CNI-HOSTPORT-SETMARK", &[IPT], &[NFT, FWD, BRIDGE]),
+        ("nft flush chain ip cni_hostport hostports", &[NFT], &[IPT, FWD, GUARD]),
+        ("nft flush chain ip cni_hostport prerouting", &[NFT], &[IPT, FWD, GUARD]),
+        ("nft delete table ip postern_localnet", &[GUARD], &[NFT, IPT, FWD, BRIDGE]),
+    ] {
+        node.sh(wipe)?;
+        let doctor = node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()))?;
+        for what in missing {
+            ensure!(doctor.contains(what), "{wipe}: doctor does not say \"{what}\":\n{doctor}");
+        }
+        for what in there {
+            ensure!(!doctor.contains(what), "{wipe}: doctor says \"{what}\":\n{doctor}");
+        }
+        let (listed, _) = postern(&node, "ls")?;
+        ensure!(listed.contains("drift"), "{wipe}: {listed}");
+        let (said, status) = postern(&node, "reapply")?;
+        ensure!(status == 0, "{wipe}: {said}");
+        // The operator's own rules that were flushed are the operator's business.
+        node.sh("iptables -C INPUT -s 203.0.113.9 -j DROP 2>/dev/null || iptables -A INPUT -s 203.0.113.9 -j DROP
+                 iptables -t nat -C POSTROUTING -s 203.0.113.0/24 -j ACCEPT 2>/dev/null || iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j ACCEPT")?;
+        ensure!(bare(&node)? == before, "{wipe}:\n{}\n---\n{before}", bare(&node)?);
+        ensure!(links(&node)? == links_before && node.sh(localnet)? == sysctls, "{wipe}: {}", links(&node)?);
+        let (said, _) = postern(&node, "reapply")?;
+        ensure!(said.contains("attachments with all their rules: 3"), "{wipe}: {said}");
+    }
+    for (container, list) in lists {
+        list.iter().try_for_each(|config| call(&node, "CHECK", container, config)?.success().map(drop))?;
+        list.iter().rev().try_for_each(|config| call(&node, "DEL", container, config)?.success().map(drop))?;
+    }
+    let left = bare(&node)?;
+    ensure!(!left.contains("10.76.0.") && !left.contains("10.77.0.") && !left.contains("CNI-DN-"), "{left}");
     Ok(())
 }
 

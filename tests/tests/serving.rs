@@ -33,6 +33,23 @@ fn portmap(node: &Node, verb: &str, backend: &str, result: &Value) -> Result<()>
     node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))?.success().map(drop)
 }
 
+/// Makes two containers with mapped ports by this host, which are gone without a DEL.
+fn dead_pair(net: &str, backend: &str) -> Result<Node> {
+    let node = Node::new()?;
+    for (container, port) in [("c1", 8080), ("c2", 8081)] {
+        node.add_container(container)?;
+        let result = call(&node, "ADD", container, &config(net))?.success()?;
+        let config = json!({
+            "cniVersion": "1.1.0", "name": "net", "type": "portmap", "backend": backend, "prevResult": result,
+            "runtimeConfig": {"portMappings": [{"hostPort": port, "containerPort": 80, "protocol": "tcp"}]},
+        });
+        let call = Call::new(&plugin_bin()?, "portmap", "ADD", config.to_string());
+        node.call(&call.attachment(container, &node.netns(container), "eth0"))?.success()?;
+    }
+    ["c1", "c2"].iter().try_for_each(|container| node.remove_container(container))?;
+    Ok(node)
+}
+
 /// Makes a container with a mapped port that is gone without a DEL.
 fn dead(net: &str, backend: &str) -> Result<(Node, Value)> {
     let node = Node::new()?;
@@ -78,6 +95,32 @@ fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
         ensure!(leases(&node)? == format!("{NET}.3\n"), "{}", leases(&node)?);
         let doctor = node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()))?;
         ensure!(!doctor.contains("lead traffic to"), "{doctor}");
+    }
+    Ok(())
+}
+
+/// The forwards of an attachment go with it, so they are no reason to keep its address.
+#[test]
+fn the_own_forwards_keep_no_address() -> Result<()> {
+    const NET: &str = "10.66.0";
+    let forwards = "nft list ruleset | grep -F 10.66.0. || true";
+    for backend in ["iptables", "nftables"] {
+        let node = dead_pair(NET, backend)?;
+        let printed = gc(&node, "/run/none")?;
+        ensure!(printed.contains("removed 2 of 2") && !printed.contains("kept"), "{printed}");
+        ensure!(leases(&node)?.is_empty() && node.sh(forwards)?.is_empty(), "{}", leases(&node)?);
+        let node = dead_pair(NET, backend)?;
+        let mut empty = config(NET);
+        merge(&mut empty, &json!({"cni.dev/valid-attachments": []}));
+        let printed = call(&node, "GC", "", &empty)?;
+        ensure!(printed.status == 0 && printed.stderr.is_empty(), "{printed:?}");
+        ensure!(leases(&node)?.is_empty() && node.sh(forwards)?.is_empty(), "{}", leases(&node)?);
+        // Forwards with the same names that the record does not list are a native plugin's.
+        let node = dead_pair(NET, backend)?;
+        node.sh("cd /run/postern/attachments; sed -i '/port-mappings/d' *")?;
+        let printed = call(&node, "GC", "", &empty)?;
+        ensure!(printed.stderr.contains("still leads traffic to 10.66.0.2"), "{printed:?}");
+        ensure!(leases(&node)? == "10.66.0.2\n10.66.0.3\n", "{}", leases(&node)?);
     }
     Ok(())
 }

@@ -4,8 +4,9 @@
 use crate::alive::all_namespaces;
 use postern_confine::Direct;
 use postern_firewall::iptables::{ProgramRunner, forward};
-use postern_firewall::{Nft, SharedTable, hostport, macguard, masquerade};
-use postern_gate::effect::{Effect, Isolation};
+use postern_firewall::{Nft, Served, SharedTable, hostport, macguard, masquerade};
+use postern_gate::effect::port_mappings::localnet_is_on;
+use postern_gate::effect::{Effect, Isolation, PortMappings};
 use postern_gate::node::{BRIDGE, FORWARDING, INDEX, ISOLATION, LOCALNET, VLAN_GATEWAY};
 use postern_gate::places::Places;
 use postern_gate::upkeep::Audit;
@@ -38,7 +39,7 @@ fn is_link_local(address: IpAddr) -> bool {
 /// A node object that Postern made and that is not in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unused {
-    /// [`BRIDGE`], [`VLAN_GATEWAY`], [`FORWARDING`], or `nftables`.
+    /// [`BRIDGE`], [`VLAN_GATEWAY`], [`FORWARDING`], [`ISOLATION`], [`LOCALNET`], or `nftables`.
     pub kind: &'static str,
     /// Its name.
     pub name: String,
@@ -49,6 +50,7 @@ pub struct Unused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum UnusedObject {
     Isolation,
+    Localnet,
     Link(u32),
     Table(BaseTable),
     Forwarding(Sysctl),
@@ -86,6 +88,7 @@ impl Display for Unused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.what {
             UnusedObject::Table(_) => write!(f, "nftables {}", self.name),
+            UnusedObject::Localnet => write!(f, "{} of link {}, which is switched off", self.kind, self.name),
             UnusedObject::Isolation => write!(f, "isolation of bridge {}", self.name),
             UnusedObject::Link(_) => write!(f, "{} {}", self.kind, self.name),
             UnusedObject::Forwarding(_) => write!(f, "{}, which is switched off", self.name),
@@ -142,9 +145,14 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
         isolation(&mut report, places, &object.name, &links)?;
     }
     let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| text(&e))?;
+    for object in mine.iter().filter(|object| object.kind == LOCALNET) {
+        let Some(link) = links.iter().find(|link| link.name == object.name) else { continue };
+        localnet(&mut report, places, &host, &mut nft, link)?;
+    }
     // Without the guard, such a link would open the node's 127.0.0.0/8 to containers.
-    let guards = |object: &&NodeObject| object.kind == LOCALNET && links.iter().any(|link| link.name == object.name);
-    let is_guarding = mine.iter().any(|object| guards(&object));
+    let is_off = |link: &&Link| report.unused.iter().any(|unused| unused.kind == LOCALNET && unused.name == link.name);
+    let stays_open = |link: &Link| localnet_is_on(&link.name).unwrap_or(true);
+    let is_guarding = links.iter().filter(|link| !is_off(link)).any(stays_open);
     for table in BaseTable::ALL {
         if table == BaseTable::Localnet && is_guarding {
             continue;
@@ -187,6 +195,33 @@ fn isolation(report: &mut Report, places: &Places, name: &str, links: &[Link]) -
         report.unused.push(Unused { kind: ISOLATION, name: name.to_owned(), what: UnusedObject::Isolation });
     }
     Ok(())
+}
+
+/// Judges `route_localnet` of a link: port mappings to a container behind it may need it.
+fn localnet(report: &mut Report, places: &Places, host: &Netlink, nft: &mut Nft, link: &Link) -> Result<(), String> {
+    let name = link.name.clone();
+    let records = postern_state::list(&places.state).map_err(|e| e.to_string())?;
+    let effects = records.iter().flat_map(|record| &record.effects);
+    let effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()).ok());
+    let recorded = effects.filter_map(|effect| PortMappings::of(&effect).map(|own| own.address.addr()));
+    let runner = ProgramRunner { runner: &Direct, nft: None, deadline: Instant::now() + WITHIN };
+    // Native plugins have no records.
+    let served = Served::look(nft, runner).map_err(|e| e.to_string())?;
+    let of_plugins = served.of_plugins().into_iter().map(|(address, _)| address);
+    for address in recorded.chain(of_plugins).filter(|address| address.is_ipv4() && !address.is_loopback()) {
+        if host.link_towards(address).map_err(|e| e.to_string())? == Some(link.index) {
+            report.kept.push(format!("{LOCALNET} of link {name} stays: ports of the node lead to {address}"));
+            return Ok(());
+        }
+    }
+    // Before the link itself, which may be unused too.
+    report.unused.insert(0, Unused { kind: LOCALNET, name, what: UnusedObject::Localnet });
+    Ok(())
+}
+
+/// Returns the setting of a link.
+fn route_localnet(link: &str) -> Sysctl {
+    Sysctl::Ipv4Conf { link: link.to_owned(), key: "route_localnet" }
 }
 
 /// Judges one existing bridge, with the VLAN gateways on it.
@@ -273,6 +308,7 @@ pub fn remove(places: &Places, shown: &Report, forwarding: bool) -> Result<Vec<U
                 let runner = ProgramRunner { runner: &Direct, nft: None, deadline: start + WITHIN };
                 forward::open(&object.name, runner).map(drop).map_err(|e| text(&e))
             }
+            UnusedObject::Localnet => sysctl::set(&route_localnet(&object.name), "0").map(drop).map_err(|e| text(&e)),
             UnusedObject::Link(index) => host.delete_link(*index).map(drop).map_err(|e| text(&e)),
             UnusedObject::Forwarding(key) => sysctl::set(key, "0").map(drop).map_err(|e| text(&e)),
             UnusedObject::Table(table) => Nft::open(Instant::now() + WITHIN)
@@ -298,7 +334,7 @@ impl Unused {
     /// Returns kind and name of its note; base tables have none.
     fn note(&self) -> Option<(&'static str, &str)> {
         match &self.what {
-            UnusedObject::Link(_) | UnusedObject::Isolation => Some((self.kind, &self.name)),
+            UnusedObject::Link(_) | UnusedObject::Isolation | UnusedObject::Localnet => Some((self.kind, &self.name)),
             UnusedObject::Forwarding(Sysctl::Ipv4Forward) => Some((FORWARDING, "ipv4")),
             UnusedObject::Forwarding(_) => Some((FORWARDING, "ipv6")),
             UnusedObject::Table(_) => None,

@@ -77,6 +77,8 @@ pub struct Rules {
     masquerades: HashMap<String, Vec<Rule>>,
     guards: HashMap<String, Vec<Rule>>,
     forwards: [HashMap<String, Vec<Rule>>; 2],
+    /// True if the node's 127.0.0.0/8 is guarded.
+    pub guards_localhost: bool,
 }
 
 impl Rules {
@@ -89,6 +91,7 @@ impl Rules {
             masquerades: masquerade::SHARED.look(nft)?,
             guards: macguard::SHARED.look(nft)?,
             forwards: [hostport::nft::shared_of(false).look(nft)?, hostport::nft::shared_of(true).look(nft)?],
+            guards_localhost: hostport::localnet::check(nft)?,
         })
     }
 

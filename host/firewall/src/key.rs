@@ -69,7 +69,8 @@ impl AttachmentKey {
     /// Returns the two possible chains of the container's port mappings in the network, as [`Self::iptables_chains`].
     pub(crate) fn hostport_chains(&self) -> [String; 2] {
         let parts = joined(&[&self.network, &self.container_id]);
-        [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(28, "CNI-DN-", &text))
+        [format!("{}{}", self.network, self.container_id), parts]
+            .map(|text| hashed(28, crate::hostport::CHAIN_PREFIX, &text))
     }
 
     /// Returns the comment of rules that lead to the chain of the container's port mappings.

@@ -14,7 +14,7 @@ use crate::iptables::forward::CHAIN as FORWARDED;
 use crate::iptables::saved::SavedTable;
 use crate::iptables::{self, ProgramRunner};
 use crate::nft::rule::{Expression, Rule, destination_of};
-use crate::{FirewallError, Nft};
+use crate::{AttachmentKey, FirewallError, Nft, hostport};
 
 /// `NFTA_RULE_TABLE`, `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
 const RULE_TABLE: u16 = 1;
@@ -30,11 +30,13 @@ pub struct ServingRule {
     pub place: String,
     /// True if the chain or its table has a name that the native plugins give.
     pub of_plugin: bool,
+    /// The name of the owner of a forward: the comment in nftables, the chain in iptables.
+    owner: Option<Vec<u8>>,
 }
 
 /// The addresses that rules lead traffic to, at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Served(HashMap<IpAddr, ServingRule>);
+pub struct Served(HashMap<IpAddr, Vec<ServingRule>>);
 
 impl Served {
     /// Reads nftables, which also has the rules of newer iptables. If the kernel has tables of legacy iptables, it
@@ -66,10 +68,13 @@ impl Served {
         Ok(served)
     }
 
-    /// Returns a rule that leads traffic to this address.
+    /// Returns a rule that leads traffic to this address. With `except`, forwards with the names of that attachment
+    /// don't count.
     #[must_use]
-    pub fn by(&self, address: IpAddr) -> Option<&ServingRule> {
-        self.0.get(&address)
+    pub fn by(&self, address: IpAddr, except: Option<&AttachmentKey>) -> Option<&ServingRule> {
+        let own = except.map(hostport::owner_names).unwrap_or_default();
+        let is_own = |rule: &&ServingRule| rule.owner.as_ref().is_some_and(|owner| own.contains(owner));
+        self.0.get(&address)?.iter().find(|rule| !is_own(rule))
     }
 
     /// Returns all addresses that rules of the native plugins lead traffic to, in order.
@@ -78,17 +83,16 @@ impl Served {
         let mut all: Vec<_> = self
             .0
             .iter()
-            .filter(|(_, serving)| serving.of_plugin)
-            .map(|(address, serving)| (*address, serving))
+            .filter_map(|(address, serving)| Some((*address, serving.iter().find(|serving| serving.of_plugin)?)))
             .collect();
         all.sort_by_key(|(address, _)| *address);
         all
     }
 
     fn add(&mut self, address: IpAddr, serving: ServingRule) {
-        let known = self.0.entry(address).or_insert_with(|| serving.clone());
-        if serving.of_plugin && !known.of_plugin {
-            *known = serving;
+        let known = self.0.entry(address).or_default();
+        if !known.contains(&serving) {
+            known.push(serving);
         }
     }
 }
@@ -96,13 +100,17 @@ impl Served {
 impl ServingRule {
     /// `None` for the rules of `ipMasq`, which concern traffic that leaves a container, and of the firewall plugin, which
     /// let traffic pass that finds its way without them.
-    fn of(family: &str, table: &str, chain: &str) -> Option<Self> {
+    fn of(family: &str, table: &str, chain: &str, comment: Option<&[u8]>) -> Option<Self> {
         let digits = chain.strip_prefix("CNI-").unwrap_or_default();
         if chain == FORWARDED || digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
         let of_plugin = chain.starts_with("CNI-") || table.starts_with("cni_");
-        Some(Self { place: format!("{family} {table} {chain}"), of_plugin })
+        let owner = match comment {
+            Some(comment) if table == hostport::nft::NAME => Some(comment.to_vec()),
+            _ => chain.starts_with(hostport::CHAIN_PREFIX).then(|| chain.as_bytes().to_vec()),
+        };
+        Some(Self { place: format!("{family} {table} {chain}"), of_plugin, owner })
     }
 }
 
@@ -139,12 +147,13 @@ fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, ServingRule)> {
             _ => {}
         }
     }
-    let parts: Vec<Expression> = Rule::read(rule).expressions();
+    let whole = Rule::read(rule);
+    let parts: Vec<Expression> = whole.expressions();
     found.extend(destination_of(&parts));
     if found.is_empty() {
         return Vec::new();
     }
-    let serving = ServingRule::of(family, &name(RULE_TABLE), &name(RULE_CHAIN));
+    let serving = ServingRule::of(family, &name(RULE_TABLE), &name(RULE_CHAIN), whole.comment.as_deref());
     found.into_iter().filter_map(|address| Some((address, serving.clone()?))).collect()
 }
 
@@ -160,7 +169,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, ServingRule)> {
     let mut found = Vec::new();
     for saved in &table.rules {
-        let Some(serving) = ServingRule::of(family, "nat", &saved.rule.chain) else { continue };
+        let Some(serving) = ServingRule::of(family, "nat", &saved.rule.chain, None) else { continue };
         let destination = saved.rule.destination.filter(|(is, net)| *is && net.prefix_len() == net.max_prefix_len());
         found.extend(destination.map(|(_, net)| (net.addr(), serving.clone())));
         let mut words = saved.line.split_whitespace();
@@ -197,6 +206,17 @@ mod tests {
             .iter()
             .map(|(address, serving)| format!("{address} {} {}", serving.place, serving.of_plugin))
             .collect();
+        let key = AttachmentKey { network: "mynet".into(), container_id: "cid1".into(), ifname: "eth0".into() };
+        let own = key.hostport_chains();
+        let of = |comment: &[u8]| ServingRule::of("ip", "cni_hostport", "hostports", Some(comment)).unwrap();
+        let mut served = Served::default();
+        let address = "10.9.0.2".parse().unwrap();
+        for rule in [of(b"cid1"), ServingRule::of("ip", "nat", &own[0], None).unwrap()] {
+            served.add(address, rule);
+        }
+        assert!(served.by(address, None).is_some() && served.by(address, Some(&key)).is_none());
+        served.add(address, of(b"cid2"));
+        assert_eq!(served.by(address, Some(&key)), Some(&of(b"cid2")));
         assert_eq!(
             places,
             ["10.9.0.2 ip nat CNI-DN-1 true", "10.9.0.3 ip nat X false", "fd00::2 ip nat CNI-DN-2 true"]

@@ -131,7 +131,7 @@ pub fn by_record(session: &mut Session, section: Option<&str>) -> Result<usize, 
     let listed = session.record().map(|record| record.effects(section)).unwrap_or_default();
     // An attachment that must keep its addresses is not noted as a DEL that was killed. The next collection would
     // complete such a DEL.
-    if listed.iter().all(|noted| session.must_keep(noted).is_none()) {
+    if listed.iter().all(|noted| session.must_keep(noted, section).is_none()) {
         session.ending(section);
     }
     if session.record().is_none() {
@@ -182,7 +182,7 @@ fn remove_listed(
         if in_use && noted.effect.addresses().are_given_back() {
             continue;
         }
-        if let Some(why) = session.must_keep(&noted) {
+        if let Some(why) = session.must_keep(&noted, plugin) {
             removed.kept.get_or_insert(why);
             continue;
         }

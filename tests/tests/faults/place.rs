@@ -61,8 +61,12 @@ pub struct Place {
     verb: &'static str,
     /// The node before a run: for CHECK and GC with `c1` attached.
     before: Value,
+    /// The node with bridge's part of the attachment alone, where bridge comes before the plugin.
+    between: Value,
     /// The output of the last ADD.
     previous: Value,
+    /// The output of bridge's last ADD for a container.
+    of_bridge: BTreeMap<String, Value>,
     /// The kinds of effect of an ADD.
     pub kinds: BTreeSet<String>,
 }
@@ -97,7 +101,9 @@ impl Place {
             scenario: scenario.clone(),
             verb,
             before: Value::Null,
+            between: Value::Null,
             previous: Value::Null,
+            of_bridge: BTreeMap::new(),
             kinds: BTreeSet::new(),
         };
         place.policy(None)?;
@@ -106,6 +112,12 @@ impl Place {
             place.kinds = place.effects()?;
             place.call("CHECK", container)?.success().context("CHECK before any fault")?;
             place.call("DEL", container)?.success()?;
+            place.bridge("DEL", container)?;
+        }
+        if place.scenario.bridge.is_some() {
+            place.bridge("ADD", "c1")?;
+            place.between = place.picture(&["c1", "c2"])?;
+            place.bridge("DEL", "c1")?;
         }
         if matches!(verb, "CHECK" | "GC") {
             place.add("c1")?;
@@ -150,6 +162,17 @@ impl Place {
             let links = [json!({"name": format!("tap-{container}")})];
             merge(&mut config, &json!({"prevResult": {"cniVersion": "1.1.0", "interfaces": links}}));
         }
+        if let Some(result) = self.of_bridge.get(container).filter(|_| verb == "ADD") {
+            merge(&mut config, &json!({"prevResult": result}));
+        }
+        if self.scenario.plugin == "portmap" {
+            // Each container has ports of its own.
+            let first = if container == "c1" { 8080 } else { 9080 };
+            let mapping = |step: u16, protocol| json!({"hostPort": first + step, "containerPort": 80 + step, "protocol": protocol});
+            let here = json!({"hostPort": first + 9, "containerPort": 89, "protocol": "tcp", "hostIP": "10.9.0.1"});
+            let mappings = json!([mapping(0, "tcp"), mapping(1, "tcp"), mapping(2, "udp"), here]);
+            merge(&mut config, &json!({"runtimeConfig": {"portMappings": mappings}}));
+        }
         if self.scenario.plugin == "host-device" {
             merge(&mut config, &json!({"device": format!("dev-{container}")}));
         }
@@ -173,7 +196,28 @@ impl Place {
         self.call_under(&[], verb, container)
     }
 
+    /// Makes bridge's part of the attachment, or removes it, if bridge comes before the plugin. The container always
+    /// gets the same addresses.
+    fn bridge(&mut self, verb: &str, container: &str) -> Result<()> {
+        let Some(mut config) = self.scenario.bridge.clone() else { return Ok(()) };
+        let last = container.trim_start_matches('c').parse::<u8>()? + 1;
+        let ips = [format!("10.9.0.{last}"), format!("fd00:9::{last}")];
+        merge(&mut config, &json!({"args": {"cni": {"ips": ips}}}));
+        let bin = plugin_bin()?;
+        let call = Call::new(&bin, "bridge", verb, config.to_string()).env("CNI_PATH", &bin.display().to_string());
+        let result = self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))?.success();
+        let result = result.with_context(|| format!("{verb} of bridge"))?;
+        match verb {
+            "ADD" => self.of_bridge.insert(container.to_owned(), result),
+            _ => self.of_bridge.remove(container),
+        };
+        Ok(())
+    }
+
     fn add(&mut self, container: &str) -> Result<()> {
+        if !self.of_bridge.contains_key(container) {
+            self.bridge("ADD", container)?;
+        }
         self.previous = self.call("ADD", container)?.success().context("an ADD without a fault")?;
         Ok(())
     }
@@ -190,6 +234,7 @@ impl Place {
     /// Makes the state that a run of this verb needs.
     fn prepare(&mut self) -> Result<()> {
         match self.verb {
+            "ADD" => self.bridge("ADD", "c1"),
             "DEL" => self.add("c1"),
             "GC" => {
                 let kept = self.previous.clone();
@@ -230,8 +275,19 @@ impl Place {
         if self.verb == "ADD" {
             self.call("DEL", "c1")?.success()?;
         }
+        self.end_bridge()?;
         self.at_rest().context("after a run without a fault")?;
         Ok(of_run(&trace, &operations, all))
+    }
+
+    /// Removes bridge's part of the attachment under test.
+    fn end_bridge(&mut self) -> Result<()> {
+        if self.verb == "CHECK" { Ok(()) } else { self.bridge("DEL", self.container()) }
+    }
+
+    /// Returns the node without the part of the plugin under test.
+    fn without(&self) -> &Value {
+        if self.verb == "ADD" && self.scenario.bridge.is_some() { &self.between } else { &self.before }
     }
 
     fn at_rest(&self) -> Result<()> {
@@ -248,6 +304,7 @@ impl Place {
         self.policy(None)?;
         let outcome = judge(fault, self.verb, &answer)?;
         self.no_address_is_free_and_used().with_context(|| format!("{outcome:?}"))?;
+        self.localhost_is_guarded().with_context(|| format!("{outcome:?}"))?;
         match (self.verb, outcome) {
             ("ADD", Outcome::Succeeded | Outcome::Complained) => {
                 self.previous = answer.success()?;
@@ -256,13 +313,15 @@ impl Place {
             }
             // Its effects are undone before it prints the error.
             ("ADD", Outcome::Failed) => {
-                self.at_rest().with_context(|| format!("after a failed ADD ({})", answer.stdout.trim()))?;
+                same_picture(self.without(), &self.picture(&["c1", "c2"])?)
+                    .with_context(|| format!("after a failed ADD ({})", answer.stdout.trim()))?;
                 self.back(way)?;
             }
             // CHECK changes nothing, whatever its outcome; after success nothing is left to do.
             ("CHECK", _) | (_, Outcome::Succeeded) => {}
             _ => self.back(way)?,
         }
+        self.end_bridge()?;
         self.at_rest().with_context(|| {
             format!("{outcome:?} ({} {}), then {way:?}", answer.stdout.trim(), answer.stderr.trim())
         })?;
@@ -303,6 +362,17 @@ impl Place {
         Ok(())
     }
 
+    /// At every instant, a link that delivers packets for 127.0.0.0/8 has the guard.
+    fn localhost_is_guarded(&self) -> Result<()> {
+        if self.scenario.plugin != "portmap" {
+            return Ok(());
+        }
+        let open = self.node.sh("grep -l 1 /proc/sys/net/ipv4/conf/*/route_localnet || true")?;
+        let guard = self.node.sh("nft list table ip postern_localnet 2>/dev/null || true")?;
+        ensure!(open.is_empty() || guard.contains("127.0.0.0/8 drop"), "{open} is open without a guard:\n{guard}");
+        Ok(())
+    }
+
     /// Restores the node.
     fn back(&mut self, way: Restoration) -> Result<()> {
         let container = self.container();
@@ -340,6 +410,7 @@ impl Place {
         ensure!(gone || kept.is_empty(), "`postern gc` keeps what a killed ADD left");
         if kept.iter().any(|kept| kept == container) {
             self.call("DEL", container)?.success().context("DEL without a namespace")?;
+            self.bridge("DEL", container)?;
         }
         if gone {
             self.node.add_container(container)?;
@@ -348,7 +419,9 @@ impl Place {
                 self.node.sh(&add_device(container))?;
             }
         }
-        same_picture(&host_of(&self.before), &host_of(&self.picture(&["c1", "c2"])?))
+        // Without its namespace, nothing of the whole attachment is left.
+        let expected = if gone { &self.before } else { self.without() };
+        same_picture(&host_of(expected), &host_of(&self.picture(&["c1", "c2"])?))
             .context("after `postern gc --yes`")?;
         self.call("DEL", container)?.success().context("DEL after `postern gc`").map(drop)
     }

@@ -11,6 +11,8 @@ pub struct Scenario {
     /// `CNI_IFNAME`.
     pub interface: &'static str,
     pub config: Value,
+    /// The configuration of bridge, if that comes before the plugin. Its runs have no faults.
+    pub bridge: Option<Value>,
     /// True if an earlier plugin has made a link of the host, which joins the bridge: `tap-c1` for `c1`.
     pub joins: bool,
 }
@@ -45,7 +47,14 @@ pub fn all() -> Vec<Scenario> {
             merge(&mut config, &json!({"bridge": "br9", "isGateway": true}));
         }
         merge(&mut config, &patch);
-        Scenario { name, plugin, interface: if plugin == "loopback" { "lo" } else { "eth0" }, config, joins: false }
+        let interface = if plugin == "loopback" { "lo" } else { "eth0" };
+        Scenario { name, plugin, interface, config, bridge: None, joins: false }
+    };
+    let behind_bridge = |name, plugin, patch: Value| {
+        let mut scenario = scenario(name, plugin, &Value::Null, patch);
+        merge(&mut scenario.config, &json!({"ipam": null}));
+        let bridge = json!({"cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true, "ipam": dual});
+        Scenario { bridge: Some(bridge), ..scenario }
     };
     let joins = |scenario: Scenario| Scenario { joins: true, ..scenario };
     let behind = json!({"isGateway": false, "macspoofchk": true, "args": {"cni": {"mac": "02:00:00:00:01:01"}}});
@@ -72,6 +81,9 @@ pub fn all() -> Vec<Scenario> {
         scenario("macvlan passthru L2", "macvlan", &json!({}), json!({"master": MASTER, "mode": "passthru"})),
         scenario("host-device", "host-device", &dual, json!({})),
         scenario("host-device L2", "host-device", &json!({}), json!({})),
+        behind_bridge("portmap nftables", "portmap", json!({"backend": "nftables"})),
+        behind_bridge("portmap iptables", "portmap", json!({"backend": "iptables", "masqAll": true})),
+        behind_bridge("firewall", "firewall", json!({"ingressPolicy": "same-bridge", "backend": "iptables"})),
         scenario("loopback", "loopback", &Value::Null, json!({})),
         scenario("host-local", "host-local", &dual, json!({})),
         scenario("static", "static", &fixed, json!({})),

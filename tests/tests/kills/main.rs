@@ -52,6 +52,7 @@ fn random_kills_lose_and_harm_nothing() -> Result<()> {
         figures = workers.iter().fold(Figures::default(), |sum, worker| sum.and(&worker.figures));
     }
     let left = test_node.clear(&mut workers)?;
+    test_node.ports_are_free()?;
     same_picture(&test_node.before, &test_node.picture()?)?;
     println!("{figures}{left}{rounds} looks at the node, {} s", start.elapsed().as_secs());
     ensure!(figures.added() > 0 && figures.recovered() > 0, "nothing was tested");

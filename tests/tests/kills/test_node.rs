@@ -1,4 +1,4 @@
-//! The node: three networks, the containers in them, and the conditions that must hold whenever no run is active.
+//! The node: five networks, the containers in them, and the conditions that must hold whenever no run is active.
 
 use crate::common::{collect_garbage, is_whole, picture};
 use crate::worker::{State, Worker};
@@ -12,14 +12,16 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct Network {
     pub name: &'static str,
-    pub plugin: &'static str,
-    pub config: Value,
+    /// The plugins with their configurations, in the order of an ADD.
+    pub plugins: Vec<Plugin>,
 }
 
 /// A container, and the network that it is attached to.
 #[derive(Clone, Debug)]
 pub struct Container {
     pub name: String,
+    /// The node's port that leads to it, where its network has port mappings.
+    pub port: usize,
     pub network: Network,
 }
 
@@ -32,14 +34,28 @@ pub struct TestNode {
     pub before: Value,
 }
 
-/// Three of five containers share a bridge, a range and nftables. The others add iptables, and pairs without a bridge,
-/// at the same time. The ranges are small, so that lost addresses are noticed.
-fn networks() -> [Network; 3] {
-    let network = |name, plugin, patch: Value| {
-        let mut config =
-            json!({"cniVersion": "1.1.0", "name": name, "type": plugin, "ipMasq": true, "ipMasqBackend": "nftables"});
+/// The first of the node's ports that lead to containers.
+const FIRST_PORT: usize = 8000;
+
+/// Three of seven containers share a bridge, a range and nftables. The others add iptables, pairs without a bridge, and
+/// whole lists with port mappings and a firewall, at the same time. The ranges are small, so that lost addresses are
+/// noticed.
+fn networks() -> [Network; 5] {
+    let plugin = |name: &str, plugin, patch: Value| {
+        let mut config = json!({"cniVersion": "1.1.0", "name": name, "type": plugin});
         merge(&mut config, &patch);
-        Network { name, plugin, config }
+        (plugin, config)
+    };
+    let network = |name, of, patch: Value| {
+        let mut all = json!({"ipMasq": true, "ipMasqBackend": "nftables"});
+        merge(&mut all, &patch);
+        Network { name, plugins: vec![plugin(name, of, all)] }
+    };
+    let list = |name, backend: &str, patch: Value| {
+        let mut network = network(name, "bridge", patch);
+        network.plugins.push(plugin(name, "portmap", json!({"backend": backend})));
+        network.plugins.push(plugin(name, "firewall", json!({"backend": "iptables", "ingressPolicy": "same-bridge"})));
+        network
     };
     let ipam = |subnet: &str| json!({"type": "host-local", "ranges": [[{"subnet": subnet}]]});
     [
@@ -54,19 +70,40 @@ fn networks() -> [Network; 3] {
             json!({"bridge": "br7", "isGateway": true, "ipMasqBackend": "iptables", "ipam": ipam("10.7.0.0/29")}),
         ),
         network("pairs", "ptp", json!({"ipMasqBackend": "nftables", "ipam": ipam("10.8.0.0/29")})),
+        list("ports", "nftables", json!({"bridge": "br6", "isGateway": true, "ipam": ipam("10.6.0.0/29")})),
+        list(
+            "ports-tables",
+            "iptables",
+            json!({"bridge": "br5", "isGateway": true, "ipMasqBackend": "iptables", "ipam": ipam("10.5.0.0/29")}),
+        ),
     ]
+}
+
+/// A plugin with its configuration.
+pub type Plugin = (&'static str, Value);
+
+/// Returns the plugins that a verb calls, in their order.
+pub fn steps(network: &Network, verb: &str) -> Vec<Plugin> {
+    let mut all = network.plugins.clone();
+    if verb == "DEL" {
+        all.reverse();
+    }
+    all
 }
 
 impl TestNode {
     /// Makes a node with this many containers, without attachments, and with all objects that attachments share.
     pub fn new(count: usize) -> Result<Self> {
-        let [net, tables, pairs] = networks();
+        let [net, tables, pairs, ports, ports_tables] = networks();
         let containers: Vec<Container> = (0..count)
             .map(|number| Container {
                 name: format!("c{number}"),
-                network: match number % 5 {
+                port: FIRST_PORT + number,
+                network: match number % 7 {
                     3 => tables.clone(),
                     4 => pairs.clone(),
+                    5 => ports.clone(),
+                    6 => ports_tables.clone(),
                     _ => net.clone(),
                 },
             })
@@ -75,20 +112,23 @@ impl TestNode {
         node.sh(&format!("for number in $(seq 0 {}); do ip netns add c$number; done", count - 1))?;
         let mut test_node = Self { node, bin: plugin_bin()?, containers, before: Value::Null };
         for container in &test_node.containers {
-            for verb in ["ADD", "DEL"] {
-                test_node.node.call(&test_node.call(verb, container, &Value::Null, &json!({})))?.success()?;
-            }
+            test_node.run(container, "ADD", &Value::Null, &json!({}))?;
+            test_node.run(container, "DEL", &Value::Null, &json!({}))?;
         }
         test_node.before = test_node.picture()?;
         Ok(test_node)
     }
 
-    /// Makes a call for a container. `previous` is the output of its ADD, `patch` the change to its configuration.
-    pub fn call(&self, verb: &str, container: &Container, previous: &Value, patch: &Value) -> Call {
-        let Network { plugin, config, .. } = &container.network;
-        let mut config = config.clone();
-        if previous.is_object() && matches!(verb, "CHECK" | "DEL") {
+    /// Makes a call of one plugin of a container's list. `previous` is the result so far, or that of the ADD. `patch` is
+    /// the change to the configuration.
+    pub fn call(&self, of: &Plugin, verb: &str, container: &Container, previous: &Value, patch: &Value) -> Call {
+        let (plugin, mut config) = of.clone();
+        if previous.is_object() && matches!(verb, "ADD" | "CHECK" | "DEL") {
             merge(&mut config, &json!({"prevResult": previous}));
+        }
+        if plugin == "portmap" {
+            let mapping = |protocol| json!({"hostPort": container.port, "containerPort": 80, "protocol": protocol});
+            merge(&mut config, &json!({"runtimeConfig": {"portMappings": [mapping("tcp"), mapping("udp")]}}));
         }
         merge(&mut config, patch);
         let call = Call::new(&self.bin, plugin, verb, config.to_string());
@@ -96,6 +136,18 @@ impl TestNode {
             "GC" => call,
             _ => call.attachment(&container.name, &self.node.netns(&container.name), "eth0"),
         }
+    }
+
+    /// Calls all plugins of a container's list, which have to succeed. Returns the result.
+    pub fn run(&self, container: &Container, verb: &str, previous: &Value, patch: &Value) -> Result<Value> {
+        let mut result = previous.clone();
+        for plugin in steps(&container.network, verb) {
+            let answer = self.node.call(&self.call(&plugin, verb, container, &result, patch))?.success()?;
+            if verb == "ADD" {
+                result = answer;
+            }
+        }
+        Ok(result)
     }
 
     /// Returns the state of the node.
@@ -119,6 +171,7 @@ impl TestNode {
     /// Judges the node while no run is active. No attached container was harmed, and others have no objects.
     pub fn judge(&self, workers: &[Worker]) -> Result<()> {
         let leases = self.leases()?;
+        self.rules_serve_leases(&leases)?;
         let records = self.node.sh("cat /run/postern/attachments/* 2>/dev/null | grep '^{\"version' || true")?;
         let mut held: BTreeMap<(String, String), &str> = BTreeMap::new();
         for (container, state) in workers.iter().flat_map(Worker::states) {
@@ -135,8 +188,8 @@ impl TestNode {
                     if let Some(other) = held.insert(place.clone(), name) {
                         anyhow::bail!("{network}: {} was given to {other} and to {name}", place.1);
                     }
-                    let check = self.call("CHECK", container, result, &json!({}));
-                    self.node.call(&check)?.success().with_context(|| format!("{network}: {name} was harmed"))?;
+                    self.run(container, "CHECK", result, &json!({}))
+                        .with_context(|| format!("{network}: {name} was harmed"))?;
                 }
                 State::Absent => {
                     ensure!(has == 0, "{network}: {name} is detached, and has {has} leases");
@@ -149,13 +202,42 @@ impl TestNode {
         Ok(())
     }
 
+    /// An address that a port leads to, or that is forwarded, is leased.
+    fn rules_serve_leases(&self, leases: &BTreeMap<(String, String), String>) -> Result<()> {
+        let rules = self.node.sh("nft list table ip cni_hostport | grep 'dnat to' || true
+             iptables-save | grep -E '^-A CNI-(DN-|FORWARD)' | grep -E -- '-j DNAT|-s 10[^/]*/32 -j ACCEPT' || true")?;
+        for line in rules.lines() {
+            // The last address: before it may be one of the node.
+            let mut words = line.rsplit(|c: char| !c.is_ascii_digit() && c != '.');
+            let address = words.find(|word| word.starts_with("10.") && word.split('.').count() == 4);
+            let address = address.with_context(|| format!("no address: {line}"))?;
+            ensure!(leases.keys().any(|(_, leased)| leased == address), "{address} is free: {line}");
+        }
+        Ok(())
+    }
+
+    /// A port that a killed run left behind keeps nobody from it: one container gets all ports that there were.
+    pub fn ports_are_free(&self) -> Result<()> {
+        let mapping =
+            |container: &Container| json!({"hostPort": container.port, "containerPort": 80, "protocol": "tcp"});
+        let all: Vec<Value> = self.containers.iter().map(mapping).collect();
+        let patch = json!({"runtimeConfig": {"portMappings": all}});
+        for name in ["ports", "ports-tables"] {
+            let of_network = self.containers.iter().find(|container| container.network.name == name);
+            let container = of_network.context("no container")?;
+            let result = self.run(container, "ADD", &Value::Null, &patch).context("all ports")?;
+            self.run(container, "DEL", &result, &patch)?;
+        }
+        Ok(())
+    }
+
     /// Removes everything: attached containers by DEL, those with killed runs by DEL or by `postern gc`, in turn.
     /// Returns a summary.
     pub fn clear(&self, workers: &mut [Worker]) -> Result<String> {
         let (mut attached, mut deleted, mut gone) = (0, 0, Vec::new());
         let delete = |container: &Container, previous: &Value| -> Result<Value> {
-            let call = self.call("DEL", container, previous, &json!({}));
-            self.node.call(&call)?.success().with_context(|| format!("the last DEL of {}", container.name))
+            let deleted = self.run(container, "DEL", previous, &json!({}));
+            deleted.with_context(|| format!("the last DEL of {}", container.name))
         };
         let mut collected = 0;
         for (container, state) in workers.iter_mut().flat_map(|worker| worker.containers.iter_mut()) {

@@ -1,7 +1,7 @@
 //! One worker: its acts on its containers, and its knowledge about them.
 
 use crate::common::{Refusal, is_whole};
-use crate::test_node::{Container, TestNode};
+use crate::test_node::{Container, TestNode, steps};
 use anyhow::{Context, Result, bail, ensure};
 use postern_tests::{Answer, Random};
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ pub struct Worker {
     pub figures: Figures,
     random: Random,
     /// The time of the last run of each verb that was not killed.
-    usual: BTreeMap<(&'static str, &'static str), Duration>,
+    usual: BTreeMap<(&'static str, &'static str, &'static str), Duration>,
 }
 
 impl Worker {
@@ -115,6 +115,8 @@ impl Worker {
         let verb = match state {
             State::Absent => "ADD",
             State::Attached(_) => self.random.one_of(&["DEL", "DEL", "CHECK"]),
+            // After a list that did not end, a runtime calls DEL.
+            State::Unknown(_) if container.network.plugins.len() > 1 => "DEL",
             // Two ways to restore it, and not at once: others have run meanwhile.
             State::Unknown(_) => self.random.one_of(&["DEL", "ADD"]),
         };
@@ -127,7 +129,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes a run for a container; returns the knowledge about it afterwards.
+    /// Makes the runs of a verb for a container; returns the knowledge about it afterwards.
     fn attachment(
         &mut self,
         test_node: &TestNode,
@@ -135,41 +137,39 @@ impl Worker {
         state: &State,
         verb: &'static str,
     ) -> Result<State> {
-        let nothing = Value::Null;
-        let previous = if let State::Attached(result) = state { result } else { &nothing };
-        let call = test_node.call(verb, container, previous, &json!({}));
-        let Some(answer) = self.run(test_node, container.network.name, verb, &call)? else {
-            return Ok(match (verb, state) {
-                // CHECK changes nothing; a half removed attachment may still be so.
-                ("CHECK", _) | ("ADD", State::Unknown(_)) => state.clone(),
-                _ => State::Unknown(verb),
-            });
-        };
+        let mut result = if let State::Attached(result) = state { result.clone() } else { Value::Null };
         let killed = matches!(state, State::Unknown(_));
-        match (verb, answer.status) {
-            ("ADD", 0) => {
-                if killed {
-                    self.figures.note(BROUGHT_BACK, "ADD");
+        for plugin in steps(&container.network, verb) {
+            let call = test_node.call(&plugin, verb, container, &result, &json!({}));
+            let Some(answer) = self.run(test_node, (container.network.name, plugin.0), verb, &call)? else {
+                return Ok(match (verb, state) {
+                    // CHECK changes nothing; a half removed attachment may still be so.
+                    ("CHECK", _) | ("ADD", State::Unknown(_)) => state.clone(),
+                    _ => State::Unknown(verb),
+                });
+            };
+            match (verb, answer.status) {
+                ("ADD", 0) => result = answer.success()?,
+                // An ADD that was killed after its last act, or a DEL before its first.
+                ("ADD", 1) if killed => {
+                    let refusal = Refusal::of(&answer)?;
+                    let whole = is_whole(&test_node.node, &container.name)?;
+                    ensure!(whole, "what was killed is in the way: {}", refusal.text);
+                    self.figures.note(EXISTS, "ADD");
+                    return Ok(state.clone());
                 }
-                Ok(State::Attached(answer.success()?))
+                ("DEL" | "CHECK", 0) => {}
+                _ => bail!("{}: {answer:?}", plugin.0),
             }
-            // An ADD that was killed after its last act, or a DEL before its first.
-            ("ADD", 1) if killed => {
-                let refusal = Refusal::of(&answer)?;
-                let whole = is_whole(&test_node.node, &container.name)?;
-                ensure!(whole, "what was killed is in the way: {}", refusal.text);
-                self.figures.note(EXISTS, "ADD");
-                Ok(state.clone())
-            }
-            ("DEL", 0) => {
-                if killed {
-                    self.figures.note(BROUGHT_BACK, "DEL");
-                }
-                Ok(State::Absent)
-            }
-            ("CHECK", 0) => Ok(state.clone()),
-            _ => bail!("{answer:?}"),
         }
+        if killed {
+            self.figures.note(BROUGHT_BACK, verb);
+        }
+        Ok(match verb {
+            "ADD" => State::Attached(result),
+            "DEL" => State::Absent,
+            _ => state.clone(),
+        })
     }
 
     /// Collects garbage in a container's network. The list has the attachments that are known to be alive, and those of
@@ -183,14 +183,17 @@ impl Worker {
             .filter(|container| !is_lost(&container.name))
             .map(|container| json!({"containerID": container.name, "ifname": "eth0"}))
             .collect();
-        let call = test_node.call("GC", of, &Value::Null, &json!({"cni.dev/valid-attachments": valid}));
-        let answer = self.run(test_node, of.network.name, "GC", &call)?;
-        if let Some(answer) = &answer {
-            answer.success().with_context(|| format!("GC of {}", of.network.name))?;
+        let mut ended = true;
+        for plugin in steps(&of.network, "GC") {
+            let call = test_node.call(&plugin, "GC", of, &Value::Null, &json!({"cni.dev/valid-attachments": valid}));
+            match self.run(test_node, (of.network.name, plugin.0), "GC", &call)? {
+                Some(answer) => drop(answer.success().with_context(|| format!("GC of {}", of.network.name))?),
+                None => ended = false,
+            }
         }
         for (container, state) in &mut self.containers {
             if container.network.name == of.network.name && matches!(state, State::Unknown(_)) {
-                if answer.is_some() {
+                if ended {
                     *state = State::Absent;
                     self.figures.note(BROUGHT_BACK, "GC");
                 } else {
@@ -206,11 +209,11 @@ impl Worker {
     fn run(
         &mut self,
         test_node: &TestNode,
-        network: &'static str,
+        (network, plugin): (&'static str, &'static str),
         verb: &'static str,
         call: &postern_tests::Call,
     ) -> Result<Option<Answer>> {
-        let usual = self.usual.get(&(network, verb)).copied().unwrap_or(FIRST);
+        let usual = self.usual.get(&(network, plugin, verb)).copied().unwrap_or(FIRST);
         let kill = self.random.chance(3);
         let after = Duration::from_micros(self.random.below(u64::try_from(usual.as_micros())?));
         let start = Instant::now();
@@ -228,7 +231,7 @@ impl Worker {
         if kill {
             self.figures.note(TOO_LATE, verb);
         }
-        self.usual.insert((network, verb), start.elapsed());
+        self.usual.insert((network, plugin, verb), start.elapsed());
         let status = output.status.code().unwrap_or(-1);
         if status == 0 {
             self.figures.note(SUCCEEDED, verb);

@@ -5,6 +5,7 @@ use crate::namespaces::Found;
 use crate::node_state::NodeState;
 use ipnet::IpNet;
 use postern_firewall::firewalld;
+use postern_gate::effect::port_mappings::localnet_is_on;
 use postern_gate::effect::{Firewall, Isolation, MacGuard, Macvlan, Port, PortMappings, Veth};
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
@@ -65,6 +66,17 @@ impl NodeState {
             Err(reason) => account.unseen(format!("{ports} to {address} by {name}: can't be looked at: {reason}")),
         };
         account.fact(plugin, "forwards", found);
+        self.localhost(account, forwards);
+    }
+
+    /// Compares the guard of the node's 127.0.0.0/8, where the link towards the container delivers packets for that.
+    fn localhost(&self, account: &mut Account, forwards: &PortMappings) {
+        let link = forwards.localnet_link(&self.host).ok().flatten();
+        let Some(link) = link.filter(|link| localnet_is_on(&link.name).unwrap_or(false)) else { return };
+        if self.rules().is_ok_and(|rules| !rules.guards_localhost) {
+            let what = format!("containers behind {} reach the node's 127.0.0.0/8: its guard is gone", link.name);
+            account.differs(what, REAPPLY, true);
+        }
     }
 
     /// Compares the isolation of the attachment's bridge.

@@ -19,6 +19,15 @@ use crate::{AttachmentKey, FirewallError};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
+/// The beginning of the chains of iptables that have an attachment's forwards.
+pub(crate) const CHAIN_PREFIX: &str = "CNI-DN-";
+
+/// Returns the names that an attachment's forwards have: the comment in nftables, and both chains of iptables.
+pub(crate) fn owner_names(key: &AttachmentKey) -> Vec<Vec<u8>> {
+    let chains = key.hostport_chains().map(String::into_bytes);
+    [nft::comment(&key.container_id)].into_iter().chain(chains).collect()
+}
+
 /// A transport protocol with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {

@@ -31,7 +31,7 @@ use crate::nft::set::{Entry, Look, Mark, Owner, RuleSet};
 use crate::nft::shared::{Place, SharedChain, SharedTable};
 use crate::{FirewallError, Nft};
 
-const NAME: &str = "cni_hostport";
+pub(crate) const NAME: &str = "cni_hostport";
 const COMMENT: &str = "CNI portmap plugin";
 pub(super) const HOSTPORTS: &str = "hostports";
 /// Native plugins before 1.9.1 had the forwards with a host IP in it.
@@ -92,7 +92,7 @@ fn shared(family: NetfilterProtoFamily) -> SharedTable {
 }
 
 /// Returns the comment of a container's rules.
-fn comment(container_id: &str) -> Vec<u8> {
+pub(super) fn comment(container_id: &str) -> Vec<u8> {
     let mut comment = container_id.as_bytes().to_vec();
     comment.truncate(COMMENT_MAX);
     comment

@@ -6,7 +6,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::collect;
-use crate::effect::port_mappings::remove_unrecorded;
+use crate::effect::port_mappings::{localnet_is_on, remove_unrecorded};
 use crate::effect::{Effect, PortMappings};
 use crate::errors::{firewall_error, kernel_error};
 use crate::gate::Gate;
@@ -229,21 +229,17 @@ fn ensure(
         if let Err(error) = effect.forget_connections(gate.session, true) {
             crate::say!("postern: failed to delete stale UDP conntrack entries for {}: {error}", effect.address.addr());
         }
-        if effect.masquerade != NatSources::None && effect.address.addr().is_ipv4() {
-            open_to_localhost(gate.session, effect.address.addr())?;
-        }
+        open_to_localhost(gate.session, effect)?;
     }
     Ok(Reply::Done)
 }
 
 /// Lets the node's own 127.0.0.1 reach the container's address, and keeps 127.0.0.0/8 closed to everything else behind
 /// that link. Without nftables there is no such guard, and the node reaches the forward by its other addresses only.
-fn open_to_localhost(session: &Session, address: IpAddr) -> Result<(), OpError> {
-    let host = session.host()?;
-    let Some(index) = host.link_towards(address).map_err(kernel_error)? else { return Ok(()) };
-    let Some(link) = host.link_by_index(index).map_err(kernel_error)? else { return Ok(()) };
-    let key = Sysctl::Ipv4Conf { link: link.name.clone(), key: "route_localnet" };
-    if sysctl::get(&key).map_err(kernel_error)?.as_deref() == Some("1") && session.unless_absent(localnet::check)? {
+fn open_to_localhost(session: &Session, effect: &PortMappings) -> Result<(), OpError> {
+    let (host, address) = (session.host()?, effect.address.addr());
+    let Some(link) = effect.localnet_link(host).map_err(kernel_error)? else { return Ok(()) };
+    if localnet_is_on(&link.name).map_err(kernel_error)? && session.unless_absent(localnet::check)? {
         return Ok(());
     }
     if session.nft()?.is_absent() {
@@ -251,6 +247,7 @@ fn open_to_localhost(session: &Session, address: IpAddr) -> Result<(), OpError> 
         return Ok(());
     }
     localnet::ensure(&mut *session.nft()?).map_err(firewall_error)?;
+    let key = Sysctl::Ipv4Conf { link: link.name.clone(), key: "route_localnet" };
     node::noted(&session.state, host, node::LOCALNET, &link.name, || sysctl::set(&key, "1")).map_err(|error| {
         let mut converted = kernel_error(error);
         converted.code = ErrorCode::Io;

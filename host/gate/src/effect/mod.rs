@@ -22,7 +22,7 @@ pub mod macvlan;
 mod masquerade;
 mod native;
 mod port;
-pub(crate) mod port_mappings;
+pub mod port_mappings;
 mod veth;
 
 pub use device::Device;

@@ -1,13 +1,14 @@
 //! Forwards from the node's ports to one address of the attachment.
 
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
-use crate::errors::{firewall_error, state_error};
+use crate::errors::{firewall_error, kernel_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
 use postern_firewall::conntrack::forget_udp;
 use postern_firewall::hostport::{self, HostPorts, MarkBy, Protocol, Sources, Syntax, localnet};
 use postern_firewall::{AttachmentKey, iptables};
+use postern_kernel::{KernelError, Link, Netlink, Sysctl, sysctl};
 use postern_types::{Backend, Forward, NatSources, OpError, Transport};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -104,6 +105,68 @@ impl PortMappings {
     }
 }
 
+impl PortMappings {
+    /// Returns the link towards the container, if connections from the node's 127.0.0.1 to it need `route_localnet`.
+    ///
+    /// # Errors
+    /// The kernel refuses to tell.
+    pub fn localnet_link(&self, host: &Netlink) -> Result<Option<Link>, KernelError> {
+        let address = self.address.addr();
+        if self.masquerade == NatSources::None || address.is_ipv6() {
+            return Ok(None);
+        }
+        host.link_towards(address)?.map_or(Ok(None), |index| host.link_by_index(index))
+    }
+
+    /// Puts back the guard of 127.0.0.0/8, if it is missing while the link towards the container delivers packets for
+    /// that.
+    fn restore_guard(&self, session: &Session) -> Result<Reapplied, OpError> {
+        let Some(link) = self.localnet_link(session.host()?).map_err(kernel_error)? else {
+            return Ok(Reapplied::Complete);
+        };
+        let is_open = localnet_is_on(&link.name).map_err(kernel_error)?;
+        if !is_open || session.nft()?.is_absent() || localnet::check(&mut *session.nft()?).map_err(firewall_error)? {
+            return Ok(Reapplied::Complete);
+        }
+        localnet::ensure(&mut *session.nft()?).map_err(firewall_error)?;
+        Ok(Reapplied::Restored)
+    }
+
+    /// Puts back what is missing of the attachment's own rules.
+    fn reapply_rules(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        let rules = self.rules(session.masquerade_key());
+        match self.backend {
+            Backend::Nftables => {
+                let handles = self.handles(session);
+                if rules.nft_check(&mut *session.nft()?, &handles).map_err(firewall_error)? {
+                    return Ok(Reapplied::Complete);
+                }
+                let handles = rules.nft_ensure(&mut *session.nft()?, false).map_err(firewall_error)?;
+                // The noted handles must be all of the attachment's. The next look searches otherwise.
+                if handles.len() == rules.nft_count() {
+                    session.known_by(&self.clone().into(), &handles);
+                }
+            }
+            Backend::Iptables => {
+                if rules.iptables_check(session.program_runner()).map_err(firewall_error)? {
+                    return Ok(Reapplied::Complete);
+                }
+                rules.iptables_ensure(session.program_runner()).map_err(firewall_error)?;
+            }
+        }
+        Ok(Reapplied::Restored)
+    }
+}
+
+/// True if a link delivers packets for 127.0.0.0/8.
+///
+/// # Errors
+/// The kernel refuses to tell.
+pub fn localnet_is_on(link: &str) -> Result<bool, KernelError> {
+    let key = Sysctl::Ipv4Conf { link: link.to_owned(), key: "route_localnet" };
+    Ok(sysctl::get(&key)?.as_deref() == Some("1"))
+}
+
 /// Returns a forward port by port, as one family has it.
 fn singles(forward: Forward, v6: bool) -> impl Iterator<Item = hostport::Forward> {
     let concerns = forward.host_address.is_none_or(|address| address.is_ipv6() == v6);
@@ -141,31 +204,10 @@ impl Leaves for PortMappings {
     }
 
     fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
-        let rules = self.rules(session.masquerade_key());
-        match self.backend {
-            Backend::Nftables => {
-                let handles = self.handles(session);
-                if rules.nft_check(&mut *session.nft()?, &handles).map_err(firewall_error)? {
-                    return Ok(Reapplied::Complete);
-                }
-                let handles = rules.nft_ensure(&mut *session.nft()?, false).map_err(firewall_error)?;
-                // The noted handles must be all of the attachment's. The next look searches otherwise.
-                if handles.len() == rules.nft_count() {
-                    session.known_by(&self.clone().into(), &handles);
-                }
-            }
-            Backend::Iptables => {
-                if rules.iptables_check(session.program_runner()).map_err(firewall_error)? {
-                    return Ok(Reapplied::Complete);
-                }
-                rules.iptables_ensure(session.program_runner()).map_err(firewall_error)?;
-            }
-        }
-        // A flush took the guard of 127.0.0.0/8 too.
-        if self.masquerade != NatSources::None && self.address.addr().is_ipv4() {
-            localnet::ensure(&mut *session.nft()?).map_err(firewall_error)?;
-        }
-        Ok(Reapplied::Restored)
+        // First: as long as it is missing, containers reach the node's 127.0.0.0/8.
+        let guard = self.restore_guard(session)?;
+        let rules = self.reapply_rules(session)?;
+        Ok(if guard == Reapplied::Restored { guard } else { rules })
     }
 
     fn words(&self) -> String {

@@ -1,10 +1,10 @@
 //! The effects of a record that must stay for now, by the facts of a collection ([`crate::retention`]).
 
 use super::Session;
-use crate::effect::{Addresses, Effect};
+use crate::effect::{Addresses, Effect, PortMappings};
 use crate::errors::state_error;
 use crate::retention::{LazyServed, Retention};
-use postern_firewall::{FirewallError, Nft, Served};
+use postern_firewall::{AttachmentKey, FirewallError, Nft, Served};
 use postern_state::plugin_of;
 use std::net::IpAddr;
 use std::path::Path;
@@ -13,12 +13,17 @@ use std::time::{Duration, Instant};
 /// The longest time for reading all rules.
 const WITHIN: Duration = Duration::from_secs(20);
 
+/// True if the effect is port mappings: their rules lead traffic to the attachment's address.
+fn is_forwards(noted: &postern_state::Effect<Effect>) -> bool {
+    PortMappings::of(&noted.effect).is_some()
+}
+
 /// Returns the reason to keep an address. Rules that can't be read may lead to it as well: it then waits for a later
 /// collection.
-fn why_kept(rules: &Result<Served, FirewallError>, address: IpAddr) -> Option<String> {
+fn why_kept(rules: &Result<Served, FirewallError>, address: IpAddr, except: Option<&AttachmentKey>) -> Option<String> {
     match rules {
         Ok(served) => {
-            let serving = served.by(address)?;
+            let serving = served.by(address, except)?;
             Some(format!("a rule in {} still leads traffic to {address}", serving.place))
         }
         Err(error) => Some(format!("it can't be told whether a rule still leads traffic to {address}: {error}")),
@@ -28,7 +33,7 @@ fn why_kept(rules: &Result<Served, FirewallError>, address: IpAddr) -> Option<St
 impl Session {
     /// Returns the reason why an address must not be given back, by the rules of the node.
     pub fn is_served(&self, look: &LazyServed, address: IpAddr) -> Option<String> {
-        why_kept(self.look_at_rules(look), address)
+        why_kept(self.look_at_rules(look), address, None)
     }
 
     /// Reads the rules, once.
@@ -48,11 +53,13 @@ impl Session {
 
     /// Sets the conditions for the effects of the record, from now on.
     pub fn set_retention(&mut self, retention: Retention) {
-        self.retention = Some(retention);
+        let had_forwards = self.record().is_some_and(|record| record.effects(None).iter().any(is_forwards));
+        self.retention = Some(Retention { had_forwards, ..retention });
     }
 
-    /// Returns the reason why an effect of the record must stay for now; `None` if it can be removed.
-    pub fn must_keep(&self, noted: &postern_state::Effect<Effect>) -> Option<String> {
+    /// Returns the reason why an effect of the record must stay for now; `None` if it can be removed. `section` is what
+    /// goes: its port mappings, or those of all sections, go before any address.
+    pub fn must_keep(&self, noted: &postern_state::Effect<Effect>, section: Option<&str>) -> Option<String> {
         let retention = self.retention.as_ref()?;
         let directory = match noted.effect.addresses() {
             Addresses::HeldIn(directory) => Some(directory),
@@ -71,7 +78,13 @@ impl Session {
         if let Some(directory) = directory {
             addresses.extend(self.held_in(directory));
         }
-        addresses.into_iter().find_map(|address| self.is_served(&retention.served, address))
+        let listed = self.record().map(|record| record.effects(None)).unwrap_or_default();
+        let stays = |noted: &&postern_state::Effect<Effect>| section.is_some_and(|section| noted.section != section);
+        // The rules were read before the first removal.
+        let are_gone = retention.had_forwards && !listed.iter().filter(stays).any(is_forwards);
+        let own = are_gone.then(|| self.masquerade_key());
+        let rules = self.look_at_rules(&retention.served);
+        addresses.into_iter().find_map(|address| why_kept(rules, address, own.as_ref()))
     }
 
     /// Returns the addresses in the sections of the record.
@@ -99,9 +112,9 @@ mod tests {
     #[test]
     fn where_rules_cannot_be_looked_at_an_address_stays() {
         let address = IpAddr::from([10, 9, 0, 2]);
-        assert_eq!(why_kept(&Ok(Served::default()), address), None);
+        assert_eq!(why_kept(&Ok(Served::default()), address, None), None);
         let unseen = Err(FirewallError::new("list rules of", "ip", "the time is up"));
-        let why = why_kept(&unseen, address).unwrap_or_default();
+        let why = why_kept(&unseen, address, None).unwrap_or_default();
         assert!(why.starts_with("it can't be told whether a rule still leads traffic to 10.9.0.2: "), "{why}");
     }
 }
