@@ -147,3 +147,41 @@ fn behind_a_native_plugin_no_link_of_others_counts() -> Result<()> {
     ];
     each(&attacks, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut attacked)).context("impostor")
 }
+
+/// What policy requires is looked for on the bridge of the port that is there.
+#[test]
+fn isolation_that_is_left_out() -> Result<()> {
+    const REQUIRED: &str = "[previous]\nin-container = \"true\"\n[grant.firewall]\nbackends = [\"iptables\"]\nadmin-chains = [\"CNI-ADMIN\"]\ningress = [\"${config.ingressPolicy | open}\"]\nrequired = \"${config.ingressPolicy | open}\"";
+    let mut attacked = AttackedNode::new()?;
+    attacked.prepare(PAIR)?;
+    let previous = json!({"cniVersion": "1.1.0",
+        "interfaces": [{"name": "hostile0"}, {"name": "port1"}, {"name": "eth0", "sandbox": "/run/netns/c1"}],
+        "ips": [{"address": "10.9.0.77/24", "interface": 2}]});
+    let pass = |name, ingress: &str, links: &Value| {
+        let mut previous = previous.clone();
+        postern_tests::merge(&mut previous, &json!({"interfaces": links}));
+        let print = json!([{"print": previous.to_string()}]).to_string();
+        let patch = json!({"ingressPolicy": ingress, "ipam": null, "prevResult": previous});
+        rogue(name, &print).with(&patch.to_string()).policy(REQUIRED)
+    };
+    let left_out =
+        "left out the isolation of the bridge that this network asks for…[grant.firewall] required demands it";
+    let all = previous["interfaces"].clone();
+    let eth0 = json!({"name": "eth0", "sandbox": "/run/netns/c1"});
+    let attacks = [
+        pass("nothing isolated", "isolated", &all).ends(999, left_out),
+        pass("nothing isolated within the bridge", "same-bridge", &all).ends(999, left_out),
+        pass("a host end that nobody names", "isolated", &json!([{"name": "hostile0"}, {"name": "x"}, eth0]))
+            .ends(999, left_out),
+        // What it needs to be the same attack without a demand.
+        pass("where the network is open", "open", &all).ends(0, ""),
+        pass("without the demand", "isolated", &all).policy(ISOLATING).ends(0, ""),
+    ];
+    each(&attacks, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut attacked))?;
+    // Isolation of another bridge is none of this one's: native rules for the bystander's.
+    attacked.prepare(
+        "iptables -N CNI-ISOLATION-STAGE-1; iptables -N CNI-ISOLATION-STAGE-2; iptables -I FORWARD -j CNI-ISOLATION-STAGE-1
+         iptables -A CNI-ISOLATION-STAGE-1 -i cni0 ! -o cni0 -j CNI-ISOLATION-STAGE-2; iptables -A CNI-ISOLATION-STAGE-2 -o cni0 -j DROP",
+    )?;
+    pass("another bridge isolated", "isolated", &all).ends(999, left_out).withstood_by(&mut attacked)
+}

@@ -18,7 +18,7 @@ use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, StateError};
-use postern_types::{Capability, ErrorCode, LeaseRange, OpError, Operation, Reply, ops};
+use postern_types::{Capability, ErrorCode, IngressPolicy, LeaseRange, OpError, Operation, Reply, ops};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,7 @@ struct Run {
     own: Vec<OwnAddress>,
     leased: bool,
     guarded: bool,
+    isolated: Option<IngressPolicy>,
     common: Common,
     /// The links of the node when the guest ended: true if in the container, and the name.
     links: Vec<(bool, String, LinkAttributes)>,
@@ -87,7 +88,11 @@ impl RunFacts for Run {
 
     fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
         // Only the guest acts in a simulation: its effects are there.
-        Ok((granted.requires_mac_guard() && !self.guarded).then(UnmetDemand::of_guard))
+        let is_unguarded = granted.requires_mac_guard() && !self.guarded;
+        let is_open = |wanted| !self.own.is_empty() && self.isolated != Some(wanted);
+        let is_open = granted.required_ingress().is_some_and(is_open);
+        let guard = is_unguarded.then(UnmetDemand::of_guard);
+        Ok(guard.or_else(|| is_open.then(UnmetDemand::of_isolation)))
     }
 }
 
@@ -173,8 +178,16 @@ impl Stage {
             rehearsal::adopt(&mut own, &CniResult { ips, ..CniResult::default() });
         }
         let deadline = Instant::now() + ready.policy.limits().time();
-        let mut run =
-            Run { request, deadline, own, leased: false, guarded: false, common: Common::default(), links: Vec::new() };
+        let mut run = Run {
+            request,
+            deadline,
+            own,
+            leased: false,
+            guarded: false,
+            isolated: None,
+            common: Common::default(),
+            links: Vec::new(),
+        };
         let result = self.run(&mut run, ready, plugin, 0)?.unwrap_or_default();
         // Addresses that a plugin only passes on belong to another plugin.
         let own = result.ips.iter().filter(|ip| run.own.iter().any(|own| own.net == ip.address));
@@ -303,6 +316,13 @@ impl Stage {
                 run.guarded &= !matches!(asked, ops::Link::Delete { .. });
                 Ok(reply)
             }
+            Operation::Firewall(asked) => {
+                let reply = self.simulate(run, front, operation)?;
+                if let ops::Firewall::Isolate { ingress } = asked {
+                    run.isolated = Some(*ingress);
+                }
+                Ok(reply)
+            }
             Operation::PortMappings(ops::PortMappings::Ensure { addresses, .. }) => {
                 let is_own = |address: &&IpAddr| run.own.iter().any(|own| own.net.addr() == **address);
                 if let Some(foreign) = addresses.iter().find(|address| !is_own(address)) {
@@ -320,7 +340,6 @@ impl Stage {
             | Operation::Device(_)
             | Operation::PointToPoint(_)
             | Operation::Masquerade(_)
-            | Operation::Firewall(_)
             | Operation::PortMappings(_)
             | Operation::Loopback(_)
             | Operation::Attachments(_) => self.simulate(run, front, operation),

@@ -68,7 +68,7 @@ impl Session {
 
     /// True if no record says that an earlier plugin gave addresses, or if the link of that record is gone. Otherwise
     /// the record alone counts.
-    fn is_behind_native(&self) -> bool {
+    pub fn is_behind_native(&self) -> bool {
         self.has_lost_link() || self.given_sections().all(|section| section.addresses.is_empty())
     }
 
