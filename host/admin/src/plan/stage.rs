@@ -340,6 +340,7 @@ impl Stage {
             | Operation::Device(_)
             | Operation::PointToPoint(_)
             | Operation::Masquerade(_)
+            | Operation::Bandwidth(_)
             | Operation::PortMappings(_)
             | Operation::Loopback(_)
             | Operation::Attachments(_) => self.simulate(run, front, operation),
