@@ -18,7 +18,7 @@ use postern_firewall::iptables::{
     ProgramRunner, check, ensure, list, may_exist, needs_program, remove, remove_all, remove_seen, retain, usable,
 };
 use postern_firewall::iptables::{forward, hostport};
-use postern_firewall::{AttachmentKey, Nft};
+use postern_firewall::{AttachmentKey, Nft, iptables};
 
 const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
 
@@ -463,12 +463,18 @@ fn forwards_in_another_form_need_the_program() {
     };
     ports.iptables_ensure(none).unwrap();
     assert!(!needs("cid1"));
+    // Chains of a valid container, and those that all share, are nothing to collect.
+    let other = |known: &[&str]| {
+        let known: Vec<(String, String)> = known.iter().map(|id| ((*id).to_owned(), "eth0".to_owned())).collect();
+        iptables::others_may_exist(&mut nft(), "mynet", &known).unwrap()
+    };
+    assert!(other(&[]) && other(&["cid2"]) && !other(&["cid1"]));
     let own = tool("iptables", "iptables -t nat -S | sed -n 's/^-N \\(CNI-DN-.*\\)/\\1/p'");
     let own = own.trim();
     tool("iptables", &format!("iptables -t nat -A {own} -m limit --limit 1/sec -j RETURN"));
     assert!(needs("cid1") && !needs("cid2"));
     ports.iptables_remove(&[], none).unwrap();
-    assert!(!needs("cid1"));
+    assert!(!needs("cid1") && !other(&[]));
     tool("iptables", "iptables -t nat -A CNI-HOSTPORT-SETMARK -m limit --limit 1/sec -j MARK --set-mark 1");
     assert!(needs("cid1") && needs("cid2"));
 }

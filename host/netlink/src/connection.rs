@@ -7,7 +7,7 @@ use netlink_packet_core::{
 };
 use netlink_sys::{Socket, SocketAddr};
 use nix::libc;
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
@@ -149,6 +149,12 @@ impl Connection {
     /// Returns the socket, for its options.
     pub fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    /// Returns the most bytes of one datagram that the socket sends as it is.
+    pub fn room(&self) -> usize {
+        // The kernel keeps some bytes for itself.
+        getsockopt(&self.socket, sockopt::SndBuf).map_or(LONG, |size| size.saturating_sub(64))
     }
 
     /// Sends requests in one datagram, and gives every object of the answer to `each`. The kernel carries them out in

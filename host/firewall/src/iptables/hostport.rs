@@ -32,6 +32,8 @@ use crate::{AttachmentKey, FirewallError, Nft};
 const DNAT: &str = "CNI-HOSTPORT-DNAT";
 const SETMARK: &str = "CNI-HOSTPORT-SETMARK";
 const MASQ: &str = "CNI-HOSTPORT-MASQ";
+/// The chains that all containers share.
+pub(super) const SHARED: [&str; 3] = [DNAT, SETMARK, MASQ];
 /// The most ports in one rule (`XT_MULTI_PORTS`).
 const MOST_PORTS: usize = 15;
 const LOCALHOST: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::LOCALHOST), 32);
@@ -63,8 +65,9 @@ impl HostPorts {
         let forwards = self.own_forwards();
         Ok(self.key.hostport_chains().map(|chain| {
             let mut rules = self.shared_rules();
-            rules.extend(self.entries(&chain, &comment, &forwards));
             rules.extend(forwards.iter().flat_map(|forward| self.content(&chain, forward)));
+            // Last: what leads to very many rules is checked by the kernel with each transaction.
+            rules.extend(self.entries(&chain, &comment, &forwards));
             let own_mark = self.sources != Sources::None && matches!(self.mark, MarkBy::Bit(_));
             let shared = if own_mark { vec![DNAT, SETMARK, MASQ] } else { vec![DNAT] };
             RuleSet {
@@ -368,14 +371,14 @@ mod tests {
             r#"POSTROUTING -m comment --comment "CNI portfwd requiring masquerade" -j CNI-HOSTPORT-MASQ"#.to_owned(),
             "PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT".to_owned(),
             "OUTPUT -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT".to_owned(),
-            format!("CNI-HOSTPORT-DNAT -p tcp {comment} -m multiport --dports 8080 -j {chain}"),
-            format!("CNI-HOSTPORT-DNAT -p udp {comment} -m multiport --dports 8081 -j {chain}"),
             format!("{chain} -s 10.1.0.0/16 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK"),
             format!("{chain} -s 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK"),
             format!("{chain} -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.1.0.2:80"),
             format!("{chain} -s 10.1.0.0/16 -d 127.0.0.1/32 -p udp -m udp --dport 8081 -j CNI-HOSTPORT-SETMARK"),
             format!("{chain} -s 127.0.0.1/32 -d 127.0.0.1/32 -p udp -m udp --dport 8081 -j CNI-HOSTPORT-SETMARK"),
             format!("{chain} -d 127.0.0.1/32 -p udp -m udp --dport 8081 -j DNAT --to-destination 10.1.0.2:81"),
+            format!("CNI-HOSTPORT-DNAT -p tcp {comment} -m multiport --dports 8080 -j {chain}"),
+            format!("CNI-HOSTPORT-DNAT -p udp {comment} -m multiport --dports 8081 -j {chain}"),
         ];
         let wanted: Vec<Rule> = saved.iter().map(|line| Rule::parse(line)).collect();
         let made: Vec<Rule> = ports("cid1").sets().unwrap()[0].rules.iter().map(|placed| placed.rule.clone()).collect();

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 
 use super::NAT;
+use super::hostport::SHARED;
 use super::masquerade::CHAIN_PREFIX;
 use super::netlink;
 use super::programs::{ProgramRunner, families};
@@ -78,12 +79,14 @@ pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
 pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]) -> Result<bool, FirewallError> {
     let chains_of = |(container_id, _): &(String, String)| {
         let (network, container_id) = (network.to_owned(), container_id.clone());
-        AttachmentKey { network, container_id, ifname: String::new() }.iptables_chains()
+        let key = AttachmentKey { network, container_id, ifname: String::new() };
+        key.iptables_chains().into_iter().chain(key.hostport_chains())
     };
     let own = OnceCell::new();
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
         let mut chains = nft.chain_names(Table { family, name: NAT })?;
-        chains.retain(|chain| chain.starts_with(CHAIN_PREFIX));
+        // What all containers share stays when the last one goes.
+        chains.retain(|chain| chain.starts_with(CHAIN_PREFIX) && !SHARED.contains(&chain.as_str()));
         let is_known = |chain: &String| {
             own.get_or_init(|| known.iter().flat_map(chains_of).collect::<HashSet<String>>()).contains(chain)
         };

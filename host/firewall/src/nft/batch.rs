@@ -11,6 +11,9 @@ use postern_netlink::Request;
 
 use super::rule::{Expression, comment_data};
 
+/// The bytes of `struct nlmsghdr` (linux/netlink.h).
+const HEADER: usize = 16;
+
 /// `NFNL_MSG_BATCH_BEGIN`, `NFNL_BATCH_GENID`, `NFNL_SUBSYS_NFTABLES` (linux/netfilter/nfnetlink.h).
 const BATCH_BEGIN: u8 = 16;
 const BATCH_GENID: u16 = 1;
@@ -79,12 +82,6 @@ impl Batch {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty()
-    }
-
-    /// Returns the operation and object of a request of [`Batch::write`]. `None` for the first request, which begins
-    /// the transaction.
-    pub(crate) fn describe(&self, request: usize) -> Option<(&'static str, &str)> {
-        self.changes.get(request.checked_sub(1)?).map(|change| (change.operation, change.object.as_str()))
     }
 
     /// Adds a table. It fails with `EEXIST` if the table is there: a second declaration would cost milliseconds.
@@ -193,7 +190,47 @@ impl Batch {
         });
     }
 
-    /// Returns the batch as requests, and the index of the last change.
+    /// Returns all changes as one transaction.
+    pub(crate) fn whole(&self) -> Part<'_> {
+        Part { changes: &self.changes, generation: self.generation }
+    }
+
+    /// Returns the changes as transactions of at most `room` bytes, which follow each other.
+    pub(crate) fn parts(&self, room: usize) -> Vec<Part<'_>> {
+        let mut parts: Vec<Part<'_>> = Vec::new();
+        let (mut first, mut length) = (0, 0);
+        let size = |change: &Change| HEADER + change.request.parts().2.len().next_multiple_of(4);
+        let mut add = |first: usize, end: usize| {
+            let changes = self.changes.get(first..end).unwrap_or_default();
+            let generation = parts.last().map_or(self.generation, |last| following(last.generation));
+            parts.push(Part { changes, generation });
+        };
+        for (index, change) in self.changes.iter().enumerate() {
+            // A transaction has a beginning and an end.
+            if index > first && length + size(change) + 4 * HEADER > room {
+                add(first, index);
+                (first, length) = (index, 0);
+            }
+            length += size(change);
+        }
+        add(first, self.changes.len());
+        parts
+    }
+}
+
+/// Returns the generation that follows. The kernel skips 0.
+pub(crate) fn following(generation: u32) -> u32 {
+    generation.checked_add(1).unwrap_or(1)
+}
+
+/// Changes of a batch that are made together.
+pub(crate) struct Part<'a> {
+    changes: &'a [Change],
+    generation: u32,
+}
+
+impl Part<'_> {
+    /// Returns the transaction as requests, and the index of the last change.
     pub(crate) fn write(&self) -> (Vec<Request>, usize) {
         let control =
             |control: ControlMessage| Request::new(&message(NetfilterProtoFamily::Unspec, NFTABLES, control), 0);
@@ -206,6 +243,12 @@ impl Batch {
         requests.push(control(ControlMessage::BatchEnd));
         (requests, self.changes.len())
     }
+
+    /// Returns the operation and object of a request of [`Part::write`]. `None` for the first request, which begins the
+    /// transaction.
+    pub(crate) fn describe(&self, request: usize) -> Option<(&'static str, &str)> {
+        self.changes.get(request.checked_sub(1)?).map(|change| (change.operation, change.object.as_str()))
+    }
 }
 
 fn chain_name(table: Table, chain: &str) -> Vec<ChainAttribute> {
@@ -214,4 +257,34 @@ fn chain_name(table: Table, chain: &str) -> Vec<ChainAttribute> {
 
 fn rule_place(table: Table, chain: &str) -> Vec<RuleAttribute> {
     vec![RuleAttribute::Table(table.name.to_owned()), RuleAttribute::Chain(chain.to_owned())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All changes are in the parts, in their order, and no part is too long.
+    #[test]
+    fn a_batch_can_be_made_in_parts() {
+        let table = Table { family: NetfilterProtoFamily::IPv4, name: "t" };
+        let mut batch = Batch::new(u32::MAX);
+        for number in 0..100 {
+            batch.add_chain(table, &format!("chain{number}"), None, None);
+        }
+        let length = |part: &Part<'_>| {
+            let (requests, _) = part.write();
+            requests.iter().map(|request| HEADER + request.parts().2.len().next_multiple_of(4)).sum::<usize>()
+        };
+        let whole = batch.whole();
+        assert_eq!((whole.changes.len(), whole.generation), (100, u32::MAX));
+        let parts = batch.parts(1000);
+        assert!(parts.len() > 4 && parts.iter().all(|part| length(part) <= 1000), "{}", parts.len());
+        let objects: Vec<&str> = parts.iter().flat_map(|part| part.changes).map(|change| &*change.object).collect();
+        let all: Vec<String> = (0..100).map(|number| format!("ip t chain{number}")).collect();
+        assert_eq!(objects, all);
+        assert_eq!((parts[0].generation, parts[1].generation, parts[2].generation), (u32::MAX, 1, 2));
+        assert_eq!(parts[1].describe(1).unwrap().1, parts[1].changes[0].object);
+        // A change that is too long by itself is not left out.
+        assert_eq!(batch.parts(1).len(), 100);
+    }
 }

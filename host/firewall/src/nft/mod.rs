@@ -14,11 +14,11 @@ use netlink_packet_netfilter::nftables::{
 };
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
-use postern_netlink::{Attributes, Connection, Request};
+use postern_netlink::{Attributes, Connection, Error, Refusal, Request};
 
 use crate::FirewallError;
 use crate::error::errno_of;
-use batch::{Batch, Table, message};
+use batch::{Batch, Part, Table, following, message};
 use rule::Rule;
 use set::{CompleteSet, Owner};
 
@@ -102,6 +102,14 @@ impl Memory {
             self.answers.insert(question, answer);
         }
     }
+}
+
+/// The operation and object of errors about a whole transaction.
+const TRANSACTION: (&str, &str) = ("commit", "nftables transaction");
+
+fn finish(made: Result<Result<Vec<Rule>, FirewallError>, Error>) -> Result<Vec<Rule>, FirewallError> {
+    let (operation, object) = TRANSACTION;
+    made.unwrap_or_else(|error| Err(FirewallError::errno(operation, object, errno_of(error))))
 }
 
 fn connect() -> Result<Connection, FirewallError> {
@@ -319,8 +327,7 @@ impl Nft {
         if *generation != batch.generation() {
             complete.clear();
         } else if !batch.is_empty() {
-            // The kernel skips generation 0.
-            *generation = generation.checked_add(1).unwrap_or(1);
+            *generation = following(*generation);
         }
     }
 
@@ -346,26 +353,43 @@ impl Nft {
         Ok(complete.contains(set) && self.generation()? == generation)
     }
 
+    /// Makes the changes of a batch. It is one transaction if the kernel takes it. A process without privileges on the
+    /// node may send no more than `net.core.wmem_max` allows: then it is several, and an error leaves those before.
     fn commit(&mut self, batch: &Batch) -> Result<Vec<Rule>, FirewallError> {
-        let mut made = Vec::new();
         if batch.is_empty() {
-            return Ok(made);
+            return Ok(Vec::new());
         }
         self.memory.forget();
-        let failed = |request, errno| {
-            let (operation, object) = batch.describe(request).unwrap_or(("commit", "nftables transaction"));
-            FirewallError::errno(operation, object, errno)
+        let made = match self.transact(&batch.whole()) {
+            Err(Error::System(error)) if error.raw_os_error() == Some(Errno::EMSGSIZE as i32) => {
+                let mut made = Vec::new();
+                for part in batch.parts(self.connection.room()) {
+                    match self.transact(&part) {
+                        Ok(Ok(more)) => made.extend(more),
+                        refused => return finish(refused),
+                    }
+                }
+                return Ok(made);
+            }
+            outcome => outcome,
         };
-        let (requests, last) = batch.write();
-        let refusal = self
-            .connection
-            .transact(&requests, last, self.deadline, |echo| {
-                // The kernel also reports the new generation, which has no expressions.
-                let rule = attributes(echo);
-                made.extend(rule.first(RULE_EXPRESSIONS).map(|_| Rule::read(rule)));
-            })
-            .map_err(|error| failed(0, errno_of(error)))?;
-        refusal.map_or(Ok(made), |refusal| Err(failed(refusal.request, Errno::from_raw(refusal.errno))))
+        finish(made)
+    }
+
+    /// Makes some changes in one transaction. Returns the new rules that the kernel shows, or its refusal.
+    fn transact(&self, part: &Part<'_>) -> Result<Result<Vec<Rule>, FirewallError>, Error> {
+        let mut made = Vec::new();
+        let (requests, last) = part.write();
+        let refusal = self.connection.transact(&requests, last, self.deadline, |echo| {
+            // The kernel also reports the new generation, which has no expressions.
+            let rule = attributes(echo);
+            made.extend(rule.first(RULE_EXPRESSIONS).map(|_| Rule::read(rule)));
+        })?;
+        let refused = |refusal: Refusal| {
+            let (operation, object) = part.describe(refusal.request).unwrap_or(TRANSACTION);
+            FirewallError::errno(operation, object, Errno::from_raw(refusal.errno))
+        };
+        Ok(refusal.map_or(Ok(made), |refusal| Err(refused(refusal))))
     }
 
     /// Requests one object. Returns its attributes.
