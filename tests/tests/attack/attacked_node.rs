@@ -3,9 +3,10 @@
 //! | owner | objects |
 //! |---|---|
 //! | `c1` | the attacker's container |
-//! | `c2` | attached to the network `bystander` on the bridge `cni0` by the real bridge plugin: lease, rules, record |
-//! | `c3` | attached to the attacker's own network `net`: another container's lease, rules and record in the same places |
-//! | the operator | a link `op0` with an address and a route, tables of nftables and iptables, files |
+//! | `c2` | attached to the network `bystander` on the bridge `cni0` by the real bridge plugin: lease, rules, record. Ports 9443 and 9053 lead to it by nftables, and its bridge is isolated |
+//! | `c3` | attached to the attacker's own network `net`: another container's lease, rules and record in the same places. Port 9444 leads to it by iptables |
+//! | the operator | a link `op0` with an address and a route, tables of nftables and iptables, an admin chain, files |
+//! | kube-proxy | chains that mark and masquerade packets |
 //!
 //! `hostile0` is the only bridge that the attackers' policy grants, and `wire0` the only parent link.
 
@@ -33,6 +34,10 @@ const PREPARE: &str = "
     nft add chain inet operator input '{ type filter hook input priority 5; }'
     nft add rule inet operator input ip saddr 203.0.113.0/24 drop comment '\"an operator'\\''s own\"'
     iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j MASQUERADE
+    iptables -N SITE-RULES; iptables -A SITE-RULES -s 203.0.113.0/24 -j DROP
+    iptables -t nat -N KUBE-MARK-MASQ; iptables -t nat -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+    iptables -t nat -N KUBE-POSTROUTING; iptables -t nat -A KUBE-POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE
+    iptables -t nat -A POSTROUTING -j KUBE-POSTROUTING
 ";
 
 /// Paths, with mode, owner and content.
@@ -62,8 +67,26 @@ impl AttackedNode {
                 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/24"}]]},
             }),
         )?;
+        attacked.chained(
+            "c2",
+            &json!({"name": "bystander", "type": "portmap", "backend": "nftables", "runtimeConfig": {"portMappings": [
+                {"hostPort": 9443, "containerPort": 443, "protocol": "tcp"},
+                {"hostPort": 9053, "containerPort": 53, "protocol": "udp"},
+            ]}}),
+            "10.77.0.2/24",
+        )?;
+        let firewall =
+            json!({"name": "bystander", "type": "firewall", "backend": "iptables", "ingressPolicy": "same-bridge"});
+        attacked.chained("c2", &firewall, "10.77.0.2/24")?;
         attacked.indexes = files(&attacked.node().path("/var/lib/postern"), "/var/lib/postern")?.into_keys().collect();
         attacked.bystander("c3", &good())?;
+        attacked.chained(
+            "c3",
+            &json!({"name": "net", "type": "portmap", "backend": "iptables", "runtimeConfig": {"portMappings": [
+                {"hostPort": 9444, "containerPort": 443, "protocol": "tcp"},
+            ]}}),
+            "10.9.0.2/24",
+        )?;
         let mut bridge = crate::base();
         merge(
             &mut bridge,
@@ -89,6 +112,14 @@ impl AttackedNode {
         let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
         let call = Call::new(&test_bin()?, plugin, "ADD", config.to_string());
         self.call(&call.attachment(container, &self.netns(container), "eth0"))?.success().map(drop)
+    }
+
+    /// As [`AttackedNode::bystander`], for a plugin behind the first, with that one's address.
+    fn chained(&self, container: &str, config: &Value, address: &str) -> Result<()> {
+        let mut config = config.clone();
+        let previous = json!({"cniVersion": "1.1.0", "ips": [{"address": address}], "interfaces": [{"name": "cni0"}]});
+        merge(&mut config, &json!({"cniVersion": "1.1.0", "prevResult": previous}));
+        self.bystander(container, &config)
     }
 
     /// Returns the node itself.

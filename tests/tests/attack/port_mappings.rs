@@ -98,11 +98,9 @@ fn the_configurations_words_are_no_rules() -> Result<()> {
 fn del_takes_the_own_rules_only() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.prepare(
-        "nft add table ip cni_hostport
-         nft add chain ip cni_hostport hostports
-         nft add rule ip cni_hostport hostports tcp dport 8443 dnat to 10.77.0.2:443 comment '\"c2\"'
+        "nft add rule ip cni_hostport hostports tcp dport 8443 dnat to 10.77.0.2:443 comment '\"c2\"'
          nft add rule ip cni_hostport hostports tcp dport 9443 dnat to 10.77.0.2:443
-         iptables -t nat -N CNI-DN-0123456789abcdef01234; iptables -t nat -N CNI-HOSTPORT-DNAT
+         iptables -t nat -N CNI-DN-0123456789abcdef01234
          iptables -t nat -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment 'dnat name: \"net\" id: \"c3\"' -m multiport --dports 8443 -j CNI-DN-0123456789abcdef01234",
     )?;
     for attack in [
