@@ -97,6 +97,7 @@ impl AttackedNode {
                 attacked.plugin(plugin, verb, &config)?.success()?;
             }
         }
+        attacked.share()?;
         // The kernel remembers for a bridge which offloads its ports ever had.
         let port = crate::rogue(
             "a port that comes and goes",
@@ -106,6 +107,30 @@ impl AttackedNode {
         attacked.look()?;
         attacked.unchanged().context("the node is not at rest")?;
         Ok(attacked)
+    }
+
+    /// Makes all chains and tables that attachments share, in both families: one that comes and goes has had everything.
+    fn share(&self) -> Result<()> {
+        let ranges = [[json!({"subnet": "10.76.0.0/24"})], [json!({"subnet": "fd00:76::/64"})]];
+        let common = json!({"cniVersion": "1.1.0", "name": "shared"});
+        let mut bridge = json!({"type": "bridge", "bridge": "shared0", "isGateway": true, "ipam": {"type": "host-local", "ranges": ranges}});
+        merge(&mut bridge, &common);
+        let result = self.plugin("bridge", "ADD", &bridge)?.success()?;
+        let mappings = json!([{"hostPort": 7070, "containerPort": 80, "protocol": "tcp"}]);
+        for mut config in [
+            json!({"type": "portmap", "backend": "nftables", "runtimeConfig": {"portMappings": mappings}}),
+            json!({"type": "portmap", "backend": "iptables", "runtimeConfig": {"portMappings": mappings}}),
+            json!({"type": "firewall", "backend": "iptables", "ingressPolicy": "isolated"}),
+        ] {
+            merge(&mut config, &common);
+            merge(&mut config, &json!({"prevResult": result}));
+            let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+            for verb in ["ADD", "DEL"] {
+                self.plugin(&plugin, verb, &config)?.success()?;
+            }
+        }
+        self.plugin("bridge", "DEL", &bridge)?.success()?;
+        self.node().sh("ip link delete shared0").map(drop)
     }
 
     fn bystander(&self, container: &str, config: &Value) -> Result<()> {
@@ -210,8 +235,15 @@ impl AttackedNode {
         for root in OURS {
             found.extend(files(&self.node().path(root), root)?);
         }
+        found.retain(|path, _| !path.starts_with(PORTS));
         let index = files(&self.node().path("/var/lib/postern"), "/var/lib/postern")?;
         found.extend(index.into_iter().filter(|(path, _)| self.indexes.contains(path)));
+        for (path, content) in files(&self.node().path(PORTS), PORTS)? {
+            if Path::new(&path) != Path::new(PORTS) {
+                let bytes = fs::read(self.node().path(&path))?;
+                found.insert(path, format!("{} {:?}", &content[..6], NEIGHBOURS.map(|port| slot(&bytes, port))));
+            }
+        }
         // The attacks' own rules are no part of the node.
         found.retain(|path, _| {
             !path.starts_with("/run/postern/verified")
@@ -221,6 +253,16 @@ impl AttackedNode {
         });
         Ok(found)
     }
+}
+
+/// The index of the node's ports, of which only the bystanders' entries matter: those of others name records that are
+/// gone. A port comes behind the number of its protocol.
+const PORTS: &str = "/run/postern/ports";
+const NEIGHBOURS: [(usize, usize); 3] = [(0, 9443), (1, 9053), (0, 9444)];
+
+/// Returns the entry of a port in the index.
+fn slot(index: &[u8], (protocol, port): (usize, usize)) -> Vec<u8> {
+    index.iter().skip((protocol * 65_536 + port) * 24).take(24).copied().collect()
 }
 
 /// A complete attachment by the hostile plugin, which leaves everything in order.

@@ -338,8 +338,6 @@ impl Rules {
     /// Checks records, notes and policies: only the attachment's own change.
     fn allow_note(&self, path: &str, before: Option<&String>, after: Option<&String>, attached: bool) -> bool {
         match (before, after) {
-            // Which attachment had a port is no truth: its record is.
-            (_, Some(_)) if path.starts_with("/run/postern/ports") => self.grants("port-mappings"),
             (None, Some(new)) if path.starts_with("/run/postern/attachments/") => {
                 attached && new.contains("\"container_id\":\"c1\"")
             }
